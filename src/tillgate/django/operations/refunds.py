@@ -164,10 +164,10 @@ def _queue(
         payment.order = order
         if payment.status != PaymentStatus.PAID:
             raise RefundNotPossible(f"payment {payment.reference} is {payment.status}, and only a paid one can be refunded")
-        if payment.reviews.filter(reason=ReviewReason.DISPUTED, resolved_at__isnull=True).exists():
+        if (reason := _blocking_reason(payment)) == ReviewReason.DISPUTED:
             detail = "is disputed: no refund is sent until the shopper's bank has decided, since it may take the money itself"
             raise RefundNotPossible(f"payment {payment.reference} {detail}")
-        if _may_be_refunded_elsewhere(payment):
+        if reason:
             raise RefundNotPossible(f"payment {payment.reference} may have been refunded elsewhere: enter that amount first")
         _check_seen(payment, seen)
         _check_open(about)
@@ -195,7 +195,13 @@ def _queue(
 
 
 def _may_be_refunded_elsewhere(payment: Payment) -> bool:
-    return _elsewhere(payment).exists()
+    return _blocking_reason(payment) is not None
+
+
+def _blocking_reason(payment: Payment) -> str | None:
+    """Return the reason of an open review that blocks refunds, a dispute's first, or None."""
+    reasons_found = set(_elsewhere(payment).values_list("reason", flat=True))
+    return next((one for one in (ReviewReason.DISPUTED, *reasons_found) if one in reasons_found), None)
 
 
 def _elsewhere(payment: Payment) -> QuerySet[Review]:
