@@ -164,10 +164,10 @@ def _queue(
         payment.order = order
         if payment.status != PaymentStatus.PAID:
             raise RefundNotPossible(f"payment {payment.reference} is {payment.status}, and only a paid one can be refunded")
-        if (reason := _blocking_reason(payment)) == ReviewReason.DISPUTED:
+        if (blocked_by := _blocking_reason(payment)) == ReviewReason.DISPUTED:
             detail = "is disputed: no refund is sent until the shopper's bank has decided, since it may take the money itself"
             raise RefundNotPossible(f"payment {payment.reference} {detail}")
-        if reason:
+        if blocked_by:
             raise RefundNotPossible(f"payment {payment.reference} may have been refunded elsewhere: enter that amount first")
         _check_seen(payment, seen)
         _check_open(about)
