@@ -99,6 +99,6 @@ def test_a_row_is_confirmed_by_the_signed_notification_of_another_gateway(world:
 def test_the_methods_of_another_gateway_are_offered_under_its_names_and_pass_the_checks(world: World) -> None:
     page = world.client.get(way_of(bill(variant="online", currency="EUR"))).content.decode()
     assert "Glass beads" in page
-    assert "Online payment" in page
+    assert "Card or another way to pay" in page
     assert 'value="alipay"' not in page
     assert run_checks(tags=[CHECKS.label]) == []
