@@ -45,6 +45,7 @@ def _play(suite: Suite, driver: str, report: Path) -> int:
     paths = [_FOLDER] if suite.python == Path(sys.executable) else [_FOLDER, _BESIDE]
     environment["TILLGATE_TEST_GATEWAY"] = f"stripe_emulator.driver:{driver}"
     environment["PYTHONPATH"] = os.pathsep.join(map(str, paths))
+    environment["TILLGATE_TEST_METHODS"] = "checkout card"
     environment["PRETIX_TILLGATE_PAYMENT_METHODS"] = "checkout,card"  # pretix registers its methods when it starts
     command: list[str | Path] = [
         suite.python,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from tillgate import PaymentMethod
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.testing.databases import chosen_database
 from tillgate_django_payments import PROVIDER, method_variants
@@ -58,7 +61,7 @@ PAYMENT_USES_SSL = False
 PAYMENT_MODEL = "shop.Payment"
 PAYMENT_VARIANTS = {
     "online": (PROVIDER, {}),
-    **method_variants(),
+    **method_variants([*PaymentMethod, *os.environ.get("TILLGATE_TEST_METHODS", "").split()]),  # of another gateway
     "invoice": ("payments.dummy.DummyProvider", {}),
 }
 

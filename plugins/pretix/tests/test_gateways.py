@@ -162,7 +162,7 @@ def test_what_another_dialect_needed_is_neither_shown_nor_used(world: World, own
 def test_a_gateways_methods_are_offered_under_its_own_names_where_the_event_offers_them(world: World, toy: Toy, owner: Any) -> None:
     form = owner.get(FORM).content.decode()
     assert "Glass beads" in form
-    assert "Online payment" in form
+    assert "Card or another way to pay" in form
     order = order_of(world, world.order())
     use(world)
     assert [method.code for method in find_account(alias_of(world, testmode=True)).methods] == ["beads"]
@@ -171,7 +171,10 @@ def test_a_gateways_methods_are_offered_under_its_own_names_where_the_event_offe
         providers = order.event.get_payment_providers()
         offered = [name for name, one in providers.items() if name.startswith("tillgate_") and one.order_change_allowed(order)]
     assert offered == ["tillgate_beads"]
-    assert (providers["tillgate_beads"].public_name, providers["tillgate_checkout"].public_name) == ("Glass beads", "Online payment")
+    assert (providers["tillgate_beads"].public_name, providers["tillgate_checkout"].public_name) == (
+        "Glass beads",
+        "Card or another way to pay",
+    )
 
 
 def test_a_shopper_pays_at_the_gateway_and_its_signed_notification_makes_the_order_paid(world: World, toy: Toy) -> None:

@@ -198,9 +198,9 @@ def test_an_account_at_another_gateway_is_shown_without_a_merchant_number_and_of
     settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {"default": {"DIALECT": toy, "TOKEN": "a-key"}}}
     text = content(saleor).content.decode()
     assert "default: https://toy.example" in text
-    assert "Glass beads, Online payment" in text
+    assert "Glass beads, Card or another way to pay" in text
     _, said = saleor.gateway_initialize(saleor.checkout(Decimal("19.90")))
-    assert said["data"]["methods"] == [{"id": "beads", "name": "Glass beads"}, {"id": "checkout", "name": "Online payment"}]
+    assert said["data"]["methods"] == [{"id": "beads", "name": "Glass beads"}, {"id": "checkout", "name": "Card or another way to pay"}]
 
 
 def test_what_needs_a_person_is_shown_with_the_way_to_the_admin(saleor: SaleorDouble, world: World) -> None:
