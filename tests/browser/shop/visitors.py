@@ -160,7 +160,7 @@ class Shopper:
             self.hand.write(self.page.get_by_label(label), text)
         self.press("Continue")
         self.see("Shipping method")
-        self.press("Send it by post")
+        self.press("Send it: By post")
         self.see("Payment")
         self.hand.choose(self.page.get_by_label(method, exact=True))
         self._look(self.page, "Payment chosen")
@@ -187,6 +187,7 @@ class Shopper:
     def see_payment_page(self, total: str) -> None:
         """Wait for the payment page, which asks for the total that the shop showed."""
         expect(self.page.get_by_role("button", name=f"Pay USD {total}", exact=True)).to_be_visible(timeout=_PATIENCE_MS)
+        expect(self.page.get_by_role("heading", name="Fold & Margin")).to_be_visible()
         self._look(self.page, "Cashier")
 
     def pay(self) -> None:

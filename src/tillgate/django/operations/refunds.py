@@ -17,6 +17,7 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Refund, Review, new_key, new_refund_id
 from tillgate.django.operations.accounts import account_of
+from tillgate.django.operations.bounds import unpaid_check_at
 from tillgate.django.operations.locking import (
     database,
     durable,
@@ -471,8 +472,9 @@ def _conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReas
         staff,
     )
     if order.paid_by_id is None:
-        order.unpaid_check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
-        order.save(update_fields=["unpaid_check_at"])
+        # The shopper may try again, however long the shop held the money.
+        order.unpaid_check_at, order.tried_since = unpaid_check_at(), None
+        order.save(update_fields=["unpaid_check_at", "tried_since"])
 
 
 def _tell_shop(order: Order, refund: Refund) -> None:
