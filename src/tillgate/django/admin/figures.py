@@ -141,7 +141,8 @@ class _Part:
 
     currency: str
     total: Sum
-    tables: list[tuple[str, str, list[tuple[str, Sum]]]]
+    tables: list[tuple[str, str, str, list[tuple[str, Sum]]]]
+    """Of each a name, the heading, the heading of the first column, and the rows."""
     statuses: Sequence[tuple[str | Promise, words.Word, int, Decimal]]
     bars: list[_Bar]
     width: str
@@ -283,6 +284,7 @@ def _part(currency: str, found: list[Figure], since: date, until: date) -> _Part
     by_day = sums_by(own, lambda one: one.day.replace(day=1) if by_month else one.day)
     by_method = sums_by(own, lambda one: words.method_name(one.method))
     label: Callable[[date], str] = lambda day: date_format(day, "YEAR_MONTH_FORMAT" if by_month else "DATE_FORMAT")  # noqa: E731
+    headings = (gettext("By month"), gettext("Month")) if by_month else (gettext("By day"), gettext("Day"))
     highest = max((amount for one in by_day.values() for amount in (one.paid, one.refunded)), default=NOTHING)
     statuses = []
     for kind, known in ((Kind.PAYMENT, words.PAYMENT_STATUSES), (Kind.REFUND, words.REFUND_STATUSES)):
@@ -294,12 +296,13 @@ def _part(currency: str, found: list[Figure], since: date, until: date) -> _Part
         currency=currency,
         total=sums_by(own, lambda one: one.currency)[currency],
         tables=[
+            ("day", *headings, [(label(day), one) for day, one in by_day.items() if one.is_any]),
             (
-                "day",
-                gettext("By month") if by_month else gettext("By day"),
-                [(label(day), one) for day, one in by_day.items() if one.is_any],
+                "method",
+                gettext("By payment method"),
+                gettext("Payment method"),
+                [(name, one) for name, one in sorted(by_method.items()) if one.is_any],
             ),
-            ("method", gettext("By payment method"), [(name, one) for name, one in sorted(by_method.items()) if one.is_any]),
         ],
         statuses=statuses,
         bars=[bar for place, day in enumerate(days) if day in by_day for bar in _bars(place, label(day), by_day[day], currency, highest)],
