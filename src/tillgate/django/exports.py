@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
@@ -29,7 +31,7 @@ def figure_rows(figures: Iterable[Figure]) -> Iterator[Row]:
     """Yield the columns, and a row for each figure."""
     yield ["day", "kind", "method", "currency", "status", "count", "amount"]
     for one in figures:
-        yield [one.day, one.kind, one.method, one.currency, one.status, one.count, _amount(one.amount, one.currency)]
+        yield [one.day, one.kind, one.method, one.currency, one.status, one.count, money.amount_text(one.amount, one.currency)]
 
 
 def payment_rows(payments: QuerySet[Payment]) -> Iterator[Row]:
@@ -38,14 +40,18 @@ def payment_rows(payments: QuerySet[Payment]) -> Iterator[Row]:
         *("reference", "plugin", "order", "account", "sandbox", "method", "amount", "currency", "status"),
         *("started_at", "status_since", "transaction_no", "refunded_amount"),
     ]
-    chosen = payments.select_related("order").prefetch_related("refunds").order_by("id")
-    for one in chosen.iterator(chunk_size=_BATCH):
-        refunded = money.total(refund.amount for refund in one.refunds.all() if refund.status == RefundStatus.SUCCEEDED)
-        yield [
-            *(one.reference, one.order.plugin, one.order.key, one.account, _yes(one.sandbox), one.method),
-            *(_amount(one.amount, one.currency), one.currency, one.status, _time(one.created_at), _time(one.status_since)),
-            *(one.transaction_no or "", _amount(refunded, one.currency)),
-        ]
+    columns = ("reference", "order__plugin", "order__key", "account", "sandbox", "method", "amount", "currency", "status")
+    chosen = payments.order_by("id").values_list("id", *columns, "created_at", "status_since", "transaction_no").iterator(chunk_size=_BATCH)
+    while batch := list(itertools.islice(chosen, _BATCH)):
+        refunded = defaultdict[int, list[Decimal]](list)
+        succeeded = Refund.objects.filter(payment__in=[row[0] for row in batch], status=RefundStatus.SUCCEEDED)
+        for payment, part in succeeded.values_list("payment_id", "amount"):
+            refunded[payment].append(part)
+        for payment, *names, sandbox, method, amount, currency, status, started, since, number in batch:
+            yield [
+                *(*names, _yes(sandbox), method, money.amount_text(amount, currency), currency, status, _time(started), _time(since)),
+                *(number or "", money.amount_text(money.total(refunded[payment]), currency)),
+            ]
 
 
 def refund_rows(refunds: QuerySet[Refund]) -> Iterator[Row]:
@@ -54,12 +60,15 @@ def refund_rows(refunds: QuerySet[Refund]) -> Iterator[Row]:
         *("refund_id", "reference", "plugin", "order", "account", "sandbox", "method", "amount", "currency", "status"),
         *("requested_at", "status_since", "refund_no", "external", "requested_by", "reason"),
     ]
-    for one in refunds.select_related("payment__order").order_by("id").iterator(chunk_size=_BATCH):
-        payment = one.payment
+    of_payment = ("reference", "order__plugin", "order__key", "account", "sandbox", "method")
+    chosen = refunds.order_by("id").values_list(
+        *("refund_id", *(f"payment__{name}" for name in of_payment), "amount", "payment__currency", "status"),
+        *("created_at", "status_since", "refund_no", "external", "requested_by", "reason"),
+    )
+    for *names, sandbox, method, amount, currency, status, asked, since, number, external, by, reason in chosen.iterator(chunk_size=_BATCH):
         yield [
-            *(one.refund_id, payment.reference, payment.order.plugin, payment.order.key, payment.account, _yes(payment.sandbox)),
-            *(payment.method, _amount(one.amount, payment.currency), payment.currency, one.status),
-            *(_time(one.created_at), _time(one.status_since), one.refund_no or "", _yes(one.external), one.requested_by, one.reason),
+            *(*names, _yes(sandbox), method, money.amount_text(amount, currency), currency, status, _time(asked), _time(since)),
+            *(number or "", _yes(external), by, reason),
         ]
 
 
@@ -80,11 +89,6 @@ class _Line:
 def _safe(cell: str) -> str:
     text = printable(cell)
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
-
-
-def _amount(amount: Decimal, currency: str) -> Decimal:
-    """Return an amount with the decimals of its currency."""
-    return Decimal(money.amount_text(amount, currency))
 
 
 def _time(moment: datetime) -> str:

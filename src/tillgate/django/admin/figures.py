@@ -180,7 +180,7 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
             since, until, tests = (form.cleaned_data[name] for name in ("since", "until", "tests"))
             if "csv" in request.GET:
                 return _download(request.GET["csv"], since, until, tests=tests)
-            found = figures(clock.start_of(since), clock.start_of(until + timedelta(days=1)), sandbox=tests)
+            found = figures(since, until, sandbox=tests)
             context |= {
                 "parts": [_part(currency, found, since, until) for currency in sorted({one.currency for one in found})],
                 "csv_url": f"{_query(since, until, tests=tests)}&csv=",
@@ -266,7 +266,7 @@ def _download(chosen: str, since: date, until: date, *, tests: bool) -> Streamin
     elif chosen == "refunds":
         rows = exports.refund_rows(refunds_between(start, end).filter(payment__sandbox=tests))
     else:
-        chosen, rows = "figures", exports.figure_rows(figures(start, end, sandbox=tests))
+        chosen, rows = "figures", exports.figure_rows(figures(since, until, sandbox=tests))
 
     def content() -> Iterator[str]:
         yield "\ufeff"  # by this mark spreadsheets know UTF-8

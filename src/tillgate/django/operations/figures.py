@@ -6,10 +6,11 @@ succeeded. Days are those of the project's time zone. Python adds: SQLite would 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -89,18 +90,25 @@ def is_tested_only() -> bool:
     return not Payment.objects.filter(sandbox=False).exists() and Payment.objects.exists()
 
 
-def figures(since: datetime, until: datetime, *, sandbox: bool = False) -> list[Figure]:
-    """Return the figures of a period, the oldest first: of real money, or of the tests."""
+def figures(since: date, until: date, *, sandbox: bool = False) -> list[Figure]:
+    """Return the figures of some days, the oldest first: of real money, or of the tests. Both days are included."""
+    days = [since + timedelta(days=number) for number in range((until - since).days + 1)]
+    starts, end = [_in_utc(clock.start_of(day)) for day in days], clock.start_of(until + timedelta(days=1))
     sums: dict[tuple[date, Kind, str, str, str], list[Any]] = defaultdict(lambda: [0, NOTHING])
-    payments = payments_between(since, until).filter(sandbox=sandbox)
-    refunds = refunds_between(since, until).filter(payment__sandbox=sandbox)
+    payments = payments_between(starts[0], end).filter(sandbox=sandbox)
+    refunds = refunds_between(starts[0], end).filter(payment__sandbox=sandbox)
     for kind, rows, prefix in ((Kind.PAYMENT, payments, ""), (Kind.REFUND, refunds, "payment__")):
         chosen: Any = rows.order_by().values_list("status_since", f"{prefix}method", f"{prefix}currency", "status", "amount")
         for moment, method, currency, status, amount in chosen.iterator(chunk_size=_BATCH):
-            entry = sums[clock.local(moment).date(), kind, method, currency, status]
+            entry = sums[days[bisect_right(starts, moment) - 1], kind, method, currency, status]
             entry[0] += 1
             entry[1] = money.EXACT.add(entry[1], amount)
     return sorted(Figure(*key, count, amount) for key, (count, amount) in sums.items())
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """Return the same moment, compared faster; without USE_TZ it stays as it is stored."""
+    return moment.astimezone(UTC) if moment.tzinfo else moment
 
 
 def sums_by(some: Iterable[Figure], key: Callable[[Figure], _Key]) -> dict[_Key, Sum]:
