@@ -57,8 +57,8 @@ def test_each_download_has_the_rows_of_the_period_and_of_real_money() -> None:
 
 def test_a_long_period_is_shown_by_month_and_a_new_shop_sees_its_tests() -> None:
     client = staff("view_payment")
-    for month in (1, 2, 2):
-        payment(f"A{month}{pages.Payment.objects.count()}", "10.00", f"2026-0{month}-02T10:00+00:00", sandbox=True)
+    for number, month in enumerate((1, 2, 2)):
+        payment(f"A{number}", "10.00", f"2026-0{month}-02T10:00+00:00", sandbox=True)
     context = client.get(FIGURES, {"since": "2026-01-01", "until": "2026-12-31", "tests": "on"}).context
     (part,) = context["parts"]
     assert [str(one.paid) for _, one in part.tables[0][3]] == ["10.00", "20.00"]

@@ -60,7 +60,8 @@ def test_refunds_are_known_by_sign_type_and_name_and_a_missing_one_is_listed() -
 def test_a_bad_line_is_named_with_its_field_and_loses_no_other() -> None:
     for reference in "ABCD":
         payment(reference, "10.00", "2026-03-01T10:00+00:00")
-    text = 'reference,amount,fee,currency\nA,10.00,0.1,USD\nB,ten,,USD\n,10.00,,USD\nC,10.00,,XXQ\n"D,10.00,,USD\nZ,1.00,1.2.3,USD\nD,10.00,,USD\n'
+    lines = ["A,10.00,0.1,USD", "B,ten,,USD", ",10.00,,USD", "C,10.00,,XXQ", '"D,10.00,,USD', "Z,1.00,1.2.3,USD", "D,10.00,,USD"]
+    text = "\n".join(["reference,amount,fee,currency", *lines])
     checked = _check(text)
     assert [(fault.line, fault.field, fault.value) for fault in checked.faults] == [
         (3, "amount", "ten"),

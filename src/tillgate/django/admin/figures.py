@@ -16,7 +16,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.formats import date_format
 from django.utils.functional import Promise
 from django.utils.http import urlencode
-from django.utils.translation import gettext, pgettext_lazy
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from tillgate import money
@@ -37,7 +37,7 @@ _YEARS: Final = [MinValueValidator(date(1900, 1, 1)), MaxValueValidator(date(999
 _SLOT, _HEIGHT = 10, 100
 """The size of a day in the chart's own units."""
 
-_KINDS: Final = {Kind.PAYMENT: pgettext_lazy("one line of a table", "payment"), Kind.REFUND: pgettext_lazy("one line of a table", "refund")}
+_KINDS: Final = {Kind.PAYMENT: _("payment"), Kind.REFUND: _("refund")}
 
 _DIFFERENCES: Final[dict[SettlementKind, tuple[str | Promise, str | Promise]]] = {
     SettlementKind.MISSING_IN_FILE: (
@@ -50,7 +50,7 @@ _DIFFERENCES: Final[dict[SettlementKind, tuple[str | Promise, str | Promise]]] =
     ),
     SettlementKind.NOT_DONE_HERE: (
         _("Not paid or not refunded here"),
-        _("The file has them, and here they are not finished. Open the payment and ask the gateway now."),
+        _("The file has them, and here they are not finished. Open the payment and press “Ask the gateway now”."),
     ),
     SettlementKind.AMOUNT: (_("Other amounts"), _("Compare them with the gateway's own pages. Then ask the gateway.")),
     SettlementKind.DUPLICATE: (_("Twice in the file"), _("Ask the gateway whether it paid them out twice.")),
