@@ -55,7 +55,7 @@ _DIFFERENCES: Final[dict[SettlementKind, tuple[str | Promise, str | Promise]]] =
     SettlementKind.AMOUNT: (_("Other amounts"), _("Compare them with the gateway's own pages. Then ask the gateway.")),
     SettlementKind.DUPLICATE: (_("Twice in the file"), _("Ask the gateway whether it paid them out twice.")),
 }
-"""The heading of each kind, and what staff can do."""
+"""The heading of each kind, and the next step of staff."""
 
 
 def _day_field(label: Any, **options: Any) -> forms.DateField:
@@ -64,7 +64,7 @@ def _day_field(label: Any, **options: Any) -> forms.DateField:
 
 
 class PeriodForm(forms.Form):
-    """The first and the last day, and whether tests are wanted instead of real money."""
+    """The first and the last day, and the choice between real money and tests."""
 
     since = _day_field(_("From"))
     until = _day_field(_("Until"))
@@ -80,7 +80,7 @@ class PeriodForm(forms.Form):
 
 
 class SettlementForm(forms.Form):
-    """A settlement file, and what must be in it."""
+    """A settlement file, its columns, and the payments that it must have."""
 
     file = forms.FileField(label=_("Settlement file (CSV)"))
     account = forms.ChoiceField(label=_("Account"), required=False)

@@ -29,7 +29,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Kind(StrEnum):
-    """What a figure counts."""
+    """Payments or refunds."""
 
     PAYMENT = "payment"
     REFUND = "refund"
@@ -64,7 +64,7 @@ class Sum:
 
     @property
     def is_any(self) -> bool:
-        """Whether money has moved."""
+        """Any money has moved."""
         return bool(self.paid_count or self.refunded_count)
 
     def add(self, figure: Figure) -> None:

@@ -80,7 +80,7 @@ class SettlementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFault:
-    """What is wrong with a line of the file."""
+    """The fault of a line of the file."""
 
     line: int
     field: str
@@ -134,7 +134,7 @@ class Checked:
 
     @property
     def sums(self) -> tuple[Mapping[str, Decimal], ...]:
-        """What the file has as paid, refunded and fees."""
+        """The sums of the file: paid, refunded and fees."""
         return self.paid, self.refunded, self.fees
 
     @property
@@ -274,7 +274,7 @@ def check_settlement(
 ) -> Checked:
     """Compare the rows of a file with payments and refunds.
 
-    What was paid in the period must be in the file: without one, from the first to the last payment that the file has. `account` limits
+    The file must have every payment and refund of the period: without one, from its own first payment to its last. `account` limits
     this to one account. A test payment must be there only if the file has test payments.
     """
     checked = Checked(since=since, until=until, rows=len(rows), faults=list(faults))

@@ -1,7 +1,7 @@
 """Compare a settlement file of the gateway with payments and refunds; ends with 1 when they differ. Changes nothing.
 
 The file is CSV with the columns reference and amount, and if wanted fee, currency and type. A negative amount, or the type "refund", is
-a refund. What was paid or refunded in the period must be in the file; without a period, from the file's first payment to its last.
+a refund. The file must have every payment and refund of the period; without one, from its own first payment to its last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def add_arguments(parser: CommandParser) -> None:
     """Add the check's options."""
     parser.add_argument("file", type=Path, help="the CSV file")
     parser.add_argument("--account", metavar="ALIAS", help="only payments of this account must be in the file")
-    add_period(parser, since=None, until=None, about="what was paid or refunded must be in the file,")
+    add_period(parser, since=None, until=None, about="the file must have the payments and refunds")
     for name in COLUMNS:
         parser.add_argument(f"--{name}-column", default="", metavar="NAME", help=f"the column of the file that holds the {name}")
 
@@ -75,7 +75,7 @@ def _summary(checked: Checked) -> list[str]:
         sums = f"paid {checked.paid[currency]}, refunded {checked.refunded[currency]}, fees {checked.fees[currency]}"
         lines.append(f"in the file, {currency or 'currency unknown'}: {sums}")
     if checked.since and checked.until:
-        lines.append(f"what was paid from {shown(checked.since)} until {shown(checked.until)} must be in the file")
+        lines.append(f"the file must have the payments from {shown(checked.since)} until {shown(checked.until)}")
     else:
         lines.append("no payment of the file is paid here, so its period is unknown: give --since and --until")
     return lines

@@ -19,7 +19,7 @@ from tillgate.django.operations.figures import payments_between, refunds_between
 
 def add_arguments(parser: CommandParser) -> None:
     """Add the export's options."""
-    add_period(parser, since="30d", until="0m", about="what reached its status")
+    add_period(parser, since="30d", until="0m", about="payments that reached their status")
     parser.add_argument("--refunds", action="store_true", help="the refunds instead of the payments")
 
 
