@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from django.core.management import CommandError, CommandParser, call_command
 from django.db import OperationalError, connection, connections
 from django.utils import timezone
 
-from tests.django import project
+from tests.django import bookings, project
 from tests.django.conftest import World
 from tests.django.operations.test_worker import make_due, many
 from tests.test_docs import headings, read, rows, section
@@ -697,3 +698,39 @@ def test_a_reader_that_leaves_early_gets_no_traceback_and_the_doctor_its_exit_co
     with os.fdopen(writing, "wb") as pipe:
         done = subprocess.run(doctor, stdout=pipe, stderr=subprocess.PIPE, env=environment, text=True, check=False)
     assert (done.stderr, done.returncode) == ("", 1)  # 1, since the tests' own database has no tables
+
+
+# Figures.
+
+
+def test_an_export_has_the_period_s_payments_or_refunds_and_nothing_else() -> None:
+    paid = bookings.payment("A", "10.00", "2026-03-02T10:00+00:00")
+    bookings.payment("B", "10.00", "2026-04-01T12:00+00:00")
+    bookings.refund(paid, "4.00", "2026-03-03T10:00+00:00")
+    period = ("--since", "2026-03-01", "--until", "2026-03-31")
+    for options, names in (((), ["reference", "A"]), (("--refunds",), ["refund_id", paid.refunds.get().refund_id])):
+        out, code = run("export-payments", *period, *options)
+        assert code == 0
+        assert [line.split(",")[0] for line in out.splitlines()] == names
+
+
+def test_a_settlement_check_prints_each_difference_and_wrong_line_and_ends_with_1(tmp_path: Path) -> None:
+    for reference in "AB":
+        bookings.payment(reference, "10.00", "2026-03-02T10:00+00:00")
+    file = tmp_path / "march.csv"
+    file.write_text("Beleg,amount,fee\nA,10.00,0.10\nZ,\x1b[2J,\n")
+    out, code = run("check-settlement", str(file), "--reference-column", "Beleg", "--since", "2026-03-01", "--until", "2026-03-31")
+    assert code == 1
+    assert re.search(r"^line 3: amount ", out, re.MULTILINE)
+    assert re.search(r"^missing-in-file payment B: USD 10.00, paid here", out, re.MULTILINE)
+    assert "fees 0.10" in out
+    assert "\x1b" not in out
+    file.write_text("reference,amount\nA,10.00\nB,10.00\n")
+    assert run("check-settlement", str(file))[1] == 0
+
+
+def test_a_settlement_check_refuses_an_account_and_a_file_that_do_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="no such account"):
+        run("check-settlement", str(tmp_path), "--account", "nobody")
+    with pytest.raises(CommandError, match="cannot be read"):
+        run("check-settlement", str(tmp_path / "none.csv"))

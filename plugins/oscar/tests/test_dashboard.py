@@ -362,6 +362,13 @@ def test_the_menu_counts_what_needs_a_person(bought: Bought, ann: Client) -> Non
         assert link not in text_of(other.get("/dashboard/orders/"))
 
 
+def test_the_menu_leads_to_the_figures_for_staff_who_may_view_payments(bought: Bought, ann: Client) -> None:
+    link = "/admin/tillgate/payment/figures/"
+    assert f'href="{link}"' in text_of(ann.get("/dashboard/orders/"))
+    assert ann.get(link).status_code == 200
+    assert link not in text_of(staff("bob", *SEES[:1]).get("/dashboard/orders/"))
+
+
 def test_the_menu_keeps_what_the_shop_has_in_it(bought: Bought, ann: Client) -> None:
     page = text_of(ann.get("/dashboard/orders/"))
     assert page.index('href="/dashboard/orders/"') < page.index('href="/admin/tillgate/review/"')

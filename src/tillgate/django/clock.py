@@ -7,7 +7,7 @@ order brings a measurement; a process without one asks the database once a minut
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from django.conf import settings
@@ -15,7 +15,7 @@ from django.db import Error, connections
 from django.db.models import FloatField, Func, Model, QuerySet
 from django.utils import timezone
 
-__all__ = ["EpochSeconds", "get_and_measure", "local", "now"]
+__all__ = ["EpochSeconds", "get_and_measure", "local", "now", "start_of"]
 
 _Row = TypeVar("_Row", bound=Model)
 
@@ -102,3 +102,9 @@ def _keep(alias: str, seconds: float, began: float) -> _Measurement:
 def local(moment: datetime) -> datetime:
     """Return a time in the project's time zone; without USE_TZ it is stored that way."""
     return timezone.localtime(moment) if timezone.is_aware(moment) else moment
+
+
+def start_of(day: date) -> datetime:
+    """Return the first moment of a day in the project's time zone, as Django stores moments."""
+    midnight = datetime(day.year, day.month, day.day)  # noqa: DTZ001  # made aware in the next line
+    return timezone.make_aware(midnight) if settings.USE_TZ else midnight

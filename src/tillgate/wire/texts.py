@@ -24,7 +24,7 @@ def masked(text: str) -> str:
 
 def printable(text: str) -> str:
     """Return the text with its control characters escaped, so that a terminal shows foreign text and never obeys it."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def described(error: Exception) -> str:

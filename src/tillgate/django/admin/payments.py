@@ -19,7 +19,8 @@ from django.utils.translation import gettext_lazy as _
 
 from tillgate import money
 from tillgate.django import clock, operations
-from tillgate.django.admin.base import ReadOnlyAdmin, ValueFilter, need
+from tillgate.django.admin.base import ValueFilter, need
+from tillgate.django.admin.figures import FiguresAdmin
 from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.forms import RefundForm
 from tillgate.django.methods import label_of
@@ -70,7 +71,7 @@ class _PaymentList(ChangeList):
 
 
 @admin.register(Payment)
-class PaymentAdmin(ReadOnlyAdmin[Payment]):
+class PaymentAdmin(FiguresAdmin):
     """Payments, the newest first."""
 
     list_display = ("shown_reference", "shown_status", "shown_amount", "shown_method", "shown_order", "shown_created", "shown_account")

@@ -17,8 +17,11 @@ from django.db import connections
 from django.utils import timezone
 
 from tillgate.django import clock
+from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
+from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.locking import database
+from tillgate.errors import ConfigurationError
 
 
 class Stop:
@@ -105,6 +108,19 @@ def require_tables(returncode: int = 1) -> None:
         return
     if Payment._meta.db_table not in tables:
         raise CommandError("The database has no tables of Tillgate yet: run `manage.py migrate`.", returncode=returncode)
+
+
+def require_account(alias: str, returncode: int = 1) -> None:
+    """Refuse an unknown alias without payments: its empty result would look like one without differences."""
+    if Payment.objects.filter(account=alias).exists():
+        return
+    try:
+        find_account(alias)
+    except ConfigurationError as error:
+        used = Payment.objects.order_by().values_list("account", flat=True).distinct()
+        known = ", ".join(sorted({*get_settings().accounts, *used}))
+        refusal = f"--account {alias or repr(alias)}: there is no such account; give one of {known}"
+        raise CommandError(refusal, returncode=returncode) from error
 
 
 def unusable(error: DatabaseFault) -> str:

@@ -1,7 +1,8 @@
-"""`{% load tillgate_staff %}`: icons and badges, for every page that staff reads."""
+"""`{% load tillgate_staff %}`: icons, badges, and amounts without their currency, for every page that staff reads."""
 
 from django import template
 
+from tillgate.django.amounts import typed_text
 from tillgate.django.staff import words
 from tillgate.django.staff.showing import badge
 
@@ -9,3 +10,4 @@ register = template.Library()
 
 register.simple_tag(words.icon, name="icon")
 register.simple_tag(badge, name="badge")
+register.filter("bare_money", typed_text)

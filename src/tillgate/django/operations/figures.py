@@ -1,0 +1,119 @@
+"""The figures of a period: payments and refunds by day, payment method, currency and status, with exact totals. Reads only.
+
+Each payment and each refund counts on the day on which it reached its status: a payment on the day it was paid, a refund on the day it
+succeeded. Days are those of the project's time zone. Python adds: SQLite would add as floats, and MariaDB knows no time zones.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from django.db.models import QuerySet
+
+from tillgate import money
+from tillgate.django import clock
+from tillgate.django.models import NOTHING, Payment, Refund
+from tillgate.lifecycle import PaymentStatus, RefundStatus
+
+__all__ = ["Figure", "Kind", "Sum", "figures", "is_tested_only", "payments_between", "refunds_between", "sums_by"]
+
+_BATCH: Final = 5000
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class Kind(StrEnum):
+    """Payments or refunds."""
+
+    PAYMENT = "payment"
+    REFUND = "refund"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Figure:
+    """The number and the amount of the payments, or refunds, of one day, payment method, currency and status."""
+
+    day: date
+    kind: Kind
+    method: str
+    currency: str
+    status: str
+    count: int
+    amount: Decimal
+
+
+@dataclass(slots=True)
+class Sum:
+    """The money that was paid and refunded, in one currency."""
+
+    paid_count: int = 0
+    paid: Decimal = NOTHING
+    refunded_count: int = 0
+    refunded: Decimal = NOTHING
+
+    @property
+    def net(self) -> Decimal:
+        """The paid money less the refunded."""
+        return money.left_of(self.paid, [self.refunded])
+
+    @property
+    def is_any(self) -> bool:
+        """Any money has moved."""
+        return bool(self.paid_count or self.refunded_count)
+
+    def add(self, figure: Figure) -> None:
+        """Add a figure, if its money has moved."""
+        if (figure.kind, figure.status) == (Kind.PAYMENT, PaymentStatus.PAID):
+            self.paid_count, self.paid = self.paid_count + figure.count, money.total([self.paid, figure.amount])
+        elif (figure.kind, figure.status) == (Kind.REFUND, RefundStatus.SUCCEEDED):
+            self.refunded_count, self.refunded = self.refunded_count + figure.count, money.total([self.refunded, figure.amount])
+
+
+def payments_between(since: datetime, until: datetime) -> QuerySet[Payment]:
+    """Return the payments that reached their status in a period; its end is excluded."""
+    return Payment.objects.filter(status_since__gte=since, status_since__lt=until)
+
+
+def refunds_between(since: datetime, until: datetime) -> QuerySet[Refund]:
+    """Return the refunds that reached their status in a period; its end is excluded."""
+    return Refund.objects.filter(status_since__gte=since, status_since__lt=until)
+
+
+def is_tested_only() -> bool:
+    """Tell whether every payment is a test: then the figures of the tests are the wanted ones."""
+    return not Payment.objects.filter(sandbox=False).exists() and Payment.objects.exists()
+
+
+def figures(since: date, until: date, *, sandbox: bool = False) -> list[Figure]:
+    """Return the figures of some days, the oldest first: of real money, or of the tests. Both days are included."""
+    days = [since + timedelta(days=number) for number in range((until - since).days + 1)]
+    starts, end = [_in_utc(clock.start_of(day)) for day in days], clock.start_of(until + timedelta(days=1))
+    sums: dict[tuple[date, Kind, str, str, str], list[Any]] = defaultdict(lambda: [0, NOTHING])
+    payments = payments_between(starts[0], end).filter(sandbox=sandbox)
+    refunds = refunds_between(starts[0], end).filter(payment__sandbox=sandbox)
+    for kind, rows, prefix in ((Kind.PAYMENT, payments, ""), (Kind.REFUND, refunds, "payment__")):
+        chosen: Any = rows.order_by().values_list("status_since", f"{prefix}method", f"{prefix}currency", "status", "amount")
+        for moment, method, currency, status, amount in chosen.iterator(chunk_size=_BATCH):
+            entry = sums[days[bisect_right(starts, moment) - 1], kind, method, currency, status]
+            entry[0] += 1
+            entry[1] = money.EXACT.add(entry[1], amount)
+    return sorted(Figure(*key, count, amount) for key, (count, amount) in sums.items())
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """Return the same moment, compared faster; without USE_TZ it stays as it is stored."""
+    return moment.astimezone(UTC) if moment.tzinfo else moment
+
+
+def sums_by(some: Iterable[Figure], key: Callable[[Figure], _Key]) -> dict[_Key, Sum]:
+    """Return the sums of figures of one currency, in groups, in the order of the figures."""
+    sums: dict[_Key, Sum] = defaultdict(Sum)
+    for figure in some:
+        sums[key(figure)].add(figure)
+    return dict(sums)

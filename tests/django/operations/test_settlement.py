@@ -1,0 +1,113 @@
+"""A settlement file against payments and refunds: what either side lacks, and what a bad file does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.django.bookings import payment, refund
+from tillgate.django.operations.settlement import Checked, check_settlement, read_file
+
+
+def _check(text: str, columns: dict[str, str] | None = None, **options: Any) -> Checked:
+    rows, faults = read_file(text.encode(), columns or {})
+    return check_settlement(rows, faults, **options)
+
+
+def _kinds(checked: Checked) -> list[tuple[str, str, str]]:
+    return [(one.kind, one.about, one.reference) for one in checked.differences]
+
+
+def test_each_side_s_missing_payments_are_listed_and_fees_are_summed() -> None:
+    for number, reference in enumerate("ABC", 1):
+        payment(reference, "10.00", f"2026-03-0{number}T10:00+00:00")
+    payment("LATER", "10.00", "2026-03-09T10:00+00:00")
+    payment("OTHER", "10.00", "2026-03-02T10:00+00:00", account="other")
+    payment("TEST", "10.00", "2026-03-02T10:00+00:00", sandbox=True)
+    text = "reference,amount,fee\nA,10.00,0.10\nC,10.00,0.20\nZ,5.00,0.30\n"
+    checked = _check(text, account="default")
+    assert _kinds(checked) == [("missing-here", "payment", "Z"), ("missing-in-file", "payment", "B")]
+    assert checked.matched == 2
+    assert [str(one) for one in (checked.paid["USD"], checked.fees["USD"], checked.fees[""])] == ["20.00", "0.30", "0.30"]
+    everything = _check(text, since=datetime(2026, 3, 1, tzinfo=UTC), until=datetime(2026, 3, 31, tzinfo=UTC))
+    assert {one[2] for one in _kinds(everything)} == {"Z", "B", "LATER", "OTHER"}
+
+
+def test_other_amounts_currencies_statuses_and_duplicates_differ() -> None:
+    payment("A", "10.00", "2026-03-01T10:00+00:00")
+    payment("B", "10.00", "2026-03-01T10:00+00:00")
+    payment("C", "10.00", "2026-03-01T10:00+00:00", status="expired")
+    checked = _check("reference,amount,currency\nA,9.99,USD\nB,10.00,EUR\nC,10.00,USD\nA,10.00,USD\n")
+    assert [(one.kind, one.line) for one in checked.differences] == [("amount", 2), ("amount", 3), ("not-done-here", 4), ("duplicate", 5)]
+    assert checked.differences[0].here == (Decimal("10.00"), "USD")
+
+
+def test_refunds_are_known_by_sign_type_and_name_and_a_missing_one_is_listed() -> None:
+    paid = payment("A", "10.00", "2026-03-01T10:00+00:00")
+    for amount in ("1.00", "1.00", "2.00"):
+        refund(paid, amount, "2026-03-01T12:00+00:00")
+    named = refund(paid, "3.00", "2026-03-01T12:00+00:00")
+    lines = ["A,10.00,Sale", "A,-1.00,", "no-A,1.00,REFUND", f"{named.refund_id},-3.00,refund", "A,-7.00,Refund"]
+    checked = _check("\n".join(["reference,amount,type", *lines]), until=datetime(2026, 3, 2, tzinfo=UTC))
+    assert _kinds(checked) == [("missing-here", "refund", "A"), ("missing-in-file", "refund", "A")]
+    assert checked.differences[1].here == (Decimal("2.00"), "USD")
+    assert checked.matched == 4
+
+
+def test_a_bad_line_is_named_with_its_field_and_loses_no_other() -> None:
+    for reference in "ABCD":
+        payment(reference, "10.00", "2026-03-01T10:00+00:00")
+    lines = ["A,10.00,0.1,USD", "B,ten,,USD", ",10.00,,USD", "C,10.00,,XXQ", '"D,10.00,,USD', "Z,1.00,1.2.3,USD", "D,10.00,,USD"]
+    text = "\n".join(["reference,amount,fee,currency", *lines])
+    checked = _check(text)
+    assert [(fault.line, fault.field, fault.value) for fault in checked.faults] == [
+        (3, "amount", "ten"),
+        (4, "reference", ""),
+        (5, "currency", "XXQ"),
+        (6, "amount", ""),
+        (7, "fee", "1.2.3"),
+    ]
+    assert not checked.differences  # B and C stand in the file, though unreadable
+    assert checked.matched == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        'reference,amount,fee\nA,"1,234.50",0.375\n'.encode("utf-8-sig"),
+        "Merchant Reference;Gross Amount;Fee\r\nA;1.234,50;0,375\r\n".encode("cp1252"),
+        "Händler;Müller\nreference\tamount\tfee\nA\t1234.5\t.375\n".replace(".375", "0.375").encode("utf-16"),
+        "Händler: Müller\n\nTransaction ID|Amount|Fee\nno-A|1234.50|0.375\n<END>\n".encode("cp1252"),
+    ],
+)
+def test_common_encodings_delimiters_and_ways_to_write_numbers_are_read(content: bytes) -> None:
+    payment("A", "1234.50", "2026-03-01T10:00+00:00")
+    rows, _ = read_file(content, {})
+    assert [(row.amount, row.fee) for row in rows] == [(Decimal("1234.50"), Decimal("0.375"))]
+    assert check_settlement(rows).is_clean
+
+
+def test_a_number_that_may_mean_two_is_refused_unless_the_file_shows_its_form() -> None:
+    rows, faults = read_file(b"reference,amount\nA,1.234\n", {})
+    assert not rows
+    assert [fault.value for fault in faults] == ["1.234"]
+    rows, _ = read_file(b"reference;amount\nA;1.234\nB;0,5\n", {})
+    assert [row.amount for row in rows] == [1234, Decimal("0.5")]
+
+
+def test_columns_of_any_name_can_be_given_and_a_file_without_them_says_so() -> None:
+    payment("A", "10.00", "2026-03-01T10:00+00:00")
+    assert _check("Beleg,Brutto\nA,10.00\n", {"reference": "beleg", "amount": "BRUTTO"}).is_clean
+    for text in ("", "\0\0", "Beleg,Brutto\nA,10.00\n"):
+        checked = _check(text)
+        assert [fault.field for fault in checked.faults] == ["columns"]
+
+
+def test_a_file_with_nothing_of_ours_has_no_period() -> None:
+    payment("A", "10.00", "2026-03-01T10:00+00:00")
+    checked = _check("reference,amount\nZ,1.00\n")
+    assert _kinds(checked) == [("missing-here", "payment", "Z")]
+    assert (checked.since, checked.until) == (None, None)
