@@ -249,7 +249,9 @@ def test_without_one_an_address_has_the_mount_of_the_request(settings: Any) -> N
 
 
 @pytest.mark.parametrize(("languages", "given"), [(["en", "de"], "en"), (["de"], "en-us")])
-def test_an_address_made_by_the_worker_answers_under_language_prefixes(settings: Any, client: Any, languages: list[str], given: str) -> None:
+def test_an_address_made_by_the_worker_answers_under_language_prefixes(
+    settings: Any, client: Any, languages: list[str], given: str
+) -> None:
     """The default `LANGUAGE_CODE` is en-us, and the pages of a shop that lists en are at /en/."""
     settings.LANGUAGE_CODE, settings.LANGUAGES = "en-us", [(code, code) for code in languages]
     settings.MIDDLEWARE = ["django.middleware.locale.LocaleMiddleware", *settings.MIDDLEWARE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -215,11 +216,11 @@ def _is_here(order: Any) -> bool:
 
 def language_of(payment: Payment | None) -> str:
     """Return the language in which the shopper paid, or else the present one, as one that the shop's addresses have."""
-    language = (payment.data.get("language") if payment else None) or translation.get_language() or project.LANGUAGE_CODE
-    try:
-        return translation.get_supported_language_variant(language)
-    except LookupError:
-        return str(project.LANGUAGE_CODE)
+    of_payment = payment.data.get("language") if payment else None
+    for language in (of_payment, translation.get_language()):
+        with contextlib.suppress(LookupError):  # the shop may have given up a language since
+            return translation.get_supported_language_variant(language or "")
+    return str(project.LANGUAGE_CODE)
 
 
 def read_status(ticket: str) -> str | None:

@@ -215,5 +215,5 @@ def _count_discounts_again(order: Any) -> None:
             over.append(voucher.code)
         voucher.record_usage(order, user)
     if over:
-        said = gettext("This order was paid after its discounts had been released, and others have used them since. Used beyond the limit: %(names)s.")
+        said = gettext("This order was paid after its discounts had been released and used elsewhere. Used beyond the limit: %(names)s.")
         get_class("order.processing", "EventHandler")().create_note(order, said % {"names": ", ".join(over)})
