@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.urls import set_script_prefix
+from django.conf.urls.i18n import i18n_patterns
+from django.urls import include, path, set_script_prefix
+from django.utils import translation
 from django.utils.translation import gettext_lazy
 from pydantic_core import PydanticUndefined
 
@@ -244,3 +246,18 @@ def test_without_one_an_address_has_the_mount_of_the_request(settings: Any) -> N
     with ThreadPoolExecutor(1) as threads:
         for prefix in ("/shop/", "/"):
             assert threads.submit(address, prefix).result() == f"https://shop.example{prefix}payments/refund-notification/key/"
+
+
+@pytest.mark.parametrize(("languages", "given"), [(["en", "de"], "en"), (["de"], "en-us")])
+def test_an_address_made_by_the_worker_answers_under_language_prefixes(
+    settings: Any, client: Any, languages: list[str], given: str
+) -> None:
+    """The default `LANGUAGE_CODE` is en-us, and the pages of a shop that lists en are at /en/."""
+    settings.LANGUAGE_CODE, settings.LANGUAGES = "en-us", [(code, code) for code in languages]
+    settings.MIDDLEWARE = ["django.middleware.locale.LocaleMiddleware", *settings.MIDDLEWARE]
+    settings.ROOT_URLCONF = tuple(i18n_patterns(path("payments/", include("tillgate.django.urls"))))
+    settings.TILLGATE = {**settings.TILLGATE, "PUBLIC_URL": "https://shop.example"}
+    with translation.override("en-us"):
+        address = get_settings().address("tillgate:asset", "pages.css")
+    assert address == f"https://shop.example/{given}/payments/assets/pages.css"
+    assert client.get(address.removeprefix("https://shop.example"), secure=True).status_code == 200

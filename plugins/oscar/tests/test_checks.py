@@ -43,7 +43,6 @@ def test_a_shop_that_followed_the_readme_has_nothing_to_hear() -> None:
         ("OSCAR_DEFAULT_CURRENCY", "GBP", "W001", 'OSCAR_DEFAULT_CURRENCY = "USD"'),
         ("OSCAR_DEFAULT_CURRENCY", "EUR", "W001", "Give the account a DIALECT and CURRENCIES with EUR"),
         ("OSCAR_INITIAL_ORDER_STATUS", "Pending", "W003", "an entry for 'Pending'"),
-        ("SITE_ID", None, "E006", "SITE_ID = 1"),
     ],
 )
 def test_what_is_missing_is_told_with_the_line_to_add(settings: Any, setting: str, value: Any, id_: str, remedy: str) -> None:

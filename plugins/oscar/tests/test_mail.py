@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from oscar.core.loading import get_class, get_model
 
 from tests.shopper import Shopper
 from tillgate.django import operations
-from tillgate.django.models import OutboxEvent, Payment, Review
+from tillgate.django.models import OutboxEvent, Payment, Review, TimelineEntry
+from tillgate.django.operations.refunds import record_external_refund
 from tillgate.testing.world import World
+from tillgate_oscar.signals import create_event_types
 
 Order = get_model("order", "Order")
 Make = Callable[..., Any]
@@ -26,6 +29,21 @@ HOLDING_BACK = {"Pending payment": ("Paid", "On hold"), "Paid": ("Pending paymen
 def payment(world: World, shopper: Shopper, product: Make) -> Payment:
     shopper.get(shopper.buys(product())["Location"])
     return Payment.objects.get()
+
+
+def wait(world: World, minutes: int = 30) -> None:
+    """Let the time pass after which a reminder is due, and run the worker."""
+    world.time.advance(minutes=minutes)
+    world.run_worker()
+
+
+def subjects() -> list[str]:
+    return [str(sent.subject) for sent in mail.outbox]
+
+
+def bodies(sent: Any) -> tuple[str, str]:
+    """Return the text and the HTML of a mail."""
+    return str(sent.body), str(sent.alternatives[0][0])
 
 
 def test_nothing_is_mailed_before_the_money_has_arrived(world: World, payment: Payment) -> None:
@@ -80,7 +98,7 @@ def test_an_order_that_was_cancelled_before_its_mail_went_out_is_not_confirmed(w
     operations.refund(payment.pk, payment.amount)
     get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Cancelled")
     world.run_worker()
-    assert mail.outbox == []
+    assert subjects() == [f"Refund for your order {payment.order.key}"]
 
 
 @pytest.mark.parametrize("before", ["On hold", "Cancelled"])
@@ -140,7 +158,7 @@ def test_mail_is_written_in_the_language_in_which_the_shopper_bought(
     translation.activate(settings.LANGUAGE_CODE)  # of the process that worker runs; the middleware leaves its own in this thread
     world.notification(payment)
     translation.activate(settings.LANGUAGE_CODE)
-    world.run_worker()
+    wait(world)
     assert said in mail.outbox[0].subject
 
 
@@ -163,7 +181,10 @@ def test_a_mail_server_that_fails_is_tried_again(world: World, payment: Payment,
 def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(world: World, payment: Payment) -> None:
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
+    world.time.advance(minutes=29)
     world.run_worker()
+    assert mail.outbox == []
+    wait(world, minutes=1)
     (sent,) = mail.outbox
     number = Order.objects.get().number
     assert f"Your order {number} waits for payment" in sent.subject
@@ -173,7 +194,7 @@ def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(world: 
     assert answer["Location"].startswith(world.sandbox.base_url)
     world.sandbox.control.decline(Payment.objects.latest("pk").reference)
     world.come_back(Payment.objects.latest("pk"))
-    world.run_worker()
+    wait(world)
     assert len(mail.outbox) == 1
 
 
@@ -182,7 +203,7 @@ def test_the_shopper_whose_payment_a_person_let_expire_is_reminded(world: World,
     world.notification(payment)
     world.time.advance(hours=3)
     operations.take_action(Review.objects.get().pk, "mark-expired", staff="ann", note="it is not in the back office")
-    world.run_worker()
+    wait(world)
     assert "waits for payment" in mail.outbox[0].subject
 
 
@@ -192,7 +213,7 @@ def test_nobody_is_reminded_of_an_order_that_was_paid_in_the_meantime(world: Wor
     second = world.start(Order.objects.get().number, "paypal")
     world.shopper_pays(second)
     world.come_back(second)
-    world.run_worker()
+    wait(world)
     (sent,) = mail.outbox
     assert "waits for payment" not in sent.subject
 
@@ -202,32 +223,35 @@ def test_nobody_is_reminded_while_another_payment_is_open_and_whoever_leaves_tha
     for one, reminders in ((payment, 0), (second, 1)):
         world.sandbox.control.decline(one.reference)
         world.notification(one)
-        world.run_worker()
+        wait(world, minutes=15)
+        wait(world, minutes=15)
         assert len(mail.outbox) == reminders
 
 
 def test_nobody_is_reminded_once_another_payment_was_begun_and_whoever_leaves_that_too_is(world: World, payment: Payment) -> None:
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
+    world.time.advance(minutes=25)
     second = world.start(payment.order.key, "paypal")
-    world.run_worker()
+    wait(world, minutes=5)
     assert mail.outbox == []
     world.sandbox.control.decline(second.reference)
     world.come_back(second)
     for _ in range(2):
-        world.run_worker()
-        assert [one.subject for one in mail.outbox] == [f"Your order {payment.order.key} waits for payment"]
+        wait(world)
+        assert subjects() == [f"Your order {payment.order.key} waits for payment"]
 
 
 def test_a_reminder_that_was_dropped_stays_so_though_its_process_died(world: World, payment: Payment) -> None:
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
+    world.time.advance(minutes=25)
     second = world.start(payment.order.key, "paypal")
-    world.run_worker()
+    wait(world, minutes=5)
     world.sandbox.control.decline(second.reference)
     world.come_back(second)
     OutboxEvent.objects.filter(name="order-waits").update(done_at=None, due_at=F("created_at"))
-    world.run_worker()
+    wait(world)
     assert len(mail.outbox) == 1
 
 
@@ -267,13 +291,13 @@ def test_whoever_could_not_be_reminded_while_the_order_was_held_back_is_when_the
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     handler.handle_order_status_change(Order.objects.get(), "On hold")
-    world.run_worker()
+    wait(world)
     assert mail.outbox == []
     handler.handle_order_status_change(Order.objects.get(), "Pending payment")
     second = world.start(payment.order.key, "paypal")
     world.sandbox.control.decline(second.reference)
     world.come_back(second)
-    world.run_worker()
+    wait(world)
     assert len(mail.outbox) == 1
 
 
@@ -282,3 +306,118 @@ def test_nobody_is_reminded_of_an_order_that_the_shop_gave_up(world: World, shop
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     assert mail.outbox == []
+
+
+def test_the_reminder_waits_as_long_as_the_setting_says(world: World, payment: Payment, settings: Any) -> None:
+    settings.TILLGATE_OSCAR = {"REMIND_AFTER_MINUTES": 0}
+    world.sandbox.control.decline(payment.reference)
+    world.come_back(payment)
+    world.run_worker()
+    assert len(mail.outbox) == 1
+
+
+def test_a_reminder_that_waits_holds_up_no_other_mail(world: World, payment: Payment) -> None:
+    world.sandbox.control.decline(payment.reference)
+    world.come_back(payment)
+    second = world.start(payment.order.key, "paypal")
+    world.shopper_pays(second)
+    world.come_back(second)
+    world.run_worker()
+    assert subjects() == [f"Confirmation of order {payment.order.key}"]
+    wait(world)
+    assert len(mail.outbox) == 1
+    assert TimelineEntry.objects.filter(message__contains="not mailed: order-waits").exists()
+
+
+def test_a_shopper_who_paid_twice_is_told_once_and_then_of_the_refund(world: World, payment: Payment) -> None:
+    second = world.start(payment.order.key, "paypal")
+    for one in (payment, second):
+        world.shopper_pays(one)
+        world.notification(one)
+    world.run_worker()
+    confirmation, twice = mail.outbox
+    number = payment.order.key
+    assert (confirmation.subject, twice.subject) == (f"Confirmation of order {number}", f"Two payments for your order {number}")
+    for body in bodies(twice):
+        assert all(fact in body for fact in ("USD 12.50", "PayPal", number, f"http://127.0.0.1:2/accounts/order-status/{number}/"))
+    operations.refund(second.pk, second.amount)
+    world.run_worker()
+    assert [sent.subject for sent in mail.outbox[2:]] == [f"Refund for your order {number}"]
+    assert all(fact in mail.outbox[2].body for fact in ("USD 12.50", "PayPal", number))
+
+
+def test_whoever_pays_an_order_that_the_staff_marked_paid_has_paid_twice(world: World, payment: Payment) -> None:
+    get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Paid")
+    world.shopper_pays(payment)
+    world.notification(payment)
+    operations.take_action(Review.objects.get().pk, "redeliver", staff="ann")
+    world.run_worker()
+    assert world.reviews() == ["paid-not-payable"]
+    assert subjects()[1:] == [f"Two payments for your order {payment.order.key}"]
+
+
+def test_whoever_pays_a_cancelled_order_has_not_paid_twice(world: World, payment: Payment) -> None:
+    get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Cancelled")
+    world.shopper_pays(payment)
+    world.notification(payment)
+    world.run_worker()
+    assert (world.reviews(), mail.outbox) == (["paid-not-payable"], [])
+
+
+def test_each_refund_is_mailed_once_wherever_it_was_made_and_a_failed_one_never(world: World, payment: Payment) -> None:
+    world.shopper_pays(payment)
+    world.notification(payment)
+    world.sandbox.control.fault("refused", occasion="refund")
+    operations.refund(payment.pk, Decimal("1.00"))
+    operations.refund(payment.pk, Decimal("2.50"))
+    record_external_refund(payment.pk, Decimal("3.00"), staff="ann")
+    for _ in range(2):
+        world.notification(payment)
+        world.run_worker()
+    refunds = mail.outbox[1:]
+    assert [amount in sent.body for sent, amount in zip(refunds, ("USD 2.50", "USD 3.00"), strict=True)] == [True, True]
+    assert all("Alipay" in body for sent in refunds for body in bodies(sent))
+
+
+@pytest.mark.parametrize("event", ["paid", "declined"])
+def test_a_mail_without_a_recipient_leaves_a_log_line_and_an_entry_in_the_timeline(
+    world: World, payment: Payment, caplog: pytest.LogCaptureFixture, event: str
+) -> None:
+    Order.objects.update(guest_email="")
+    if event == "paid":
+        world.shopper_pays(payment)
+    else:
+        world.sandbox.control.decline(payment.reference)
+    world.notification(payment)
+    wait(world)
+    name = "order-paid" if event == "paid" else "order-waits"
+    assert mail.outbox == []
+    assert payment.order.key in next(one.getMessage() for one in caplog.records if name in one.getMessage())
+    assert TimelineEntry.objects.filter(message=f"not mailed: {name}: the order has no mail address").count() == 1
+
+
+def test_no_subject_is_escaped_for_html(world: World, payment: Payment) -> None:
+    """A shop that makes its own numbers may have any letter in them."""
+    number = "A&B'7"
+    Order.objects.update(number=number)
+    operations.open_order("oscar", number)
+    second, third = world.start(number, "alipay"), world.start(number, "paypal")
+    for one in (second, third):
+        world.shopper_pays(one)
+        world.notification(one)
+    operations.refund(third.pk, third.amount)
+    world.run_worker()
+    assert len(mail.outbox) == 3
+    assert all(number in sent.subject and number in sent.body for sent in mail.outbox[1:])
+
+
+def test_our_mails_stand_in_the_dashboard_for_the_staff_to_edit(world: World, payment: Payment) -> None:
+    create_event_types("default")  # after each `migrate`
+    kinds = get_model("communication", "CommunicationEventType")
+    kinds.objects.filter(code="TILLGATE_ORDER_WAITS").update(email_subject_template="Still waiting: {{ order.number }}")
+    assert set(kinds.objects.values_list("code", flat=True)) >= {"TILLGATE_ORDER_WAITS", "TILLGATE_PAID_TWICE", "TILLGATE_REFUNDED"}
+    world.sandbox.control.decline(payment.reference)
+    world.come_back(payment)
+    wait(world)
+    assert subjects() == [f"Still waiting: {payment.order.key}"]
+    assert Order.objects.get().communication_events.get().event_type.code == "TILLGATE_ORDER_WAITS"

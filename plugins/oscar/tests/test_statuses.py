@@ -18,7 +18,7 @@ from django.utils.module_loading import import_string
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_class, get_model
 
-from tests.goods import make_voucher
+from tests.goods import make_offer, make_voucher
 from tests.shopper import Shopper
 from tests.test_dashboard import MAY, messages_of, staff, text_of, url_of
 from tillgate.django import operations
@@ -289,6 +289,35 @@ def test_an_order_that_was_given_up_and_is_paid_after_all_takes_its_stock_and_it
     assert (StockRecord.objects.get().num_in_stock, allocated()) == (0, [0])
     Shopper().post(f"/basket/add/{tea.pk}/", {"quantity": 1})
     assert get_model("basket", "Line").objects.filter(basket__status="Open").count() == 0, "it is sold"
+
+
+@pytest.mark.parametrize("kind", ["voucher", "offer"])
+def test_an_order_that_is_paid_after_others_used_its_discount_up_names_what_counts_beyond_its_limit(
+    world: World, shopper: Shopper, product: Make, kind: str
+) -> None:
+    tea = product("10.00")
+    discount = make_voucher("TEN") if kind == "voucher" else make_offer("Spring", max_global_applications=1)
+
+    def buys(browser: Shopper) -> Any:
+        browser.adds(tea)
+        browser.uses_voucher("TEN")
+        return browser.get(browser.buys()["Location"])
+
+    buys(shopper)
+    payment = Payment.objects.get()
+    world.a_day_passes()
+    buys(Shopper())
+    assert list(Order.objects.values_list("total_incl_tax", flat=True)) == [9, 9]
+    world.pays_late(payment)
+    world.notification(payment)
+    get_class("order.processing", "EventHandler")().handle_order_status_change(
+        Order.objects.get(number=payment.order.key), "Pending payment"
+    )
+    operations.take_action(Review.objects.get(resolved_at=None).pk, "redeliver", staff="ann")
+    discount.refresh_from_db()
+    assert (Order.objects.get(number=payment.order.key).status, discount.num_orders) == ("Paid", 2)
+    [note] = Order.objects.get(number=payment.order.key).notes.values_list("message", flat=True)
+    assert note.endswith("Used beyond the limit: TEN." if kind == "voucher" else "Used beyond the limit: Spring.")
 
 
 def test_an_order_that_is_paid_after_all_says_what_was_sold_or_deleted_meanwhile(world: World, shopper: Shopper, product: Make) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Final
 from django.conf import settings
 from django.core.signals import setting_changed
 from django.urls import get_script_prefix, reverse
+from django.utils import translation
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from tillgate.account import Account
@@ -137,12 +139,14 @@ class Settings(BaseModel):
         """Return the public address of a page.
 
         Django knows the shop's mount path in threads that answer a request, and with FORCE_SCRIPT_NAME also in the thread that set it up.
-        The worker uses other threads.
+        The worker uses other threads. Under `i18n_patterns` the language of those is `LANGUAGE_CODE`, such as en-us in a shop whose pages
+        are at /en/.
         """
-        return self.absolute(reverse(name, args=arguments))
-
-    def absolute(self, path: str) -> str:
-        """Return the public address of a path that `reverse` has returned."""
+        language = translation.get_language() or settings.LANGUAGE_CODE
+        with contextlib.suppress(LookupError):  # Django uses a `LANGUAGE_CODE` that is none of `LANGUAGES` as it is
+            language = translation.get_supported_language_variant(language)
+        with translation.override(language):
+            path = reverse(name, args=arguments)
         mount = settings.FORCE_SCRIPT_NAME
         if mount is not None:
             path = f"{mount.rstrip('/')}/{path.removeprefix(get_script_prefix())}"

@@ -402,6 +402,7 @@ class OutboxEvent(models.Model):
     data = models.JSONField(default=dict, blank=True)
     event_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     created_at = models.DateTimeField()
+    """When it joins the queue of its order: a delayed event later than its row, so that it holds up no other until then."""
     done_at = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
     """When it is tried next; null once done. A worker that claims a remote one moves this forward by the lease."""

@@ -8,7 +8,7 @@ from typing import Final
 from django.core import signing
 from django.urls import reverse
 
-__all__ = ["pay_url", "read_start_ticket", "read_ticket", "start_url"]
+__all__ = ["new_ticket", "pay_url", "read_start_ticket", "read_ticket", "start_url"]
 
 _SALT: Final = "tillgate.pay"
 VALID_FOR: Final = timedelta(days=7)
@@ -21,7 +21,12 @@ def pay_url(plugin: str, order_key: str) -> str:
 
     It is valid for a week: make a new one for each page and mail.
     """
-    return reverse("tillgate:pay", args=[signing.dumps([plugin, order_key], salt=_SALT)])
+    return reverse("tillgate:pay", args=[new_ticket(plugin, order_key)])
+
+
+def new_ticket(plugin: str, order_key: str) -> str:
+    """Return the ticket in that path."""
+    return signing.dumps([plugin, order_key], salt=_SALT)
 
 
 def read_ticket(ticket: str) -> tuple[str, str] | None:

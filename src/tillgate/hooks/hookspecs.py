@@ -173,11 +173,12 @@ def tillgate_return_url(payment: Payment) -> str | None:
 
 
 @hookspec(firstresult=True)
-def tillgate_deliver(outbox_event: RemoteEvent) -> None:
+def tillgate_deliver(outbox_event: RemoteEvent) -> str | None:
     """Carry an event that `tillgate.shop.enqueue_remote` has queued over the network, as HTTP or mail.
 
     Called outside any transaction, at least once, the oldest of an order first. After an error it is called again later with the same
-    `event_id`, so the receiver can recognise a repetition.
+    `event_id`, so the receiver can recognise a repetition. Return None, or a text for the timeline if nothing was sent, such as "not
+    mailed: the order has no address".
     """
 
 

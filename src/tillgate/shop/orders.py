@@ -72,7 +72,7 @@ def pay_url(plugin: str, order_key: str) -> str:
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
-    return get_settings().absolute(tickets.pay_url(plugin, order_key))
+    return get_settings().address("tillgate:pay", tickets.new_ticket(plugin, order_key))
 
 
 def start_url(plugin: str, order_key: str, method: str) -> str:

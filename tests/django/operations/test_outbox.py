@@ -127,17 +127,18 @@ class Mailer:
     """A plugin that carries outbox events over the network, and fails as often as it is told."""
 
     def __init__(self, failures: int = 0) -> None:
-        self.failures = failures
+        self.failures, self.said = failures, ""
         self.carried: list[tuple[str, str]] = []
         self.languages: list[str | None] = []
 
     @hooks.hookimpl
-    def tillgate_deliver(self, outbox_event: RemoteEvent) -> None:
+    def tillgate_deliver(self, outbox_event: RemoteEvent) -> str | None:
         self.carried.append((outbox_event.event_id, outbox_event.name))
         self.languages.append(translation.get_language())
         if self.failures:
             self.failures -= 1
             raise ConnectionError("the mail server is away")
+        return self.said or None
 
     @hooks.hookimpl
     def tillgate_describe_order(self, order_key: str) -> hooks.OrderDescription | None:
@@ -170,6 +171,26 @@ def test_i3_a_remote_outbox_event_is_carried_in_order_under_the_same_event_id_un
     assert mailer.carried[0][0] == mailer.carried[1][0]
     assert not OutboxEvent.objects.filter(done_at__isnull=True).exists()
     assert deliver_remote(payment.order_id) == 0
+
+
+def test_a_delayed_remote_event_waits_without_holding_up_another_and_then_has_its_turn(world: World, mailer: Mailer) -> None:
+    order, mailer.failures = world.start(world.order()).order, 0
+    enqueue_remote("mailing-shop", order.key, "reminder", delay=timedelta(minutes=30))
+    enqueue_remote("mailing-shop", order.key, "receipt")
+    world.run_worker()
+    world.time.advance(minutes=29)
+    world.run_worker()
+    assert [name for _, name in mailer.carried] == ["receipt"]
+    world.time.advance(minutes=1)
+    world.run_worker()
+    assert [name for _, name in mailer.carried] == ["receipt", "reminder"]
+
+
+def test_the_timeline_says_why_a_plugin_sent_nothing(world: World, mailer: Mailer) -> None:
+    order, mailer.failures, mailer.said = world.start(world.order()).order, 0, "not mailed: no address\0"
+    enqueue_remote("mailing-shop", order.key, "receipt")
+    world.run_worker()
+    assert order.timeline.get(event="event.delivered").message == "not mailed: no address\ufffd"
 
 
 def test_a_remote_outbox_event_that_keeps_failing_is_named_to_a_person(world: World, mailer: Mailer) -> None:

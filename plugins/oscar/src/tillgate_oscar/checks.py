@@ -120,14 +120,6 @@ def check_currency() -> shop.Found:
         yield _warning(1, message, hint)
 
 
-@CHECKS.area
-def check_site() -> shop.Found:
-    """Whether mail knows the shop's address without a request."""
-    if not getattr(project, "SITE_ID", None):
-        message = "SITE_ID is not set: mail about paid orders is sent without a request and cannot name the shop's address."
-        yield _error(6, message, "Set SITE_ID = 1, and the domain of that site in the admin.")
-
-
 @CHECKS.database_area
 def check_domain() -> shop.Found:
     """Whether mail leads to the shop: Oscar takes the host from the site, which is example.com in a new database."""

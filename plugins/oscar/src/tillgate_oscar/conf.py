@@ -33,6 +33,8 @@ class Settings(BaseModel):
     """The type of Oscar's payment event for money that has arrived."""
     refund_event: _Name = "Refund"
     """The type of Oscar's payment event for money refunded; the dashboard offers it."""
+    remind_after_minutes: Annotated[int, Field(ge=0, le=60 * 24 * 30)] = 30
+    """How long the mail about an unpaid order waits after its payment failed or expired."""
     other_ways_to_pay: bool | None = None
     """Whether the shop takes other payments too. If not set: true for a shop that wrote its own checkout step for other payments."""
 

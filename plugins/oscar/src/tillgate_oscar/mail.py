@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final
 
+from django.conf import settings as project
 from django.urls import NoReverseMatch, reverse
-from django.utils.translation import get_language, override
+from django.utils.translation import override
 from oscar.core.loading import get_class
 
 from tillgate import shop
-from tillgate.hooks import Event, RemoteEvent
+from tillgate.hooks import Event, Refund, RemoteEvent, Review
 from tillgate_oscar import orders
 from tillgate_oscar.conf import PLUGIN, get_settings
 
-__all__ = ["confirm", "confirm_again", "deliver", "remind", "remind_of_failed"]
+__all__ = ["EVENT_TYPES", "confirm", "confirm_again", "deliver", "remind", "remind_of_failed", "tell_of_refund", "tell_of_second_payment"]
 
 _log = logging.getLogger("oscar.checkout")
 
 PAID_MAIL: Final = "order-paid"
 REMINDER_MAIL: Final = "order-waits"
+PAID_TWICE_MAIL: Final = "paid-twice"
+REFUND_MAIL: Final = "refunded"
+EVENT_TYPES: Final = {
+    "TILLGATE_ORDER_WAITS": "Order waits for payment",
+    "TILLGATE_PAID_TWICE": "Order paid twice",
+    "TILLGATE_REFUNDED": "Payment refunded",
+}
+"""Our communication event types: Oscar's codes and their names for the dashboard. The templates are
+`oscar/communication/emails/commtype_<code>_*`."""
 _DROPPED: Final = "dropped"
 """The key in the data of a mail that Tillgate dropped, because the order waits again or was cancelled before the mail was sent."""
-REMINDER_CODE: Final = "TILLGATE_ORDER_WAITS"
-"""Oscar's code of the reminder: its templates are `oscar/communication/emails/commtype_tillgate_order_waits_*`."""
 _CAME_TO_NOTHING: Final = frozenset({"payment.failed", "payment.closed", "payment.expired", "payment.force-expired"})
 
 
@@ -61,8 +70,8 @@ def remind_of_failed(event: Event) -> None:
 def remind(reference: str) -> None:
     """Queue one reminder for the order of a failed or expired payment, so that a shopper who left finds the way back.
 
-    While another payment is open the shopper may be using it, and a reminder could make them pay twice. If that one fails too, its reminder
-    follows then.
+    It waits for `remind_after_minutes`, and is dropped if the order is paid or cancelled by then. While another payment is open the shopper
+    may be using it, and a reminder could make them pay twice. If that one fails too, its reminder follows then.
     """
     payment = shop.find_payment(PLUGIN, reference=reference)
     order = orders.find(payment.order.key) if payment else None
@@ -70,33 +79,58 @@ def remind(reference: str) -> None:
         return
     with shop.locked_order(PLUGIN, payment.order.key) as ours:  # two payments may fail at the same moment
         if not ours.open_payments and not _is_queued(REMINDER_MAIL, ours.key):
-            shop.enqueue_remote(PLUGIN, ours.key, REMINDER_MAIL, payment_id=payment.id)
+            delay = timedelta(minutes=get_settings().remind_after_minutes)
+            shop.enqueue_remote(PLUGIN, ours.key, REMINDER_MAIL, payment_id=payment.id, delay=delay)
 
 
-def deliver(outbox_event: RemoteEvent) -> None:
-    """Send the queued mail, in the language in which the shopper bought."""
-    order = orders.find(outbox_event.order.key)
-    if order is None or not order.email:
+def tell_of_second_payment(review: Review) -> None:
+    """Queue one mail for each payment of an order that is paid already, by another payment or by hand."""
+    payment, order = review.payment, orders.find(review.order.key) if review.order else None
+    if payment is None or order is None:
         return
-    language = outbox_event.payment.data.get("language") if outbox_event.payment else None
-    with override(language or get_language()):
-        if outbox_event.name == PAID_MAIL:
-            if not _was_undone(order, outbox_event):
-                dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
-                dispatcher.send_order_placed_email_for_user(order, _context(order))
-        elif outbox_event.name == REMINDER_MAIL and not _is_dropped(outbox_event, lambda ours: not _may_be_reminded(order, ours)):
-            _send_reminder(order)
+    by_hand = review.reason == shop.ReviewReason.PAID_NOT_PAYABLE and orders.is_marked_paid(order)
+    if not by_hand and review.reason != shop.ReviewReason.SECOND_PAYMENT:
+        return
+    if not shop.remote_events(PLUGIN, payment_id=payment.id, name=PAID_TWICE_MAIL):  # staff may have delivered the payment again
+        shop.enqueue_remote(PLUGIN, payment.order.key, PAID_TWICE_MAIL, payment_id=payment.id)
 
 
-def _was_undone(order: Any, outbox_event: RemoteEvent) -> bool:
+def tell_of_refund(refund: Refund) -> None:
+    """Queue the mail about a refund that succeeded, wherever it was made. Call it once for each, in the event's transaction."""
+    shop.enqueue_remote(PLUGIN, refund.payment.order.key, REFUND_MAIL, payment_id=refund.payment.id, refund_id=refund.id)
+
+
+def deliver(outbox_event: RemoteEvent) -> str | None:
+    """Send the queued mail, in the language in which the shopper bought; return why not, for the order's timeline."""
+    name, order = outbox_event.name, orders.find(outbox_event.order.key)
+    if order is None:
+        return f"not mailed: {name}: the order was deleted"
+    if not order.email:
+        _log.warning("order %s: the mail %r was not sent, because the order has no mail address", order.number, name)
+        return f"not mailed: {name}: the order has no mail address"
+    with override(orders.language_of(outbox_event.payment)):
+        if name == PAID_MAIL:
+            if _is_dropped(outbox_event, lambda ours: _is_undone(order, ours)):
+                return f"not mailed: {name}: the order is not paid any more"
+            _dispatcher(order).send_order_placed_email_for_user(order, _context(order))
+        elif name == REMINDER_MAIL:
+            if _is_dropped(outbox_event, lambda ours: not _may_be_reminded(order, ours)):
+                return f"not mailed: {name}: the order does not wait for a payment any more"
+            pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
+            _send(order, "TILLGATE_ORDER_WAITS", pay_url=pay_url)
+        elif outbox_event.payment is not None:
+            code = "TILLGATE_REFUNDED" if outbox_event.refund else "TILLGATE_PAID_TWICE"
+            moved = outbox_event.refund or outbox_event.payment
+            amount = shop.money_text(moved.amount, outbox_event.payment.currency)
+            _send(order, code, amount=amount, method=shop.method_label(outbox_event.payment.method))
+    return None
+
+
+def _is_undone(order: Any, ours: shop.OrderState) -> bool:
     """Tell whether an order waits again, is held back or was cancelled before its mail was sent. A later payment queues another mail."""
     settings = get_settings()
-
-    def is_undone(ours: shop.OrderState) -> bool:
-        order.refresh_from_db(fields=["status"])
-        return order.status in (settings.pending_status, settings.cancelled_status) or orders.is_held_back(order, ours)
-
-    return _is_dropped(outbox_event, is_undone)
+    order.refresh_from_db(fields=["status"])
+    return order.status in (settings.pending_status, settings.cancelled_status) or orders.is_held_back(order, ours)
 
 
 def _may_be_reminded(order: Any, ours: shop.OrderState) -> bool:
@@ -117,24 +151,31 @@ def _is_dropped(outbox_event: RemoteEvent, detail: Callable[[shop.OrderState], b
         return True
 
 
-def _send_reminder(order: Any) -> None:
+def _send(order: Any, code: str, **facts: str) -> None:
+    dispatcher = _dispatcher(order)
+    messages = dispatcher.dispatcher.get_messages(code, {**_context(order), **facts})
+    dispatcher.dispatch_order_messages(order, messages, code)
+
+
+def _dispatcher(order: Any) -> Any:
+    """Return Oscar's dispatcher, for mail with the name and the address of the order's own site instead of this process's."""
     dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
-    context = {**_context(order), "pay_url": shop.pay_url(PLUGIN, order.number)}
-    messages = dispatcher.dispatcher.get_messages(REMINDER_CODE, context)
-    dispatcher.dispatch_order_messages(order, messages, REMINDER_CODE)
+    site, of_process = order.site, dispatcher.dispatcher.get_base_context
+    if site is not None:
+        # Without SITE_ID, Oscar cannot tell the site outside of a request.
+        has_site = getattr(project, "SITE_ID", None)
+        dispatcher.dispatcher.get_base_context = lambda **facts: {**(of_process(**facts) if has_site else facts), "site": site}
+    return dispatcher
 
 
 def _context(order: Any) -> dict[str, Any]:
     """Return the context that Oscar's own checkout passes to its mail, where it has a request."""
     from django.contrib.auth.models import AnonymousUser  # models cannot be imported without a Django project
-    from django.contrib.sites.models import Site
 
     context = {"user": order.user or AnonymousUser(), "order": order, "lines": order.lines.all()}
+    page = ("customer:order", order.number) if order.user_id else ("customer:anon-order", order.number, order.verification_hash())
     try:
-        if order.user_id:
-            path = reverse("customer:order", kwargs={"order_number": order.number})
-        else:
-            path = reverse("customer:anon-order", kwargs={"order_number": order.number, "hash": order.verification_hash()})
+        url = orders.at_home(order, shop.absolute_url(*page))
     except NoReverseMatch:
         return context  # a shop without these pages
-    return {**context, "status_path": path, "status_url": f"http://{Site.objects.get_current().domain}{path}"}
+    return {**context, "status_path": reverse(page[0], args=page[1:]), "status_url": url}

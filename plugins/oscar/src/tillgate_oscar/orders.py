@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+from django.conf import settings as project
 from django.core import signing
 from django.db.models import Q
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import translation
 from django.utils.translation import gettext as _
 from oscar.core.loading import get_model
 
@@ -17,6 +21,7 @@ from tillgate.hooks import OrderDescription, Payment
 from tillgate_oscar.conf import PLUGIN, get_settings
 
 __all__ = [
+    "at_home",
     "describe",
     "find",
     "is_expected",
@@ -24,6 +29,7 @@ __all__ = [
     "is_marked_paid",
     "is_of_shopper",
     "is_paid_here",
+    "language_of",
     "paid_by",
     "read_preview",
     "read_status",
@@ -178,12 +184,43 @@ def read_preview(ticket: str) -> tuple[int, str] | None:
 
 def status_url(number: str) -> str:
     """Return the address that shows the state of an order, and nothing else of it, to every holder of the address."""
-    return reverse("tillgate_oscar:order", args=[signing.Signer(salt=_STATUS_SALT).sign_object(number)])
+    return reverse("tillgate_oscar:order", args=[_ticket(number)])
+
+
+def _ticket(number: str) -> str:
+    return signing.Signer(salt=_STATUS_SALT).sign_object(number)
 
 
 def return_url(payment: Payment) -> str:
-    """Return the address of the order's page for the shopper of a payment."""
-    return status_url(payment.order.key)
+    """Return the address of the order's page for the shopper of a payment, in the shopper's language.
+
+    The shopper comes from the host of `PUBLIC_URL`. The session of an order of another site is at that site.
+    """
+    number = payment.order.key
+    order = find(number)
+    with translation.override(language_of(payment)):
+        if order is None or _is_here(order):
+            return status_url(number)
+        return at_home(order, shop.absolute_url("tillgate_oscar:order", _ticket(number)))
+
+
+def at_home(order: Any, url: str) -> str:
+    """Return an address below `PUBLIC_URL` at the order's own site: several may share a database."""
+    return url if _is_here(order) else urlsplit(url)._replace(netloc=order.site.domain).geturl()
+
+
+def _is_here(order: Any) -> bool:
+    """Tell whether an order belongs to the site of this process, which is at `PUBLIC_URL`."""
+    return order.site is None or order.site_id == getattr(project, "SITE_ID", None)
+
+
+def language_of(payment: Payment | None) -> str:
+    """Return the language in which the shopper paid, or else the present one, as one that the shop's addresses have."""
+    of_payment = payment.data.get("language") if payment else None
+    for language in (of_payment, translation.get_language()):
+        with contextlib.suppress(LookupError):  # the shop may have given up a language since
+            return translation.get_supported_language_variant(language or "")
+    return str(project.LANGUAGE_CODE)
 
 
 def read_status(ticket: str) -> str | None:

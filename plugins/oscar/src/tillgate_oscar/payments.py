@@ -192,17 +192,28 @@ def _allocate_again(line: Any, quantity: int) -> bool:
 
 
 def _count_discounts_again(order: Any) -> None:
-    """Count vouchers and offers again, with Oscar's own methods. Oscar does not store how often an offer was applied, so it counts once."""
+    """Count vouchers and offers again, with Oscar's own methods. Oscar does not store how often an offer was applied, so it counts once.
+
+    The shopper pays the price that was agreed, so a discount that others have used up since counts beyond its limit. A note names it.
+    """
     from django.contrib.auth.models import AnonymousUser  # models cannot be imported without a Django project
 
+    user, over = order.user or AnonymousUser(), []
     discounts = list(order.discounts.filter(frequency=0).order_by("pk"))
     vouchers = _locked_vouchers({discount.voucher_id for discount in discounts})
     for discount in discounts:
         if offer := _locked_offer(discount):
+            if not offer.get_max_applications(order.user):
+                over.append(offer.name)
             offer.record_usage({"freq": 1, "discount": discount.amount})
         if voucher := vouchers.get(discount.voucher_id):
             voucher.record_discount({"discount": discount.amount})
         discount.frequency = 1
         discount.save(update_fields=["frequency"])
     for voucher in vouchers.values():
-        voucher.record_usage(order, order.user or AnonymousUser())
+        if not voucher.is_available_to_user(user)[0]:
+            over.append(voucher.code)
+        voucher.record_usage(order, user)
+    if over:
+        said = gettext("This order was paid after its discounts had been released and used elsewhere. Used beyond the limit: %(names)s.")
+        get_class("order.processing", "EventHandler")().create_note(order, said % {"names": ", ".join(over)})

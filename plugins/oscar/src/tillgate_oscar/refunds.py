@@ -20,6 +20,7 @@ from oscar.core.loading import get_class, get_model
 from tillgate import InvalidRequest, shop
 from tillgate.hooks import Refund, RefundStatus
 from tillgate.shop import money
+from tillgate_oscar import mail
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import state_of
 from tillgate_oscar.payments import locked, source_of
@@ -160,6 +161,7 @@ def changed(refund: Refund) -> None:
     if refund.status is not RefundStatus.SUCCEEDED:
         handler.create_note(order, str(_NOTES[refund.status]) % {"amount": amount, "reference": reference})
         return
+    mail.tell_of_refund(refund)
     if order.notes.filter(message__contains=f"({reference})").exists():  # a failed or unknown refund
         said = gettext("%(amount)s was refunded after all (%(reference)s).")
         handler.create_note(order, said % {"amount": amount, "reference": reference})

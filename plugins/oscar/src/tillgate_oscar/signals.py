@@ -113,7 +113,9 @@ def _waits(order: Any) -> bool:
 
 
 def create_event_types(using: str, **_: Any) -> None:
-    """Create the types of payment events: Oscar's dashboard offers a refund only when its type is there."""
+    """Create the types of our events: Oscar's dashboard offers a refund, and the templates of a mail, only when its type is there."""
     settings, types = get_settings(), get_model("order", "PaymentEventType")._default_manager.using(using)
     for name in (settings.paid_event, settings.refund_event):
         types.get_or_create(name=name)
+    for code, name in mail.EVENT_TYPES.items():
+        get_model("communication", "CommunicationEventType")._default_manager.using(using).get_or_create(code=code, defaults={"name": name})

@@ -247,14 +247,16 @@ def enqueue_remote(
     data: dict[str, Any] | None = None,
     payment_id: str | None = None,
     refund_id: str | None = None,
+    delay: timedelta = timedelta(),
 ) -> str:
     """Queue something that the plugin carries over the network after commit, by its `tillgate_deliver`; return its event id.
 
-    Called by a plugin inside its own local handler, so that both happen or neither.
+    Called by a plugin inside its own local handler, so that both happen or neither. An event with a `delay`, such as a reminder, is due
+    after it, and holds up no other event of the order before.
     """
     order = Order.objects.get(plugin=plugin, key=order_key)
     payment, refund = Payment(pk=int(payment_id)) if payment_id else None, Refund(pk=int(refund_id)) if refund_id else None
-    outbox_event = queue_event(order, OutboxEventKind.REMOTE, payment=payment, refund=refund, name=name, data=data or {})
+    outbox_event = queue_event(order, OutboxEventKind.REMOTE, payment=payment, refund=refund, name=name, data=data or {}, delay=delay)
     return str(outbox_event.event_id)
 
 
@@ -265,7 +267,8 @@ def deliver_remote(order_id: int) -> int:
     while outbox_event := _claim_remote(order_id):
         try:
             with network(), translation.override(settings.LANGUAGE_CODE):
-                hooks.call_owner(outbox_event.order.plugin, "tillgate_deliver", outbox_event=remote_event_value(outbox_event))
+                value = remote_event_value(outbox_event)
+                said = hooks.call_owner(outbox_event.order.plugin, "tillgate_deliver", outbox_event=value)
         except Exception as error:  # a plugin may raise anything, and the delivery is tried again
             _log.exception("remote outbox event %s of order %s failed", outbox_event.event_id, outbox_event.order)
             _note_failure(order_id, outbox_event.pk, error)
@@ -276,7 +279,7 @@ def deliver_remote(order_id: int) -> int:
             if carried:
                 deliver_event(carried, clock.now())
                 _settle_failing(carried)
-                message = f"carried over the network: {carried.name}"
+                message = storable(said) if isinstance(said, str) else f"carried over the network: {carried.name}"
                 record("event.delivered", order, f"outbox:{carried.event_id}", message, payment=carried.payment)
         done += 1
     return done
@@ -295,7 +298,7 @@ def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
 def _claim_remote(order_id: int) -> OutboxEvent | None:
     """Take the order's oldest remote outbox event for the length of the lease, unless it is not due or another worker has it."""
     with locked_order(order_id) as order:
-        waiting = order.outbox_events.filter(kind=OutboxEventKind.REMOTE, done_at__isnull=True)
+        waiting = order.outbox_events.filter(kind=OutboxEventKind.REMOTE, done_at__isnull=True, created_at__lte=clock.now())
         outbox_event = waiting.select_related("payment", "refund__payment").order_by("id").first()
         if outbox_event is None or (outbox_event.due_at and outbox_event.due_at > clock.now()):
             return None

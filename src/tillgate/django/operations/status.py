@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db.models import Model, QuerySet
@@ -88,10 +88,10 @@ def reopen_order(order: Order) -> None:
     order.save(update_fields=["closed_at"])
 
 
-def queue_event(order: Order, kind: OutboxEventKind, **fields: Any) -> OutboxEvent:
-    """Write a shop event to the outbox, due now, within the running transaction."""
-    now = clock.now()
-    event = OutboxEvent(order=order, kind=kind, created_at=now, due_at=now, **fields)
+def queue_event(order: Order, kind: OutboxEventKind, *, delay: timedelta = timedelta(), **fields: Any) -> OutboxEvent:
+    """Write a shop event to the outbox, due now or after a delay, within the running transaction."""
+    due = clock.now() + delay
+    event = OutboxEvent(order=order, kind=kind, created_at=due, due_at=due, **fields)
     event.save(force_insert=True)
     return event
 

@@ -263,7 +263,7 @@ def _shop(work_done: WorkDone, stop: Stop) -> bool:
     now = clock.now()
     lost = Refund.objects.filter(due_at__lte=now, status=RefundStatus.SENDING)
     orders = Order.objects.filter(unpaid_check_at__lte=now)
-    waiting = OutboxEvent.objects.filter(done_at__isnull=True)
+    waiting = OutboxEvent.objects.filter(done_at__isnull=True, created_at__lte=now)
     local, remote = (_first_of_each_order(rows, now) for rows in (waiting.exclude(kind=_REMOTE), waiting.filter(kind=_REMOTE)))
 
     def lose(pk: int) -> None:
