@@ -14,6 +14,7 @@ from tillgate import shop
 from tillgate.hooks import Event, RemoteEvent
 from tillgate_oscar import orders
 from tillgate_oscar.conf import PLUGIN, get_settings
+from tillgate_oscar.confirmation import name_method
 
 __all__ = ["confirm", "confirm_again", "deliver", "remind", "remind_of_failed"]
 
@@ -83,6 +84,7 @@ def deliver(outbox_event: RemoteEvent) -> None:
         if outbox_event.name == PAID_MAIL:
             if not _was_undone(order, outbox_event):
                 dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
+                name_method(dispatcher.dispatcher, order)
                 dispatcher.send_order_placed_email_for_user(order, _context(order))
         elif outbox_event.name == REMINDER_MAIL and not _is_dropped(outbox_event, lambda ours: not _may_be_reminded(order, ours)):
             _send_reminder(order)

@@ -102,7 +102,11 @@ class PaymentMethodMixin(_CheckoutMixin):
         if getattr(self, "shows_methods", False):
             return self._others("get", request, *arguments, **options)
         refused = choice.why_not_offered(self._order_total())
+        if refused:
+            _log.warning("online payment is not offered for this basket: %s", refused)
         if choice.has_other_ways() and (choice.OTHERS in request.GET or refused):
+            if refused:
+                messages.info(request, refused)
             choice.forget(self.checkout_session)
             return self._others("get", request, *arguments, **options)
         return self._page(self._form(initial=choice.initial(self.checkout_session)), refused)
@@ -330,6 +334,16 @@ class ThankYouMixin:
         if is_unpaid or orders.is_held_back(order, ours):
             return redirect(orders.status_url(order.number))
         response: HttpResponse = super().get(request, *arguments, **options)  # type: ignore[misc]  # a mixin of Oscar's view
+        return response
+
+    def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
+        """Show the shop's page and name the payment method there."""
+        if payment := shop.find_payment(PLUGIN, paid_order=context["order"].number):
+            names = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
+            context |= {"order_page": select_template(names), "tillgate_payment": payment}
+            context["tillgate_method"] = shop.method_label(payment.method)
+            return render(self.request, "tillgate_oscar/checkout/thank_you.html", context)  # type: ignore[attr-defined]
+        response: HttpResponse = super().render_to_response(context, **options)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
 
 
