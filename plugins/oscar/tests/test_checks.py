@@ -112,7 +112,12 @@ def test_prices_and_statuses_that_the_shop_has_already_are_compared_with_the_set
 
 def test_a_currency_that_the_account_takes_and_no_method_does_is_told(settings: Any) -> None:
     methods = [{"code": "kakaopay", "currencies": ["KRW"]}]
-    account = settings.TILLGATE["ACCOUNTS"]["default"] | {"DIALECT": "v3", "STORE_NO": "1", "CURRENCIES": ["KRW", "USD"], "METHODS": methods}
+    account = settings.TILLGATE["ACCOUNTS"]["default"] | {
+        "DIALECT": "v3",
+        "STORE_NO": "1",
+        "CURRENCIES": ["KRW", "USD"],
+        "METHODS": methods,
+    }
     settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {"default": account}}
     assert "only orders in KRW" in found()["W001"]
 

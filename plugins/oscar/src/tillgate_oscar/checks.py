@@ -100,7 +100,9 @@ def check_refunded_statuses() -> shop.Found:
     for name in ("refunded_status", "partly_refunded_status"):
         status = getattr(settings, name)
         if status is not None and (status not in pipeline or status not in pipeline.get(settings.paid_status, ())):
-            message = f"{name.upper()} {status!r} is never set: OSCAR_ORDER_STATUS_PIPELINE does not lead to it from {settings.paid_status!r}."
+            message = (
+                f"{name.upper()} {status!r} is never set: OSCAR_ORDER_STATUS_PIPELINE does not lead to it from {settings.paid_status!r}."
+            )
             yield _warning(4, message, f"Add it to OSCAR_ORDER_STATUS_PIPELINE, with an entry of its own, or remove {name.upper()}.")
 
 

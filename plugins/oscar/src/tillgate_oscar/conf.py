@@ -28,9 +28,9 @@ class Settings(BaseModel):
     cancelled_status: _Name = "Cancelled"
     """The status of an order that was cancelled because it was not paid."""
     refunded_status: _Name | None = None
-    """The status of a paid order whose money was refunded entirely, where the pipeline leads to it. If not set, the order keeps its status."""
+    """The status of an order that was refunded entirely, where the pipeline leads to it. If not set, the order keeps its status."""
     partly_refunded_status: _Name | None = None
-    """The status of a paid order of which a part was refunded, where the pipeline leads to it."""
+    """The status of an order that was refunded in part, likewise."""
     source_type: _Name = "Online payment"
     """The name of Oscar's payment source; the order's pages show it too."""
     paid_event: _Name = "Paid"
