@@ -112,7 +112,7 @@ def test_the_list_of_orders_shows_what_was_refunded(dashboard: Callable[..., Pag
     expect(badge).to_have_text("refunded")
     faults = [one["id"] for one in Axe().run(page, "td .badge").response["violations"]]
     assert faults == []
-    look(page, "oscar-dashboard-orders")
+    page.screenshot(path=ARTEFACTS / "oscar-dashboard-orders.png", full_page=True)
     page.goto(f"/dashboard/orders/{bought.order.number}/")
     expect(page.get_by_text("This order was refunded: do not ship it.")).to_be_visible()
-    look(page, "oscar-dashboard-refunded")
+    look(page, "oscar-dashboard-order-refunded")

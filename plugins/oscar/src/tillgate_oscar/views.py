@@ -85,7 +85,12 @@ def change(request: HttpRequest, ticket: str) -> HttpResponse:
         return _private(redirect(orders.status_url(number)))
     if request.method != "POST":
         pay_url = shop.pay_path(PLUGIN, number)
-        return _private(render(request, "tillgate_oscar/change.html", {"order": found, "lines": found.lines.all(), "pay_url": pay_url}))
+        page = {"order": found, "lines": found.lines.all(), "pay_url": pay_url}
+        response = _private(render(request, "tillgate_oscar/change.html", page))
+        response["Referrer-Policy"] = (
+            "same-origin"  # under "no-referrer" browsers post the form from the origin "null", which Django refuses
+        )
+        return response
     if request.POST.get("then") != "basket":
         cancel(number)
         return _private(redirect(orders.status_url(number)))
