@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import NotSent
+from tillgate import NotSent, shop
 from tillgate.django import operations
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import ReviewAction, actions_for, notifications
@@ -239,6 +239,14 @@ def test_a_mask_hides_what_is_named_like_a_secret_and_leaves_the_rest() -> None:
     assert shown["verifySign"] == HIDDEN
     assert json.loads(shown["nested"]) == {"apiKey": HIDDEN, "n": 1}
     assert shown["empty_token"] == ""
+
+
+def test_the_list_of_payments_shows_what_was_refunded(world: World, boss: Client) -> None:
+    payment, _ = world.paid_payment(), world.paid_payment()
+    for amount, word in (("2.50", "partly refunded"), ("10.00", "refunded")):
+        shop.refund(str(payment.pk), Decimal(amount))
+        page = boss.get("/admin/tillgate/payment/").content.decode()
+        assert re.findall(r"(?:partly )?refunded(?=</span>)", page) == [word]
 
 
 @pytest.mark.parametrize("path", LISTS)

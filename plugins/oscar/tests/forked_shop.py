@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.core import mail
+from django.core.checks import run_checks
 from oscar.core.loading import get_class, get_model
 
 from tests.forked.checkout import views
@@ -76,6 +77,16 @@ def test_an_order_in_another_currency_is_the_shops_own_affair(world: World, shop
     shopper.adds(tea)
     shopper.says_where()
     assert "Cash on delivery" in shopper.get("/checkout/payment-method/").content.decode()
+    assert any("only orders in USD" in said for said in shopper.messages()), "the shopper reads why no wallet is offered"
+
+
+def test_a_shop_whose_own_payment_handling_may_take_a_part_is_told(settings: Any) -> None:
+    def ids() -> set[str]:
+        return {str(message.id) for message in run_checks(tags=["tillgate_oscar"])}
+
+    assert ids() == {"tillgate_oscar.W005"}
+    settings.TILLGATE_OSCAR = {"OTHER_WAYS_TO_PAY": True}
+    assert ids() == set()
 
 
 @pytest.mark.parametrize("shown", [True, False])

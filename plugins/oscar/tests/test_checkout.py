@@ -59,7 +59,9 @@ def test_a_guest_pays_and_returns_to_the_thank_you_page(world: World, shopper: S
     home = shopper.get(world.shopper_pays(payment) or "")
     assert shopper.get(home["Location"])["Location"] == "/checkout/thank-you/"
     assert Order.objects.get().status == "Paid"
-    assert order.number in shopper.get("/checkout/thank-you/").content.decode()
+    thanks = shopper.get("/checkout/thank-you/").content.decode()
+    assert order.number in thanks
+    assert "Paid with Alipay" in thanks
 
 
 @pytest.mark.usefixtures("atomic_requests")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.contrib.sites.models import Site
 from django.core.checks import run_checks
 from django.db import OperationalError
 from oscar.core.loading import get_class_loader, get_model
+from oscar.test.factories import create_order, create_product
 
 from tillgate.errors import ConfigurationError
 from tillgate_oscar import checks
@@ -43,6 +45,8 @@ def test_a_shop_that_followed_the_readme_has_nothing_to_hear() -> None:
         ("OSCAR_DEFAULT_CURRENCY", "GBP", "W001", 'OSCAR_DEFAULT_CURRENCY = "USD"'),
         ("OSCAR_DEFAULT_CURRENCY", "EUR", "W001", "Give the account a DIALECT and CURRENCIES with EUR"),
         ("OSCAR_INITIAL_ORDER_STATUS", "Pending", "W003", "an entry for 'Pending'"),
+        ("TILLGATE_OSCAR", {"REFUNDED_STATUS": "Refunded"}, "W004", "remove REFUNDED_STATUS"),
+        ("TILLGATE_OSCAR", {"PARTLY_REFUNDED_STATUS": "Pending payment"}, "W004", "does not lead to it from 'Paid'"),
     ],
 )
 def test_what_is_missing_is_told_with_the_line_to_add(settings: Any, setting: str, value: Any, id_: str, remedy: str) -> None:
@@ -92,6 +96,29 @@ def test_a_site_of_another_host_than_the_shops_is_told_of_since_mail_leads_there
     assert "tillgate_oscar.W002" not in found_in_the_database()
     settings.SITE_ID = None
     assert "tillgate_oscar.W002" not in found_in_the_database()
+
+
+@pytest.mark.django_db
+def test_prices_and_statuses_that_the_shop_has_already_are_compared_with_the_settings() -> None:
+    assert not {"tillgate_oscar.W001", "tillgate_oscar.W006"} & set(found_in_the_database())
+    create_product(price=Decimal("5.00")).stockrecords.update(price_currency="EUR")
+    create_order(status="Being processed")
+    told = found_in_the_database()
+    assert "priced in EUR: only orders in USD" in told["tillgate_oscar.W001"]
+    assert "'Being processed'" in told["tillgate_oscar.W006"]
+    assert "|=" in told["tillgate_oscar.W006"]
+
+
+def test_a_currency_that_the_account_takes_and_no_method_does_is_told(settings: Any) -> None:
+    methods = [{"code": "kakaopay", "currencies": ["KRW"]}]
+    account = settings.TILLGATE["ACCOUNTS"]["default"] | {
+        "DIALECT": "v3",
+        "STORE_NO": "1",
+        "CURRENCIES": ["KRW", "USD"],
+        "METHODS": methods,
+    }
+    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {"default": account}}
+    assert "only orders in KRW" in found()["W001"]
 
 
 @pytest.mark.django_db

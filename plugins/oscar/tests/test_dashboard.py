@@ -133,6 +133,24 @@ def test_what_needs_a_person_is_on_the_orders_page_with_the_way_to_resolve_it(bo
     assert f"/review/{review.id}/" not in text_of(ann.get(url_of(bought.order)))
 
 
+def test_a_refunded_order_is_marked_in_the_list_in_its_file_and_on_its_page(bought: Bought, ann: Client) -> None:
+    untouched = Order.objects.get(number=bought.world.order("5.00"))
+    refunded = Order.objects.exclude(pk=untouched.pk).get()
+    assert "badge-danger" not in text_of(ann.get("/dashboard/orders/"))
+    payment = shop.order_state("oscar", refunded.number).paid_by  # type: ignore[union-attr]  # it is there
+    shop.refund(payment.id, Decimal("8.00"))  # type: ignore[union-attr]
+    assert text_of(ann.get("/dashboard/orders/")).count(">partly refunded<") == 1
+    shop.refund(payment.id, Decimal("24.00"))  # type: ignore[union-attr]
+    page = text_of(ann.get("/dashboard/orders/"))
+    assert page.count('Paid <span class="badge badge-danger">refunded</span>') == 1
+    chosen = {"action": "download_selected_orders", "selected_order": [refunded.pk, untouched.pk]}
+    rows = ann.post("/dashboard/orders/", chosen).content.decode().splitlines()
+    assert sorted("Paid (refunded)" in row for row in rows[1:]) == [False, True]
+    assert "do not ship it" in text_of(ann.get(url_of(refunded)))
+    assert "do not ship it" not in text_of(ann.get(url_of(untouched)))
+    assert Order.objects.get(pk=refunded.pk).status == "Paid"
+
+
 def test_a_partner_sees_the_review_of_an_order_but_no_way_into_the_admin(bought: Bought) -> None:
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     bought.ask(Decimal("8.00"))

@@ -102,3 +102,17 @@ def test_the_order_page_with_every_kind_of_refund_looks_right(
     page.get_by_text("Cause and evidence").first.click()
     page.get_by_role("link", name="Refund of unknown outcome").click()
     expect(page.get_by_role("button", name="The refund was done")).to_be_visible()
+
+
+def test_the_list_of_orders_shows_what_was_refunded(dashboard: Callable[..., Page], world: World, product: Callable[..., Any]) -> None:
+    bought = Bought(world, product)
+    bought.ask(Decimal("32.00"))
+    page = dashboard("/dashboard/orders/", viewport={"width": 1280, "height": 900})
+    badge = page.locator("td .badge")
+    expect(badge).to_have_text("refunded")
+    faults = [one["id"] for one in Axe().run(page, "td .badge").response["violations"]]
+    assert faults == []
+    page.screenshot(path=ARTEFACTS / "oscar-dashboard-orders.png", full_page=True)
+    page.goto(f"/dashboard/orders/{bought.order.number}/")
+    expect(page.get_by_text("This order was refunded: do not ship it.")).to_be_visible()
+    look(page, "oscar-dashboard-order-refunded")

@@ -63,6 +63,8 @@ def test_oscars_mail_about_the_order_goes_out_once_though_only_the_notification_
     assert number in sent.subject
     assert f"/accounts/order-status/{number}/" in sent.body
     assert "Green tea" in sent.body
+    assert sent.body.count("Paid with Alipay.") == 1
+    assert sent.alternatives[0][0].count("<p>Paid with Alipay.</p>") == 1  # type: ignore[attr-defined]  # it has an HTML part
 
 
 @pytest.mark.parametrize("begun", [True, False])
@@ -78,6 +80,7 @@ def test_an_order_that_the_staff_marked_paid_is_confirmed_once(
         world.run_worker()
     (sent,) = mail.outbox
     assert Order.objects.get().number in sent.subject
+    assert "Paid with" not in sent.body
 
 
 def test_an_order_that_was_paid_after_the_staff_had_marked_it_so_and_taken_that_back_is_confirmed_once(

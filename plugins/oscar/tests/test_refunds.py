@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import transaction
-from oscar.apps.order.exceptions import InvalidPaymentEvent
+from oscar.apps.order.exceptions import InvalidPaymentEvent, InvalidShippingEvent
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_class, get_model
 
@@ -389,3 +389,54 @@ def test_the_type_of_the_event_is_made_again_where_a_shop_deleted_it(bought: Bou
     PaymentEventType.objects.filter(name="Refund").delete()
     operations.refund(bought.payment.pk, "1.00")
     assert bought.events() == [(Decimal("1.00"), {})]
+
+
+def ships(bought: Bought) -> None:
+    kind, _ = get_model("order", "ShippingEventType").objects.get_or_create(name="Shipped")
+    get_class("order.processing", "EventHandler")().handle_shipping_event(bought.order, kind, [bought.pot], [1])
+
+
+def test_a_refunded_order_has_the_shops_status_where_the_pipeline_leads_to_it(
+    bought: Bought, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TILLGATE_OSCAR = {"REFUNDED_STATUS": "Refunded", "PARTLY_REFUNDED_STATUS": "Partly refunded"}
+    for status, after in (("Paid", ("Partly refunded",)), ("Partly refunded", ("Refunded",)), ("Refunded", ())):
+        monkeypatch.setitem(Order.pipeline, status, after)
+    bought.ask(Decimal("8.00"))
+    assert bought.order.status == "Partly refunded"
+    bought.ask(Decimal("24.00"))
+    assert bought.order.status == "Refunded"
+    assert (bought.world.reviews(), bought.refunded_amount()) == ([], Decimal("32.00"))
+
+
+def test_a_refunded_order_keeps_its_status_where_the_pipeline_does_not_lead_on(bought: Bought, settings: Any) -> None:
+    settings.TILLGATE_OSCAR = {"REFUNDED_STATUS": "Refunded"}
+    bought.ask(Decimal("32.00"))
+    assert (bought.order.status, bought.world.reviews()) == ("Paid", [])
+
+
+def test_a_refunded_order_is_not_shipped_and_what_was_shipped_before_can_come_back(bought: Bought) -> None:
+    ships(bought)
+    bought.ask(Decimal("32.00"))
+    returned = get_model("order", "ShippingEventType").objects.create(name="Returned")
+    get_class("order.processing", "EventHandler")().handle_shipping_event(bought.order, returned, [bought.pot], [1])
+    bought.order.shipping_events.all().delete()
+    with pytest.raises(InvalidShippingEvent, match="do not ship it"):
+        ships(bought)
+
+
+def test_how_much_was_refunded_counts_other_sources_and_refunds_under_way(bought: Bought) -> None:
+    def refunded() -> Any:
+        return refunds.refunded_of(bought.order, shop.order_state("oscar", bought.order.number))
+
+    assert refunded() is None
+    bought.world.sandbox.control.fault("lost_response", occasion="refund")
+    bought.ask(Decimal("2.00"))
+    assert refunded() is refunds.Refunded.UNDER_WAY
+    shop.settle_refund(str(Refund.objects.get().pk), done=True, staff="ann")
+    assert refunded() is refunds.Refunded.PARTLY
+    bought.ask(Decimal("30.00"))
+    assert refunded() is refunds.Refunded.ENTIRELY
+    kind = get_model("payment", "SourceType").objects.create(name="Gift card")
+    bought.order.sources.create(source_type=kind, currency="USD", amount_allocated=Decimal("5.00"))
+    assert refunded() is refunds.Refunded.PARTLY

@@ -13,6 +13,7 @@ from django.utils.module_loading import import_string
 from oscar.core.loading import get_class, get_model
 
 from tillgate import ConfigurationError, TillgateError, shop
+from tillgate_oscar.checkout.choice import has_own_payment_handling
 from tillgate_oscar.classes import OVERLAYS
 from tillgate_oscar.conf import get_settings
 
@@ -89,6 +90,39 @@ def check_initial_status() -> shop.Found:
 
 
 @CHECKS.area
+def check_refunded_statuses() -> shop.Found:
+    """Whether the pipeline leads to the statuses of refunded orders."""
+    try:
+        settings = get_settings()
+    except ConfigurationError:
+        return  # check_settings reports it
+    pipeline = get_model("order", "Order").pipeline
+    for name in ("refunded_status", "partly_refunded_status"):
+        status = getattr(settings, name)
+        if status is not None and (status not in pipeline or status not in pipeline.get(settings.paid_status, ())):
+            message = (
+                f"{name.upper()} {status!r} is never set: OSCAR_ORDER_STATUS_PIPELINE does not lead to it from {settings.paid_status!r}."
+            )
+            yield _warning(4, message, f"Add it to OSCAR_ORDER_STATUS_PIPELINE, with an entry of its own, or remove {name.upper()}.")
+
+
+@CHECKS.area
+def check_part_payments() -> shop.Found:
+    """Whether the shop knows that its own payment handling is not called for orders that are paid with Tillgate."""
+    try:
+        said = get_settings().other_ways_to_pay
+    except ConfigurationError:
+        return  # check_settings reports it
+    if said is None and apps.is_installed("tillgate.django") and has_own_payment_handling():
+        message = "PaymentDetailsView.handle_payment is the shop's own: an order that is paid with Tillgate does not call it."
+        hint = (
+            "If it takes a part of the total, such as a gift card, take that in save_payment_details (docs/oscar.md#part-payments): "
+            'Tillgate asks for the rest. Then set TILLGATE_OSCAR = {"OTHER_WAYS_TO_PAY": True}.'
+        )
+        yield _warning(5, message, hint)
+
+
+@CHECKS.area
 def check_databases() -> shop.Found:
     """Whether an order and Tillgate's rows change in one transaction."""
     if not apps.is_installed("tillgate.django"):
@@ -103,21 +137,46 @@ def check_databases() -> shop.Found:
 
 @CHECKS.area
 def check_currency() -> shop.Found:
-    """Whether baskets are in a currency that the account takes."""
-    if not apps.is_installed("tillgate.django"):
-        return
-    try:
-        ours = shop.find_account("default").taken_currencies
-    except TillgateError:
-        return  # reported already
-    theirs = project.OSCAR_DEFAULT_CURRENCY
-    if theirs not in ours:
+    """Whether baskets are in a currency that a payment method takes."""
+    theirs, ours = project.OSCAR_DEFAULT_CURRENCY, _taken_currencies()
+    if ours and theirs not in ours:
         message = f"OSCAR_DEFAULT_CURRENCY is {theirs}: only orders in {', '.join(ours)} can be paid with Tillgate."
         hint = (
             f"Give the account a DIALECT and CURRENCIES with {theirs} (docs/how-to/take-other-currencies.md); "
             f'or set OSCAR_DEFAULT_CURRENCY = "{ours[0]}" if the shop sells in it; or silence this if some products are sold in {ours[0]}.'
         )
         yield _warning(1, message, hint)
+
+
+def _taken_currencies() -> list[str]:
+    """Return the currencies in which an offered payment method takes orders; none where the settings cannot be read, which is reported."""
+    if not apps.is_installed("tillgate.django"):
+        return []
+    try:
+        return list(dict.fromkeys(currency for method in shop.payment_methods() for currency in method.currencies))
+    except TillgateError:
+        return []
+
+
+@CHECKS.database_area
+def check_prices() -> shop.Found:
+    """Whether products are priced in a currency that no payment method takes."""
+    prices = get_model("partner", "StockRecord")._base_manager.order_by("price_currency")
+    theirs = set(prices.values_list("price_currency", flat=True).distinct()) - {project.OSCAR_DEFAULT_CURRENCY}
+    if (ours := _taken_currencies()) and (strange := sorted(theirs - set(ours))):
+        message = f"Products are priced in {', '.join(strange)}: only orders in {', '.join(ours)} can be paid with Tillgate."
+        hint = "Give the account these CURRENCIES (docs/how-to/take-other-currencies.md), or silence this if they are paid in another way."
+        yield _warning(1, message, hint)
+
+
+@CHECKS.database_area
+def check_statuses_of_orders() -> shop.Found:
+    """Whether staff can move the orders that the shop has already."""
+    model = get_model("order", "Order")
+    statuses = model._base_manager.order_by("status").values_list("status", flat=True).distinct()
+    if missing := [status for status in statuses if status and status not in model.pipeline]:
+        message = f"Orders have statuses that OSCAR_ORDER_STATUS_PIPELINE lacks: {', '.join(map(repr, missing))}. They keep them for ever."
+        yield _warning(6, message, "Keep the shop's own statuses: add Tillgate's with OSCAR_ORDER_STATUS_PIPELINE |= {...}.")
 
 
 @CHECKS.database_area

@@ -26,6 +26,7 @@ OVERLAYS: Final = {
     ("customer.alerts.utils", "AlertsDispatcher"): "tillgate_oscar.alerts.AlertsDispatcherMixin",
     ("order.processing", "EventHandler"): "tillgate_oscar.processing.EventHandlerMixin",
     ("dashboard.orders.views", "OrderDetailView"): "tillgate_oscar.dashboard.orders.OrderDetailMixin",
+    ("dashboard.orders.views", "OrderListView"): "tillgate_oscar.dashboard.orders.OrderListMixin",
     ("dashboard.menu", "get_nodes"): "tillgate_oscar.dashboard.menu.with_needs_person",
 }
 """Oscar's module and class, and the mixin that goes on top of it; or a function and its wrapper."""

@@ -27,6 +27,10 @@ class Settings(BaseModel):
     """The status of an order that was paid."""
     cancelled_status: _Name = "Cancelled"
     """The status of an order that was cancelled because it was not paid."""
+    refunded_status: _Name | None = None
+    """The status of an order that was refunded entirely, where the pipeline leads to it. If not set, the order keeps its status."""
+    partly_refunded_status: _Name | None = None
+    """The status of an order that was refunded in part, likewise."""
     source_type: _Name = "Online payment"
     """The name of Oscar's payment source; the order's pages show it too."""
     paid_event: _Name = "Paid"

@@ -16,6 +16,7 @@ from tillgate import shop
 from tillgate.hooks import Event, Refund, RemoteEvent, Review
 from tillgate_oscar import orders
 from tillgate_oscar.conf import PLUGIN, get_settings
+from tillgate_oscar.confirmation import name_method
 
 __all__ = ["EVENT_TYPES", "confirm", "confirm_again", "deliver", "remind", "remind_of_failed", "tell_of_refund", "tell_of_second_payment"]
 
@@ -112,7 +113,9 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
         if name == PAID_MAIL:
             if _is_dropped(outbox_event, lambda ours: _is_undone(order, ours)):
                 return f"not mailed: {name}: the order is not paid any more"
-            _dispatcher(order).send_order_placed_email_for_user(order, _context(order))
+            dispatcher = _dispatcher(order)
+            name_method(dispatcher.dispatcher, order)
+            dispatcher.send_order_placed_email_for_user(order, _context(order))
         elif name == REMINDER_MAIL:
             if _is_dropped(outbox_event, lambda ours: not _may_be_reminded(order, ours)):
                 return f"not mailed: {name}: the order does not wait for a payment any more"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -11,17 +12,19 @@ from django.conf import settings as project
 from django.core import signing
 from django.db.models import Q
 from django.http import HttpRequest
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils import translation
 from django.utils.translation import gettext as _
 from oscar.core.loading import get_model
 
 from tillgate import Goods, InvalidRequest, shop
 from tillgate.hooks import OrderDescription, Payment
+from tillgate.shop import money
 from tillgate_oscar.conf import PLUGIN, get_settings
 
 __all__ = [
     "at_home",
+    "change_url",
     "describe",
     "find",
     "is_expected",
@@ -30,7 +33,10 @@ __all__ = [
     "is_of_shopper",
     "is_paid_here",
     "language_of",
+    "may_be_cancelled",
+    "outstanding",
     "paid_by",
+    "read_change",
     "read_preview",
     "read_status",
     "return_url",
@@ -43,8 +49,11 @@ __all__ = [
 ]
 
 _STATUS_SALT: Final = "tillgate_oscar.order"
+_CHANGE_SALT: Final = "tillgate_oscar.change"
 _PREVIEW_SALT: Final = "tillgate_oscar.preview"
 _PREVIEW_VALID_FOR: Final = timedelta(hours=1)
+
+_NOTHING: Final = Decimal("0.00")
 
 SESSION_KEY: Final = "checkout_order_id"
 """The session key under which Oscar keeps the order that this browser placed last, for its thank-you page."""
@@ -56,19 +65,37 @@ def find(number: str) -> Any:
 
 
 def describe(order_key: str) -> OrderDescription | None:
-    """Return an order's amount and lines; it may be paid while it has the pending status."""
+    """Return an order's amount, without what other payment sources hold, and its lines; it may be paid while it has the pending status."""
     order = find(order_key)
     if order is None:
         return None
+    sources = _other_sources(order)
+    detail = _why_not(order, sources)
     return OrderDescription(
         number=order.number,
-        amount=order.total_incl_tax,
+        amount=_left_by(sources, order),
         currency=order.currency,
         lines=tuple(_goods(line) for line in order.lines.all()),
         description=f"Order {order.number}",
-        not_payable_detail=_why_not(order),
+        not_payable_detail=detail,
         email=order.email or None,
+        change_url=None if detail else change_url(order.number),
     )
+
+
+def outstanding(order: Any) -> Decimal:
+    """Return the part of an order's total that no other payment source holds, such as a gift card or an account."""
+    return _left_by(_other_sources(order), order)
+
+
+def _other_sources(order: Any) -> list[Any]:
+    """Return the payment sources of an order that do not hold the money of a Tillgate payment."""
+    return [source for source in order.sources.all() if not source.reference or not shop.find_payment(PLUGIN, reference=source.reference)]
+
+
+def _left_by(sources: list[Any], order: Any) -> Decimal:
+    held = [max(source.amount_allocated, source.amount_debited) - source.amount_refunded for source in sources]
+    return max(_NOTHING, money.left_of(order.total_incl_tax, [amount for amount in held if amount > 0]))
 
 
 def _goods(line: Any) -> Goods:
@@ -79,7 +106,7 @@ def _goods(line: Any) -> Goods:
         return Goods.named(f"{line.title} x {line.quantity}")
 
 
-def _why_not(order: Any) -> str | None:
+def _why_not(order: Any, sources: list[Any]) -> str | None:
     settings = get_settings()
     if order.status == settings.paid_status:
         return _("the order is paid")
@@ -87,6 +114,10 @@ def _why_not(order: Any) -> str | None:
         return _("the order was cancelled")
     if order.status != settings.pending_status:
         return _("the order has the status “%(status)s”") % {"status": order.status}
+    if any(source.currency != order.currency for source in sources):
+        return _("a part of it was paid in another currency")
+    if order.total_incl_tax and not _left_by(sources, order):
+        return _("it is paid in another way")
     return None
 
 
@@ -121,6 +152,13 @@ def waits_for_payment(order: Any, ours: shop.OrderState | None) -> bool:
     if order.status != get_settings().pending_status or ours is None:
         return False
     return not (ours.is_closed or ours.paid_by or ours.held or ours.reported_paid)
+
+
+def may_be_cancelled(order: Any, ours: shop.OrderState | None) -> bool:
+    """Tell whether its shopper may cancel an order: it waits for payment, and no money is on its way."""
+    if ours is None or not waits_for_payment(order, ours) or _why_not(order, _other_sources(order)):
+        return False
+    return not any(payment.is_processing for payment in ours.payments)
 
 
 def is_held_back(order: Any, ours: shop.OrderState | None) -> bool:
@@ -225,7 +263,24 @@ def language_of(payment: Payment | None) -> str:
 
 def read_status(ticket: str) -> str | None:
     """Return an order's number, or None when the ticket is forged."""
+    return _read(ticket, _STATUS_SALT)
+
+
+def _read(ticket: str, salt: str) -> str | None:
     try:
-        return str(signing.Signer(salt=_STATUS_SALT).unsign_object(ticket))
+        return str(signing.Signer(salt=salt).unsign_object(ticket))
     except (signing.BadSignature, ValueError):
         return None
+
+
+def change_url(number: str) -> str | None:
+    """Return the address where the shopper can cancel an unpaid order; the address alone is the authority. None where pages have none."""
+    try:
+        return reverse("tillgate_oscar:change", args=[signing.Signer(salt=_CHANGE_SALT).sign_object(number)])
+    except NoReverseMatch:  # a process without the shop's addresses may describe an order too
+        return None
+
+
+def read_change(ticket: str) -> str | None:
+    """Return the number of the order that a ticket of `change_url` may cancel, or None when the ticket is forged."""
+    return _read(ticket, _CHANGE_SALT)

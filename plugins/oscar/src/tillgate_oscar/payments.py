@@ -13,9 +13,9 @@ from tillgate import shop
 from tillgate.hooks import Order, PaidOutcome, Payment
 from tillgate_oscar import mail
 from tillgate_oscar.conf import PLUGIN, get_settings
-from tillgate_oscar.orders import is_marked_paid
+from tillgate_oscar.orders import is_marked_paid, may_be_cancelled, outstanding
 
-__all__ = ["is_being_paid", "locked", "paid", "source_of", "take_again", "unpaid"]
+__all__ = ["cancel", "is_being_paid", "locked", "paid", "source_of", "take_again", "unpaid"]
 
 _being_paid: ContextVar[str | None] = ContextVar("number of the order that is being paid", default=None)
 _RELEASED: Final = "released"
@@ -42,7 +42,7 @@ def paid(payment: Payment) -> PaidOutcome:
         return PaidOutcome.APPLIED
     if order.status != settings.pending_status or order.currency != payment.currency:
         return PaidOutcome.NOT_PAYABLE
-    if order.total_incl_tax > payment.amount:
+    if outstanding(order) > payment.amount:
         return PaidOutcome.UNDERPAID
     _record(order, payment)
     take_again(order)  # before the shop's own handler, which may consume it
@@ -69,10 +69,10 @@ def _record(order: Any, payment: Payment) -> None:
     # The name is not unique: two first payments may both write it at the same time, and `get_or_create` would then fail forever.
     kind = kinds.filter(name=settings.source_type).order_by("pk").first() or kinds.create(name=settings.source_type)
     label = shop.method_label(payment.method)
-    source = order.sources.create(source_type=kind, currency=payment.currency, reference=payment.reference, label=label)
-    # Oscar's pages show the status of a transaction and not its type.
-    source.allocate(payment.amount, reference=payment.reference, status="authorised")
-    source.debit(payment.amount, reference=payment.reference, status="debited")
+    about = {"source_type": kind, "currency": payment.currency, "reference": payment.reference, "label": label}
+    source = order.sources.create(amount_allocated=payment.amount, **about)
+    # One transaction for one payment: `allocate` would write a second one. Oscar's pages show the status of a transaction, not its type.
+    source.debit(payment.amount, reference=payment.reference, status="paid")
     event_type, _ = get_model("order", "PaymentEventType")._default_manager.get_or_create(name=settings.paid_event)
     lines = list(order.lines.all())
     handler = get_class("order.processing", "EventHandler")()
@@ -89,8 +89,7 @@ def unpaid(order: Order) -> None:
     found, settings = locked(order.key), get_settings()
     if found is None or found.status not in (settings.pending_status, settings.cancelled_status):
         return
-    if found.status == settings.pending_status and is_marked_paid(found):
-        said = gettext("This order waits to be paid, though it was marked paid: it is not released. Mark it paid again, or cancel it.")
+    if found.status == settings.pending_status and (said := _why_kept(found)):
         get_class("order.processing", "EventHandler")().create_note(found, said)
         return
     _release_discounts(found)
@@ -98,6 +97,28 @@ def unpaid(order: Order) -> None:
     shop.set_order_data(PLUGIN, order.key, **{_RELEASED: released})
     if found.status == settings.pending_status:
         get_class("order.processing", "EventHandler")().handle_order_status_change(found, settings.cancelled_status)
+
+
+def _why_kept(order: Any) -> str | None:
+    if is_marked_paid(order):
+        return gettext("This order waits to be paid, though it was marked paid: it is not released. Mark it paid again, or cancel it.")
+    if order.total_incl_tax and not outstanding(order):
+        return gettext("This order waits to be paid, though its payment sources cover it: it is not released. Mark it paid, or cancel it.")
+    return None
+
+
+def cancel(number: str) -> bool:
+    """Cancel an unpaid order as its shopper asks, release at once what it holds, and tell whether that was possible.
+
+    Tillgate polls an open payment all the same: late money opens a review, as for any cancelled order.
+    """
+    with shop.locked_order(PLUGIN, number) as ours:
+        order = locked(number)
+        if order is None or not may_be_cancelled(order, ours) or _why_kept(order):
+            return False
+        shop.close_order(PLUGIN, number, actor="shopper")
+        unpaid(Order(plugin=PLUGIN, key=number))
+    return True
 
 
 def _release_stock(order: Any) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import router, transaction
 from django.utils.translation import gettext
+from oscar.apps.order.exceptions import InvalidShippingEvent
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_model
 
@@ -61,6 +62,13 @@ class EventHandlerMixin:
         staff = self.user.get_username() if self.user is not None else ""
         about = {"staff": staff, "reason": reason, "press": press}
         return refunds.queue(order, event_type, amount, quantities, newest_refund=newest_refund, **about)
+
+    def validate_shipping_event(self, order: Any, event_type: Any, lines: Any, line_quantities: Any, **kwargs: Any) -> Any:
+        """Refuse the first shipping event of an order whose money was refunded entirely. Later ones may record its return."""
+        if refunds.refunded_of(order, state_of(order)) is refunds.Refunded.ENTIRELY and not order.shipping_events.exists():
+            raise InvalidShippingEvent(gettext("order %(number)s was refunded: do not ship it") % {"number": order.number})
+        shops_own = super().validate_shipping_event  # type: ignore[misc]  # a mixin of Oscar's handler
+        return shops_own(order, event_type, lines, line_quantities, **kwargs)
 
     def handle_order_status_change(self, order: Any, new_status: str, *arguments: Any, **options: Any) -> Any:
         """Change the status as Oscar does. Raise `PaymentError` if the caller sets an order to waiting or cancelled from an outdated copy.

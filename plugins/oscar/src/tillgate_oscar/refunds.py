@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
+from enum import StrEnum
 from typing import Any, Final
 
 from django.utils.translation import gettext, gettext_lazy
@@ -22,10 +23,10 @@ from tillgate.hooks import Refund, RefundStatus
 from tillgate.shop import money
 from tillgate_oscar import mail
 from tillgate_oscar.conf import PLUGIN, get_settings
-from tillgate_oscar.orders import state_of
+from tillgate_oscar.orders import outstanding, state_of
 from tillgate_oscar.payments import locked, source_of
 
-__all__ = ["changed", "is_refund", "paid_for", "queue", "refund_event_type", "refunded_here"]
+__all__ = ["MARKS", "Refunded", "changed", "is_refund", "paid_for", "queue", "refund_event_type", "refunded_here", "refunded_of"]
 
 _NOTHING: Final = Decimal("0.00")
 
@@ -59,6 +60,36 @@ def queue(
             raise PaymentError(str(error)) from None
         _check_quantities(order, event_type, quantities, ours.paid_by.refunds)
     return queued
+
+
+class Refunded(StrEnum):
+    """How much of a paid order's money was refunded."""
+
+    ENTIRELY = "entirely"
+    PARTLY = "partly"
+    UNDER_WAY = "under way"
+    """A refund has started and not finished, or nobody knows its result."""
+
+
+MARKS: Final = {
+    Refunded.ENTIRELY: gettext_lazy("refunded"),
+    Refunded.PARTLY: gettext_lazy("partly refunded"),
+    Refunded.UNDER_WAY: gettext_lazy("refund under way"),
+}
+"""The words of the badges in the dashboard."""
+_FINISHED: Final = (RefundStatus.SUCCEEDED, RefundStatus.FAILED)
+
+
+def refunded_of(order: Any, ours: shop.OrderState | None) -> Refunded | None:
+    """Return how much of the money of a paid order was refunded, or None. An order that another source paid in part is refunded in part."""
+    payment = ours.paid_by if ours else None
+    if payment is None or not payment.refunds:
+        return None
+    if any(refund.status not in _FINISHED for refund in payment.refunds):
+        return Refunded.UNDER_WAY
+    if not payment.refunded_amount:
+        return None
+    return Refunded.PARTLY if payment.held_amount or outstanding(order) < order.total_incl_tax else Refunded.ENTIRELY
 
 
 def is_refund(event_type: Any) -> bool:
@@ -177,3 +208,13 @@ def changed(refund: Refund) -> None:
     lines = list(order.lines.filter(pk__in=asked))
     quantities = [asked[line.pk] for line in lines]
     handler.create_payment_event(order, refund_event_type(), refund.amount, lines, quantities, reference=reference)
+    _set_status(order, handler)
+
+
+def _set_status(order: Any, handler: Any) -> None:
+    """Give an order the shop's status for refunded orders, where it has one and the pipeline leads there."""
+    settings = get_settings()
+    statuses = {Refunded.ENTIRELY: settings.refunded_status, Refunded.PARTLY: settings.partly_refunded_status}
+    status = statuses.get(refunded_of(order, state_of(order)))  # type: ignore[arg-type]  # None is no key
+    if status and status in order.available_statuses():
+        handler.handle_order_status_change(order, status)

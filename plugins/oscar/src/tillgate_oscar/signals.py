@@ -1,4 +1,4 @@
-"""Signal receivers: they follow the status of orders, the saving of order rows, and create the rows that Oscar's dashboard needs."""
+"""Signal receivers: they register new orders, follow statuses and the saving of rows, and create the rows that Oscar's dashboard needs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tillgate_oscar.conf import get_settings
 from tillgate_oscar.following import follow, follow_written
 from tillgate_oscar.orders import is_expected, is_paid_here, status_once_paid, statuses_of_unpaid
 from tillgate_oscar.payments import is_being_paid
+from tillgate_oscar.placing import register_placed
 
 __all__ = ["connect"]
 
@@ -35,6 +36,7 @@ def connect(config: AppConfig) -> None:
 def listen_to(sender: type[Model], **_: Any) -> None:
     """Connect the receivers for the saving of orders, also through proxy models that a shop's admin may define."""
     if issubclass(sender, get_model("order", "Order")):
+        post_save.connect(register_placed, sender=sender, dispatch_uid="tillgate_oscar_placed")
         pre_save.connect(keep_paid, sender=sender, dispatch_uid="tillgate_oscar")
         post_save.connect(keep_paid_meanwhile, sender=sender, dispatch_uid="tillgate_oscar")
         post_save.connect(follow_what_was_written, sender=sender, dispatch_uid="tillgate_oscar_written")

@@ -4,7 +4,11 @@ from django.urls import include, path
 
 from tillgate_oscar import views
 
+_pages = [
+    path("<str:ticket>/", views.order, name="order"),
+    path("<str:ticket>/change/", views.change, name="change"),
+]
 urlpatterns = [
-    path("order/", include(([path("<str:ticket>/", views.order, name="order")], "tillgate_oscar"))),
+    path("order/", include((_pages, "tillgate_oscar"))),
     path("", include("tillgate.django.urls")),
 ]

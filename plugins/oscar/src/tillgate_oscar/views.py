@@ -1,19 +1,24 @@
-"""The page that shows a shopper the state of an order; Tillgate's own pages start its payment."""
+"""The pages that show a shopper the state of an order, and cancel it; Tillgate's own pages start its payment."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.csrf import csrf_protect
+from django.views.decorators.http import require_http_methods, require_safe
 
 from tillgate import shop
 from tillgate_oscar import orders
+from tillgate_oscar.basket import cancel_into_basket
 from tillgate_oscar.conf import PLUGIN, get_settings
+from tillgate_oscar.payments import cancel
 
-__all__ = ["order"]
+__all__ = ["change", "order"]
 
 _SECONDS_BETWEEN_LOOKS: Final = 2
 _MOST_LOOKS: Final = 15
@@ -59,11 +64,44 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "waits": waits,
         "unpaid_detail": ours.payments[-1].unpaid_detail if ours and ours.payments else "",
         "pay_url": shop.pay_path(PLUGIN, found.number) if waits and is_shopper else None,
+        "change_url": orders.change_url(found.number) if is_shopper and orders.may_be_cancelled(found, ours) else None,
     }
     response = render(request, "tillgate_oscar/order.html", page)
     if is_arriving and (looks := _looks(request)) < _MOST_LOOKS:
         response["Refresh"] = f"{_SECONDS_BETWEEN_LOOKS}; url={request.path}?looks={looks + 1}"
     return _private(response)
+
+
+@shop.open_to_all
+@never_cache
+@csrf_protect
+@require_http_methods(["GET", "HEAD", "POST"])
+def change(request: HttpRequest, ticket: str) -> HttpResponse:
+    """Cancel an unpaid order after a question, or put its items back into the basket, for the holder of the address."""
+    number = orders.read_change(ticket)
+    if number is None:
+        raise Http404
+    found = orders.find(number)
+    if found is None or not orders.may_be_cancelled(found, orders.state_of(found)):
+        return _private(redirect(orders.status_url(number)))
+    if request.method != "POST":
+        pay_url = shop.pay_path(PLUGIN, number)
+        page = {"order": found, "lines": found.lines.all(), "pay_url": pay_url}
+        response = _private(render(request, "tillgate_oscar/change.html", page))
+        response["Referrer-Policy"] = (
+            "same-origin"  # under "no-referrer" browsers post the form from the origin "null", which Django refuses
+        )
+        return response
+    if request.POST.get("then") != "basket":
+        cancel(number)
+        return _private(redirect(orders.status_url(number)))
+    gone = cancel_into_basket(found, request.basket, request.user)  # type: ignore[attr-defined]  # set by Oscar's middleware
+    if gone is None:  # another press, or money, was quicker
+        return _private(redirect(orders.status_url(number)))
+    messages.success(request, _("Order %(number)s was cancelled. Its items are in your basket again.") % {"number": number})
+    if gone:
+        messages.warning(request, _("Not available any more: %(products)s.") % {"products": ", ".join(gone)})
+    return _private(redirect("basket:summary"))
 
 
 def _private(response: HttpResponse) -> HttpResponse:

@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.db import connections
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern
 from django.utils.formats import date_format
@@ -24,7 +24,7 @@ from tillgate.django.admin.figures import FiguresAdmin
 from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.forms import RefundForm
 from tillgate.django.methods import label_of
-from tillgate.django.models import NOTHING, Order, Payment, Review
+from tillgate.django.models import NOTHING, Order, Payment, Refund, Review
 from tillgate.django.operations.refunds import record_external_refund, refundable
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
@@ -85,10 +85,11 @@ class PaymentAdmin(FiguresAdmin):
     page_template = "tillgate/admin/payment.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Payment]:
-        """Return payments with the columns of the list, in one statement for any number of payments."""
+        """Return payments with the columns of the list, in two statements for any number of payments."""
         waiting = Review.objects.filter(payment=OuterRef("pk"), resolved_at__isnull=True)
         payments: QuerySet[Payment] = super().get_queryset(request)
-        return payments.select_related("order").annotate(waits_for_staff=Exists(waiting))
+        went_back = Prefetch("refunds", Refund.objects.filter(status=RefundStatus.SUCCEEDED), to_attr="went_back")
+        return payments.select_related("order").annotate(waits_for_staff=Exists(waiting)).prefetch_related(went_back)
 
     def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
         """Return the list class that fits the database."""
@@ -116,9 +117,13 @@ class PaymentAdmin(FiguresAdmin):
         return format_html("{} {}", payment.reference, badge(words.Word(_("needs review"), "bell", "ask")))
 
     @admin.display(description=_("status"))
-    def shown_status(self, payment: Payment) -> SafeString:
-        """Return the status with its icon."""
-        return badge(words.PAYMENT_STATUSES[payment.status])
+    def shown_status(self, payment: Any) -> SafeString:
+        """Return the status with its icon, and whether the money was refunded."""
+        status = badge(words.PAYMENT_STATUSES[payment.status])
+        if not payment.went_back:
+            return status
+        left = money.left_of(payment.amount, [refund.amount for refund in payment.went_back])
+        return format_html("{} {}", status, badge(words.Word(_("partly refunded") if left > 0 else _("refunded"), "minus", "bad")))
 
     @admin.display(description=_("amount"), ordering="amount")
     def shown_amount(self, payment: Payment) -> str:

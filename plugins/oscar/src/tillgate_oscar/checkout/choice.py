@@ -17,6 +17,7 @@ __all__ = [
     "chosen",
     "forget",
     "has_other_ways",
+    "has_own_payment_handling",
     "initial",
     "is_free",
     "is_oscars_own",
@@ -80,7 +81,7 @@ def why_not_offered(total: Any) -> str | None:
         return _("No way to pay is offered at the moment. Please ask the shop.")
     ours = shop.find_account("default").taken_currencies
     if total is not None and total.currency not in ours:
-        said = _("Only orders in %(ours)s can be paid here, and this one is in %(currency)s.")
+        said = _("Online payment takes only orders in %(ours)s, and this one is in %(currency)s.")
         return said % {"ours": ", ".join(ours), "currency": total.currency}
     price = price_of(total)
     if price is not None and not offered(total):
@@ -97,8 +98,12 @@ def has_other_ways() -> bool:
     said = get_settings().other_ways_to_pay
     if said is not None:
         return said
-    method, details = (get_class("checkout.views", name) for name in ("PaymentMethodView", "PaymentDetailsView"))
-    return bool(_ANSWERS & _written_by_shop(method)) or "handle_payment" in _written_by_shop(details)
+    return bool(_ANSWERS & _written_by_shop(get_class("checkout.views", "PaymentMethodView"))) or has_own_payment_handling()
+
+
+def has_own_payment_handling() -> bool:
+    """Tell whether the shop wrote a `handle_payment` of its own, which an order that is paid with Tillgate does not call."""
+    return "handle_payment" in _written_by_shop(get_class("checkout.views", "PaymentDetailsView"))
 
 
 def _written_by_shop(view: type[Any]) -> set[str]:

@@ -24,6 +24,7 @@ from tillgate import shop
 from tillgate_oscar import orders
 from tillgate_oscar.checkout import choice
 from tillgate_oscar.conf import PLUGIN, get_settings
+from tillgate_oscar.placing import placing_otherwise
 
 __all__ = ["OrderPageMixin", "PaymentDetailsMixin", "PaymentMethodMixin", "ThankYouMixin"]
 
@@ -101,7 +102,11 @@ class PaymentMethodMixin(_CheckoutMixin):
         if getattr(self, "shows_methods", False):
             return self._others("get", request, *arguments, **options)
         refused = choice.why_not_offered(self._order_total())
+        if refused:
+            _log.warning("online payment is not offered for this basket: %s", refused)
         if choice.has_other_ways() and (choice.OTHERS in request.GET or refused):
+            if refused:
+                messages.info(request, refused)
             choice.forget(self.checkout_session)
             return self._others("get", request, *arguments, **options)
         return self._page(self._form(initial=choice.initial(self.checkout_session)), refused)
@@ -260,12 +265,13 @@ class PaymentDetailsMixin(_CheckoutMixin):
         return status
 
     def place_order(self, *arguments: Any, **order: Any) -> Any:
-        """Place the order and open Tillgate's order for it, both or neither. If the basket's order exists already, return that one.
+        """Place the order, which registers it with Tillgate, both or neither. If the basket's order exists already, return that one.
 
         Two presses of the button submit the same basket. Under the basket's lock the second request finds the order of the first.
         """
         if self._method is None:
-            return super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
+            with placing_otherwise():
+                return super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
         with transaction.atomic():
             get_model("basket", "Basket")._base_manager.select_for_update().get(pk=order["basket"].pk)
             known = get_model("order", "Order")._default_manager.filter(basket=order["basket"]).first()
@@ -277,11 +283,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
                 detail = _("Your order %(number)s has been placed already. Please ask the shop before you pay.")
                 raise get_class("order.exceptions", "UnableToPlaceOrder")(detail % {"number": known.number})
             placed = super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
-            if orders.is_expected(placed):  # a deleted order had this number, and its payments would count for the new one
-                detail = _("The number %(number)s was another order's before. Please tell the shop, which must never use one twice.")
-                raise get_class("order.exceptions", "UnableToPlaceOrder")(detail % {"number": placed.number})
             order["basket"].submit()  # with the order: a basket left frozen by a crash would be placed again
-            shop.open_order(PLUGIN, str(placed.number))  # Oscar gives a new order a number that is no text
             return placed
 
     def handle_successful_order(self, order: Any) -> HttpResponse:
@@ -334,6 +336,16 @@ class ThankYouMixin:
         response: HttpResponse = super().get(request, *arguments, **options)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
 
+    def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
+        """Show the shop's page and name the payment method there."""
+        if payment := shop.find_payment(PLUGIN, paid_order=context["order"].number):
+            names = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
+            context |= {"order_page": select_template(names), "tillgate_payment": payment}
+            context["tillgate_method"] = shop.method_label(payment.method)
+            return render(self.request, "tillgate_oscar/checkout/thank_you.html", context)  # type: ignore[attr-defined]
+        response: HttpResponse = super().render_to_response(context, **options)  # type: ignore[misc]  # a mixin of Oscar's view
+        return response
+
 
 class OrderPageMixin:
     """The order's page, of an account and of a guest: offers to pay an unpaid order."""
@@ -344,8 +356,12 @@ class OrderPageMixin:
         """Add the address to pay at; only the order's shopper sees this page."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
         if self._waits():
-            pay_path = shop.pay_path(PLUGIN, self.object.number)
-            context |= {"tillgate_pay_url": pay_path, "order_page": select_template(self._own_template_names())}
+            number, may_be_cancelled = self.object.number, orders.may_be_cancelled(self.object, orders.state_of(self.object))
+            context |= {
+                "tillgate_pay_url": shop.pay_path(PLUGIN, number),
+                "tillgate_change_url": orders.change_url(number) if may_be_cancelled else None,
+                "order_page": select_template(self._own_template_names()),
+            }
         return context
 
     def get_template_names(self) -> list[str]:

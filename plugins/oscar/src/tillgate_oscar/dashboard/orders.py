@@ -1,4 +1,4 @@
-"""The order's page of Oscar's dashboard: its payments, open reviews, and refunds."""
+"""The orders of Oscar's dashboard: in the list what was refunded, and on the page the payments, open reviews, and refunds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import select_template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from oscar.apps.order.exceptions import InvalidPaymentEvent
 from oscar.apps.payment.exceptions import PaymentError
@@ -20,9 +22,45 @@ from oscar.core.loading import get_model
 from tillgate import InvalidRequest, Money, shop
 from tillgate_oscar.conf import PLUGIN
 from tillgate_oscar.orders import is_expected, state_of
-from tillgate_oscar.refunds import is_refund, paid_for, refund_event_type, refunded_here
+from tillgate_oscar.refunds import MARKS, is_refund, paid_for, refund_event_type, refunded_here, refunded_of
 
-__all__ = ["OrderDetailMixin"]
+__all__ = ["OrderDetailMixin", "OrderListMixin"]
+
+
+class MarkedStatus(str):
+    """A status that any template shows with a badge, and that compares as the status alone. Oscar's list has no block for a row."""
+
+    mark: str
+
+    def __html__(self) -> SafeString:
+        """Return the status and the badge, in the classes of Oscar's dashboard."""
+        return format_html('{} <span class="badge badge-danger">{}</span>', str(self), self.mark)
+
+
+class OrderListMixin:
+    """Marks refunded orders in the list, on the page and in its file, so that nobody ships them."""
+
+    def get_context_data(self, **options: Any) -> dict[str, Any]:
+        """Add a badge to the status of each refunded order."""
+        context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
+        for order, mark in _marked(context["orders"]):
+            order.status = MarkedStatus(order.status)
+            order.status.mark = mark
+        return context
+
+    def download_selected_orders(self, request: HttpRequest, orders: Any) -> HttpResponse:
+        """Add the words of the badge to the status in the file."""
+        orders = list(orders)
+        for order, mark in _marked(orders):
+            order.status = f"{order.status} ({mark})"
+        response: HttpResponse = super().download_selected_orders(request, orders)  # type: ignore[misc]  # a mixin of Oscar's view
+        return response
+
+
+def _marked(orders: Any) -> list[tuple[Any, str]]:
+    states = {ours.key: ours for ours in shop.order_states(PLUGIN, [order.number for order in orders])}
+    marks = [(order, refunded_of(order, states.get(order.number))) for order in orders]
+    return [(order, str(MARKS[mark])) for order, mark in marks if mark]
 
 
 class OrderDetailMixin:
@@ -57,6 +95,7 @@ class OrderDetailMixin:
                 for review in shop.open_reviews(PLUGIN, order_keys=[ours.key])
             ],
             "tillgate_refund_form": _refund_form(left, self.object.currency) if may_refund else None,
+            "tillgate_refunded": refunded_of(self.object, ours),
             "tillgate_refund_type": refund_event_type(),
             "tillgate_press": secrets.token_urlsafe(12),
             "tillgate_seen": refunds[-1].id if refunds else "",

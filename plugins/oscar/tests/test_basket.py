@@ -1,0 +1,151 @@
+"""The shopper of an unpaid order cancels it, or goes back to the basket with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+from oscar.core.loading import get_model
+from oscar.test.factories import OptionFactory
+
+from tests.goods import make_voucher
+from tests.shopper import Shopper
+from tests.test_payments import counters
+from tillgate.django.models import Payment
+from tillgate.testing.world import World
+from tillgate_oscar import orders
+
+Order = get_model("order", "Order")
+Make = Callable[..., Any]
+
+
+def change_url(order: Any) -> str:
+    described = orders.describe(order.number)
+    assert described is not None
+    assert described.change_url is not None
+    return described.change_url
+
+
+@pytest.fixture
+def order(world: World, shopper: Shopper, product: Make) -> Any:
+    """An order of two teas with a voucher, whose payment is open."""
+    make_voucher("TEN")
+    shopper.adds(product("10.00"), 2)
+    shopper.uses_voucher("TEN")
+    shopper.says_where()
+    shopper.chooses()
+    shopper.get(shopper.places()["Location"])
+    assert Payment.objects.get().is_open
+    return Order.objects.get()
+
+
+def voucher() -> Any:
+    return get_model("voucher", "Voucher").objects.get()
+
+
+def test_opening_the_page_changes_nothing_and_a_stranger_without_the_address_does_not_reach_it(order: Any, shopper: Shopper) -> None:
+    page = Shopper(Client()).get(change_url(order)).content.decode()
+    assert "Green tea" in page
+    assert Order.objects.get().status == "Pending payment"
+    assert Shopper(Client()).get(change_url(order).replace("/change/", "x/change/")).status_code == 404
+    assert Shopper(Client()).get(orders.status_url(order.number) + "change/").status_code == 404
+    assert Client(enforce_csrf_checks=True).post(change_url(order), {"then": "cancel"}).status_code == 403
+    assert Order.objects.get().status == "Pending payment"
+
+
+def test_the_shoppers_own_pages_lead_there_and_a_strangers_page_does_not(order: Any, shopper: Shopper) -> None:
+    link = f'href="{change_url(order)}"'
+    assert link in shopper.get(orders.status_url(order.number)).content.decode()
+    page = f"/accounts/order-status/{order.number}/{order.verification_hash()}/"
+    shopper.post(shopper.get(page)["Location"], {"email": "ada@shopper.example"})
+    assert link in shopper.get(page).content.decode()
+    assert link not in Shopper(Client()).get(orders.status_url(order.number)).content.decode()
+
+
+def test_a_cancelled_order_releases_stock_and_voucher_at_once_and_nothing_twice(world: World, order: Any, shopper: Shopper) -> None:
+    assert (counters(voucher())["stock"], counters(voucher())["uses"]) == ([2], 1)
+    answer = shopper.post(change_url(order), {"then": "cancel"})
+    assert "This order was cancelled." in shopper.get(answer["Location"]).content.decode()
+    assert Order.objects.get().status == "Cancelled"
+    assert (counters(voucher())["stock"], counters(voucher())["uses"]) == ([0], 0)
+    assert shopper.get("/basket/").context["basket"].is_empty
+    world.a_day_passes()
+    assert (world.shop.times_released(order.number), counters(voucher())["stock"]) == (1, [0])
+
+
+def test_back_in_the_basket_are_lines_quantities_options_and_voucher_and_they_can_be_bought(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    make_voucher("TEN")
+    tea, engraving = product("10.00"), OptionFactory(name="Engraving", code="engraving", required=False)
+    tea.product_class.options.add(engraving)
+    assert shopper.post(f"/basket/add/{tea.pk}/", {"quantity": 2, "engraving": "for Bo"}).status_code == 302
+    shopper.uses_voucher("TEN")
+    shopper.says_where()
+    shopper.chooses()
+    shopper.get(shopper.places()["Location"])
+    order = Order.objects.get()
+    address = change_url(order)
+    assert shopper.post(address, {"then": "basket"})["Location"] == "/basket/"
+    basket = shopper.get("/basket/").context["basket"]
+    (line,) = basket.all_lines()
+    assert (line.product, line.quantity, [one.value for one in line.attributes.all()]) == (tea, 2, ["for Bo"])
+    assert basket.contains_voucher("TEN")
+    assert counters(voucher())["stock"] == [0]
+    assert shopper.post(address, {"then": "basket"})["Location"] == orders.status_url(order.number), "a second press"
+    assert shopper.get("/basket/").context["basket"].num_items == 2
+    shopper.says_where()
+    shopper.chooses("paypal")
+    shopper.get(shopper.places()["Location"])
+    again = Order.objects.latest("pk")
+    assert (again.status, again.total_incl_tax) == ("Pending payment", Decimal("18.00"))
+
+
+def test_an_item_that_is_not_sold_any_more_is_named(order: Any, shopper: Shopper) -> None:
+    get_model("catalogue", "Product").objects.all().delete()
+    shopper.post(change_url(order), {"then": "basket"})
+    assert any("Green tea" in said for said in shopper.messages())
+    assert Order.objects.get().status == "Cancelled"
+
+
+def test_i2_the_open_payment_is_watched_and_late_money_opens_a_review(world: World, order: Any, shopper: Shopper) -> None:
+    shopper.post(change_url(order), {"then": "basket"})
+    payment = Payment.objects.get()
+    world.shopper_pays(payment)
+    world.run_worker()
+    world.notification(payment)
+    assert world.fresh(payment).status == "paid"
+    assert (Order.objects.get().status, len(world.reviews())) == ("Cancelled", 1)
+
+
+def test_i4_an_order_whose_money_has_come_or_is_on_its_way_is_not_cancelled(world: World, order: Any, shopper: Shopper) -> None:
+    address, payment = change_url(order), Payment.objects.get()
+    Payment.objects.update(is_processing=True)
+    for then in ("cancel", "basket"):
+        assert shopper.post(address, {"then": then})["Location"] == orders.status_url(order.number)
+    assert Order.objects.get().status == "Pending payment"
+    Payment.objects.update(is_processing=False)
+    world.shopper_pays(payment)
+    world.notification(payment)
+    shopper.post(address, {"then": "basket"})
+    assert Order.objects.get().status == "Paid"
+    assert orders.describe(order.number).change_url is None  # type: ignore[union-attr]  # it is there
+    assert shopper.get("/basket/").context["basket"].is_empty
+
+
+def test_a_customer_finds_the_way_on_the_page_of_the_order_in_the_account(world: World, product: Make) -> None:
+    user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
+    shopper = Shopper(world.client)
+    shopper.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    shopper.adds(product("10.00"))
+    shopper.says_where()
+    shopper.chooses()
+    shopper.places()
+    order = Order.objects.get()
+    assert f'href="{change_url(order)}"' in shopper.get(f"/accounts/orders/{order.number}/").content.decode()
+    shopper.post(change_url(order), {"then": "basket"})
+    assert shopper.get("/basket/").context["basket"].num_items == 1

@@ -1,0 +1,51 @@
+"""The page that cancels an order, in a browser: it fits, is accessible, and the keyboard leads back to the basket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
+from oscar.core.loading import get_model
+from playwright.sync_api import Browser, expect
+
+from tests.shopper import Shopper
+from tests.test_dashboard_browser import ARTEFACTS
+from tillgate.testing.browsers import running_chromium
+from tillgate.testing.world import World
+from tillgate_oscar import orders
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for these tests, closed before any other runs."""
+    with running_chromium() as browser:
+        yield browser
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_shopper_goes_back_to_the_basket_by_keyboard(
+    chromium: Browser, live_server: Any, world: World, shopper: Shopper, product: Callable[..., Any], width: int
+) -> None:
+    shopper.get(shopper.buys(product("12.50"))["Location"])
+    order = get_model("order", "Order").objects.get()
+    address = orders.change_url(order.number)
+    assert address is not None
+    context = chromium.new_context(base_url=live_server.url, viewport={"width": width, "height": 844})
+    context.route(lambda url: not url.startswith(live_server.url), lambda route: route.abort())  # Oscar asks a CDN for jQuery first
+    page = context.new_page()
+    page.goto(address)
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / f"oscar-change-{width}.png", full_page=True)
+    faults = {one["id"] for one in Axe().run(page, "#tillgate-change").response["violations"]}
+    assert faults <= {"color-contrast"}, "beside the blue of Oscar's own links and buttons"
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    page.get_by_role("button", name="Back to the basket").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Its items are in your basket again")).to_be_visible()
+    expect(page.get_by_role("link", name="Green tea").first).to_be_visible()
+    page.screenshot(path=ARTEFACTS / f"oscar-basket-again-{width}.png", full_page=True)
+    order.refresh_from_db()
+    assert order.status == "Cancelled"
+    context.close()
