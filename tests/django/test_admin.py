@@ -24,9 +24,10 @@ from tillgate.django import operations
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import ReviewAction, actions_for, notifications
 from tillgate.django.operations.reviews import open_review
+from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended
 from tillgate.django.staff.masking import HIDDEN, Mask
-from tillgate.django.staff.words import ACTIONS, REASONS
-from tillgate.lifecycle import ReviewReason
+from tillgate.django.staff.words import REASONS
+from tillgate.lifecycle import POLICIES, ReviewReason
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 
 LISTS = ("/admin/tillgate/payment/", "/admin/tillgate/order/", "/admin/tillgate/review/")
@@ -491,15 +492,21 @@ def test_every_reason_has_words_and_acts_and_every_act_has_words() -> None:
     assert set(REASONS) == set(ReviewReason)
     assert set(ACTIONS) == set(ReviewAction)
     for reason in REASONS:
-        assert actions_for(Review(reason=reason)), reason
+        fitting = actions_for(Review(reason=reason))
+        assert fitting, reason
+        assert (recommended(reason, fitting) is fitting[0]) is POLICIES[reason].recommends
+        assert len(recommendation_of(reason, fitting)) > len("Recommended: ") + 20, f"{reason} says what to do"
+    assert set(EXPLANATIONS) == set(ReviewAction)
     assert actions_for(Review(reason="of-a-later-version")) == (ReviewAction.DISMISS,)
 
 
-def test_the_count_is_on_every_page_of_ours_and_leads_there(world: World, boss: Client) -> None:
+def test_the_count_is_on_the_lists_and_leads_there_and_no_other_page_has_it(world: World, boss: Client) -> None:
     review = second_payment(world)
-    for path in ("/admin/tillgate/", LISTS[0], LISTS[1], page_of(review.payment)):
-        shown = boss.get(path).content.decode()
-        assert f'<a href="{LISTS[2]}">1 open review</a>' in shown, path
+    banner = f'<a href="{LISTS[2]}">1 open review</a>'
+    for path in ("/admin/tillgate/", LISTS[0], LISTS[1]):
+        assert banner in boss.get(path).content.decode(), path
+    for path in ("/admin/", page_of(review.payment), page_of(review.order), page_of(review)):
+        assert banner not in boss.get(path).content.decode(), path
     listed = boss.get(LISTS[2]).content.decode()
     assert "the order was paid by another payment already; this one can be refunded" in listed
 

@@ -1,4 +1,4 @@
-"""The entry of the dashboard's menu that counts the open reviews."""
+"""The entries of the dashboard's menu: the open reviews with their count, and the health of the payments."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tillgate import shop
 __all__ = ["with_needs_person"]
 
 _PAGE: Final = "admin:tillgate_review_changelist"
+_HEALTH: Final = "admin:tillgate_review_health"
 
 
 def with_needs_person(get_nodes: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
@@ -26,7 +27,7 @@ def with_needs_person(get_nodes: Callable[[Any], list[Any]]) -> Callable[[Any], 
 
 
 def _needs_person(user: Any) -> list[Any]:
-    """Return the entry for users with the permission to see its page, which is the admin's."""
+    """Return the entries for users with the permission to see their pages, which are the admin's."""
     if not (user.is_staff and user.has_perm("tillgate.view_review")):
         return []
     try:
@@ -35,4 +36,8 @@ def _needs_person(user: Any) -> list[Any]:
         return []
     count = shop.count_open_reviews()
     label = gettext("Needs review (%(count)s)") % {"count": count} if count else gettext("Needs review")
-    return [get_class("dashboard.nav", "Node")(label=label, url_name=_PAGE, icon="fas fa-bell")]
+    node = get_class("dashboard.nav", "Node")
+    entries = [node(label=label, url_name=_PAGE, icon="fas fa-bell")]
+    if user.has_perm("tillgate.view_payment"):
+        entries.append(node(label=gettext("Payment health"), url_name=_HEALTH, icon="fas fa-heartbeat"))
+    return entries
