@@ -153,7 +153,7 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
             "The gateway may answer by now. If it does not, look at its own pages. If the payment is unpaid there, mark it as expired."
         ),
         _R.CHANGED_AFTER_PAID: gettext_lazy(
-            "Somebody may have refunded the payment at the gateway. If the answer stays the same, look there and record the refund."
+            "Staff may have refunded the payment at the gateway. If the answer stays the same, look there and record the refund."
         ),
         _R.DISPUTED: gettext_lazy("Answer the dispute in the gateway's own pages first. A later answer says how the dispute ended."),
         f"{_R.DISPUTED}:{_A.RECORD_EXTERNAL_REFUND}": gettext_lazy(
