@@ -77,7 +77,7 @@ def health() -> Health:
 def _account(alias: str) -> AccountHealth:
     try:
         account = find_account(alias)
-    except Exception:  # noqa: BLE001  # a plugin that keeps it may raise anything, and the test of the connection says what
+    except Exception:  # noqa: BLE001  # a plugin that keeps it may raise anything; the test of the connection shows it
         account = None
     received = Notification.objects.filter(payment__account=alias).exclude(kind=NotificationKind.RETURN).order_by("-pk")
     return AccountHealth(

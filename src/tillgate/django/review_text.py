@@ -1,4 +1,4 @@
-"""The texts of a review: its message, rendered from its facts at display, what staff are recommended, and what each action does.
+"""The texts of a review: its message, rendered from its facts at display, the recommendation, and the effect of each action.
 
 They can be reworded and translated, and no code reads them (I13).
 """
@@ -129,7 +129,7 @@ EXPLANATIONS: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _A.DISMISS: gettext_lazy("Closes the review and changes nothing else. The same case is not reported again."),
     }
 )
-"""What the button of an action does."""
+"""The effect of each action, for the text beside its button."""
 
 _LATER: Final = gettext_lazy(
     "The answer does not fit the payment, so nothing was booked. A later answer may fit. If not, look at the gateway's own pages."
@@ -198,7 +198,7 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
         ),
     }
 )
-"""Why the first action of a reason is recommended, or what to look at before. A row with an action is for reviews that begin with it."""
+"""Why the first action of a reason is recommended, or the step before it. A row with an action is for reviews that begin with it."""
 
 
 def recommended(reason: str, actions: Sequence[ReviewAction]) -> ReviewAction | None:
@@ -207,7 +207,7 @@ def recommended(reason: str, actions: Sequence[ReviewAction]) -> ReviewAction | 
 
 
 def recommendation_of(reason: str, actions: Sequence[ReviewAction]) -> str:
-    """Return the recommended action and why, in the active language; nothing for a resolved review, which no action fits."""
+    """Return the recommended action and why, in the active language; "" for a resolved review."""
     if not actions:
         return ""
     why = str(_ADVICE.get(f"{reason}:{actions[0]}") or _ADVICE.get(reason, ""))

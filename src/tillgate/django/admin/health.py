@@ -53,7 +53,7 @@ def _words(one: AccountHealth) -> list[Word]:
 
 
 def _test(request: HttpRequest, alias: str) -> None:
-    """Ask the gateway of an account, and add what was found as messages: every fault, or the last good finding."""
+    """Ask the gateway of an account, and add messages: every fault, or the last good finding."""
     if alias not in accounts_in_use():
         messages.warning(request, gettext("Nothing was done. Please press the button again."))
         return

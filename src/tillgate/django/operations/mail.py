@@ -137,7 +137,7 @@ def _rendered(reviews: list[Review]) -> tuple[str, str]:
 
 
 def _in_words(review: Review) -> str:
-    """Return what happened, the amount, what to do, and the address of the review's card."""
+    """Return the message, the amount, the recommendation, and the address of the review's card."""
     title, money = reason(review.reason), review.money
     head = f"- {title}: {money_text(money.amount, money.currency)}" if money else f"- {title}"
     advice, address = recommendation_of(review.reason, actions_for(review)), _address("change", review.pk)
@@ -149,7 +149,7 @@ def _mask(review: Review) -> Mask:
 
 
 def _address(page: str, *arguments: int) -> str:
-    """Return the address of a page of reviews in the admin, or nothing where the project has no admin."""
+    """Return the address of a page of reviews in the admin, or "" in a project without the admin."""
     with suppress(NoReverseMatch):
         anchor = f"#review-{arguments[0]}" if arguments else ""
         return get_settings().address(f"admin:tillgate_review_{page}", *arguments) + anchor
