@@ -91,6 +91,8 @@ def _code(names: Any) -> str:
 def _more(policy: ReviewPolicy) -> Iterator[str]:
     flags = {"reported_paid": "means paid", "blocks_refunds": "blocks refunds", "updates": "updated in place"}
     yield from (words for flag, words in flags.items() if getattr(policy, flag))
+    if not policy.recommends:
+        yield "recommends no action"
 
 
 def _meanings(kind: type[StrEnum]) -> dict[str, str]:

@@ -18,7 +18,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -32,7 +32,7 @@ from tillgate.wire.exchange import LARGEST_ANSWER_BYTES, HttpAnswer, HttpRequest
 from tillgate.wire.texts import described
 from tillgate.wire.urls import is_https
 
-__all__ = ["AsyncTransport", "DeadlineTransport", "SyncTransport", "async_transport", "keep_to"]
+__all__ = ["AsyncTransport", "DeadlineTransport", "SyncTransport", "async_transport", "keep_to", "post"]
 
 _USER_AGENT = "tillgate"
 _NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
@@ -212,6 +212,23 @@ def _failure(request: HttpRequest, error: httpx.TransportError | OSError, *, may
     if isinstance(error, _NEVER_LEFT):
         return NotSent(request.operation, request.reference, described(error))
     return OutcomeUnknown(request.operation, request.reference, described(error), may_have_arrived=may_have_arrived)
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> str:
+    """Send a message to an address of the owner's; return "" when it was taken, else what went wrong. It follows no redirect."""
+    deadline = time.monotonic() + seconds
+    keep_to(deadline)
+    try:
+        with DeadlineTransport(1, is_secure=is_https(url), keeps_connections=False) as transport:
+            names = {**headers, "accept-encoding": "identity", "user-agent": _USER_AGENT}
+            response = transport.handle_request(httpx.Request("POST", url, headers=names, content=body))
+            try:
+                status = _read(response, deadline).status
+            finally:
+                response.close()
+    except httpx.TransportError as error:
+        return described(error)
+    return "" if response.is_success else f"HTTP status {status}"
 
 
 def keep_to(deadline: float) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Shop
-from tillgate.django.models import Payment, Refund
+from tillgate.django.models import Payment, Refund, Review
 
 
 def _paid(shop: Shop, total: str) -> int:
@@ -60,6 +61,8 @@ def test_staff_refunds_a_second_payment_from_the_page_of_reviews(shop: Shop, sch
     assert shop.world.reviews() == ["second-payment"]
     page = shop.admin("/admin/tillgate/payment/", color_scheme=scheme)
     page.get_by_role("link", name="1 open review").click()
+    expect(page.get_by_text("Recommended: “Refund…”.")).to_be_visible()
+    expect(page.get_by_role("link", name="Refund…")).to_have_accessible_description(re.compile("confirm it on the next page"))
     shop.look(page, f"admin-needs-a-person-{scheme}")
     page.get_by_role("link", name="Refund…").click()
     page.get_by_role("button", name="Refund USD 25.00").click()
@@ -138,3 +141,37 @@ def test_staff_is_asked_how_much_of_an_overpayment_to_refund(shop: Shop) -> None
     page.get_by_role("button", name="Refund USD 2.00").click()
     expect(page.get_by_text("USD 2.00 was refunded.").first).to_be_visible()
     assert shop.world.reviews() == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_cards_tell_what_to_do_first_and_the_mail_leads_to_its_card(shop: Shop, width: int) -> None:
+    order = shop.world.order("30.00")
+    payment = shop.world.start(order)
+    shop.world.shop.edit_total(order, Decimal("32.00"))
+    shop.world.shopper_pays(payment)
+    shop.world.sandbox.control.wait_for_notifications()
+    review = Review.objects.get()
+    page = shop.admin(f"/admin/tillgate/review/{review.pk}/change/#review-{review.pk}", viewport={"width": width, "height": 900})
+    card = page.locator(f"#review-{review.pk}")
+    expect(card.get_by_text("Recommended:")).to_be_visible()
+    background = "element => getComputedStyle(element).backgroundColor"
+    first, second = card.get_by_role("link", name="Refund…"), card.get_by_role("button", name="Deliver again")
+    assert first.evaluate(background) != second.evaluate(background), "the recommended one stands out"
+    expect(second).to_have_accessible_description(re.compile("Tells the shop once more"))
+    shop.look(page, f"admin-card-{width}")
+    page.get_by_text("Dismiss with a note").focus()
+    page.keyboard.press("Enter")
+    shop.look(page, f"admin-card-open-{width}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_health_page_tests_a_connection_by_the_keyboard(shop: Shop, width: int, scheme: str) -> None:
+    _paid(shop, "12.50")
+    page = shop.admin("/admin/tillgate/payment/", viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.get_by_role("link", name="Health of the payments").click()
+    expect(page.get_by_text("sandbox: no real money")).to_be_visible()
+    page.get_by_role("button", name="Test connection").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("The connection of account default works")).to_be_visible()
+    shop.look(page, f"admin-health-{scheme}-{width}")

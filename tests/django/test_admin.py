@@ -24,9 +24,10 @@ from tillgate.django import operations
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import ReviewAction, actions_for, notifications
 from tillgate.django.operations.reviews import open_review
+from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended
 from tillgate.django.staff.masking import HIDDEN, Mask
-from tillgate.django.staff.words import ACTIONS, REASONS
-from tillgate.lifecycle import ReviewReason
+from tillgate.django.staff.words import REASONS
+from tillgate.lifecycle import POLICIES, ReviewReason
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 
 LISTS = ("/admin/tillgate/payment/", "/admin/tillgate/order/", "/admin/tillgate/review/")
@@ -77,6 +78,8 @@ def rows() -> dict[str, Any]:
     return {model.__name__: list(model._default_manager.order_by("pk").values()) for model in ROWS}
 
 
+HEALTH = "/admin/tillgate/review/health/"
+
 # Who may do what.
 
 
@@ -115,7 +118,7 @@ def test_each_act_needs_its_permission(
     assert (b'action="' + page_of(payment, "refund").encode() in client.get(page_of(payment)).content) is may_refund
     listed = client.get(LISTS[2]).content.decode()
     assert ("Dismiss with a note" in listed) is may_resolve
-    assert ("Refund…" in listed) is may_enter
+    assert (">Refund…</a>" in listed) is may_enter
     assert client.get(page_of(payment, "refund")).status_code == (200 if may_refund else 403)
     assert client.post(page_of(payment, "refund"), {"amount": "1"}).status_code == (302 if may_refund else 403)
     assert client.post(page_of(payment, "record-external-refund"), {"amount": "99"}).status_code == (302 if may_enter else 403)
@@ -499,15 +502,21 @@ def test_every_reason_has_words_and_acts_and_every_act_has_words() -> None:
     assert set(REASONS) == set(ReviewReason)
     assert set(ACTIONS) == set(ReviewAction)
     for reason in REASONS:
-        assert actions_for(Review(reason=reason)), reason
+        fitting = actions_for(Review(reason=reason))
+        assert fitting, reason
+        assert (recommended(reason, fitting) is fitting[0]) is POLICIES[reason].recommends
+        assert len(recommendation_of(reason, fitting)) > len("Recommended: ") + 20, f"{reason} says what to do"
+    assert set(EXPLANATIONS) == set(ReviewAction)
     assert actions_for(Review(reason="of-a-later-version")) == (ReviewAction.DISMISS,)
 
 
-def test_the_count_is_on_every_page_of_ours_and_leads_there(world: World, boss: Client) -> None:
+def test_the_count_is_on_the_lists_and_leads_there_and_no_other_page_has_it(world: World, boss: Client) -> None:
     review = second_payment(world)
-    for path in ("/admin/tillgate/", LISTS[0], LISTS[1], page_of(review.payment)):
-        shown = boss.get(path).content.decode()
-        assert f'<a href="{LISTS[2]}">1 open review</a>' in shown, path
+    banner = f'<a href="{LISTS[2]}">1 open review</a>'
+    for path in ("/admin/tillgate/", LISTS[0], LISTS[1]):
+        assert banner in boss.get(path).content.decode(), path
+    for path in ("/admin/", page_of(review.payment), page_of(review.order), page_of(review)):
+        assert banner not in boss.get(path).content.decode(), path
     listed = boss.get(LISTS[2]).content.decode()
     assert "the order was paid by another payment already; this one can be refunded" in listed
 
@@ -871,3 +880,58 @@ def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss
         open_review(ReviewReason.FORGED_NOTIFICATIONS, message, "notification", order=payment.order, payment=payment)
         action(boss, Review.objects.latest("id"), "dismiss", note="a scanner")
     assert Review.objects.count() == 2
+
+
+# The health page.
+
+
+def test_the_health_page_needs_both_permissions_and_moves_nothing(world: World) -> None:
+    for number, permissions in enumerate([(), ("view_payment",), ("view_review",)]):
+        other = staff(*permissions, name=f"other{number}")
+        assert other.get(HEALTH).status_code == other.post(HEALTH, {"account": "default"}).status_code == 403
+        assert HEALTH not in other.get(LISTS[0]).content.decode()
+    client, before = staff("view_payment", "view_review"), rows()
+    assert HEALTH in client.get(LISTS[0]).content.decode()
+    assert client.get(HEALTH).status_code == 200
+    assert client.post(HEALTH, {"account": "default"}).status_code == 302
+    assert rows() == before
+    assert PUBLISHED_TEST_TOKEN not in client.get(HEALTH).content.decode()
+
+
+def test_the_health_page_knows_the_worker_the_queues_the_money_and_each_account(
+    world: World, boss: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = boss.get(HEALTH).context["health"]
+    assert (first.worker_at, first.is_worker_late, first.open_reviews, first.held) == (None, True, 0, ())
+    assert [(one.alias, one.answered_at, one.notified_at) for one in first.accounts] == [("default", None, None)]
+    review = second_payment(world)
+    assert review.payment
+
+    def away(*_: Any) -> Any:
+        raise NotSent("refund", "x", "connection refused")
+
+    with monkeypatch.context() as unreachable:
+        unreachable.setattr("tillgate.hooks.refund", away)
+        operations.refund(review.payment.pk, "1.00")
+    waiting = boss.get(HEALTH).context["health"]
+    assert (waiting.refunds_queued, [str(total) for total in waiting.refunds]) == (1, ["USD 1.00"])
+    world.time.advance(minutes=1)
+    world.run_worker()
+    then = boss.get(HEALTH).context["health"]
+    assert (then.is_worker_late, then.open_reviews, [str(total) for total in then.held]) == (False, 1, ["USD 25.00"])
+    assert then.refunds_queued == 0
+    assert then.accounts[0].answered_at
+    assert then.accounts[0].notified_at
+    world.time.advance(minutes=70)
+    late = boss.get(HEALTH).context["health"]
+    assert (late.is_worker_late, late.polls_due) == (True, 2), "the two paid ones are looked at once more after an hour"
+
+
+def test_a_test_of_the_connection_says_what_is_wrong(world: World, boss: Client, configure: Callable[..., None]) -> None:
+    assert "works" in said(boss.post(HEALTH, {"account": "default"}, follow=True))[0]
+    assert boss.get(HEALTH).context["health"].accounts[0].answered_at
+    configure(account={"TOKEN": "another-secret-token"})
+    (message,) = said(boss.post(HEALTH, {"account": "default"}, follow=True))
+    assert "the token does not fit" in message
+    assert "another-secret-token" not in message
+    assert "press the button again" in said(boss.post(HEALTH, {"account": "of-nobody"}, follow=True))[0]

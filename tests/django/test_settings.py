@@ -128,6 +128,29 @@ def test_a_wrong_account_is_told_by_the_names_of_the_settings(settings: Any, acc
     assert "SANDBOX" in says or "sandbox=True" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"ALERT_WEBHOOK_URL": "http://canary.example/x"}, "ALERT_WEBHOOK_URL"),
+        ({"ALERT_WEBHOOK_URL": "http://127.0.0.1:9/canary"}, "ALERT_WEBHOOK_URL"),
+        ({"ALERT_WEBHOOK_URL": "canary"}, "ALERT_WEBHOOK_URL"),
+        ({"ALERT_WEBHOOK_SECRET": None}, "ALERT_WEBHOOK_SECRET"),
+        ({"ALERT_WEBHOOK_SECRET": "canary"}, "ALERT_WEBHOOK_SECRET"),
+        ({"ALERT_WEBHOOK_SECRET": 7}, "ALERT_WEBHOOK_SECRET"),
+        ({"REVIEW_MAIL_FROM": "somebody"}, "REVIEW_MAIL_FROM"),
+        ({"REVIEW_MAIL_FROM": "a@b.example\nBcc: c@d.example"}, "REVIEW_MAIL_FROM"),
+    ],
+)
+def test_unsafe_alerts_and_senders_are_refused_and_no_secret_is_shown(settings: Any, changes: Any, names: str) -> None:
+    alerts = {"ALERT_WEBHOOK_URL": "https://hooks.example/canary", "ALERT_WEBHOOK_SECRET": "canary of 16 characters"}
+    settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT}, "PUBLIC_URL": "https://shop.example", **alerts, **changes}
+    with pytest.raises(ConfigurationError, match=names) as caught:
+        get_settings()
+    assert "canary" not in str(caught.value)
+    settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT}, "PUBLIC_URL": "https://shop.example", **alerts}
+    assert "canary" not in repr(get_settings())
+
+
 def test_aliases_that_differ_in_capitals_only_are_refused(settings: Any) -> None:
     settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT, "EU": ACCOUNT, "eu": ACCOUNT}, "PUBLIC_URL": "https://shop.example"}
     with pytest.raises(ConfigurationError, match="'EU' differs from 'eu' in capitals only"):

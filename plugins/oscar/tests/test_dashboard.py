@@ -127,6 +127,7 @@ def test_what_needs_a_person_is_on_the_orders_page_with_the_way_to_resolve_it(bo
     (review,) = shop.open_reviews("oscar", order_keys=[bought.order.number])
     assert f'href="/admin/tillgate/review/{review.id}/change/"' in page
     assert review.message[:40] in page
+    assert review.recommendation.partition("'")[0] in page
     assert "Do not send it again" in page
     assert "Do not send it again" not in text_of(ann.get(url_of(Order.objects.get(number=bought.world.order("5.00")))))
     shop.settle_refund(refund.id, done=False, staff="ann")
@@ -375,6 +376,7 @@ def test_the_menu_counts_what_needs_a_person(bought: Bought, ann: Client) -> Non
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     bought.ask(Decimal("1.00"))
     assert "Needs review (1)" in text_of(ann.get("/dashboard/orders/"))
+    assert 'href="/admin/tillgate/review/health/"' in page
     for name, permissions in (("bob", SEES[:1]), ("pat", ("partner.dashboard_access", "tillgate.view_review"))):
         other = staff(name, *permissions, is_staff=name == "bob")
         assert link not in text_of(other.get("/dashboard/orders/"))

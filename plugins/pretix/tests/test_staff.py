@@ -49,8 +49,11 @@ def test_the_page_of_the_order_says_so_too_and_leads_to_what_can_be_done(world: 
     page = browser.get(f"/control/event/org/conf/orders/{twice.code}/").content.decode()
     assert "Paid twice" in page
     assert PAGE in page
+    assert "Recommended: “Refund…”" in page
     shown = browser.get(PAGE).content.decode()
     assert "Paid twice" in shown
+    assert len(re.findall(r'class="btn btn-primary" name="action" value="refund" aria-describedby="does-\d+-refund"', shown)) == 1
+    assert len(re.findall(r'<span class="help-block" id="does-\d+-\w[\w-]*">\w', shown)) == len(re.findall('name="action" value=', shown))
     assert f"/control/event/org/conf/orders/{twice.code}/" in shown
 
 

@@ -149,6 +149,8 @@ def check_mail() -> Found:
     settings = _settings()
     if settings is None:
         return
+    if settings.alert_webhook_url and not settings.review_mail_to and not project.MANAGERS:
+        return
     if not settings.review_mail_to and not project.MANAGERS:
         hint = "Set TILLGATE['REVIEW_MAIL_TO'] or MANAGERS, or look at “needs review” in the admin every day and silence this."
         yield _warning(1, "Nobody is mailed when a payment needs review.", hint)

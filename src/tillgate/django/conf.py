@@ -7,12 +7,13 @@ import difflib
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.signals import setting_changed
 from django.urls import get_script_prefix, reverse
 from django.utils import translation
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from tillgate.account import Account
 from tillgate.errors import ConfigurationError
@@ -24,6 +25,10 @@ __all__ = ["Settings", "get_settings"]
 
 _LONGEST: Final = {"account": 128, "merchant_no": 64, "base_url": 255}
 """The column lengths of a payment, which stores the account that made it. Settings cannot import models."""
+_SHORTEST_SECRET: Final = 16
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_SECRET: Final = frozenset({"ACCOUNTS", "ALERT_WEBHOOK_URL", "ALERT_WEBHOOK_SECRET"})
+"""The settings whose values no error shows."""
 
 
 def _accounts(value: object) -> Mapping[str, Account]:
@@ -75,6 +80,22 @@ def _addresses(value: object) -> tuple[str, ...]:
     if isinstance(value, list | tuple) and all(isinstance(one, str) and "@" in one for one in value):
         return tuple(value)
     raise ConfigurationError("TILLGATE['REVIEW_MAIL_TO']", value, 'must be a list of addresses, such as ["owner@shop.example"]')
+
+
+def _sender(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and "@" in value and value.isprintable()):
+        return value
+    raise ConfigurationError("TILLGATE['REVIEW_MAIL_FROM']", value, 'must be an address, such as "payments@shop.example"')
+
+
+def _alert_url(value: object) -> SecretStr | None:
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if text is None or is_web_address(text):
+        return None if text is None else SecretStr(str(text))
+    del value, text  # error reports print local variables: whoever knows the address of an incoming webhook can write there
+    raise ConfigurationError(
+        "TILLGATE['ALERT_WEBHOOK_URL']", "***", "must be an absolute https address, such as https://hooks.example/alerts"
+    )
 
 
 def _public_url(value: object) -> str:
@@ -133,7 +154,27 @@ class Settings(BaseModel):
     review_mail_to: Annotated[tuple[str, ...], BeforeValidator(_addresses)] = ()
     """The recipients of mail about open reviews; the project's MANAGERS if empty."""
     review_mail_minutes: _Minutes = 15
-    """The least time between two such mails."""
+    """The least time between two such mails, and between two alerts."""
+    review_mail_from: Annotated[str | None, BeforeValidator(_sender)] = None
+    """The sender of that mail; None for the project's DEFAULT_FROM_EMAIL."""
+    alert_webhook_url: Annotated[SecretStr | None, BeforeValidator(_alert_url)] = None
+    """An address that receives the same by POST; None for no alerts."""
+    alert_webhook_secret: SecretStr | None = None
+    """The key that signs the alerts."""
+
+    @model_validator(mode="after")
+    def _check_alerts(self) -> Settings:
+        if self.alert_webhook_url is None:
+            return self
+        if self.alert_webhook_secret is None or len(self.alert_webhook_secret) < _SHORTEST_SECRET:
+            remedy = f"is missing or too short: give a random text of {_SHORTEST_SECRET} characters or more, which signs the alerts"
+            raise ConfigurationError("TILLGATE['ALERT_WEBHOOK_SECRET']", "***", remedy)
+        is_trial = settings.DEBUG or any(account.sandbox for account in self.accounts.values())
+        address = self.alert_webhook_url.get_secret_value()
+        if not is_https(address) and not (is_trial and urlsplit(address).hostname in _LOOPBACK):
+            remedy = "must be https; with DEBUG or a sandbox it may be http to this machine"
+            raise ConfigurationError("TILLGATE['ALERT_WEBHOOK_URL']", "***", remedy)
+        return self
 
     def address(self, name: str, *arguments: object) -> str:
         """Return the public address of a page.
@@ -171,7 +212,7 @@ def get_settings() -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         name = str(first["loc"][0]).upper()
-        shown = "***" if name == "ACCOUNTS" else given.get(name)  # the tokens are in there
+        shown = "***" if name in _SECRET else given.get(name)
         fault = ConfigurationError(f"TILLGATE[{name!r}]", shown, f"cannot be used: {first['msg']}")
     del given
     raise fault

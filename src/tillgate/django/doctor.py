@@ -23,7 +23,7 @@ from tillgate.hooks import Finding
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, RefundStatus
 from tillgate.wire.texts import described
 
-__all__ = ["examine"]
+__all__ = ["accounts_in_use", "due_work", "examine", "examine_account"]
 
 
 def examine() -> Iterator[Finding]:
@@ -48,31 +48,39 @@ def _looked_at(name: str, area: Callable[[], Iterator[CheckMessage]], well: str)
 
 
 def _accounts() -> Iterator[Finding]:
-    """Check every account of the settings, and the accounts from plugins that have open payments."""
     try:
-        aliases = list(get_settings().accounts)
+        get_settings()
     except ConfigurationError:
         return  # reported already
-    try:
+    for alias in accounts_in_use():
+        yield from examine_account(alias)
+
+
+def accounts_in_use() -> list[str]:
+    """Return every account of the settings, and the accounts from plugins that have open payments."""
+    aliases = list(get_settings().accounts)
+    with suppress(DatabaseError):  # reported by another check
         watched = Payment.objects.filter(next_poll_at__isnull=False).order_by()
         aliases += sorted(set(watched.values_list("account", flat=True).distinct()) - set(aliases))
-    except DatabaseError:
-        pass  # reported below
-    for alias in aliases:
-        try:
-            account = find_account(alias)
-        except TillgateError as error:
-            yield Finding(name=f"account {alias}", passed=False, finding=str(error))
-            continue
-        except Exception as error:  # noqa: BLE001  # a plugin may raise anything
-            finding = f"a plugin that was asked for it raised {described(error)}: correct it, or remove it"
-            yield Finding(name=f"account {alias}", passed=False, finding=finding)
-            continue
-        source = f"TILLGATE['ACCOUNTS'][{alias!r}]" if alias in get_settings().accounts else "kept by a plugin"
-        configured = Configured(account=account, sources=dict.fromkeys(("base_url", "merchant_no", "token"), source))
-        for check in doctor.examine(configured, webhook_url=_webhook_url(alias)):
-            if check.name != "plugins":  # they are the project's, not an account's
-                yield Finding(name=f"{alias}: {check.name}", passed=check.passed, finding=check.finding)
+    return aliases
+
+
+def examine_account(alias: str, *, deadline_seconds: float | None = None, attempts: int | None = None) -> Iterator[Finding]:
+    """Check one account with a signed query that moves no money, bounded as in `Gateway.query`."""
+    try:
+        account = find_account(alias)
+    except TillgateError as error:
+        yield Finding(name=f"account {alias}", passed=False, finding=str(error))
+        return
+    except Exception as error:  # noqa: BLE001  # a plugin may raise anything
+        finding = f"a plugin that was asked for it raised {described(error)}: correct it, or remove it"
+        yield Finding(name=f"account {alias}", passed=False, finding=finding)
+        return
+    source = f"TILLGATE['ACCOUNTS'][{alias!r}]" if alias in get_settings().accounts else "kept by a plugin"
+    configured = Configured(account=account, sources=dict.fromkeys(("base_url", "merchant_no", "token"), source))
+    for check in doctor.examine(configured, deadline_seconds=deadline_seconds, attempts=attempts, webhook_url=_webhook_url(alias)):
+        if check.name != "plugins":  # they are the project's, not an account's
+            yield Finding(name=f"{alias}: {check.name}", passed=check.passed, finding=check.finding)
 
 
 def _webhook_url(alias: str) -> str | None:
@@ -100,13 +108,17 @@ def _worker() -> str:
 
 def _due_work() -> Finding:
     """Count the due work; the worker's check reports work that waits too long."""
+    return Finding(name="due work", passed=True, finding=", ".join(f"{count} {name}" for name, count in due_work().items()))
+
+
+def due_work() -> dict[str, int]:
+    """Return how much work of each kind is due."""
     now = clock.now()
-    counts = {
+    return {
         "payments": Payment.objects.filter(next_poll_at__lte=now).count(),
         "outbox events": OutboxEvent.objects.filter(due_at__lte=now, done_at__isnull=True).count(),
         "refunds": Refund.objects.filter(due_at__lte=now, status__in={RefundStatus.QUEUED} | UNSETTLED_REFUND_STATUSES).count(),
     }
-    return Finding(name="due work", passed=True, finding=", ".join(f"{count} {name}" for name, count in counts.items()))
 
 
 def _reviews() -> Finding:

@@ -354,6 +354,8 @@ class Review(models.Model):
     mailed_at = models.DateTimeField(null=True, blank=True)
     mailed = models.JSONField(default=list)
     """The versions that were mailed."""
+    alerted_at = models.DateTimeField(null=True, blank=True)
+    """When this version went to the owner's webhook."""
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolved_by = models.CharField(max_length=150, blank=True)
     resolution = models.CharField(max_length=255, blank=True)
@@ -371,6 +373,11 @@ class Review(models.Model):
     def message(self) -> str:
         """The case in words, in the active language. For people only."""
         return message_of(self.reason, self.facts, reported_paid=self.reported_paid)
+
+    @property
+    def money(self) -> Money | None:
+        """The amount of its refund, or of its payment; None for a review about neither."""
+        return self.refund.money if self.refund else self.payment.money if self.payment else None
 
     @property
     def claim(self) -> Claim:

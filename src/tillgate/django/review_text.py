@@ -1,8 +1,11 @@
-"""The message of a review, rendered from its facts at display: it can be reworded and translated, and no code reads it (I13)."""
+"""The texts of a review: its message, rendered from its facts at display, the recommendation, and the effect of each action.
+
+They can be reworded and translated, and no code reads them (I13).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,10 +15,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from tillgate.django.amounts import money_text
-from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, ReviewReason, Scope
+from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, ReviewAction, ReviewReason, Scope
 
-__all__ = ["message_of", "shown_amount"]
+__all__ = ["ACTIONS", "EXPLANATIONS", "message_of", "recommendation_of", "recommended", "shown_amount"]
 
+_A: Final = ReviewAction
 _R: Final = ReviewReason
 _AMOUNTS: Final = frozenset({"amount", "found", "expected"})
 """The facts that are amounts where the facts have a currency."""
@@ -65,16 +69,14 @@ _SENTENCES: Final[Mapping[str, str | Promise]] = MappingProxyType(
     {
         _R.DUPLICATE_TRANSACTION_NO: gettext_lazy("The gateway gave transaction %(transaction_no)s to %(payment)s and to %(other)s."),
         _R.REFUND_UNKNOWN: gettext_lazy(
-            "Refund of %(amount)s of payment %(payment)s: nobody knows whether it went out (%(answer)s). "
-            "It is never sent again by itself. Look at the gateway and say whether it was done."
+            "Refund of %(amount)s of payment %(payment)s: nobody knows whether it went out (%(answer)s). It is never sent again by itself."
         ),
         _R.REFUND_RETURNED: gettext_lazy(
-            "Refund of %(amount)s of payment %(payment)s: it was done, and then failed at the shopper's bank. The money is yours again. "
-            "Refund the shopper in another way, and close this review."
+            "Refund of %(amount)s of payment %(payment)s: it was done, and then failed at the shopper's bank. The money is yours again."
         ),
         _R.REFUND_LATE: gettext_lazy(
             "Refund of %(amount)s of payment %(payment)s: the gateway has accepted it, and has not finished it for %(days)s days "
-            "(%(answer)s). Look at the gateway and say whether it was done."
+            "(%(answer)s)."
         ),
         _R.REFUND_NOT_SENT: gettext_lazy(
             "Refund of %(amount)s of payment %(payment)s: it could not be sent for %(hours)s hours (%(answer)s). "
@@ -82,17 +84,136 @@ _SENTENCES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         ),
         _R.REFUND_CONTRADICTED: gettext_lazy(
             "Refund of %(amount)s of payment %(payment)s: it was held to be refused (%(answer)s), and the gateway's answer says that "
-            "it was done. If the money went out, enter it as a refund made elsewhere."
+            "it was done."
         ),
         f"{_R.REFUND_CONTRADICTED}:notification": gettext_lazy(
             "Refund of %(amount)s of payment %(payment)s: it was held to be refused (%(answer)s), and the gateway's notification says "
-            "that it was done. If the money went out, enter it as a refund made elsewhere."
+            "that it was done."
         ),
         _R.DELIVERY_FAILING: gettext_lazy("The shop could not be told %(kind)s of order %(order)s: %(error)s"),
         f"{_R.DELIVERY_FAILING}:remote": gettext_lazy("The shop could not send %(name)s of order %(order)s: %(error)s"),
     }
 )
 """Whole sentences, of reasons that are not about a payment or an account alone."""
+
+ACTIONS: Final[Mapping[str, str | Promise]] = MappingProxyType(
+    {
+        _A.POLL: gettext_lazy("Poll now"),
+        _A.REDELIVER: gettext_lazy("Deliver again"),
+        _A.REFUND: gettext_lazy("Refund…"),
+        _A.REFUND_DONE: gettext_lazy("The refund was done"),
+        _A.REFUND_NOT_DONE: gettext_lazy("The refund was not done"),
+        _A.WITHDRAW: gettext_lazy("Withdraw the refund"),
+        _A.RECORD_EXTERNAL_REFUND: gettext_lazy("Record an external refund"),
+        _A.ACCEPT_AS_PAID: gettext_lazy("Accept as paid"),
+        _A.FORCE_EXPIRE: gettext_lazy("Mark as expired"),
+        _A.DISMISS: gettext_lazy("Dismiss with a note"),
+    }
+)
+
+EXPLANATIONS: Final[Mapping[str, str | Promise]] = MappingProxyType(
+    {
+        _A.POLL: gettext_lazy("Asks the gateway and applies its answer. No money moves."),
+        _A.REDELIVER: gettext_lazy("Tells the shop once more. Press it when you have mended the cause."),
+        _A.REFUND: gettext_lazy("You see the amount and confirm it on the next page. Nothing is sent before."),
+        _A.REFUND_DONE: gettext_lazy("The refund counts as done. Press it if the gateway's own pages show it."),
+        _A.REFUND_NOT_DONE: gettext_lazy("The amount can be refunded again. Press it if the gateway's own pages do not show the refund."),
+        _A.WITHDRAW: gettext_lazy("The refund that waits is not sent. The money stays with the shop."),
+        _A.RECORD_EXTERNAL_REFUND: gettext_lazy("Records a refund that was made in the gateway's own pages. No money moves."),
+        _A.ACCEPT_AS_PAID: gettext_lazy(
+            "The payment is paid with the amount that the gateway reports. The shop decides whether it is enough."
+        ),
+        _A.FORCE_EXPIRE: gettext_lazy(
+            "Ends the payment as unpaid, so that the shop can release the order. The worker still finds late money."
+        ),
+        _A.DISMISS: gettext_lazy("Closes the review and changes nothing else. The same case is not reported again."),
+    }
+)
+"""The effect of each action, for the text beside its button."""
+
+_LATER: Final = gettext_lazy(
+    "The answer does not fit the payment, so nothing was booked. A later answer may fit. If not, look at the gateway's own pages."
+)
+_ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
+    {
+        _R.AMOUNT_MISMATCH: _LATER,
+        f"{_R.AMOUNT_MISMATCH}:{_A.ACCEPT_AS_PAID}": gettext_lazy(
+            "The shopper has paid, but another amount. If the gateway's own pages show the same amount, accept it."
+        ),
+        _R.AMOUNT_MISSING: _LATER,
+        _R.CURRENCY_MISMATCH: _LATER,
+        _R.TRANSACTION_NO_MISMATCH: _LATER,
+        _R.TRANSACTION_NO_MISSING: _LATER,
+        _R.REFERENCE_MISMATCH: _LATER,
+        _R.UNRECOGNISED_STATUS: gettext_lazy("A later answer may say paid or unpaid. If it does not, ask the gateway what the word means."),
+        _R.PAYMENT_UNKNOWN: gettext_lazy(
+            "The gateway may find the payment later. If its own pages do not show it, mark it as expired when its time to pay is over."
+        ),
+        _R.PAYMENT_UNANSWERED: gettext_lazy(
+            "The gateway may answer by now. If it does not, look at its own pages. If the payment is unpaid there, mark it as expired."
+        ),
+        _R.CHANGED_AFTER_PAID: gettext_lazy(
+            "Staff may have refunded the payment at the gateway. If the answer stays the same, look there and record the refund."
+        ),
+        _R.DISPUTED: gettext_lazy("Answer the dispute in the gateway's own pages first. A later answer says how the dispute ended."),
+        f"{_R.DISPUTED}:{_A.RECORD_EXTERNAL_REFUND}": gettext_lazy(
+            "The bank has taken the money. The shop's books agree with the gateway again when you have recorded it."
+        ),
+        _R.WRONG_CREDENTIALS: gettext_lazy(
+            "Correct the merchant number and the token of the account first. The review closes when the gateway answers the next query."
+        ),
+        _R.SIGNATURE_MISMATCH: gettext_lazy(
+            "Correct the token of the account first. The review closes when the next answer has the right signature."
+        ),
+        f"{_R.SIGNATURE_MISMATCH}:{_A.DISMISS}": gettext_lazy(
+            "Correct the token of the account first, and start a payment. Dismiss the review when that works."
+        ),
+        _R.ACCOUNT_GONE: gettext_lazy("Configure the account again first, with the merchant number and the address that it had."),
+        _R.GATEWAY_SILENT: gettext_lazy("The worker tries again by itself. If the gateway stays silent, ask its support."),
+        _R.SECOND_PAYMENT: gettext_lazy("Another payment has paid the order. The money of this one is the shopper's."),
+        _R.PAID_NOT_PAYABLE: gettext_lazy(
+            "The money pays for no order. If you want to deliver all the same, reopen the order in the shop, and press “Deliver again”."
+        ),
+        _R.UNDERPAID: gettext_lazy(
+            "The money does not pay the order. If it is enough for you, correct the order in the shop, and press “Deliver again”."
+        ),
+        _R.OVERPAID: gettext_lazy("The order is paid. Refund only the difference."),
+        _R.DUPLICATE_TRANSACTION_NO: gettext_lazy(
+            "Look at the gateway's own pages before you ship. One transaction cannot pay twice: if there is only one, cancel the other order."
+        ),
+        _R.REFUND_UNKNOWN: gettext_lazy("Look for the refund in the gateway's own pages, and press the button that agrees."),
+        _R.REFUND_LATE: gettext_lazy(
+            "The refund may be finished by now. If it is not, look at the gateway's own pages, and press the button that agrees."
+        ),
+        _R.REFUND_NOT_SENT: gettext_lazy(
+            "Correct what keeps the refund from leaving: the worker tries again. Withdraw it if it shall not leave any more."
+        ),
+        _R.REFUND_CONTRADICTED: gettext_lazy(
+            "If the gateway's own pages show that the money went out, record it. Then it is not refunded twice."
+        ),
+        _R.REFUND_RETURNED: gettext_lazy("Refund the shopper in another way, such as a bank transfer, and then dismiss the review."),
+        _R.DELIVERY_FAILING: gettext_lazy("Correct the cause in the shop first: the evidence has its error. The worker tries again too."),
+        _R.FORGED_NOTIFICATIONS: gettext_lazy(
+            "The payment is safe: Tillgate believes only its own query. If the gateway sent them, correct the token of the account."
+        ),
+    }
+)
+"""Why the first action of a reason is recommended, or the step before it. A row with an action is for reviews that begin with it."""
+
+
+def recommended(reason: str, actions: Sequence[ReviewAction]) -> ReviewAction | None:
+    """Return the recommended one of the actions that fit a review, or None where staff must look at the gateway first."""
+    return actions[0] if actions and reason in POLICIES and POLICIES[ReviewReason(reason)].recommends else None
+
+
+def recommendation_of(reason: str, actions: Sequence[ReviewAction]) -> str:
+    """Return the recommended action and why, in the active language; "" for a resolved review."""
+    if not actions:
+        return ""
+    why = str(_ADVICE.get(f"{reason}:{actions[0]}") or _ADVICE.get(reason, ""))
+    if action := recommended(reason, actions):
+        return _("Recommended: “%(action)s”. %(why)s") % {"action": ACTIONS[action], "why": why}
+    return _("Recommended: %(why)s") % {"why": why} if why else ""
 
 
 def message_of(reason: str, facts: Mapping[str, Any], *, reported_paid: bool = False) -> str:

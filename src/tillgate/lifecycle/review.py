@@ -70,7 +70,7 @@ class ReviewReason(StrEnum):
     DISPUTED = "disputed"
     """A bank has asked money of a payment back (a charge-back)."""
     WRONG_CREDENTIALS = "wrong-credentials"
-    """The gateway refuses the account's queries: its merchantNo or token is wrong."""
+    """The gateway refuses a query or a new payment: the account's merchantNo or token is wrong."""
     SIGNATURE_MISMATCH = "signature-mismatch"
     """An answer was not signed with the account's token."""
     ACCOUNT_GONE = "account-gone"
@@ -154,7 +154,8 @@ class End(StrEnum):
 class ReviewPolicy:
     """The consequences of a reason.
 
-    Staff see `actions` in this order. `reported_paid`: the reason itself means that the gateway says paid. `says_nothing`: the gateway says
+    Staff see `actions` in this order. `recommends`: the first is the recommended one; else staff look at the gateway first.
+    `reported_paid`: the reason itself means that the gateway says paid. `says_nothing`: the gateway says
     nothing about the payment. `updates`: a later answer updates the open review in place. `blocks_refunds`: Tillgate sends no refund while
     the review is open, since the gateway may have refunded the money already (I5). `holds_money`: paid money pays for no order.
     """
@@ -167,6 +168,7 @@ class ReviewPolicy:
     updates: bool = False
     blocks_refunds: bool = False
     holds_money: bool = False
+    recommends: bool = True
 
 
 _A, _R = ReviewAction, ReviewReason
@@ -215,7 +217,7 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
         ),
         _R.DISPUTED: ReviewPolicy(
             scope=Scope.PAYMENT,
-            actions=(_A.POLL, _A.RECORD_EXTERNAL_REFUND, _A.DISMISS),
+            actions=(_A.RECORD_EXTERNAL_REFUND, _A.POLL, _A.DISMISS),
             ends=frozenset({End.ANSWER, End.FULL_REFUND}),
             updates=True,
             blocks_refunds=True,
@@ -228,15 +230,17 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
         _R.PAID_NOT_PAYABLE: _held(_HELD_UNAPPLIED, End.APPLIED),
         _R.UNDERPAID: _held(_HELD_UNAPPLIED, End.APPLIED),
         _R.OVERPAID: _held(_HELD),
-        _R.DUPLICATE_TRANSACTION_NO: ReviewPolicy(scope=Scope.PAYMENT, actions=_HELD),
+        _R.DUPLICATE_TRANSACTION_NO: ReviewPolicy(scope=Scope.PAYMENT, actions=_HELD, recommends=False),
         # The amount of these three stays blocked until staff decide, so staff cannot dismiss them.
-        _R.REFUND_UNKNOWN: ReviewPolicy(scope=Scope.REFUND, actions=(_A.REFUND_DONE, _A.REFUND_NOT_DONE), ends=frozenset({End.SUBJECT})),
+        _R.REFUND_UNKNOWN: ReviewPolicy(
+            scope=Scope.REFUND, actions=(_A.REFUND_DONE, _A.REFUND_NOT_DONE), ends=frozenset({End.SUBJECT}), recommends=False
+        ),
         _R.REFUND_LATE: ReviewPolicy(
             scope=Scope.REFUND, actions=(_A.POLL, _A.REFUND_DONE, _A.REFUND_NOT_DONE), ends=frozenset({End.SUBJECT})
         ),
-        _R.REFUND_NOT_SENT: ReviewPolicy(scope=Scope.REFUND, actions=(_A.WITHDRAW,), ends=frozenset({End.SUBJECT})),
+        _R.REFUND_NOT_SENT: ReviewPolicy(scope=Scope.REFUND, actions=(_A.WITHDRAW,), ends=frozenset({End.SUBJECT}), recommends=False),
         _R.REFUND_CONTRADICTED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.RECORD_EXTERNAL_REFUND, _A.DISMISS), blocks_refunds=True),
-        _R.REFUND_RETURNED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.DISMISS,)),
+        _R.REFUND_RETURNED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.DISMISS,), recommends=False),
         _R.DELIVERY_FAILING: ReviewPolicy(scope=Scope.EVENT, actions=(_A.REDELIVER, _A.DISMISS), ends=frozenset({End.SUBJECT})),
         _R.FORGED_NOTIFICATIONS: ReviewPolicy(scope=Scope.PAYMENT, actions=(_A.DISMISS,)),
     }

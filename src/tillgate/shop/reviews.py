@@ -18,6 +18,7 @@ from tillgate.django.amounts import money_text
 from tillgate.django.models import Order, Payment, Review, database
 from tillgate.django.operations import ActionNotPossible, RefundNotPossible
 from tillgate.django.operations import reviews as rows
+from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.lifecycle import ReviewAction, ReviewReason
@@ -51,7 +52,8 @@ class OpenReview:
 
     `version` and `newest_refund` go back with the action: when the review says something else by then, or there is a newer refund, the
     action is refused. `title` and `message` are in the active language, without secrets. `plugin` and `order_key` are empty for a review of
-    an account, `payment_id` and `reference` for a review without a payment. `withdraws` is the refund that the action "withdraw" gives up.
+    an account, `payment_id` and `reference` for a review without a payment. `recommendation` says in the active language what to do first,
+    and why; its action, if it is one, is `recommended`. `withdraws` is the refund that the action "withdraw" gives up.
     """
 
     id: str
@@ -68,6 +70,8 @@ class OpenReview:
     reference: str
     newest_refund: str
     actions: tuple[ReviewAction, ...]
+    recommended: ReviewAction | None
+    recommendation: str
     withdraws: RefundState | None
 
     @property
@@ -82,10 +86,14 @@ class OpenReview:
 
     def label(self, action: ReviewAction) -> str:
         """Return an action's label in the active language."""
-        text = str(words.ACTIONS[action])
+        text = str(ACTIONS[action])
         if action is not ReviewAction.WITHDRAW or not self.withdraws:
             return text
         return f"{text} ({money_text(self.withdraws.amount, self.withdraws.payment.currency)})"
+
+    def explanation(self, action: ReviewAction) -> str:
+        """Return what an action does, in the active language."""
+        return str(EXPLANATIONS[action])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +203,7 @@ def _value(row: Review) -> OpenReview:
     refunds = list(row.payment.refunds.all()) if row.payment else []
     withdraws = operations.to_withdraw(row, refunds)
     newest = max((refund.pk for refund in refunds), default="")
+    actions = operations.actions_for(row, refunds)
     return OpenReview(
         id=str(row.pk),
         reason=ReviewReason(row.reason),
@@ -209,6 +218,8 @@ def _value(row: Review) -> OpenReview:
         payment_id=str(row.payment_id or ""),
         reference=row.payment.reference if row.payment else "",
         newest_refund=str(newest),
-        actions=operations.actions_for(row, refunds),
+        actions=actions,
+        recommended=recommended(row.reason, actions),
+        recommendation=recommendation_of(row.reason, actions),
         withdraws=refund_state(withdraws) if withdraws else None,
     )

@@ -1,9 +1,14 @@
-"""The owner's mail, word for word, and who gets it."""
+"""The owner's mail and alerts: what they say, who gets them, and what a failure of one leads to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hmac
+import json
+import threading
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from html import unescape
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -15,9 +20,10 @@ from tests.django.conftest import World
 from tillgate.django import clock
 from tillgate.django.models import Review
 from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.mail import mail_reviews, recipients_of_reviews
+from tillgate.django.operations.mail import SIGNATURE, TIMESTAMP, mail_reviews, recipients_of_reviews
+from tillgate.django.operations.worker import run_mail
 
-WHERE = "See “needs review” in the admin: https://shop.example/admin/tillgate/review/"
+WHERE = "All open reviews: https://shop.example/admin/tillgate/review/"
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +52,10 @@ def test_the_mail_tells_the_oldest_matters_first_and_where_the_others_are(count:
     matters(count)
     assert mail_reviews() == 1
     [sent] = mail.outbox
-    told = [f"- Matter {number}." for number in range(min(count, 20))]
     assert (sent.subject, sent.to) == (subject, ["owner@shop.example", "ann@shop.example"])
-    assert sent.body == "\n\n".join([*told, *more, WHERE])
+    parts = sent.body.split("\n\n")
+    assert [part.split("\n  ")[1] for part in parts[: min(count, 20)]] == [f"Matter {number}." for number in range(min(count, 20))]
+    assert parts[min(count, 20) :] == [*more, WHERE]
     assert Review.objects.filter(mailed_at__isnull=True).count() == max(0, count - 500)
 
 
@@ -61,7 +68,7 @@ def test_the_mail_is_in_the_language_that_the_worker_runs_in(count: int, more: s
     assert sent.subject == f"{count} Zahlungen sind zu prüfen"
     assert sent.body.split("\n\n")[20:] == [
         more,
-        "Siehe „braucht einen Menschen“ in der Verwaltung: https://shop.example/admin/tillgate/review/",
+        "Alle offenen Prüfungen: https://shop.example/admin/tillgate/review/",
     ]
 
 
@@ -132,3 +139,103 @@ def test_only_what_stood_in_a_mail_in_words_counts_as_mailed() -> None:
         0
     ] * 2
     assert not Review.objects.filter(mailed_at=None).exists()
+
+
+def test_the_mail_has_amount_action_and_card_of_each_review_and_a_sender(world: World, configure: Callable[..., None]) -> None:
+    configure(REVIEW_MAIL_TO=["owner@shop.example"], REVIEW_MAIL_FROM="Payments <payments@shop.example>", PUBLIC_URL="https://shop.example")
+    order = world.order("25.00")
+    for payment in (world.start(order), world.start(order, "paypal")):
+        world.shopper_pays(payment)
+        world.notification(payment)
+    assert mail_reviews() == 1
+    [sent], review = mail.outbox, Review.objects.get()
+    told = sent.body.split("\n\n")[0]
+    assert sent.from_email == "Payments <payments@shop.example>"
+    assert "USD 25.00" in told
+    assert "“Refund…”" in told
+    assert f"https://shop.example/admin/tillgate/review/{review.pk}/change/#review-{review.pk}" in told
+
+
+# Alerts: the same, to an address of the owner's ----------------------------------------------------------------------------------------
+
+SECRET = "a long secret of the owner"
+
+
+class Receiver:
+    """An address of the owner's, which keeps what it receives."""
+
+    def __init__(self) -> None:
+        self.status, self.received = 200, list[tuple[dict[str, str], bytes]]()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(handler) -> None:  # noqa: N805  # the names of the base class; `self` is the receiver
+                body = handler.rfile.read(int(handler.headers["Content-Length"]))
+                self.received.append((dict(handler.headers), body))
+                handler.send_response(self.status)
+                handler.end_headers()
+
+            def log_message(handler, *_: object) -> None:  # noqa: N805
+                """Print nothing."""
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/services/T0/secret-of-the-address"
+
+
+@pytest.fixture
+def receiver(configure: Callable[..., None]) -> Iterator[Receiver]:
+    receiver = Receiver()
+    thread = threading.Thread(target=receiver.server.serve_forever)
+    thread.start()
+    configure(
+        REVIEW_MAIL_TO=["owner@shop.example"],
+        REVIEW_MAIL_MINUTES=30,
+        PUBLIC_URL="https://shop.example",
+        ALERT_WEBHOOK_URL=receiver.url,
+        ALERT_WEBHOOK_SECRET=SECRET,
+    )
+    yield receiver
+    receiver.server.shutdown()
+    thread.join()
+    receiver.server.server_close()
+
+
+def test_an_alert_is_signed_and_says_what_the_mail_says(receiver: Receiver) -> None:
+    [review] = Review.objects.bulk_create(
+        [Review(reason="underpaid", facts={"detail": "Matter <!channel> & co."}, version="1", opened_at=clock.now())]
+    )
+    assert run_mail().mails == 2
+    [(headers, body)] = receiver.received
+    signed = headers[TIMESTAMP].encode() + b"." + body
+    assert headers[SIGNATURE] == hmac.new(SECRET.encode(), signed, "sha256").hexdigest()
+    told = json.loads(body)
+    assert unescape(told["text"]) == f"{mail.outbox[0].subject}\n\n{mail.outbox[0].body}"
+    assert "<" not in told["text"], "Slack would read a command"
+    assert told["reviews"][0]["id"] == str(review.pk)
+    assert run_mail().mails == 0
+
+
+def test_a_refused_alert_comes_again_at_the_next_time_and_the_mail_does_not(
+    world: World, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    matters(1)
+    receiver.status = 500
+    done = run_mail()
+    assert (done.mails, len(done.faults), len(mail.outbox)) == (1, 1, 1)
+    assert run_mail().mails == 0, "not before it is time"
+    receiver.status = 200
+    world.time.advance(minutes=31)
+    assert run_mail().mails == 1
+    assert (len(receiver.received), len(mail.outbox)) == (2, 1)
+    assert "secret-of-the-address" not in caplog.text + "".join(done.faults)
+    assert SECRET not in caplog.text
+
+
+def test_no_server_and_a_broken_mail_keep_nobody_from_the_rest(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(mail.EmailMessage, "send", refuse)
+    matters(1)
+    assert run_mail().mails == 1
+    assert len(receiver.received) == 1
+    assert Review.objects.filter(mailed_at=None, alerted_at__isnull=False).count() == 1

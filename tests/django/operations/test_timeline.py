@@ -67,7 +67,7 @@ def test_a_refund_that_nobody_knows_of_until_a_person_looks(world: World, done: 
     status, found = ("succeeded", "done") if done else ("failed", "not done")
     outcome = refund.answer
     both, whole = "payment refund", f"Refund of USD 2.50 of payment {payment.reference}: nobody knows whether it went out ({outcome}). "
-    whole += "It is never sent again by itself. Look at the gateway and say whether it was done."
+    whole += "It is never sent again by itself."
     assert story(payment.order.key)[6:] == [
         ("refund.unknown", "refund", outcome, both),
         ("review.opened", "refund", whole, both),

@@ -27,7 +27,7 @@ OVERLAYS: Final = {
     ("order.processing", "EventHandler"): "tillgate_oscar.processing.EventHandlerMixin",
     ("dashboard.orders.views", "OrderDetailView"): "tillgate_oscar.dashboard.orders.OrderDetailMixin",
     ("dashboard.orders.views", "OrderListView"): "tillgate_oscar.dashboard.orders.OrderListMixin",
-    ("dashboard.menu", "get_nodes"): "tillgate_oscar.dashboard.menu.with_needs_person",
+    ("dashboard.menu", "get_nodes"): "tillgate_oscar.dashboard.menu.with_pages",
 }
 """Oscar's module and class, and the mixin that goes on top of it; or a function and its wrapper."""
 

@@ -35,9 +35,10 @@ class _Card:
     order: Any
 
     @property
-    def actions(self) -> list[tuple[str, str]]:
-        """The actions with their labels."""
-        return [(action.value, self.review.label(action)) for action in self.review.actions]
+    def actions(self) -> list[tuple[str, str, str, bool]]:
+        """The actions with their labels, what each does, and whether it is the recommended one."""
+        review = self.review
+        return [(one.value, review.label(one), review.explanation(one), one is review.recommended) for one in review.actions]
 
 
 def reviews_of_event(event: Any) -> list[OpenReview]:

@@ -167,6 +167,7 @@ def _shown(review: OpenReview) -> dict[str, Any]:
     return {
         "reason": review.title,
         "message": review.message,
+        "recommendation": review.recommendation,
         "opened_at": review.opened_at,
         # A review of an account that several Saleors share may name a payment of another Saleor.
         "reference": review.reference if review.order_key else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -25,6 +25,8 @@ from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE
 from tillgate.errors import InvalidRequest
 
 Row = TypeVar("Row", bound=models.Model)
+
+SEES_HEALTH: Final = ("tillgate.view_payment", "tillgate.view_review")
 
 
 class ValueFilter(admin.SimpleListFilter):
@@ -54,7 +56,7 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list with the count of open reviews."""
-        context = {"title": capfirst(self.opts.verbose_name_plural), **common_context(request, self.admin_site.name)}
+        context = {"title": capfirst(self.opts.verbose_name_plural), **banner_context(request, self.admin_site.name)}
         return _unframed(super().changelist_view(request, {**context, **(extra_context or {})}))
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
@@ -91,7 +93,8 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         request.current_app = self.admin_site.name  # Django's own admin views set it too
         frame = {
             **self.admin_site.each_context(request),
-            **common_context(request, self.admin_site.name),
+            "may_refund": request.user.has_perm(MAY_REFUND),
+            "may_resolve": request.user.has_perm(MAY_RESOLVE),
             "opts": self.opts,
             "title": title,
             **context,
@@ -126,14 +129,13 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return HttpResponseRedirect(back)
 
 
-def common_context(request: HttpRequest, site: str) -> dict[str, Any]:
-    """Return the context of every page: the count of open reviews, and the user's permissions."""
+def banner_context(request: HttpRequest, site: str) -> dict[str, Any]:
+    """Return the context of the lists: the count of open reviews, and the way to the health page for a user who may see it."""
     may_look = request.user.has_perm("tillgate.view_review")
     return {
         "needs_review": Review.objects.filter(resolved_at__isnull=True).count() if may_look else 0,
         "reviews_url": reverse("admin:tillgate_review_changelist", current_app=site),
-        "may_refund": request.user.has_perm(MAY_REFUND),
-        "may_resolve": request.user.has_perm(MAY_RESOLVE),
+        "health_url": reverse("admin:tillgate_review_health", current_app=site) if request.user.has_perms(SEES_HEALTH) else "",
     }
 
 

@@ -19,10 +19,11 @@ from django.utils.translation import gettext_lazy as _
 from tillgate import money
 from tillgate.django import operations
 from tillgate.django.admin.base import ReadOnlyAdmin, ValueFilter, need
-from tillgate.django.amounts import read_typed, typed_text
+from tillgate.django.admin.health import health_url
+from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.models import Refund, Review, TimelineEntry
 from tillgate.django.operations import ReviewAction
-from tillgate.django.review_text import shown_amount
+from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended, shown_amount
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, row_id, staff_of, timeline_of
@@ -35,10 +36,12 @@ _ABOUT_REFUNDS = (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND)
 
 @dataclass(frozen=True, slots=True)
 class _Button:
-    """The button of an action."""
+    """The button of an action, and the text beside it."""
 
     action: str
     label: str
+    explanation: str
+    is_recommended: bool
     url: str
 
 
@@ -49,6 +52,8 @@ class _Card:
     row: Review
     reason: str
     message: str
+    amount: str
+    recommendation: str
     evidence: list[tuple[str, str]]
     buttons: list[_Button]
     page_url: str
@@ -110,7 +115,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Review]:
         """Return reviews with their related rows, in one statement for any number of reviews."""
         reviews: QuerySet[Review] = super().get_queryset(request)
-        return reviews.select_related("order", "payment", "refund", "outbox_event")
+        return reviews.select_related("order", "payment", "refund__payment", "outbox_event")
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Review], search_term: str) -> tuple[QuerySet[Review], bool]:
         """Search indexed columns only."""
@@ -126,8 +131,8 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         return response
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the actions."""
-        return [self.action_url("action", self.action_view), *super().get_urls()]
+        """Add the actions, and the health page."""
+        return [health_url(self), self.action_url("action", self.action_view), *super().get_urls()]
 
     def page_context(self, request: HttpRequest, row: Review) -> dict[str, Any]:
         """Return one review and the timeline of its subject."""
@@ -177,7 +182,9 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
     def _card(self, request: HttpRequest, row: Review, mask: Mask, refunds: list[Refund]) -> _Card:
         may_resolve, may_refund = request.user.has_perm(MAY_RESOLVE), request.user.has_perm(MAY_REFUND)
         sees_payment, sees_order = request.user.has_perm("tillgate.view_payment"), request.user.has_perm("tillgate.view_order")
-        actions = [one for one in operations.actions_for(row, refunds) if may_resolve and (may_refund or one not in _ABOUT_REFUNDS)]
+        fitting = operations.actions_for(row, refunds)
+        first = recommended(row.reason, fitting)
+        actions = [one for one in fitting if may_resolve and (may_refund or one not in _ABOUT_REFUNDS)]
         if not sees_payment and ReviewAction.REFUND in actions:
             actions.remove(ReviewAction.REFUND)  # its page belongs to the payment
         evidence = mask.evidence(row.evidence)
@@ -187,8 +194,10 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             row=row,
             reason=words.reason(row.reason),
             message=mask.text(row.message),
+            amount=money_text(row.money.amount, row.money.currency) if row.money else "",
+            recommendation=recommendation_of(row.reason, fitting),
             evidence=evidence,
-            buttons=[_Button(action, str(words.ACTIONS[action]), self._address(action, row)) for action in actions],
+            buttons=[_Button(one, str(ACTIONS[one]), str(EXPLANATIONS[one]), one is first, self._address(one, row)) for one in actions],
             page_url=self.page_url(row),
             payment_url=self.page_url(row.payment) if row.payment and sees_payment else "",
             order_url=self.page_url(row.order) if row.order and sees_order else "",

@@ -264,6 +264,7 @@ class Migration(migrations.Migration):
                 ("recorded", models.JSONField(default=list)),
                 ("mailed_at", models.DateTimeField(blank=True, null=True)),
                 ("mailed", models.JSONField(default=list)),
+                ("alerted_at", models.DateTimeField(blank=True, null=True)),
                 ("resolved_at", models.DateTimeField(blank=True, null=True)),
                 ("resolved_by", models.CharField(blank=True, max_length=150)),
                 ("resolution", models.CharField(blank=True, max_length=255)),

@@ -11,13 +11,13 @@ from django.db.models import Exists, OuterRef
 
 from tillgate.django import clock
 from tillgate.django.models import Heartbeat, Payment, Review, TimelineEntry
-from tillgate.django.operations.heartbeats import begin
+from tillgate.django.operations.heartbeats import begin, set_heartbeat
 from tillgate.django.operations.locking import durable
 from tillgate.django.operations.reviews import open_review, settle
 from tillgate.django.operations.timeline import FORCE_EXPIRE
 from tillgate.lifecycle import PaymentStatus, ReviewReason
 
-__all__ = ["PAUSE", "has_answered", "in_turn", "pause", "resume"]
+__all__ = ["PAUSE", "answered_at", "has_answered", "in_turn", "note_answer", "pause", "resume", "silent_since"]
 
 PAUSE: Final = timedelta(minutes=2)
 """The time for which an account rests. Some worker tries its gateway again within five minutes."""
@@ -26,12 +26,13 @@ _FORGOTTEN_AFTER: Final = timedelta(hours=3)
 """After so long without a query the count begins again: overdue payments are polled less and less often."""
 _ANSWERED: Final = (PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
 _PREFIX: Final = "silent:"
+_ANSWERS: Final = "answered:"
 _LONGEST_NAME: Final = 64
 
 
-def _name(account: str) -> str:
-    name = f"{_PREFIX}{account}"
-    return name if len(name) <= _LONGEST_NAME else f"{_PREFIX}{hashlib.sha256(account.encode()).hexdigest()[:32]}"
+def _name(account: str, prefix: str = _PREFIX) -> str:
+    name = f"{prefix}{account}"
+    return name if len(name) <= _LONGEST_NAME else f"{prefix}{hashlib.sha256(account.encode()).hexdigest()[:32]}"
 
 
 def in_turn(due: Mapping[str, datetime]) -> list[str]:
@@ -74,6 +75,24 @@ def pause(account: str, detail: str, *, is_told: bool, rest: timedelta = PAUSE) 
             open_review(ReviewReason.GATEWAY_SILENT, {"minutes": minutes, "error": detail}, "worker", account=account)
 
 
+def note_answer(account: str) -> None:
+    """Write down that an account's gateway has answered a query now."""
+    set_heartbeat(_name(account, _ANSWERS), clock.now(), {})
+
+
+def answered_at(account: str) -> datetime | None:
+    """Return when an account's gateway last did what it was asked, as far as the database knows: a query, or the start of a payment."""
+    heard = Heartbeat.objects.filter(name=_name(account, _ANSWERS)).values_list("at", flat=True)
+    moved = Payment.objects.filter(account=account, status__in=(PaymentStatus.PENDING, PaymentStatus.PAID)).order_by("-pk")
+    return max([*heard, *moved.values_list("status_since", flat=True)[:1]], default=None)
+
+
+def silent_since(account: str) -> datetime | None:
+    """Return since when an account's gateway gives no usable answer; None while it answers."""
+    detail = Heartbeat.objects.filter(name=_name(account)).values_list("detail", flat=True).first()
+    return datetime.fromisoformat(detail["since"]) if detail else None
+
+
 def has_answered(account: str, since: datetime) -> bool:
     """Return whether a query, and not staff, brought a payment to a status since then: a notification or a return causes queries too."""
     answered = Payment.objects.filter(account=account, status__in=_ANSWERED)
@@ -84,6 +103,7 @@ def has_answered(account: str, since: datetime) -> bool:
 
 def resume(account: str) -> None:
     """Note that an account's gateway answers, and close the review about it."""
+    note_answer(account)
     silence = Heartbeat.objects.filter(name=_name(account))
     if silence.exists():
         told = Review.objects.filter(account=account, reason=ReviewReason.GATEWAY_SILENT)

@@ -188,8 +188,8 @@ def _update(known: Review, facts: dict[str, str], version: str, actor: str, orde
     known.mailed_at = (known.mailed_at or known.opened_at) if version in known.mailed else None
     is_new = version not in known.recorded
     if is_new:
-        known.recorded = [*known.recorded, version]
-    known.save(update_fields=["facts", "version", "reported_paid", "opened_at", "mailed_at", "recorded"])
+        known.recorded, known.alerted_at = [*known.recorded, version], None
+    known.save(update_fields=["facts", "version", "reported_paid", "opened_at", "mailed_at", "recorded", "alerted_at"])
     if is_new:
         about = {"reason": known.reason}
         record("review.opened", order, actor, known.message, payment=known.payment, evidence=about, told=about)

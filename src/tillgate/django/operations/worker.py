@@ -29,7 +29,7 @@ from tillgate.django.operations.bounds import PollLimit, Stop, TimeBudget
 from tillgate.django.operations.circuit_breaker import has_answered, in_turn, pause, resume
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions, reconnect_if_cut
-from tillgate.django.operations.mail import mail_reviews
+from tillgate.django.operations.mail import alert_reviews, mail_reviews
 from tillgate.django.operations.outbox import deliver, deliver_remote, is_unpaid
 from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, next_poll_after
 from tillgate.django.operations.polling import Asker
@@ -140,7 +140,7 @@ def run_worker(limit: int | None = None, progress: Progress = _quiet, stop: Stop
         reconnect_if_cut()  # it has idled while other threads swept accounts
         if work_done.work > before:
             shop_left |= _shop(work_done, stop)  # new events for the shops
-        _guarded(work_done, "mail", lambda: _mails(work_done))
+        _mails(work_done)
         beat(work_done)
         progress(work_done)
         is_done = not shop_left and not (accounts_left and _accounts_with_work(began))
@@ -189,7 +189,7 @@ def run_mail() -> WorkDone:
     """Mail open reviews, if it is time."""
     outside_transactions("run_mail")
     work_done = WorkDone()
-    _guarded(work_done, "mail", lambda: _mails(work_done))
+    _mails(work_done)
     return work_done
 
 
@@ -305,7 +305,13 @@ def _queue_unpaid(order_id: int, work_done: WorkDone) -> None:
 
 
 def _mails(work_done: WorkDone) -> None:
-    work_done.mails += mail_reviews()
+    """Send the mail and the alert about open reviews; the failure of one does not keep back the other."""
+
+    def tell(send: Callable[[], int]) -> None:
+        work_done.mails += send()
+
+    for about, send in (("mail", mail_reviews), ("alert", alert_reviews)):
+        _guarded(work_done, about, partial(tell, send))
 
 
 # The gateways' side -----------------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.methods import label_of
-from tillgate.django.operations.actions import ReviewAction
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
 
 _ICONS: Final = {
@@ -99,7 +98,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.UNRECOGNISED_STATUS: _("Unknown status"),
     ReviewReason.CHANGED_AFTER_PAID: _("Changed after it was paid"),
     ReviewReason.DISPUTED: _("Disputed by the shopper's bank"),
-    ReviewReason.WRONG_CREDENTIALS: _("The gateway refuses the queries"),
+    ReviewReason.WRONG_CREDENTIALS: _("The gateway refuses the account"),
     ReviewReason.PAYMENT_UNKNOWN: _("The gateway does not know its own payment"),
     ReviewReason.SIGNATURE_MISMATCH: _("Wrong signature"),
     ReviewReason.SECOND_PAYMENT: _("Paid twice"),
@@ -117,19 +116,6 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.ACCOUNT_GONE: _("Account missing or changed"),
     ReviewReason.FORGED_NOTIFICATIONS: _("Forged notifications"),
     ReviewReason.GATEWAY_SILENT: _("The gateway does not answer"),
-}
-
-ACTIONS: Final[Mapping[str, str | Promise]] = {
-    ReviewAction.POLL: _("Poll now"),
-    ReviewAction.REDELIVER: _("Deliver again"),
-    ReviewAction.REFUND: _("Refund…"),
-    ReviewAction.REFUND_DONE: _("The refund was done"),
-    ReviewAction.REFUND_NOT_DONE: _("The refund was not done"),
-    ReviewAction.WITHDRAW: _("Withdraw the refund"),
-    ReviewAction.RECORD_EXTERNAL_REFUND: _("Record an external refund"),
-    ReviewAction.ACCEPT_AS_PAID: _("Accept as paid"),
-    ReviewAction.FORCE_EXPIRE: _("Mark as expired"),
-    ReviewAction.DISMISS: _("Dismiss with a note"),
 }
 
 _ACTORS: Final[Mapping[str, str | Promise]] = {

@@ -21,10 +21,10 @@ def admin_css() -> SafeString:
 
 @register.inclusion_tag("tillgate/admin/needs_review.html", takes_context=True)
 def review_banner(context: Context) -> dict[str, Any]:
-    """Show the count of open reviews on a page that is not Tillgate's."""
+    """Show the count of open reviews, and the way to the health page, on Tillgate's page of the admin's index."""
     from django.contrib.admin import site  # here, since Django loads every module of tags, also in projects without the admin
 
-    from tillgate.django.admin.base import common_context
+    from tillgate.django.admin.base import banner_context
 
     request = context["request"]
-    return common_context(request, getattr(request, "current_app", site.name))
+    return banner_context(request, getattr(request, "current_app", site.name))

@@ -1,0 +1,67 @@
+"""The health page, with a test of each account's connection."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.clickjacking import xframe_options_deny
+
+from tillgate.django.admin.base import SEES_HEALTH, ReadOnlyAdmin, banner_context, need
+from tillgate.django.doctor import accounts_in_use, examine_account
+from tillgate.django.health import AccountHealth, health
+from tillgate.django.operations.circuit_breaker import note_answer
+from tillgate.django.operations.locking import without_atomic_requests
+from tillgate.django.staff.masking import Mask
+from tillgate.django.staff.words import Word
+
+_TEST_SECONDS: Final = 10.0
+_RUNS, _LATE = Word(_("runs"), "check", "good"), Word(_("does not run"), "cross", "bad")
+_LIVE, _TEST = Word(_("live: real money"), "check", "good"), Word(_("sandbox: no real money"), "question", "ask")
+_MISSING, _SILENT = Word(_("not configured"), "cross", "bad"), Word(_("does not answer"), "cross", "bad")
+
+
+def health_url(admin: ReadOnlyAdmin[Any]) -> URLPattern:
+    """Return the pattern of the page. A test uses the network, so the view runs outside transactions (I12)."""
+
+    def view(request: HttpRequest) -> HttpResponse:
+        need(request, *SEES_HEALTH)
+        address = reverse("admin:tillgate_review_health", current_app=admin.admin_site.name)
+        if request.method == "POST":
+            _test(request, request.POST.get("account", ""))
+            return HttpResponseRedirect(address)
+        found = health()
+        context = {
+            **banner_context(request, admin.admin_site.name),
+            "health": found,
+            "worker": _LATE if found.is_worker_late else _RUNS,
+            "accounts": [(one, _words(one)) for one in found.accounts],
+        }
+        return admin.show(request, "tillgate/admin/health.html", gettext("Health of the payments"), context)
+
+    return path("health/", without_atomic_requests(admin.admin_site.admin_view(xframe_options_deny(view))), name="tillgate_review_health")
+
+
+def _words(one: AccountHealth) -> list[Word]:
+    if one.account is None:
+        return [_MISSING]
+    return [_TEST if one.account.sandbox else _LIVE, *([_SILENT] if one.silent_since else [])]
+
+
+def _test(request: HttpRequest, alias: str) -> None:
+    """Ask the gateway of an account, and add messages: every fault, or the last good finding."""
+    if alias not in accounts_in_use():
+        messages.warning(request, gettext("Nothing was done. Please press the button again."))
+        return
+    found, mask = list(examine_account(alias, deadline_seconds=_TEST_SECONDS, attempts=1)), Mask()
+    faults = [one for one in found if not one.passed]
+    for one in faults:
+        messages.error(request, mask.text(f"{one.name}: {one.finding}"))
+    if not faults:
+        note_answer(alias)
+        said = gettext("The connection of account %(account)s works: %(finding)s.")
+        messages.success(request, said % {"account": alias, "finding": mask.text(found[-1].finding)})

@@ -1,0 +1,96 @@
+"""The health of the payments, as far as the database knows it: accounts, worker, queues, open reviews, and money that waits for staff."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from django.db.models import Q
+
+from tillgate import money
+from tillgate.account import Account
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.doctor import accounts_in_use
+from tillgate.django.models import Heartbeat, Notification, NotificationKind, OutboxEvent, Payment, Refund, Review
+from tillgate.django.operations.accounts import find_account
+from tillgate.django.operations.circuit_breaker import answered_at, silent_since
+from tillgate.django.operations.reviews import HELD_REASONS
+from tillgate.django.operations.worker import WORKER
+from tillgate.lifecycle import RefundStatus
+from tillgate.money import Money
+
+__all__ = ["AccountHealth", "Health", "health"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountHealth:
+    """One account. `account` is None where it is not configured."""
+
+    alias: str
+    account: Account | None
+    answered_at: datetime | None
+    silent_since: datetime | None
+    notified_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The whole: `worker_at` is when the worker last ran, `held` money that waits for staff, `refunds` money of queued refunds."""
+
+    accounts: tuple[AccountHealth, ...]
+    worker_at: datetime | None
+    is_worker_late: bool
+    polls_due: int
+    refunds_queued: int
+    events_waiting: int
+    open_reviews: int
+    held: tuple[Money, ...]
+    refunds: tuple[Money, ...]
+    at: datetime
+
+
+def health() -> Health:
+    """Return the health now. It reads the database only."""
+    now, late = clock.now(), timedelta(minutes=get_settings().worker_late_minutes)
+    worker_at = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
+    queued = Refund.objects.filter(status=RefundStatus.QUEUED).values_list("amount", "payment__currency")
+    opened = Review.objects.filter(resolved_at__isnull=True)
+    held = Payment.objects.filter(pk__in=opened.filter(Q(reason__in=HELD_REASONS) | Q(reported_paid=True)).values("payment"))
+    return Health(
+        accounts=tuple(map(_account, accounts_in_use())),
+        worker_at=worker_at,
+        is_worker_late=worker_at is None or now - worker_at > late,
+        polls_due=Payment.objects.filter(next_poll_at__lte=now).count(),
+        refunds_queued=len(queued),
+        events_waiting=OutboxEvent.objects.filter(due_at__isnull=False, done_at__isnull=True).count(),
+        open_reviews=opened.count(),
+        held=_totals(held.values_list("amount", "currency")),
+        refunds=_totals(queued),
+        at=now,
+    )
+
+
+def _account(alias: str) -> AccountHealth:
+    try:
+        account = find_account(alias)
+    except Exception:  # noqa: BLE001  # a plugin that keeps it may raise anything; the test of the connection shows it
+        account = None
+    received = Notification.objects.filter(payment__account=alias).exclude(kind=NotificationKind.RETURN).order_by("-pk")
+    return AccountHealth(
+        alias=alias,
+        account=account,
+        answered_at=answered_at(alias),
+        silent_since=silent_since(alias),
+        notified_at=received.values_list("received_at", flat=True).first(),
+    )
+
+
+def _totals(amounts: Iterable[tuple[Decimal, str]]) -> tuple[Money, ...]:
+    by_currency = defaultdict[str, list[Decimal]](list)
+    for amount, currency in amounts:
+        by_currency[currency].append(amount)
+    return tuple(Money(money.total(found), currency) for currency, found in sorted(by_currency.items()))
