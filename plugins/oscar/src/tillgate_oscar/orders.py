@@ -94,6 +94,8 @@ def _other_sources(order: Any) -> list[Any]:
 
 
 def _left_by(sources: list[Any], order: Any) -> Decimal:
+    if not sources:
+        return Decimal(order.total_incl_tax)
     held = [max(source.amount_allocated, source.amount_debited) - source.amount_refunded for source in sources]
     return max(_NOTHING, money.left_of(order.total_incl_tax, [amount for amount in held if amount > 0]))
 
@@ -116,7 +118,7 @@ def _why_not(order: Any, sources: list[Any]) -> str | None:
         return _("the order has the status “%(status)s”") % {"status": order.status}
     if any(source.currency != order.currency for source in sources):
         return _("a part of it was paid in another currency")
-    if order.total_incl_tax and not _left_by(sources, order):
+    if sources and not _left_by(sources, order):
         return _("it is paid in another way")
     return None
 

@@ -37,7 +37,7 @@ def register_placed(*, instance: Any, raw: bool, created: bool, **_options: Any)
     if raw or not created or _placing_otherwise.get() or instance.status != get_settings().pending_status:
         return
     written = find(instance.number)  # with its total as the database rounds it
-    if written is None or not outstanding(written):
+    if written is None or outstanding(written) <= 0:
         return
     if is_expected(written):
         detail = _("The number %(number)s was another order's before. Please tell the shop, which must never use one twice.")
@@ -51,6 +51,6 @@ def payment_url(order: Any) -> str:
     An order that awaits payment is registered here, if it was not yet: one whose status staff or code changed to the pending one.
     """
     number = str(order.number)  # Oscar gives a new order a number that is no text
-    if order.status == get_settings().pending_status and outstanding(order) and not is_expected(order):
+    if order.status == get_settings().pending_status and outstanding(order) > 0 and not is_expected(order):
         shop.open_order(PLUGIN, number)
     return shop.pay_url(PLUGIN, number)
