@@ -114,6 +114,8 @@ class Settings(BaseModel):
     """The wait after that, before an answer of the gateway can make the payment expired."""
     order_unpaid_after_minutes: _Minutes = 60
     """How long a shopper may pay again after the last open payment ended, before the shop event `order_unpaid`."""
+    order_payable_for_minutes: _Minutes = 60 * 24
+    """How long after its first payment an order can be tried, and no shorter than the setting before."""
     notification_throttle_seconds: Annotated[float, Field(ge=0, le=3600)] = 5.0
     """A payment is queried at most once in this time, however many notifications arrive."""
     queries_per_second: Annotated[float, Field(ge=0)] = 20.0

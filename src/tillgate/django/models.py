@@ -121,6 +121,8 @@ class Order(models.Model):
     """The one payment that was delivered to the shop as paid (I4)."""
     unpaid_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
     """When the worker checks whether the order is unpaid."""
+    tried_since = models.DateTimeField(null=True, blank=True)
+    """When the first payment began, since the shop last heard that the order is unpaid."""
     data = models.JSONField(default=dict, blank=True)
     """The plugin's own."""
 

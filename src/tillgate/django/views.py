@@ -30,11 +30,11 @@ from tillgate.django.amounts import money_text
 from tillgate.django.assets import ASSETS
 from tillgate.django.forms import MethodForm, terminal_of
 from tillgate.django.methods import label_of
-from tillgate.django.models import Payment
+from tillgate.django.models import Order, Payment
 from tillgate.django.operations.accounts import dialect_of
 from tillgate.django.operations.locking import database, without_atomic_requests
 from tillgate.django.operations.reviews import reported_paid
-from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_closed, is_order_paid, may_go_on
+from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_order_paid, may_go_on, why_not
 from tillgate.django.operations.values import payment_value
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
 from tillgate.errors import AnswerNotUnderstood, ConfigurationError, TillgateError
@@ -305,7 +305,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         described = None
     if described is None:
         raise Http404
-    detail = described.not_payable_detail or (_("the order is closed") if is_closed(plugin, order_key) else None)
+    detail = why_not(Order.objects.filter(plugin=plugin, key=order_key).first(), described)
     if is_refunded and not held:
         detail = _("it was paid, and all of the money was refunded")
     unable = ""

@@ -21,7 +21,8 @@ class OrderDescription:
     """The payment details of an order: its text for the shopper, its price with its currency, and whether it may be paid now.
 
     `not_payable_detail` is None for an order that may be paid, else a clause that a shopper understands, such as "it was cancelled".
-    `email` is the shopper's address, which some gateways ask for; Tillgate does not store it.
+    `email` is the shopper's address, which some gateways ask for; Tillgate does not store it. `payable_until` is the end of the shop's
+    time to pay, such as a reservation's: the payment page closes before it, and no payment starts after it.
     """
 
     number: str
@@ -31,9 +32,12 @@ class OrderDescription:
     description: str | None = None
     not_payable_detail: str | None = None
     email: str | None = None
+    payable_until: datetime | None = None
 
     def __post_init__(self) -> None:
         """Refuse a truth value in place of a clause: False would mean that the order may not be paid, "because False"."""
+        if self.payable_until is not None and self.payable_until.tzinfo is None:
+            raise InvalidRequest("payable_until", self.payable_until, "has no time zone")
         if isinstance(self.not_payable_detail, bool):
             raise InvalidRequest("not_payable_detail", self.not_payable_detail, "must be None, or a clause that a shopper understands")
 

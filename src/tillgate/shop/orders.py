@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 
 from tillgate import hooks
-from tillgate.django import clock, operations, tickets
+from tillgate.django import operations, tickets
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, database
+from tillgate.django.operations.bounds import unpaid_check_at
 from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import PaymentStatus
 
@@ -27,9 +28,8 @@ def open_order(plugin: str, order_key: str, *, actor: str = "shop", even_if_clos
     _require_known(plugin, order_key)
     operations.open_order(plugin, order_key, actor)
     if even_if_closed:
-        check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
         closed = Order.objects.filter(plugin=plugin, key=order_key, closed_at__isnull=False, paid_by=None, unpaid_check_at=None)
-        closed.update(unpaid_check_at=check_at)
+        closed.update(unpaid_check_at=unpaid_check_at())
 
 
 def close_order(plugin: str, order_key: str, *, actor: str = "shop") -> None:

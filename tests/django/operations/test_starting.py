@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -589,6 +589,85 @@ def test_an_expected_order_is_checked_after_the_time_to_pay(world: World, config
     assert order.unpaid_check_at
     assert timedelta(0) <= order.created_at - (order.unpaid_check_at - timedelta(minutes=45)) < timedelta(seconds=5)
     assert (order.key, order.closed_at, order.paid_by) == ("7", None, None)
+
+
+# The time to pay.
+
+
+@pytest.mark.parametrize(("left", "minutes"), [({"minutes": 29, "seconds": 59}, 29), ({"days": 2}, 120)])
+def test_the_payment_page_closes_before_the_shops_time_to_pay(
+    world: World, described: Describe, sent: list[PaymentRequest], left: dict[str, float], minutes: int
+) -> None:
+    described(payable_until=clock.now() + timedelta(**left))
+    payment = begin(world, "7").payment
+    assert (sent[0].timeout, payment.page_closes_at - payment.created_at) == (minutes, timedelta(minutes=minutes))
+
+
+@pytest.mark.parametrize(
+    ("least", "left", "said"),
+    [(1, -1, "the time to pay for it is over"), (1, 59, "needs 1 min"), (30, 29 * 60 + 59, "needs 30 min")],
+)
+def test_an_order_whose_time_to_pay_is_over_or_too_short_for_the_payment_page_is_refused(
+    world: World, configure: Callable[..., None], described: Describe, least: int, left: int, said: str
+) -> None:
+    configure({"DIALECT": Dialect(name="slow", timeout_minutes=(least, 1440))})
+    described(payable_until=clock.now() + timedelta(seconds=left))
+    with pytest.raises(NotPayable, match=said):
+        begin(world, "7")
+    assert not Order.objects.exists()
+
+
+def test_a_time_to_pay_without_a_time_zone_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="payable_until"):
+        OrderDescription(number="7", amount=Decimal(1), currency="USD", payable_until=datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+def test_an_order_that_the_shopper_tries_on_and_on_is_released_once_its_open_payment_ended(
+    world: World, configure: Callable[..., None]
+) -> None:
+    configure(TIMEOUT_MINUTES=60)
+    order = world.order()
+    for _ in range(26):  # a payment an hour: the time to pay again is never over
+        last = begin(world, order, method="paypal").payment
+        world.time.advance(minutes=55)
+        world.sandbox.control.decline(last.reference)
+        world.run_worker()
+    open_one = begin(world, order).payment
+    world.time.advance(minutes=15)
+    page = world.client.get(world.shop.pay_path(order))
+    assert "the time to pay for it is over" in page.content.decode()
+    with pytest.raises(NotPayable, match="the time to pay for it is over"):
+        begin(world, order, method="paypal")
+    world.run_worker()
+    assert world.shop.is_payable(order)  # money may still come
+    world.sandbox.control.decline(open_one.reference)
+    world.notification(open_one)
+    world.run_worker()
+    assert world.shop.is_released(order)
+
+
+def test_a_shop_that_still_offers_a_released_order_begins_a_new_time_to_pay(
+    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch, described: Describe
+) -> None:
+    monkeypatch.setattr(starting, "_MOST_TRIES", 2)
+    described()
+    for method in ("alipay", "paypal"):
+        world.sandbox.control.decline(begin(world, "7", method=method).payment.reference)
+    with pytest.raises(NotPayable, match="the time to pay for it is over"):
+        begin(world, "7", method="creditcard")
+    world.a_day_passes()
+    assert OutboxEvent.objects.filter(kind="order-unpaid", done_at__isnull=False).count() == 1
+    assert begin(world, "7", method="creditcard").outcome is StartOutcome.REDIRECT
+
+
+def test_the_time_to_pay_is_no_shorter_than_the_time_to_pay_again(world: World, configure: Callable[..., None]) -> None:
+    configure(ORDER_UNPAID_AFTER_MINUTES=60 * 72)
+    order = world.order()
+    payment = begin(world, order).payment
+    world.sandbox.control.decline(payment.reference)
+    world.notification(payment)
+    world.time.advance(hours=71)
+    assert begin(world, order).outcome is StartOutcome.REDIRECT
 
 
 def test_an_order_is_closed_once_and_no_other_with_it(world: World) -> None:

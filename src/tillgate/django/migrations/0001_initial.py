@@ -36,6 +36,7 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField(verbose_name="begun")),
                 ("closed_at", models.DateTimeField(blank=True, null=True)),
                 ("unpaid_check_at", models.DateTimeField(blank=True, db_index=True, null=True)),
+                ("tried_since", models.DateTimeField(blank=True, null=True)),
                 ("data", models.JSONField(blank=True, default=dict)),
             ],
             options={

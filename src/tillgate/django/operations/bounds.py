@@ -1,15 +1,19 @@
-"""The bounds that keep one account or payment from holding up the others: time budgets, quotas, a rate, and a count of failures."""
+"""Bounds: time budgets, quotas, a rate and a count of failures, so that none holds up the others; and the time to pay an order."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Final
 
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.models import Order
 from tillgate.lifecycle import Answer, Inconclusive, ReviewReason
 
-__all__ = ["TURN_SECONDS", "CircuitBreaker", "PollLimit", "RateLimiter", "Stop", "TimeBudget"]
+__all__ = ["TURN_SECONDS", "CircuitBreaker", "PollLimit", "RateLimiter", "Stop", "TimeBudget", "pay_until", "unpaid_check_at"]
 
 Stop = Callable[[], bool]
 
@@ -17,6 +21,20 @@ _SILENCES_BEFORE_PAUSE: Final = 5
 """So many queries in a row without news, and the account rests."""
 TURN_SECONDS: Final = 60.0
 """After so long the others get their turn; a call that is under way is awaited."""
+
+
+def pay_until(order: Order) -> datetime | None:
+    """Return when no payment of an order can start any more, so that its goods are not held for ever; None before its first payment."""
+    settings = get_settings()
+    minutes = max(settings.order_payable_for_minutes, settings.order_unpaid_after_minutes)
+    return order.tried_since + timedelta(minutes=minutes) if order.tried_since else None
+
+
+def unpaid_check_at(order: Order | None = None) -> datetime:
+    """Return when the worker checks whether an order is unpaid: the shopper may pay again until then."""
+    check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
+    until = pay_until(order) if order else None
+    return min(check_at, until) if until else check_at
 
 
 class TimeBudget:

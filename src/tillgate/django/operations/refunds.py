@@ -17,6 +17,7 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Refund, Review, new_key, new_refund_id
 from tillgate.django.operations.accounts import account_of
+from tillgate.django.operations.bounds import unpaid_check_at
 from tillgate.django.operations.locking import (
     database,
     durable,
@@ -471,7 +472,7 @@ def _conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReas
         staff,
     )
     if order.paid_by_id is None:
-        order.unpaid_check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
+        order.unpaid_check_at = unpaid_check_at(order)
         order.save(update_fields=["unpaid_check_at"])
 
 

@@ -7,13 +7,13 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, FilteredRelation, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, FilteredRelation, OuterRef, Q, QuerySet
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
@@ -24,7 +24,7 @@ from tillgate.django.conf import get_settings
 from tillgate.django.methods import choices_for, label_of
 from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, new_key
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
-from tillgate.django.operations.bounds import TimeBudget
+from tillgate.django.operations.bounds import TimeBudget, pay_until, unpaid_check_at
 from tillgate.django.operations.locking import (
     database,
     durable,
@@ -57,7 +57,6 @@ __all__ = [
     "Started",
     "close_order",
     "is_being_created",
-    "is_closed",
     "is_order_paid",
     "is_page_live",
     "is_under_review",
@@ -65,6 +64,7 @@ __all__ = [
     "open_order",
     "start_payment",
     "wait_for_creation",
+    "why_not",
 ]
 
 _log = logging.getLogger("tillgate")
@@ -76,6 +76,9 @@ quarter of its time is enough."""
 _LOOKS_SECONDS: Final = 5.0
 """For the polls of an order's open payments, possibly many, before another begins: the shopper waits."""
 _WAIT_FOR_DUPLICATE_SECONDS: Final = 10.0
+_MOST_TRIES: Final = 50
+"""The number of payments of an order that can start in its time to pay."""
+_TRIES: Final = Count("payments", filter=Q(payments__created_at__gte=F("tried_since")), distinct=True)
 
 
 class NotPayable(Exception):
@@ -128,7 +131,7 @@ def start_payment(
     offered = get_settings().payment_methods
     if offered is not None and method not in offered:
         raise InvalidRequest("method", method, f"is not offered by this shop: {', '.join(offered)}")
-    order_id, siblings = _look_up(plugin, order_key)
+    order_id, tries, siblings = _look_up(plugin, order_key)
     time_to_look = TimeBudget(lambda: False, _LOOKS_SECONDS)
     for sibling in siblings:
         if time_to_look.is_over:
@@ -143,10 +146,13 @@ def start_payment(
 
     def begin(order: Order, *, is_new: bool) -> tuple[Payment, PaymentRequest | None]:
         description = _describe(order)
-        amount = _payable_amount(order, description)
+        amount = _payable_amount(order, description, tries)
         _check_method(chosen, method, Money(amount, description.currency))
         if not is_new and (duplicate := _duplicate(order, method, Money(amount, description.currency), account, chosen)):
             return duplicate, None
+        if order.tried_since is None:
+            order.tried_since = clock.now()
+            order.save(update_fields=["tried_since"])
         payment, request = _new_payment(order, description, amount, method, terminal, account, chosen, data or {})
         payment.save(force_insert=True)
         record("payment.created", order, actor, f"{payment.money} with {method}", payment=payment)
@@ -156,14 +162,17 @@ def start_payment(
     return _create(payment, chosen, request, actor) if request else _hand_out(payment)
 
 
-def _look_up(plugin: str, order_key: str) -> tuple[int | None, list[Payment]]:
-    """Return the id of the order's row, if there is one, and its open payments; in one statement for an order that has none."""
+def _look_up(plugin: str, order_key: str) -> tuple[int | None, int, list[Payment]]:
+    """Return the id of the order's row, if there is one, the number of its tries and its open payments.
+
+    An order that has no open payments takes one statement.
+    """
     is_open = FilteredRelation("payments", condition=Q(payments__status__in=OPEN_PAYMENT_STATUSES))
     rows = Order.objects.filter(plugin=plugin, key=order_key).annotate(open=is_open)
-    found = list(rows.values_list("pk", "open__pk"))
-    ids = [payment_id for _, payment_id in found if payment_id]
+    found = list(rows.values_list("pk", "open__pk").annotate(tries=_TRIES))
+    ids = [payment_id for _, payment_id, _ in found if payment_id]
     siblings = Payment.objects.select_related("order").filter(pk__in=ids).order_by("-pk") if ids else []
-    return (found[0][0] if found else None), list(siblings)
+    return (*((found[0][0], found[0][2]) if found else (None, 0)), list(siblings))
 
 
 def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callable[..., _T]) -> _T:
@@ -171,7 +180,7 @@ def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callab
     if order_id is None:
         try:
             with durable():
-                return begin(_new_order(plugin, order_key), is_new=True)
+                return begin(_new_order(plugin, order_key, tried_since=clock.now()), is_new=True)
         except IntegrityError:
             # Another process wrote the row in the same moment. That transaction is over: on InnoDB both would wait for the other's lock.
             order_id = Order.objects.values_list("pk", flat=True).get(plugin=plugin, key=order_key)
@@ -194,13 +203,22 @@ def _describe(order: Order) -> hooks.OrderDescription:
     return described
 
 
-def _payable_amount(order: Order, description: hooks.OrderDescription) -> Decimal:
-    if order.closed_at:
-        raise NotPayable(_("the order is closed"))
+def why_not(order: Order | None, description: hooks.OrderDescription, tries: int = 0) -> str | None:
+    """Return why no payment of an order can start now, as a clause that a shopper understands; None if one can."""
+    if description.not_payable_detail is not None:
+        return description.not_payable_detail
+    if order and order.closed_at:
+        return _("the order is closed")
+    ends = [end.timestamp() for end in (description.payable_until, order and pay_until(order)) if end]
+    is_over = tries >= _MOST_TRIES or any(end <= clock.now().timestamp() for end in ends)
+    return _("the time to pay for it is over") if is_over else None
+
+
+def _payable_amount(order: Order, description: hooks.OrderDescription, tries: int) -> Decimal:
     if order.paid_by_id:
         raise NotPayable(_("the order is paid"))
-    if description.not_payable_detail is not None:
-        raise NotPayable(description.not_payable_detail)
+    if detail := why_not(order, description, tries):
+        raise NotPayable(detail)
     amount = money.amount(description.amount, description.currency)
     if amount >= 10 ** (MOST_DIGITS - money.MOST_DECIMALS):
         raise InvalidRequest("amount", description.amount, "is more than can be recorded exactly")
@@ -300,6 +318,16 @@ def _hand_out(duplicate: Payment) -> Started:
     return Started(payment=duplicate, outcome=_not_begun(duplicate), detail="the payment could not be started")
 
 
+def _page_minutes(description: hooks.OrderDescription, account: Account, now: datetime) -> int:
+    """Return for how long the payment page is open: not beyond the order's own time to pay."""
+    wanted, (least, _most) = get_settings().timeout_minutes, account.dialect.timeout_minutes
+    if description.payable_until:
+        wanted = min(wanted, int(description.payable_until.timestamp() - now.timestamp()) // 60)
+        if wanted < least:
+            raise NotPayable(_("too little time is left to pay for it: the payment page needs %(minutes)s min") % {"minutes": least})
+    return account.dialect.timeout(wanted)
+
+
 def _new_payment(
     order: Order,
     description: hooks.OrderDescription,
@@ -311,7 +339,7 @@ def _new_payment(
     data: dict[str, Any],
 ) -> tuple[Payment, PaymentRequest]:
     settings, now = get_settings(), clock.now()
-    minutes = account.dialect.timeout(settings.timeout_minutes)
+    minutes = _page_minutes(description, account, now)
     closes_at = now + timedelta(minutes=minutes)
     expires_at = closes_at + timedelta(minutes=settings.expiry_grace_minutes)
     payment = Payment(
@@ -416,18 +444,13 @@ def open_order(plugin: str, order_key: str, actor: str = "shop") -> None:
     If no payment ever starts, the shop receives `order_unpaid` as for any other order. Call it again after that if the shop waits for the
     order once more.
     """
-    check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
+    check_at = unpaid_check_at()
     with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
         order = _new_order(plugin, order_key, unpaid_check_at=check_at)
         record("order.opened", order, actor, "the shop placed the order")
         return
     told = Order.objects.filter(plugin=plugin, key=order_key, unpaid_check_at=None, paid_by=None, closed_at=None)
     told.exclude(payments__status__in=OPEN_PAYMENT_STATUSES).update(unpaid_check_at=check_at)
-
-
-def is_closed(plugin: str, order_key: str) -> bool:
-    """Tell whether the shop closed an order."""
-    return Order.objects.filter(plugin=plugin, key=order_key, closed_at__isnull=False).exists()
 
 
 def close_order(plugin: str, order_key: str, actor: str = "shop") -> None:

@@ -293,9 +293,12 @@ def _queue_unpaid(order_id: int, work_done: WorkDone) -> None:
     with locked_order(order_id) as order:
         if order.unpaid_check_at is None or order.unpaid_check_at > clock.now():
             return  # another worker was quicker
+        is_told = is_unpaid(order)
         order.unpaid_check_at = None
-        order.save(update_fields=["unpaid_check_at"])
-        if not is_unpaid(order):
+        if is_told:
+            order.tried_since = None  # a shop that still offers the order begins a new time to pay
+        order.save(update_fields=["unpaid_check_at", "tried_since"])
+        if not is_told:
             return
         queue_event(order, OutboxEventKind.ORDER_UNPAID)
         work_done.orders_unpaid += 1
