@@ -249,6 +249,28 @@ def test_money_for_an_order_that_has_expired_pays_it_while_there_are_places(worl
     assert world.reviews() == []
 
 
+@pytest.mark.parametrize(("accepts_late", "expires_by_itself", "minutes"), [(False, True, 20), (True, True, 120), (False, False, 120)])
+def test_the_payment_page_closes_before_pretixs_term_where_the_event_takes_no_late_money(
+    world: World, *, accepts_late: bool, expires_by_itself: bool, minutes: int
+) -> None:
+    event_of(world).settings.payment_term_accept_late = accepts_late
+    event_of(world).settings.payment_term_expire_automatically = expires_by_itself
+    key = world.order()
+    with scopes_disabled():
+        Order.objects.filter(pk=key).update(expires=now() + timedelta(minutes=20, seconds=30))
+    payment = world.pay_page(key)
+    assert payment.page_closes_at - payment.created_at == timedelta(minutes=minutes)
+
+
+def test_an_order_whose_term_is_over_says_so_before_pretix_lets_it_expire(world: World, client: Client) -> None:
+    key = world.order()
+    with scopes_disabled():
+        Order.objects.filter(pk=key).update(expires=now() - timedelta(minutes=1))
+    page = client.get(pay_again(order_of(world, key)), follow=True)
+    assert "the time to pay for it is over" in page.content.decode()
+    assert not Payment.objects.filter(order__key=key).exists()
+
+
 def test_money_for_an_order_whose_places_are_gone_is_booked_and_needs_review(world: World) -> None:
     order, payment = expired(world, places=0)
     world.gateway_notification(payment)

@@ -122,7 +122,7 @@ class Order(models.Model):
     unpaid_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
     """When the worker checks whether the order is unpaid."""
     tried_since = models.DateTimeField(null=True, blank=True)
-    """When the first payment began, since the shop last heard that the order is unpaid."""
+    """When the first payment began, since the shop last heard that the order is unpaid, or refunded what had not paid it."""
     data = models.JSONField(default=dict, blank=True)
     """The plugin's own."""
 

@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -178,7 +178,16 @@ def describe(key: str) -> OrderDescription | None:
             lines=tuple(Goods.named(name, quantity) for name, quantity in goods.items()),
             not_payable_detail=detail or (None if key == bill_of(order) else _("the order is paid")),
             email=order.email or None,
+            payable_until=_payable_until(order),
         )
+
+
+def _payable_until(order: Any) -> datetime | None:
+    """Return when pretix's payment term ends, if pretix takes no money afterwards."""
+    term = order.event.settings
+    ends_by_itself = term.get("payment_term_expire_automatically", as_type=bool) and not term.get("payment_term_accept_late", as_type=bool)
+    ends = [order.payment_term_last, order.payment_term_expire_date if ends_by_itself else None]
+    return min(filter(None, ends), default=None)
 
 
 def why_not(order: Any) -> str | None:

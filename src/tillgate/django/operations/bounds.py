@@ -30,11 +30,10 @@ def pay_until(order: Order) -> datetime | None:
     return order.tried_since + timedelta(minutes=minutes) if order.tried_since else None
 
 
-def unpaid_check_at(order: Order | None = None) -> datetime:
-    """Return when the worker checks whether an order is unpaid: the shopper may pay again until then."""
+def unpaid_check_at(until: datetime | None = None) -> datetime:
+    """Return when the worker checks whether an order is unpaid: the shopper may pay again until then, and no later than `until`."""
     check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
-    until = pay_until(order) if order else None
-    return min(check_at, until) if until else check_at
+    return min(check_at, until or check_at)
 
 
 class TimeBudget:

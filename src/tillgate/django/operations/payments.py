@@ -17,7 +17,7 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Review
 from tillgate.django.operations.accounts import account_of
-from tillgate.django.operations.bounds import unpaid_check_at
+from tillgate.django.operations.bounds import pay_until, unpaid_check_at
 from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
 from tillgate.django.operations.outbox import deliver, deliver_due
 from tillgate.django.operations.refunds import book_reported_refunds, refund_news
@@ -399,5 +399,5 @@ def after_change(order: Order, payment: Payment) -> None:
     if payment.status == PaymentStatus.PAID:
         queue_event(order, OutboxEventKind.PAYMENT_PAID, payment=payment)
     elif not payment.is_open:
-        order.unpaid_check_at = unpaid_check_at(order)
+        order.unpaid_check_at = unpaid_check_at(pay_until(order))
         order.save(update_fields=["unpaid_check_at"])

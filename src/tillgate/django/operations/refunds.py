@@ -472,8 +472,9 @@ def _conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReas
         staff,
     )
     if order.paid_by_id is None:
-        order.unpaid_check_at = unpaid_check_at(order)
-        order.save(update_fields=["unpaid_check_at"])
+        # The shopper may try again, however long the shop held the money.
+        order.unpaid_check_at, order.tried_since = unpaid_check_at(), None
+        order.save(update_fields=["unpaid_check_at", "tried_since"])
 
 
 def _tell_shop(order: Order, refund: Refund) -> None:
