@@ -32,12 +32,18 @@ MANAGE: Final = str(HERE / "manage.py")
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
+_MOST_TRIES: Final = 3
 _SHOP_PORT, _GATEWAY_PORT = 8000, 8181
+_SHOP_NAME: Final = "Fold & Margin"
 _STAFF: Final = "staff@example.com"
 
 
 class DemoProblem(Exception):
     """The demonstration cannot go on; the text says why."""
+
+
+class NotReady(DemoProblem):
+    """A process ended before it was ready, or did not get ready."""
 
 
 def main() -> int:
@@ -59,7 +65,7 @@ def main() -> int:
     # Everything that the shop writes is in one folder that goes with the demonstration, and two of them do not meet.
     with tempfile.TemporaryDirectory(prefix="fold-and-margin-") as folder:
         try:
-            return _run_at_stripe(Path(folder)) if gateway == "stripe" else _run(Path(folder), once=once)
+            return _run(Path(folder), gateway, once=once)
         except KeyboardInterrupt:
             _say("\nStopped. Nothing is left behind.")
             return 0
@@ -90,68 +96,73 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _run(folder: Path, *, once: bool) -> int:
-    began = time.monotonic()
-    shop_port, gateway_port = (_free_port(), _free_port()) if once else (_free_port(_SHOP_PORT), _free_port(_GATEWAY_PORT))
-    shop, gateway = f"http://127.0.0.1:{shop_port}", f"http://127.0.0.1:{gateway_port}"
-    os.environ |= {
-        "DJANGO_SETTINGS_MODULE": "example_shop.settings",
-        "SHOP_VAR": str(folder),
-        "SHOP_PUBLIC_URL": shop,
-        "SHOP_GATEWAY_URL": gateway,
-    }
-    password = secrets.token_hex(4)
+def _run(folder: Path, gateway: str, *, once: bool) -> int:
+    began, password = time.monotonic(), secrets.token_hex(4)
+    os.environ |= {"DJANGO_SETTINGS_MODULE": "example_shop.settings", "SHOP_VAR": str(folder)}
+    if gateway == "stripe":
+        os.environ["SHOP_GATEWAY"] = gateway
     _prepare(password)
+    tries = 0
+    while True:
+        tries += 1
+        ports = _ports(gateway, once=once)  # now, since preparing takes a while
+        addresses = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        commands = _commands(ports)
+        try:
+            with _running(commands, quiet=once) as processes:
+                with _step(f"starting {', '.join(commands)}"):
+                    _wait_for(processes, addresses)
+                _say(f"ready after {time.monotonic() - began:.0f} s\n")
+                if once:
+                    _walk(processes, addresses, password)
+                else:
+                    _say(_greeting(addresses, password, folder, processes["worker"].number))
+                    _watch(processes, commands)
+                return 0
+        except NotReady:
+            if tries == _MOST_TRIES or not any(map(_is_taken, ports.values())):
+                raise
+            _say("  another program took a port in that moment; trying again")
+
+
+def _ports(gateway: str, *, once: bool) -> dict[str, int]:
+    """Choose the free ports of shop and gateway, and tell the processes and the shop's mails of them."""
+    from django.contrib.sites.models import Site  # needs Django's settings, which are ready by now
+    from django.db import connection
+
+    wanted = {"shop": 0, "gateway": 0} if once else {"shop": _SHOP_PORT, "gateway": _GATEWAY_PORT}
+    if gateway == "stripe":
+        del wanted["gateway"]
+    ports = {name: _free_port(port) for name, port in wanted.items()}
+    for name, port in ports.items():
+        os.environ["SHOP_PUBLIC_URL" if name == "shop" else "SHOP_GATEWAY_URL"] = f"http://127.0.0.1:{port}"
+    Site.objects.update(domain=f"127.0.0.1:{ports['shop']}")
+    connection.close()
+    return ports
+
+
+def _commands(ports: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return the command of each process."""
     tillgate = str(Path(sys.executable).with_name("tillgate"))
     commands = {
-        "gateway": [tillgate, "sandbox", "--port", str(gateway_port)],
-        "shop": [sys.executable, MANAGE, "runserver", "--noreload", f"127.0.0.1:{shop_port}"],
+        "shop": [sys.executable, MANAGE, "runserver", "--noreload", f"127.0.0.1:{ports['shop']}"],
         "worker": [sys.executable, MANAGE, "tillgate", "worker"],
     }
-    with _running(commands, quiet=once) as processes:
-        with _step("starting shop, gateway and worker"):
-            _wait_for(processes, shop, gateway)
-        _say(f"ready after {time.monotonic() - began:.0f} s\n")
-        if once:
-            from example_shop.walk import walk  # needs Django's settings, which are ready by now
-
-            try:
-                walk(shop, gateway, (_STAFF, password), _say)
-            except Exception:
-                for process in processes.values():
-                    process.tell_last_words()
-                raise
-            _say("\nEvery order came out right.")
-            return 0
-        _say(_greeting(shop, gateway, password, folder, processes["worker"].number))
-        _watch(processes, commands)
-    return 0
+    if "gateway" not in ports:
+        return commands
+    return {"gateway": [tillgate, "sandbox", "--port", str(ports["gateway"]), "--set", f"merchant_name={_SHOP_NAME}"], **commands}
 
 
-def _run_at_stripe(folder: Path) -> int:
-    """Run the shop and the worker on the user's own test account."""
-    began = time.monotonic()
-    shop_port = _free_port(_SHOP_PORT)
-    shop = f"http://127.0.0.1:{shop_port}"
-    os.environ |= {
-        "DJANGO_SETTINGS_MODULE": "example_shop.settings",
-        "SHOP_VAR": str(folder),
-        "SHOP_PUBLIC_URL": shop,
-        "SHOP_GATEWAY": "stripe",
-    }
-    password = secrets.token_hex(4)
-    _prepare(password)
-    commands = {
-        "shop": [sys.executable, MANAGE, "runserver", "--noreload", f"127.0.0.1:{shop_port}"],
-        "worker": [sys.executable, MANAGE, "tillgate", "worker"],
-    }
-    with _running(commands, quiet=False) as processes:
-        with _step("starting shop and worker"):
-            _wait_for(processes, shop)
-        _say(f"ready after {time.monotonic() - began:.0f} s\n")
-        _say(_STRIPE_GREETING.format(shop=shop, staff=_STAFF, password=password, folder=folder))
-        _watch(processes, commands)
-    return 0
+def _walk(processes: Mapping[str, _Process], addresses: Mapping[str, str], password: str) -> None:
+    from example_shop.walk import walk  # needs Django's settings too
+
+    try:
+        walk(addresses["shop"], addresses["gateway"], (_STAFF, password), _say)
+    except Exception:
+        for process in processes.values():
+            process.tell_last_words()
+        raise
+    _say("\nEvery order came out right.")
 
 
 _STRIPE_GREETING: Final = """\
@@ -235,15 +246,25 @@ def _step(what: str, total: int = 0) -> Iterator[Callable[..., None]]:
 
 def _free_port(wanted: int = 0) -> int:
     """Return a port that nothing listens on: the wanted one if it is free."""
+    if wanted and not _is_taken(wanted):
+        return wanted
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        other = int(probe.getsockname()[1])
+    if wanted:
+        _say(f"  port {wanted} is taken; using {other} instead")
+    return other
+
+
+def _is_taken(port: int) -> bool:
+    """Tell whether a program listens on a port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", wanted))
+            probe.bind(("127.0.0.1", port))
         except OSError:
-            other = _free_port()
-            _say(f"  port {wanted} is taken; using {other} instead")
-            return other
-        return int(probe.getsockname()[1])
+            return True
+        return False
 
 
 # Running ----------------------------------------------------------------------------------------------------------------------------------
@@ -283,9 +304,15 @@ class _Process:
                 if not self.quiet and shown and not self._NOISE.match(shown):
                     _say(f"{self.name:>8} | {shown}")
 
+    def has_said(self, text: str) -> bool:
+        """Tell whether its last words have a text."""
+        return any(text in line for line in list(self._last))
+
     def tell_last_words(self) -> None:
         """Show what it said last, for somebody who looks for a fault."""
-        for line in self._last:
+        if self.ended() is not None:
+            self._reader.join(_STOP_SECONDS)
+        for line in list(self._last):
             _say(f"{self.name:>8} | {line}")
 
     def stop(self) -> None:
@@ -316,21 +343,28 @@ def _running(commands: Mapping[str, Sequence[str]], *, quiet: bool) -> Iterator[
             process.stop()
 
 
-def _wait_for(processes: Mapping[str, _Process], *addresses: str) -> None:
-    """Wait until every address answers and every process lives."""
-    until, waiting = time.monotonic() + _START_SECONDS, list(addresses)
+def _wait_for(processes: Mapping[str, _Process], addresses: Mapping[str, str]) -> None:
+    """Wait until each address answers, by the process of that name, which says so itself, and until every process lives.
+
+    Another program may listen there: it answers too.
+    """
+    until, waiting = time.monotonic() + _START_SECONDS, dict(addresses)
     while waiting:
         for process in processes.values():
             if (status := process.ended()) is not None:
                 process.tell_last_words()
-                raise DemoProblem(f"The {process.name} ended with status {status} before it was ready; its last words are above.")
+                raise NotReady(f"The {process.name} ended with status {status} before it was ready; its last words are above.")
+        name, address = next(iter(waiting.items()))
         if time.monotonic() > until:
-            raise DemoProblem(f"{waiting[0]} did not answer within {_START_SECONDS:.0f} s.")
+            processes[name].tell_last_words()
+            raise NotReady(f"The {name} did not answer at {address} within {_START_SECONDS:.0f} s; its last words are above.")
         try:
-            if httpx.get(waiting[0], timeout=_START_SECONDS, trust_env=False).is_success:
-                waiting.pop(0)
+            if processes[name].has_said(address) and httpx.get(address, timeout=_START_SECONDS, trust_env=False).is_success:
+                del waiting[name]
+                continue
         except httpx.TransportError:
-            time.sleep(0.1)
+            pass
+        time.sleep(0.1)
 
 
 def _watch(processes: Mapping[str, _Process], commands: Mapping[str, Sequence[str]]) -> None:
@@ -344,15 +378,19 @@ def _watch(processes: Mapping[str, _Process], commands: Mapping[str, Sequence[st
             status = process.ended()
             if status is None or name in told:
                 continue
+            process.tell_last_words()
             if name != "worker":
-                raise DemoProblem(f"The {name} ended with status {status}.")
+                raise DemoProblem(f"The {name} ended with status {status}; its last words are above.")
             told.add(name)
             wanted = ("SHOP_VAR", "SHOP_PUBLIC_URL", "SHOP_GATEWAY_URL", "SHOP_GATEWAY")
             variables = " ".join(f"{variable}={os.environ[variable]}" for variable in wanted if variable in os.environ)
             _say(f"\nThe worker is gone. Start another in a second terminal:\n\n  {variables} {' '.join(commands[name])}\n")
 
 
-def _greeting(shop: str, gateway: str, password: str, folder: Path, worker: int) -> str:
+def _greeting(addresses: Mapping[str, str], password: str, folder: Path, worker: int) -> str:
+    shop, gateway = addresses["shop"], addresses.get("gateway")
+    if gateway is None:
+        return _STRIPE_GREETING.format(shop=shop, staff=_STAFF, password=password, folder=folder)
     return f"""\
   The shop                {shop}/
   Its dashboard           {shop}/dashboard/      {_STAFF}, password {password}
@@ -369,6 +407,7 @@ What to try:
   5. Buy a gift card: its price is a magic amount and makes the gateway misbehave. The order comes out right, or a person is told.
   6. Refund an order in the dashboard, in part or whole. The order's page shows what happened, step by step.
   7. Kill the worker (kill {worker}), buy “Gift card, 13.61” and close the tab. Start the worker again.
+  8. Choose another language at the top of the page and buy again.
 
 Ctrl-C stops everything. What happens is shown below.
 """

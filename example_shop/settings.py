@@ -96,7 +96,7 @@ SITE_ID = 1
 USE_TZ = True
 TIME_ZONE = "America/New_York"
 LANGUAGE_CODE = "en-us"
-LANGUAGES = [("en-us", _("English"))]
+LANGUAGES = [("en-us", _("English")), ("de", _("German"))]  # the top of each page offers them
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 INSTALLED_APPS = [
@@ -153,6 +153,7 @@ MIGRATION_MODULES = {"partner": "oscar.apps.partner.migrations", "shipping": "os
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-import time
+from pathlib import Path
 
 import pytest
 
@@ -37,13 +37,43 @@ def test_every_process_is_ended_when_the_demonstration_fails() -> None:
 
 def test_a_process_that_dies_at_the_start_is_named_with_its_last_words(capsys: pytest.CaptureFixture[str]) -> None:
     dying = [sys.executable, "-c", "print('no such table'); raise SystemExit(3)"]
-    with demo._running({"shop": dying}, quiet=True) as processes:
-        while processes["shop"].ended() is None:
-            time.sleep(0.01)
-        processes["shop"]._reader.join()
-        with pytest.raises(demo.DemoProblem, match="The shop ended with status 3"):
-            demo._wait_for(processes, "http://127.0.0.1:9")
+    with demo._running({"shop": dying}, quiet=True) as processes, pytest.raises(demo.NotReady, match="The shop ended with status 3"):
+        demo._wait_for(processes, {"shop": "http://127.0.0.1:9"})
     assert "shop | no such table" in capsys.readouterr().out
+
+
+def sandbox_at(port: int) -> list[str]:
+    return demo._commands({"shop": 0, "gateway": port})["gateway"]
+
+
+def test_another_program_that_answers_at_an_address_is_not_taken_for_the_process(capsys: pytest.CaptureFixture[str]) -> None:
+    with Sandbox(Options()) as other:
+        mine = {"gateway": sandbox_at(int(other.base_url.rpartition(":")[2]))}
+        with demo._running(mine, quiet=True) as processes, pytest.raises(demo.NotReady, match="The gateway ended"):
+            demo._wait_for(processes, {"gateway": other.base_url})
+    assert "gateway | " in capsys.readouterr().out
+
+
+def test_a_port_that_another_program_takes_meanwhile_is_replaced_by_a_free_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Sandbox(Options()) as other:
+        found = [int(other.base_url.rpartition(":")[2]), demo._free_port()]
+
+        def ports(_gateway: str, *, once: bool) -> dict[str, int]:
+            return {"gateway": found.pop(0)}
+
+        made = {port: {"gateway": sandbox_at(port)} for port in found}
+        walked: list[str] = []
+        monkeypatch.setattr(demo, "_prepare", lambda _password: None)
+        monkeypatch.setattr(demo, "_ports", ports)
+        monkeypatch.setattr(demo, "_commands", lambda ports: made[ports["gateway"]])
+        monkeypatch.setattr(demo, "_walk", lambda _processes, addresses, _password: walked.append(addresses["gateway"]))
+        for name in ("DJANGO_SETTINGS_MODULE", "SHOP_VAR"):
+            monkeypatch.setenv(name, "x")
+        assert demo._run(tmp_path, "sandbox", once=True) == 0
+    assert walked != [other.base_url]
+    assert "another program took a port in that moment; trying again" in capsys.readouterr().out
 
 
 def test_without_its_shop_the_demonstration_ends_and_without_its_worker_it_says_how_to_start_another(
@@ -51,10 +81,12 @@ def test_without_its_shop_the_demonstration_ends_and_without_its_worker_it_says_
 ) -> None:
     for name in ("SHOP_VAR", "SHOP_PUBLIC_URL", "SHOP_GATEWAY_URL"):
         monkeypatch.setenv(name, "x")
-    commands = {"worker": [sys.executable, "-c", ""], "shop": [sys.executable, "-c", "import time; time.sleep(2)"]}
+    commands = {"worker": [sys.executable, "-c", "print('killed by hand')"], "shop": [sys.executable, "-c", "import time; time.sleep(2)"]}
     with demo._running(commands, quiet=True) as processes, pytest.raises(demo.DemoProblem, match="The shop ended with status 0"):
         demo._watch(processes, commands)
-    assert "The worker is gone. Start another" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "The worker is gone. Start another" in out
+    assert "worker | killed by hand" in out
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +95,8 @@ def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_machine(mon
         monkeypatch.delenv(name, raising=False)
     with Sandbox(Options()) as sandbox:
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # nobody is there
-        demo._wait_for({}, sandbox.base_url)
+        with demo._running({"gateway": sandbox_at(port := demo._free_port())}, quiet=True) as processes:
+            demo._wait_for(processes, {"gateway": f"http://127.0.0.1:{port}"})
         with Browser(sandbox.base_url) as browser:
             assert browser.open("/").status == 200
 

@@ -93,16 +93,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     prepare = [sys.executable, "-c", _PREPARE, password]
     done = subprocess.run(prepare, capture_output=True, text=True, env={**os.environ, **environment}, cwd=ROOT, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    commands = {
-        "gateway": [str(Path(sys.executable).with_name("tillgate")), "sandbox", "--port", str(gateway_port)],
-        "shop": [sys.executable, demo.MANAGE, "runserver", "--noreload", f"127.0.0.1:{shop_port}"],
-        "worker": [sys.executable, demo.MANAGE, "tillgate", "worker"],
-    }
+    commands = demo._commands({"shop": shop_port, "gateway": gateway_port})
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
         with demo._running(commands, quiet=True) as processes:
-            demo._wait_for(processes, found.shop, found.gateway)
+            demo._wait_for(processes, {"shop": found.shop, "gateway": found.gateway})
             yield found
             assert [process.ended() for process in processes.values()] == [None] * len(processes), "a process of the shop has died"
 

@@ -187,6 +187,7 @@ class Shopper:
     def see_payment_page(self, total: str) -> None:
         """Wait for the payment page, which asks for the total that the shop showed."""
         expect(self.page.get_by_role("button", name=f"Pay USD {total}", exact=True)).to_be_visible(timeout=_PATIENCE_MS)
+        expect(self.page.get_by_role("heading", name="Fold & Margin")).to_be_visible()
         self._look(self.page, "Cashier")
 
     def pay(self) -> None:
