@@ -5,7 +5,8 @@ VENV := .venv
 # pretix pins what the others need in other versions: its plugin has an environment of its own, and `make test-pretix`.
 PLUGINS := $(filter-out plugins/pretix,$(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml)))
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# With about how many packages come; it shows how far pip is.
+INSTALL = $(BIN)/python pip_progress.py $(1) --constraint constraints.txt
 comma := ,
 # What is the same on every database, or tried there by `make kill-lines`.
 ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_settings.py tests/django/test_tutorial.py \
@@ -27,17 +28,17 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/developer: $(VENV)/bin/python pyproject.toml $(PLUGINS:%=%/pyproject.toml) constraints.txt
-	@echo "installing Tillgate, its plugins and its development tools"
-	@$(INSTALL) --editable '.[dev]' $(PLUGINS:%=--editable '%[testing]')
+	@echo "installing Tillgate, its plugins and its development tools: about 2 minutes the first time"
+	@$(call INSTALL,130) --editable '.[dev]' $(PLUGINS:%=--editable '%[testing]')
 	@touch $(VENV)/developer $(VENV)/demo
 
 $(VENV)/demo: $(VENV)/bin/python pyproject.toml plugins/oscar/pyproject.toml constraints.txt
-	@echo "installing Tillgate, its sandbox and django-oscar"
-	@$(INSTALL) --editable '.[sandbox]' --editable plugins/oscar sorl-thumbnail
+	@echo "installing Tillgate, its sandbox and django-oscar: about a minute the first time"
+	@$(call INSTALL,43) --editable '.[sandbox]' --editable plugins/oscar sorl-thumbnail
 	@touch $(VENV)/demo
 
 demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 walks through it and ends; DIALECT=v3 speaks version 3; GATEWAY=stripe takes play money at Stripe
-	@$(if $(GATEWAY),$(BIN)/python -m example_shop.demo --check --gateway $(GATEWAY) $(if $(ONCE),--once) && $(INSTALL) --editable plugins/$(GATEWAY))
+	@$(if $(GATEWAY),$(BIN)/python -m example_shop.demo --check --gateway $(GATEWAY) $(if $(ONCE),--once) && $(call INSTALL,0) --editable plugins/$(GATEWAY))
 	@SHOP_DIALECT=$(DIALECT) $(BIN)/python -m example_shop.demo $(if $(ONCE),--once) $(if $(GATEWAY),--gateway $(GATEWAY))
 
 test:  ## the tests that must pass before a change lands, without the long ones
@@ -75,7 +76,7 @@ test-pythons:  ## the tests of the core on the other Pythons that are installed
 .venv-pretix/developer: pyproject.toml plugins/pretix/pyproject.toml plugins/pretix/constraints.txt
 	@echo "installing pretix, Tillgate and its plugin into .venv-pretix"
 	@test -x .venv-pretix/bin/python || $(PYTHON) -m venv .venv-pretix
-	@.venv-pretix/bin/pip install --quiet --disable-pip-version-check --constraint plugins/pretix/constraints.txt \
+	@.venv-pretix/bin/python pip_progress.py 0 --constraint plugins/pretix/constraints.txt \
 	    --editable . --editable 'plugins/pretix[testing]'
 	@touch .venv-pretix/developer
 

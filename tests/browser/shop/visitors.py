@@ -160,7 +160,7 @@ class Shopper:
             self.hand.write(self.page.get_by_label(label), text)
         self.press("Continue")
         self.see("Shipping method")
-        self.press("Send it by post")
+        self.press("Send it: By post")
         self.see("Payment")
         self.hand.choose(self.page.get_by_label(method, exact=True))
         self._look(self.page, "Payment chosen")
