@@ -28,12 +28,12 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/developer: $(VENV)/bin/python pyproject.toml $(PLUGINS:%=%/pyproject.toml) constraints.txt
-	@echo "installing Tillgate, its plugins and its development tools: about 2 minutes the first time"
+	@echo "installing Tillgate, its plugins and its development tools: 2 to 4 minutes the first time"
 	@$(call INSTALL,130) --editable '.[dev]' $(PLUGINS:%=--editable '%[testing]')
 	@touch $(VENV)/developer $(VENV)/demo
 
 $(VENV)/demo: $(VENV)/bin/python pyproject.toml plugins/oscar/pyproject.toml constraints.txt
-	@echo "installing Tillgate, its sandbox and django-oscar: about a minute the first time"
+	@echo "installing Tillgate, its sandbox and django-oscar: 1 to 2 minutes the first time"
 	@$(call INSTALL,43) --editable '.[sandbox]' --editable plugins/oscar sorl-thumbnail
 	@touch $(VENV)/demo
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -208,3 +209,16 @@ def test_the_payment_step_offers_the_owners_methods_in_their_order_and_remembers
     assert names == ["Credit or debit card", "PayPal", "Venmo", "Alipay", "WeChat Pay", "UnionPay"]
     expect(shopper.page.get_by_label("Alipay", exact=True)).to_be_checked()
     shop.picture_for_readme(shopper.page.locator("body"), "checkout.png")
+
+
+def test_the_language_of_the_shop_goes_with_the_shopper_to_the_payment_step(shop: Shop) -> None:
+    for options, album in (({}, "german desktop"), (PHONE, "german phone")):
+        shopper = shop.shopper(Keyboard(), album=album, **options)
+        shopper.page.goto("/catalogue/")
+        shopper.see("Everything")
+        shopper.page.get_by_label("Language", exact=True).select_option("de")
+        shopper.press("Change language")
+        shopper.see("Alles")
+        assert urlsplit(shopper.page.url).path == "/catalogue/"
+        assert shopper.page.locator("html").get_attribute("lang") == "de"
+        expect(shopper.page.get_by_text("Eine Vorführung: Es fließt kein echtes Geld.")).to_be_visible()
