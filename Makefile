@@ -42,7 +42,7 @@ demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 wal
 	@SHOP_DIALECT=$(DIALECT) $(BIN)/python -m example_shop.demo $(if $(ONCE),--once) $(if $(GATEWAY),--gateway $(GATEWAY))
 
 test:  ## the tests that must pass before a change lands, without the long ones
-	@echo "about 5 minutes on two cores; the first time, 2 more for the installation into $(VENV)"
+	@echo "about 5 minutes on two cores; the first time, 2 to 4 more for the installation into $(VENV)"
 	@echo "[1/6] environment" && $(MAKE) --no-print-directory setup
 	@echo "[2/6] style, types and imports" && $(MAKE) --no-print-directory lint types imports
 	@echo "[3/6] the core" && $(BIN)/pytest -n 2 --ignore tests/django --ignore tests/shop --ignore tests/browser $(LONG:%=--ignore %)

@@ -28,7 +28,7 @@ def test_the_stage_is_read_from_pips_own_output(said: str, written: int, stage: 
 
 def test_a_failed_installation_shows_pips_last_words_and_its_status(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", tmp_path], check=True, timeout=120)
-    command = [tmp_path / "bin" / "python", SCRIPT, "1", "--no-index", "no-such-package-anywhere"]
+    command = [str(tmp_path / "bin" / "python"), str(SCRIPT), "1", "--no-index", "no-such-package-anywhere"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == 1
     assert "No matching distribution found for no-such-package-anywhere" in ran.stdout

@@ -139,8 +139,8 @@ def tillgate_order_unpaid(order: Order) -> None:
     """Release what the order holds: no payment of it is open or paid any more.
 
     Called inside the outbox event's database transaction, `ORDER_UNPAID_AFTER_MINUTES` after the last payment failed or expired, after the
-    order was opened without a payment, or after money that never paid the order was refunded entirely; never before. Money may still come
-    later: it opens a review if the order was released.
+    order was opened without a payment, or after money that never paid the order was refunded entirely. It comes earlier only where
+    `ORDER_PAYABLE_FOR_MINUTES` after the first payment are over. Money may still come later: it opens a review if the order was released.
     """
 
 
