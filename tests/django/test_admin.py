@@ -504,7 +504,7 @@ def test_every_reason_has_words_and_acts_and_every_act_has_words() -> None:
     for reason in REASONS:
         fitting = actions_for(Review(reason=reason))
         assert fitting, reason
-        assert (recommended(reason, fitting) is fitting[0]) is POLICIES[reason].recommends
+        assert (recommended(reason, fitting) is fitting[0]) is POLICIES[ReviewReason(reason)].recommends
         assert len(recommendation_of(reason, fitting)) > len("Recommended: ") + 20, f"{reason} says what to do"
     assert set(EXPLANATIONS) == set(ReviewAction)
     assert actions_for(Review(reason="of-a-later-version")) == (ReviewAction.DISMISS,)

@@ -179,7 +179,7 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
         ),
         _R.OVERPAID: gettext_lazy("The order is paid. Refund only the difference."),
         _R.DUPLICATE_TRANSACTION_NO: gettext_lazy(
-            "Look at the gateway's own pages before you ship. One transaction cannot pay twice: if there is only one, cancel the other order."
+            "Look at the gateway's own pages before you ship. If there is only one transaction, it pays one order: cancel the other."
         ),
         _R.REFUND_UNKNOWN: gettext_lazy("Look for the refund in the gateway's own pages, and press the button that agrees."),
         _R.REFUND_LATE: gettext_lazy(

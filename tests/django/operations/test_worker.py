@@ -798,7 +798,7 @@ def test_an_order_is_told_unpaid_when_its_time_is_over_and_not_once_another_work
         ("_payments", "payments of default"),
         ("apply_answer", "payment {reference}"),
         ("conclude", "reviews"),
-        ("_mails", "mail"),
+        ("mail_reviews", "mail"),
     ],
 )
 def test_a_failure_is_told_with_what_it_happened_to(world: World, monkeypatch: pytest.MonkeyPatch, broken: str, about: str) -> None:
@@ -1231,19 +1231,19 @@ def test_what_needs_a_person_is_mailed_and_not_more_often_than_set(world: World,
     first, second = mail.outbox
     assert (first.to, first.subject) == (["owner@shop.example"], "1 payment needs review")
     assert second.subject == "2 payments need review"
-    assert second.body.count("- Refund of USD") == 2
+    assert second.body.count("- Refund of unknown outcome: USD") == 2
 
 
 def test_the_mail_leads_to_what_needs_a_person(world: World, configure: Callable[..., None], settings: Any) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"], PUBLIC_URL="https://shop.example")
     raise_one(world)
     assert world.run_worker().mails == 1
-    assert mail.outbox[0].body.endswith("See “needs review” in the admin: https://shop.example/admin/tillgate/review/")
+    assert mail.outbox[0].body.endswith("All open reviews: https://shop.example/admin/tillgate/review/")
     settings.ROOT_URLCONF = (path("payments/", include("tillgate.django.urls")),)  # a shop without the admin
     raise_one(world)
     world.time.advance(minutes=61)
     assert world.run_worker().mails == 1
-    assert mail.outbox[1].body.endswith("See “needs review” in the admin.")
+    assert mail.outbox[1].body.endswith("See “Needs review” on the staff pages.")
 
 
 def test_the_managers_are_mailed_when_nobody_else_is_named(world: World, settings: Any) -> None:
