@@ -22,6 +22,9 @@ class OrderDescription:
 
     `not_payable_detail` is None for an order that may be paid, else a clause that a shopper understands, such as "it was cancelled".
     `email` is the shopper's address, which some gateways ask for; Tillgate does not store it.
+
+    `change_url` is the shop's page on which the shopper may change or cancel the unpaid order: a path or an http(s) address. It works
+    without a session, and changes nothing before a form is posted. An open payment of a cancelled order is watched all the same.
     """
 
     number: str
@@ -31,6 +34,7 @@ class OrderDescription:
     description: str | None = None
     not_payable_detail: str | None = None
     email: str | None = None
+    change_url: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a truth value in place of a clause: False would mean that the order may not be paid, "because False"."""
