@@ -148,6 +148,8 @@ class Payment(models.Model):
 
     maker: Account | None = None
     """The account that made the payment, where a notification's handling has found it already; never stored."""
+    is_in_doubt: bool = False
+    """Whether the answer that was just applied settles nothing, or is not in order; never stored."""
 
     order = models.ForeignKey(Order, models.PROTECT, related_name="payments")
     reference = models.CharField(max_length=64, unique=True)
@@ -167,6 +169,8 @@ class Payment(models.Model):
     data = models.JSONField(default=dict, blank=True)
 
     status = models.CharField(max_length=16, choices=_choices(PaymentStatus), default=PaymentStatus.CREATED.value)
+    status_text = models.CharField(max_length=32, blank=True)
+    """The gateway's own word for the status, where its answer brought it."""
     is_processing = models.BooleanField(default=False)
     """Whether the shopper has finished and the money is on its way, for days perhaps."""
     transaction_no = models.CharField(max_length=255, null=True, blank=True, db_index=True)  # null, since '' would be a number

@@ -36,10 +36,12 @@ from tillgate.django.operations.locking import database, without_atomic_requests
 from tillgate.django.operations.reviews import reported_paid
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_closed, is_order_paid, may_go_on
 from tillgate.django.operations.values import payment_value
+from tillgate.django.outcomes import PAID, outcome_of
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
 from tillgate.errors import AnswerNotUnderstood, ConfigurationError, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
 from tillgate.money import Money
+from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
 
 _log = logging.getLogger("tillgate")
@@ -134,42 +136,53 @@ def webhook(request: HttpRequest, alias: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def return_page(request: HttpRequest, key: str) -> HttpResponse:
-    """Redirect the shopper to the shop, or say that the payment is being confirmed.
+    """Say what is known of a payment, and offer the next steps. A shopper who has paid goes on to the shop at once.
 
-    No session is needed: wallets return in another browser.
+    No session is needed: wallets return in another browser. The page offers another payment method too. So the return address, which the
+    shopper's browser and the gateway know, gives the authority to pay the order. That harms nobody: the pay page shows no more of the
+    order than this one, and another person could only pay for the shopper.
     """
+    received = _received(request)
     if request.GET.get("wait"):  # the page refreshes itself, which must not count as a return
         payment = Payment.objects.select_related("order").filter(return_key=key).first()
     else:
-        payment = operations.receive_return(key, _received(request), request.method or "")
+        payment = operations.receive_return(key, received, request.method or "")
     if payment is None:
         raise Http404
     if not payment.is_open:
         _tell_shop(payment)
+    waits, word = _waits(request), received.parameters.get("status", "")
+    is_patient, says_paid = waits < _PATIENT_POLLS, dialect_of(payment).status(word) is TransactionStatus.PAID
+    outcome = outcome_of(payment, says_paid=says_paid, is_patient=is_patient)
     home = _home(payment)
-    if home and not payment.is_open:
+    if home and outcome is PAID:
         return _private(HttpResponseRedirect(home))
-    waits, is_paid = _waits(request), payment.status == PaymentStatus.PAID
+    order = _described_if_possible(payment)
+    may_pay = bool(outcome.offers and order and order.payable and not payment.order.closed_at)
+    choose_url = pay_url(payment.order.plugin, payment.order.key) if may_pay and _may_choose_here(payment) else ""
+    if home and outcome.offers and not payment.is_open and not choose_url:
+        return _private(HttpResponseRedirect(home))  # the shop has its own page for another choice, or the order takes no payment
+    next_url, tired_url = (f"{request.path}?{urlencode({'wait': wait, 'status': word})}" for wait in (waits + 1, _PATIENT_POLLS))
     page = {
+        "outcome": outcome,
         "payment": payment,
+        "order": order,
         "method": _method_label(payment),
-        "is_paid": is_paid,
-        "is_reported_paid": not is_paid and bool(reported_paid([payment.pk])),
-        "is_processing": payment.is_open and payment.is_processing,
-        "is_patient": waits < _PATIENT_POLLS,
+        "is_polling": outcome.awaits and is_patient,
         "poll_seconds": _POLL_SECONDS,
         "poll": {
             "statusUrl": reverse("tillgate:status", args=[key]),
-            "settledUrl": f"{request.path}?wait={waits + 1}",
-            "tiredUrl": f"{request.path}?wait={_PATIENT_POLLS}",
+            "settledUrl": next_url,
+            "tiredUrl": tired_url,
             "seconds": _POLL_SECONDS,
             "times": _PATIENT_POLLS - waits,
             "settled": _("The payment service has answered. One moment, please."),
         },
-        "next_url": f"{request.path}?wait={waits + 1}",
-        "look_again_url": request.path,
-        # The payment page of this very payment. It allows no other payment: that needs the shop's authority.
-        "payment_url": payment.payment_url if may_go_on(payment) and _is_wanted(payment) else "",
+        "next_url": next_url,
+        "look_again_url": request.path if payment.is_open else "",
+        "payment_url": payment.payment_url if may_pay and may_go_on(payment) and _costs_as_paid(order, payment) else "",
+        "choose_url": choose_url,
+        "change_url": _web_address(order.change_url) if may_pay and order else None,
         "home_url": home,
     }
     return _private(render(request, "tillgate/return.html", page))
@@ -196,20 +209,32 @@ def _home(payment: Payment) -> str | None:
     """Return the shop's page for a payment, if the shop chose an allowed address."""
     try:
         url = hooks.call_owner(payment.order.plugin, "tillgate_return_url", payment=payment_value(payment))
-        return url if isinstance(url, str) and urlsplit(url).scheme in ("", "http", "https") else None
+        return _web_address(url)
     except Exception:  # noqa: BLE001  # the shop's own code may raise anything
         _log.exception("the shop's page for %s could not be found", payment.reference)
         return None
 
 
-def _is_wanted(payment: Payment) -> bool:
-    """Tell whether the shop would accept this payment now: the order may have been edited or cancelled since the payment started."""
+def _web_address(url: object) -> str | None:
+    return url if isinstance(url, str) and urlsplit(url).scheme in ("", "http", "https") else None
+
+
+def _may_choose_here(payment: Payment) -> bool:
+    """Tell whether our pay page can start another payment of the order: it uses the default account, and no data of the plugin's own."""
+    return payment.account == "default" and not payment.data.keys() - {"language"}
+
+
+def _costs_as_paid(order: hooks.OrderDescription | None, payment: Payment) -> bool:
+    """Tell whether an order costs what its payment asks for: it may have been edited since."""
+    return order is not None and (order.amount, order.currency) == (payment.amount, payment.currency)
+
+
+def _described_if_possible(payment: Payment) -> hooks.OrderDescription | None:
     try:
-        described = _described(payment.order.plugin, payment.order.key)
-        return bool(described and described.payable and (described.amount, described.currency) == (payment.amount, payment.currency))
+        return _described(payment.order.plugin, payment.order.key)
     except Exception:  # noqa: BLE001  # the shop's own code may raise anything
         _log.exception("the order of %s could not be described", payment.reference)
-        return False
+        return None
 
 
 def _described(plugin: str, order_key: str) -> hooks.OrderDescription | None:

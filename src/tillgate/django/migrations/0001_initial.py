@@ -76,6 +76,7 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
+                ("status_text", models.CharField(blank=True, max_length=32)),
                 ("is_processing", models.BooleanField(default=False)),
                 ("transaction_no", models.CharField(blank=True, db_index=True, max_length=255, null=True)),
                 ("payment_url", models.TextField(blank=True)),

@@ -201,6 +201,7 @@ def matter_of(payment: Payment, reason: ReviewReason) -> str:
 def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
     """Apply an answer of the gateway to a payment, under its order's lock, and deliver the events to the shop."""
     decision = interpret(facts_of(payment), (), answer)
+    payment.is_in_doubt = not decision.is_in_order
     if is_unchanged(payment, decision) and not refund_news(payment, answer):
         if decision.is_conclusive and not isinstance(answer, Inconclusive):
             conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))
@@ -215,6 +216,7 @@ def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
         fresh = Payment.objects.select_for_update().get(pk=payment.pk)
         fresh.order = order
         decision = decide_about(fresh, answer)
+        fresh.is_in_doubt = not decision.is_in_order
         if _is_stale(payment, fresh, decision, answer):
             return fresh
         is_written = not is_unchanged(fresh, decision)
@@ -278,11 +280,13 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, a
     has_finished = decision.is_processing and not payment.is_processing
     payment.transaction_no, payment.is_processing = decision.transaction_no, decision.is_processing
     changed = write_status(payment, decision.status, now) if moved else []
+    if moved:
+        payment.status_text = answer.transaction.status_text[:32] if isinstance(answer, Found) else ""
     due = next_poll_after(payment, decision, now)
     if payment.notifications > heard and payment.next_poll_at and decision.status is not PaymentStatus.PAID:
         due = min(due or payment.next_poll_at, payment.next_poll_at)  # a notification that came since has brought it forward (I7)
     payment.next_poll_at, payment.last_polled_at = due, now
-    payment.save(update_fields=[*changed, "transaction_no", "is_processing", "next_poll_at", "last_polled_at"])
+    payment.save(update_fields=[*changed, "status_text", "transaction_no", "is_processing", "next_poll_at", "last_polled_at"])
     if decision.review:
         _raise(order, payment, decision, actor)
     if not isinstance(answer, Inconclusive):  # a person's word ends nothing that an answer has said
