@@ -28,6 +28,7 @@ from tillgate.django.models import OutboxEvent, Payment
 from tillgate.django.operations import outbox, payments
 from tillgate.django.tickets import start_url
 from tillgate.money import Money
+from tillgate.shop import order_state
 from tillgate.testing.translations import faults_of_catalogue
 
 APP = Path(tillgate.django.__file__).parent
@@ -46,6 +47,11 @@ def text_of(answer: Any) -> str:
 
 def come_back(world: World, payment: Payment, **query: str) -> Any:
     return world.client.get(f"/payments/return/{payment.return_key}/", query)
+
+
+def links_of(page: str) -> dict[str, str]:
+    """Return the addresses of the links of a page by their texts."""
+    return {text: address for address, text in re.findall(r'<a [^>]*href="([^"]*)">([^<]*)</a>', page)}
 
 
 @pytest.mark.parametrize("query", [{}, {"wait": "1"}], ids=["who comes back", "whose page has waited"])
@@ -205,10 +211,11 @@ def test_only_the_methods_of_the_settings_are_offered(world: World, settings: An
 def test_a_page_that_waits_refreshes_without_script_and_not_for_ever(world: World) -> None:
     payment = world.start(world.order())
     path = f"/payments/return/{payment.return_key}/"
-    assert f'<noscript><meta http-equiv="refresh" content="3;url={path}?wait=1"></noscript>' in text_of(come_back(world, payment))
+    waiting = text_of(come_back(world, payment, status="success"))
+    assert f'<noscript><meta http-equiv="refresh" content="3;url={path}?wait=1&status=success"></noscript>' in waiting
     tired = text_of(come_back(world, payment, wait="40"))
     assert "refresh" not in tired
-    assert f'<a class="button" href="{path}">Check again</a>' in tired
+    assert re.search(rf'<a class="button[^"]*" href="{path}">Check again</a>', tired)
 
 
 def test_looking_again_asks_the_gateway_and_a_refresh_does_not(world: World, no_home: None) -> None:
@@ -233,7 +240,7 @@ def test_a_shop_overrides_any_block(world: World, settings: Any, tmp_path: Path)
     settings.TEMPLATES = [{**engine, "DIRS": [tmp_path]}]
     page = text_of(come_back(world, world.start(world.order())))
     assert "<header>Our shop</header>" in page
-    assert "Confirming your payment" in page
+    assert "We have not received a payment yet" in page
     assert "Reference" not in page
 
 
@@ -260,8 +267,8 @@ def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None
     ):
         assert words in pay
     payment = world.start(order)
-    assert "Ihre Zahlung wird bestätigt" in text_of(come_back(world, payment))
-    assert "Wir warten noch auf den Zahlungsdienst" in text_of(come_back(world, payment, wait="40"))
+    assert "Wir haben noch keine Zahlung erhalten" in text_of(come_back(world, payment))
+    assert "Wir warten noch auf den Zahlungsdienst" in text_of(come_back(world, payment, wait="40", status="success"))
     world.shopper_pays(payment)
     assert "Danke, Ihre Zahlung ist angekommen" in text_of(come_back(world, payment))
     with override("de"):
@@ -351,14 +358,97 @@ def test_a_paid_order_without_a_page_of_the_shop_has_no_link(world: World, no_ho
     assert "Back to the shop" not in page
 
 
-def test_who_left_the_payment_page_can_go_on_paying_or_back_to_the_shop(world: World) -> None:
+@pytest.mark.parametrize("status", ["", "cancelled", "success"])
+def test_who_left_the_payment_page_reads_what_is_known_and_can_pay_choose_again_or_go_back_to_the_shop(world: World, status: str) -> None:
     payment = world.start(world.order())
     for query in ({}, {"wait": "1"}, {"wait": "40"}):
-        page = text_of(come_back(world, payment, **query))
-        assert "Did not pay?" in page
-        assert f'<a href="{payment.payment_url}">Go on paying</a>' in page
-        assert f'<a href="/orders/{payment.order.key}/">Back to the shop</a>' in page
-        assert "/payments/pay/" not in page  # the authority to pay in another way is the shop's to give
+        page = text_of(come_back(world, payment, status=status, **query))
+        assert ("<h1>We have not received a payment yet</h1>" in page) is (status != "success"), "the return's words shape ours"
+        assert links_of(page)["Pay now"] == payment.payment_url
+        assert world.client.get(links_of(page)["Choose another payment method"]).status_code == 200
+        assert links_of(page)["Back to the shop"] == f"/orders/{payment.order.key}/"
+    assert world.fresh(payment).status == "pending", "and no more than our words"
+
+
+def test_a_gateway_that_does_not_answer_is_no_gateway_that_says_unpaid(world: World) -> None:
+    payment = world.start(world.order())
+    world.sandbox.control.fault("server_error", occasion="query", times=9)
+    page = text_of(come_back(world, payment))
+    assert "<h1>We are still waiting for the payment service</h1>" in page
+    assert "poll.js" in page
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "heading"),
+    [
+        ("failed", "failed", "Your payment was declined"),
+        ("failed", "", "This payment method is not available now"),
+        ("closed", "cancelled", "The payment was cancelled"),
+        ("closed", "expired", "The time to pay has passed"),
+        ("closed", "a word of another gateway", "The payment was not made"),
+        ("expired", "pending", "The time to pay has passed"),
+    ],
+)
+def test_a_payment_that_ended_unpaid_says_why_and_offers_the_next_step(world: World, status: str, word: str, heading: str) -> None:
+    payment = world.start(world.order("39.90"))
+    Payment.objects.update(status=status, status_text=word)
+    page = text_of(come_back(world, payment, wait="1"))
+    assert f"<h1>{heading}</h1>" in page
+    assert all(text in page for text in ("USD 39.90", f"S{payment.order.key}", ">1 \N{MULTIPLICATION SIGN} Something nice<"))
+    assert set(links_of(page)) == {"Choose another payment method", "Back to the shop"}
+    assert order_state(world.shop.plugin, payment.order.key).payments[0].unpaid_detail == f"{heading}."  # type: ignore[union-attr]
+
+
+def test_the_gateways_word_for_a_failure_is_stored_with_it(world: World) -> None:
+    payment = world.start(world.order())
+    world.sandbox.control.decline(payment.reference)
+    assert "<h1>Your payment was declined</h1>" in text_of(come_back(world, payment))
+    assert world.fresh(payment).status_text == "failed"
+
+
+@pytest.mark.parametrize("needs", ["another account", "data of its own", "an order that takes no payment"])
+def test_after_a_failure_the_shops_page_comes_where_ours_could_not_start_another_payment(world: World, needs: str) -> None:
+    payment = world.start(world.order())
+    changed: dict[str, dict[str, Any]] = {"another account": {"account": "organizer-1"}, "data of its own": {"data": {"theirs": 1}}}
+    Payment.objects.update(status="failed", status_text="failed", **changed.get(needs, {}))
+    if needs == "an order that takes no payment":
+        operations.close_order(world.shop.plugin, payment.order.key)
+    answer = come_back(world, payment, wait="1")
+    assert (answer.status_code, answer["Location"]) == (302, f"/orders/{payment.order.key}/")
+
+
+@pytest.mark.parametrize(("change_url", "is_shown"), [("/change/7/", True), ("https://shop.example/7/", True), ("javascript:x", False)])
+def test_an_unpaid_order_can_be_changed_or_cancelled_where_the_shop_says(
+    world: World, monkeypatch: pytest.MonkeyPatch, change_url: str, is_shown: bool
+) -> None:
+    payment = world.start(world.order("10.00"))
+    described = hooks.OrderDescription(number="7", currency="USD", amount=Decimal("10.00"), change_url=change_url)
+    with monkeypatch.context() as patch:
+        patch.setattr(hooks, "call_owner", lambda plugin, hook, **_: described if hook == "tillgate_describe_order" else None)
+        for page in (come_back(world, payment), world.client.get(world.shop.pay_path(payment.order.key))):
+            assert (links_of(text_of(page)).get("Change or cancel the order") == change_url) is is_shown
+        Payment.objects.update(is_processing=True)
+        for page in (come_back(world, payment, wait="1"), world.client.get(world.shop.pay_path(payment.order.key))):
+            assert "Change or cancel" not in text_of(page)
+
+
+def test_i4_who_has_paid_an_order_twice_or_too_much_reads_so_and_what_follows(world: World) -> None:
+    order = world.order()
+    first, second = world.start(order), world.start(order, "paypal")
+    for payment in (first, second):
+        world.shopper_pays(payment)
+    assert come_back(world, first)["Location"] == f"/orders/{order}/"
+    page = text_of(come_back(world, second))
+    assert "<h1>This order was paid twice</h1>" in page
+    assert set(links_of(page)) == {"Back to the shop"}
+    operations.refund(second.pk, second.amount)
+    assert "<h1>Your payment was refunded</h1>" in text_of(come_back(world, second))
+    _, payment = underpaid(world)
+    assert "<h1>Your payment has arrived, and the shop reviews it</h1>" in text_of(come_back(world, payment))
+    payment = world.start(world.order("10.00"))
+    world.shop.edit_total(payment.order.key, Decimal("8.00"))
+    world.shopper_pays(payment)
+    assert "<h1>You have paid more than the order costs</h1>" in text_of(come_back(world, payment))
 
 
 def test_i4_no_page_leads_to_another_payment_page_of_an_order_that_was_paid_whether_the_shop_was_told_or_not(world: World) -> None:
@@ -372,16 +462,16 @@ def test_i4_no_page_leads_to_another_payment_page_of_an_order_that_was_paid_whet
     world.run_worker()
     assert world.shop.is_paid(order)
     for page in (*pages, come_back(world, second), come_back(world, second, wait="40")):
-        assert page.status_code == 200
+        assert "<h1>This order is already paid</h1>" in text_of(page)
         assert second.payment_url not in text_of(page)
-        assert "Go on paying" not in text_of(page)
+        assert "/payments/pay/" not in text_of(page)
 
 
 @pytest.mark.parametrize("meanwhile", ["closed", "cancelled", "paid otherwise", "dearer", "cheaper", "gone", "a shop that fails"])
 def test_nobody_goes_on_to_pay_what_the_order_does_not_cost_any_more(world: World, meanwhile: str, monkeypatch: pytest.MonkeyPatch) -> None:
     order = world.order("10.00")
     payment = world.start(order)
-    assert "Go on paying" in text_of(come_back(world, payment))
+    assert payment.payment_url in text_of(come_back(world, payment))
     if meanwhile == "closed":
         operations.close_order(world.shop.plugin, order)
     elif meanwhile == "cancelled":
@@ -397,7 +487,7 @@ def test_nobody_goes_on_to_pay_what_the_order_does_not_cost_any_more(world: Worl
     for query in ({}, {"wait": "1"}, {"wait": "40"}):
         page = text_of(come_back(world, payment, **query))
         assert payment.payment_url not in page
-        assert "Go on paying" not in page
+        assert ("/payments/pay/" in page) is (meanwhile in ("dearer", "cheaper")), "it shows the price of now"
 
 
 def _broken(*_: Any, **__: Any) -> Any:
@@ -500,7 +590,7 @@ def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_
     page = text_of(come_back(world, payment))
     assert "<h1>Your payment is under review</h1>" in page
     assert "Please ask the shop before you pay again." in page
-    assert all(text not in page for text in ("Nothing was charged", "Go on paying", "Did not pay?", "poll.js", "http-equiv"))
+    assert all(text not in page for text in ("Nothing was charged", "Pay now", "Did not pay?", "poll.js", "http-equiv"))
     world.sandbox.control.clear_faults()
     world.time.advance(minutes=10)
     world.run_worker()
@@ -606,7 +696,7 @@ def test_a_payment_page_that_closes_is_not_gone_on_with(world: World) -> None:
     payment = world.start(order)
     world.time.advance(minutes=119)
     returned = text_of(come_back(world, payment))
-    assert "Did not pay?" in returned
+    assert "Choose another payment method" in links_of(returned)
     assert payment.payment_url not in returned
     assert "still open" not in text_of(world.client.get(world.shop.pay_path(order)))
 
@@ -616,8 +706,8 @@ def test_a_payment_that_may_not_have_begun_has_no_payment_page_to_go_on_with(wor
     world.sandbox.control.fault("lost_response", occasion="pay")
     assert world.choose(order).status_code == 409
     page = text_of(come_back(world, Payment.objects.get()))
-    assert "Confirming your payment" in page
-    assert "Did not pay?" not in page
+    assert "We have not received a payment yet" in page
+    assert "Pay now" not in page
 
 
 def test_a_settled_payment_is_not_gone_on_with(world: World, no_home: None) -> None:
@@ -626,7 +716,6 @@ def test_a_settled_payment_is_not_gone_on_with(world: World, no_home: None) -> N
     page = text_of(come_back(world, payment))
     assert "Thank you" in page
     assert payment.payment_url not in page
-    assert "Go on paying" not in page
 
 
 def test_the_pay_link_tells_of_a_payment_that_is_open_and_leads_to_it(world: World) -> None:

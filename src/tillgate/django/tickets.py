@@ -1,4 +1,4 @@
-"""Tickets: the shop's authority to pay one order, as a signed address that expires. A return address never is one."""
+"""Tickets: the authority to pay one order, as a signed address that expires. The shop and the return page hand them out."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind,
 from tillgate.django.operations.outbox import AGAIN
 from tillgate.django.operations.refunds import refundable_of
 from tillgate.django.operations.values import order_value, payment_value, refund_value
+from tillgate.django.outcomes import unpaid_detail
 from tillgate.django.staff.masking import Mask
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, OrderStatus, PaymentStatus, RefundStatus
 
@@ -59,7 +60,8 @@ class PaymentState(hooks.Payment):
     The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`: it is without refunds that are under
     way or of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check
     failed, so the shopper should not pay again. `awaits_delivery`: it is paid, and the shop has not applied or refused it yet.
-    `payment_url` is the gateway's payment page, or empty. `sandbox`: no real money.
+    `payment_url` is the gateway's payment page, or empty. `sandbox`: no real money. `unpaid_detail` tells the shopper why the payment ended
+    unpaid, such as "Your payment was declined."; it is empty for any other payment.
     """
 
     account: str
@@ -74,6 +76,7 @@ class PaymentState(hooks.Payment):
     paid_the_order: bool
     reported_paid: bool
     awaits_delivery: bool
+    unpaid_detail: str = ""
     refunds: tuple[RefundState, ...] = ()
 
     @property
@@ -265,6 +268,7 @@ def _payment_states(chosen: QuerySet[Payment], *, is_locked: bool = False) -> It
             paid_the_order=payment.pk == payment.order.paid_by_id,
             reported_paid=vars(payment)["is_reported"],
             awaits_delivery=vars(payment)["awaits_delivery"],
+            unpaid_detail=unpaid_detail(payment),
             refunds=tuple(map(refund_state, refunds)),
         )
 
