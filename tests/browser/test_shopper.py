@@ -57,19 +57,21 @@ def test_the_pages_on_a_phone(shop: Shop, scheme: str, monkeypatch: pytest.Monke
     payment = _newest()
     assert payment.terminal == "WAP"
     page.goto(f"/payments/return/{payment.return_key}/")
-    expect(page.get_by_role("heading", name="Confirming your payment")).to_be_visible()
-    shop.look(page, f"confirming-phone-{scheme}")
+    expect(page.get_by_role("heading", name="We have not received a payment yet")).to_be_visible()
+    shop.look(page, f"not-received-phone-{scheme}")
     shop.world.shopper_pays(payment)
     expect(page.get_by_role("heading", name="Thank you, your payment has arrived")).to_be_visible()
     shop.look(page, f"paid-phone-{scheme}")
 
 
-def test_a_waiting_page_moves_on_by_itself_when_the_notification_comes(shop: Shop) -> None:
+@pytest.mark.parametrize(("status", "heading"), [("", "We have not received a payment yet"), ("success", "Confirming your payment")])
+def test_a_waiting_page_moves_on_by_itself_when_the_notification_comes(shop: Shop, status: str, heading: str) -> None:
     order = shop.world.order()
     payment = shop.world.start(order)
-    page = shop.open(f"/payments/return/{payment.return_key}/")
-    expect(page.get_by_role("heading", name="Confirming your payment")).to_be_visible()
-    shop.look(page, "confirming-desktop")
+    page = shop.open(f"/payments/return/{payment.return_key}/?status={status}")
+    expect(page.get_by_role("heading", name=heading)).to_be_visible()
+    expect(page.get_by_role("status")).to_have_text("Checking with the payment service…")
+    shop.look(page, f"waiting-{status or 'nothing'}-desktop")
     shop.world.shopper_pays(payment)
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
 
@@ -81,11 +83,11 @@ def test_i4_whoever_has_paid_by_the_gateways_word_reads_so_before_paying_again(s
     payment = shop.world.start(order)
     before = shop.open(shop.world.shop.pay_path(order), **options)  # in a tab that stays open
     page = shop.open(f"/payments/return/{payment.return_key}/", **options)
-    expect(page.get_by_role("heading", name="Confirming your payment")).to_be_visible()
+    expect(page.get_by_role("heading", name="We have not received a payment yet")).to_be_visible()
     shop.world.sandbox.control.fault("wrong_amount", occasion="query", times=1000)
     shop.world.shopper_pays(payment)
     expect(page.get_by_role("heading", name="Your payment is under review")).to_be_visible()
-    expect(page.get_by_text("Go on paying")).to_have_count(0)
+    expect(page.get_by_text("Pay now")).to_have_count(0)
     shop.look(page, f"under-review-{device}")
     before.get_by_label("PayPal").check()
     before.get_by_role("button", name="Continue to payment").click()
@@ -105,7 +107,7 @@ def test_a_shopper_whose_money_is_on_its_way_reads_so_and_is_asked_before_paying
     page = shop.open(f"/payments/return/{payment.return_key}/?wait=1", **options)  # the sandbox has no such payments: no query here
     expect(page.get_by_role("heading", name="Your payment is on its way")).to_be_visible()
     expect(page.get_by_role("link", name="Back to the shop")).to_be_visible()
-    expect(page.get_by_text("Go on paying")).to_have_count(0)
+    expect(page.get_by_text("Pay now")).to_have_count(0)
     shop.look(page, f"on-its-way-{device}")
     page.goto(shop.world.shop.pay_path(order))
     expect(page.get_by_text("You need not pay again.")).to_be_visible()
@@ -121,7 +123,7 @@ def test_a_waiting_page_refreshes_without_javascript(shop: Shop, monkeypatch: py
     expect(page).to_have_url(re.compile(re.escape(shop.world.sandbox.base_url)))
     payment = _newest()
     page.goto(f"/payments/return/{payment.return_key}/")
-    expect(page.get_by_role("heading", name="Confirming your payment")).to_be_visible()
+    expect(page.get_by_role("heading", name="We have not received a payment yet")).to_be_visible()
     expect(page).to_have_url(re.compile(r"wait=\d"))
     shop.world.shopper_pays(payment)
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
@@ -131,7 +133,7 @@ def test_after_a_bounded_wait_the_page_says_what_happens_next(shop: Shop, monkey
     monkeypatch.setattr(views, "_PATIENT_POLLS", 2)
     order = shop.world.order()
     payment = shop.world.start(order)
-    page = shop.open(f"/payments/return/{payment.return_key}/")
+    page = shop.open(f"/payments/return/{payment.return_key}/?status=success")
     expect(page.get_by_role("heading", name="We are still waiting for the payment service")).to_be_visible()
     shop.look(page, "still-waiting")
     shop.world.sandbox.control.set_options({"notification_on_paid": False})
@@ -140,18 +142,46 @@ def test_after_a_bounded_wait_the_page_says_what_happens_next(shop: Shop, monkey
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
 
 
-def test_a_declined_payment_and_an_order_that_cannot_be_paid(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "_home", lambda payment: None)
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_whoever_left_the_payment_page_can_pay_at_once_or_choose_another_method(shop: Shop, options: dict[str, Any], request: Any) -> None:
+    payment = shop.world.start(shop.world.order(), "paypal")
+    for step, way in (("Pay now", shop.world.sandbox.base_url), ("Choose another payment method", "/payments/pay/")):
+        page = shop.open(f"/payments/return/{payment.return_key}/", **options)
+        shop.look(page, f"not-received-{request.node.callspec.id}")
+        _focus_on(page, f"a:text-is('{step}')")
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile(re.escape(way)))
+
+
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_who_has_paid_twice_reads_so_and_what_follows(shop: Shop, options: dict[str, Any], request: Any) -> None:
     order = shop.world.order()
-    page = shop.open(shop.world.shop.pay_path(order))
+    first, second = shop.world.start(order), shop.world.start(order, "paypal")
+    for payment in (first, second):
+        shop.world.shopper_pays(payment)
+        shop.world.sandbox.control.wait_for_notifications()
+    page = shop.open(f"/payments/return/{second.return_key}/", **options)
+    expect(page.get_by_role("heading", name="This order was paid twice")).to_be_visible()
+    shop.look(page, f"paid-twice-{request.node.callspec.id}")
+    page.get_by_role("link", name="Back to the shop").click()
+    expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
+
+
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_a_declined_payment_and_an_order_that_cannot_be_paid(shop: Shop, options: dict[str, Any], request: Any) -> None:
+    device = request.node.callspec.id
+    order = shop.world.order()
+    page = shop.open(shop.world.shop.pay_path(order), **options)
     page.get_by_role("button", name="Continue to payment").click()
     page.get_by_role("button", name="Decline").click()
-    expect(page.get_by_role("heading", name="The payment was not made")).to_be_visible()
-    shop.look(page, "not-paid")
+    expect(page.get_by_role("heading", name="Your payment was declined")).to_be_visible()
+    shop.look(page, f"declined-{device}")
+    page.get_by_role("link", name="Choose how to pay").click()
+    expect(page.get_by_role("heading", name="Choose how to pay")).to_be_visible()
     shop.world.shop.close_order(order)
     page.goto(shop.world.shop.pay_path(order))
     expect(page.get_by_role("heading", name="This order cannot be paid")).to_be_visible()
-    shop.look(page, "not-payable")
+    shop.look(page, f"not-payable-{device}")
 
 
 def test_a_refused_start_says_so_and_offers_another_way(shop: Shop) -> None:

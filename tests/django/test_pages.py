@@ -395,7 +395,7 @@ def test_a_payment_that_ended_unpaid_says_why_and_offers_the_next_step(world: Wo
     page = text_of(come_back(world, payment, wait="1"))
     assert f"<h1>{heading}</h1>" in page
     assert all(text in page for text in ("USD 39.90", f"S{payment.order.key}", ">1 \N{MULTIPLICATION SIGN} Something nice<"))
-    assert set(links_of(page)) == {"Choose another payment method", "Back to the shop"}
+    assert set(links_of(page)) == {"Choose how to pay", "Back to the shop"}
     assert order_state(world.shop.plugin, payment.order.key).payments[0].unpaid_detail == f"{heading}."  # type: ignore[union-attr]
 
 
@@ -696,7 +696,7 @@ def test_a_payment_page_that_closes_is_not_gone_on_with(world: World) -> None:
     payment = world.start(order)
     world.time.advance(minutes=119)
     returned = text_of(come_back(world, payment))
-    assert "Choose another payment method" in links_of(returned)
+    assert "Choose how to pay" in links_of(returned)
     assert payment.payment_url not in returned
     assert "still open" not in text_of(world.client.get(world.shop.pay_path(order)))
 

@@ -277,7 +277,7 @@ def test_the_tickets_of_the_start_of_the_status_and_of_paying_are_not_good_for_e
 ) -> None:
     start = shopper.buys(product())["Location"].split("/")[-2]
     shopper.get(f"/payments/start/{start}/")
-    home = world.come_back(_declined(world))["Location"]
+    home = _home(world.come_back(_declined(world)))
     status = home.split("/")[-2]
     for path, ticket in [("start", status), ("pay", status), ("pay", start), ("order", start)]:
         assert Client().get(f"/payments/{path}/{ticket}/").status_code == 404, path
@@ -287,6 +287,11 @@ def _declined(world: World) -> Payment:
     payment = Payment.objects.get()
     world.sandbox.control.decline(payment.reference)
     return payment
+
+
+def _home(page: Any) -> str:
+    """Return the address of the shop's page for the order, on the page that says what happened."""
+    return str(page.content.decode().split('">Back to the shop')[0].split('href="')[-1])
 
 
 # What goes wrong at the gateway ---------------------------------------------------------------------------------------------------------
@@ -321,9 +326,9 @@ def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another
     world: World, shopper: Shopper, product: Make
 ) -> None:
     shopper.get(shopper.buys(product())["Location"])
-    home = world.come_back(_declined(world))["Location"]
+    home = _home(world.come_back(_declined(world)))
     page = shopper.get(home).content.decode()
-    assert "This order has not been paid yet." in page
+    assert "Your payment was declined. This order has not been paid yet." in page
     pay = page.split('btn-lg" href="')[1].split('"')[0]
     assert shopper.post(pay, {"method": "paypal"})["Location"].startswith(world.sandbox.base_url)
     second = Payment.objects.get(method="paypal")
@@ -435,7 +440,7 @@ def test_a_start_pressed_again_after_the_order_is_paid_charges_nothing(world: Wo
 def test_another_browser_sees_how_the_order_stands_and_nothing_else_of_it(world: World, shopper: Shopper, product: Make) -> None:
     shopper.get(shopper.buys(product("12.50", "Secret tea"))["Location"])
     order, wallet = Order.objects.get(), Shopper()
-    home = world.come_back(_declined(world))["Location"]
+    home = _home(world.come_back(_declined(world)))
     page = wallet.get(home)
     text = page.content.decode()
     assert "has not been paid yet" in text
@@ -530,8 +535,9 @@ def test_money_that_was_too_little_is_not_thanked_with_a_mail_that_never_comes(w
     shopper.get(shopper.buys(product("12.50"))["Location"])
     payment = Payment.objects.get()
     Order.objects.update(total_incl_tax=20)
-    home = shopper.get(world.shopper_pays(payment) or "")
-    page = shopper.get(home["Location"])
+    told = shopper.get(world.shopper_pays(payment) or "")
+    assert "Your payment has arrived, and the shop reviews it" in told.content.decode()
+    page = shopper.get(_home(told))
     assert world.reviews() == ["underpaid"]
     text = page.content.decode()
     assert "Thank you, your payment has arrived." in text

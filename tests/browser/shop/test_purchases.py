@@ -57,7 +57,7 @@ def test_a_shopper_who_leaves_the_payment_page_pays_the_same_order_another_way(s
     shopper = shop.shopper()
     total = shopper.go_to_payment_page("PayPal")
     shopper.press("Leave")
-    shopper.see("Confirming your payment")
+    shopper.see("We have not received a payment yet")
     shopper.page.go_back()
     shopper.page.go_back()
     number = shop.ledger.order().number
@@ -76,8 +76,10 @@ def test_a_declined_payment_takes_no_money_and_the_order_can_be_paid_again(shop:
     total = shopper.go_to_payment_page("Credit or debit card")
     shopper.press("Decline")
     number = shop.ledger.order().number
+    shopper.see("Your payment was declined")
+    shopper.follow("Back to the shop")
     shopper.see(f"Order {number}")
-    expect(shopper.page.get_by_text("This order has not been paid yet.")).to_be_visible()
+    expect(shopper.page.get_by_text("Your payment was declined. This order has not been paid yet.")).to_be_visible()
     shop.keep(shopper.page, "declined")
     shop.ledger.must_agree()
     assert (shop.ledger.order().status, shop.ledger.order().money.paid) == ("Pending payment", Decimal())
@@ -138,7 +140,7 @@ def test_a_waiting_page_moves_on_by_itself_once_the_payment_is_made(shop: Shop) 
     shopper = shop.shopper()
     total = shopper.go_to_payment_page("Alipay")
     shopper.press("Leave")
-    shopper.see("Confirming your payment")
+    shopper.see("We have not received a payment yet")
     shop.keep(shopper.page, "pending")
     assert shop.ledger.order().status == "Pending payment"
     [payment] = shop.ledger.payments()
@@ -154,7 +156,7 @@ def test_a_whole_purchase_fits_a_phone_second_thoughts_included(shop: Shop) -> N
     shopper.check_out("Venmo")
     total = shopper.place_order()
     shopper.press("Leave")
-    shopper.see("Confirming your payment")
+    shopper.see("We have not received a payment yet")
     shopper.page.go_back()
     shopper.page.go_back()
     number = shop.ledger.order().number

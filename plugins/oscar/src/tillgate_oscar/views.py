@@ -57,6 +57,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "is_paid": has_arrived or found.status == settings.paid_status,
         "has_paid_nothing": has_arrived and not has_paid,
         "waits": waits,
+        "unpaid_detail": ours.payments[-1].unpaid_detail if ours and ours.payments else "",
         "pay_url": shop.pay_path(PLUGIN, found.number) if waits and is_shopper else None,
     }
     response = render(request, "tillgate_oscar/order.html", page)
