@@ -133,9 +133,9 @@ def test_a_shopper_who_paid_what_was_cancelled_is_told_by_tillgates_own_page_and
     assert world.reviews() == ["paid-not-payable"]
     page = world.come_back(attempt)
     assert page.status_code == 200
-    assert "your payment has arrived" in page.content.decode()
+    assert "Your payment has arrived, and the shop reviews it" in page.content.decode()
     operations.refund(attempt.pk, "12.50")
-    assert world.come_back(attempt)["Location"] == payment.get_failure_url()
+    assert f'href="{payment.get_failure_url()}">Back to the shop' in world.come_back(attempt).content.decode()
 
 
 @pytest.mark.parametrize("status", ["pending", "failed"])
@@ -172,7 +172,7 @@ def test_a_shopper_whose_money_was_given_back_before_the_shop_was_told_is_not_th
         operations.refund(attempt.pk, "10.00")
     world.time.advance(minutes=5)
     world.run_worker()
-    assert world.come_back(attempt)["Location"] == payment.get_failure_url()
+    assert f'href="{payment.get_failure_url()}">Back to the shop' in world.come_back(attempt).content.decode()
     world.a_day_passes()
     assert Payment.objects.get().status == "rejected"
 

@@ -277,7 +277,7 @@ def test_the_tickets_of_the_start_of_the_status_and_of_paying_are_not_good_for_e
 ) -> None:
     start = shopper.buys(product())["Location"].split("/")[-2]
     shopper.get(f"/payments/start/{start}/")
-    home = _home(world.come_back(_declined(world)))
+    home = home_on(world.come_back(_declined(world)))
     status = home.split("/")[-2]
     for path, ticket in [("start", status), ("pay", status), ("pay", start), ("order", start)]:
         assert Client().get(f"/payments/{path}/{ticket}/").status_code == 404, path
@@ -289,7 +289,7 @@ def _declined(world: World) -> Payment:
     return payment
 
 
-def _home(page: Any) -> str:
+def home_on(page: Any) -> str:
     """Return the address of the shop's page for the order, on the page that says what happened."""
     return str(page.content.decode().split('">Back to the shop')[0].split('href="')[-1])
 
@@ -326,7 +326,7 @@ def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another
     world: World, shopper: Shopper, product: Make
 ) -> None:
     shopper.get(shopper.buys(product())["Location"])
-    home = _home(world.come_back(_declined(world)))
+    home = home_on(world.come_back(_declined(world)))
     page = shopper.get(home).content.decode()
     assert "Your payment was declined. This order has not been paid yet." in page
     pay = page.split('btn-lg" href="')[1].split('"')[0]
@@ -440,7 +440,7 @@ def test_a_start_pressed_again_after_the_order_is_paid_charges_nothing(world: Wo
 def test_another_browser_sees_how_the_order_stands_and_nothing_else_of_it(world: World, shopper: Shopper, product: Make) -> None:
     shopper.get(shopper.buys(product("12.50", "Secret tea"))["Location"])
     order, wallet = Order.objects.get(), Shopper()
-    home = _home(world.come_back(_declined(world)))
+    home = home_on(world.come_back(_declined(world)))
     page = wallet.get(home)
     text = page.content.decode()
     assert "has not been paid yet" in text
@@ -537,7 +537,7 @@ def test_money_that_was_too_little_is_not_thanked_with_a_mail_that_never_comes(w
     Order.objects.update(total_incl_tax=20)
     told = shopper.get(world.shopper_pays(payment) or "")
     assert "Your payment has arrived, and the shop reviews it" in told.content.decode()
-    page = shopper.get(_home(told))
+    page = shopper.get(home_on(told))
     assert world.reviews() == ["underpaid"]
     text = page.content.decode()
     assert "Thank you, your payment has arrived." in text
