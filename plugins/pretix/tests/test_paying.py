@@ -213,7 +213,9 @@ def test_a_shopper_whose_money_needs_review_reads_no_promise_that_it_will_be_con
     _, payment = expired(world, places=0)
     world.gateway_notification(payment)
     world.run_worker()
-    page = Client().get(path_of(world.come_back(payment)["Location"]))
+    told = world.come_back(payment).content.decode()
+    assert "Your payment has arrived, and the shop reviews it" in told
+    page = Client().get(path_of(told.split('">Back to the shop')[0].split('href="')[-1]))
     assert "The organizer knows, and will refund it" in page.content.decode()
 
 

@@ -165,10 +165,12 @@ def tillgate_review_opened(review: Review) -> None:
 
 @hookspec(firstresult=True)
 def tillgate_return_url(payment: Payment) -> str | None:
-    """Return the shop's page, a path or an http(s) address, where the shopper lands after paying, failing or leaving.
+    """Return the shop's page about the order, a path or an http(s) address.
 
-    Called when the shopper comes back; `payment.status` tells how. The page must work without a session, since wallets return in another
-    browser. None, or an error, leaves the shopper on Tillgate's own page.
+    Called when the shopper comes back; `payment.status` tells how. A shopper who has paid goes there at once. Otherwise Tillgate's own page
+    says what happened, offers to pay again, and links there. Where a payment has failed and the page can offer no other, the shopper goes
+    there at once too. The page must work without a session, since wallets return in another browser. None, or an error, leaves the shopper
+    on Tillgate's own page.
     """
 
 
