@@ -499,7 +499,7 @@ def test_an_order_whose_customer_deletes_the_account_while_paying_is_paid(world:
     payment = Payment.objects.get()
     bo.delete()
     world.shopper_pays(payment)
-    home = home_on(world.come_back(payment))
+    home = world.come_back(payment)["Location"]
     assert "your payment has arrived" in Client().get(home).content.decode()
     world.a_day_passes()
     assert (Order.objects.get().status, world.reviews(), mail.outbox) == ("Paid", [], [])
