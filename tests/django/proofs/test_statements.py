@@ -121,7 +121,7 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
     assert counts["repeated notification"] <= 2
     assert counts["refund"] <= 26
     assert counts["another notification beyond those that are kept"] <= 3
-    assert counts["return of a paid payment"] <= 4
+    assert counts["return of a paid payment"] <= 6
     assert counts["status poll"] <= 1
     assert counts == COUNTED.setdefault(project.DATABASE, counts)
     assert TimelineEntry.objects.count() >= others
