@@ -465,7 +465,7 @@ def makes_a_payment_of_every_press(patch: pytest.MonkeyPatch) -> None:
 @mutant("found_paid_when_paying_again")
 def starts_without_looking_at_open_payments(patch: pytest.MonkeyPatch) -> None:
     real = starting._look_up
-    patch.setattr(starting, "_look_up", lambda plugin_name, key: (real(plugin_name, key)[0], []))
+    patch.setattr(starting, "_look_up", lambda plugin_name, key: (*real(plugin_name, key)[:2], []))
 
 
 @mutant("pay_and_return")

@@ -368,6 +368,11 @@ ACTIONS: dict[str, tuple[str, str, set[str]]] = {
     "add a payment": ("get", "payment/add/", set()),
     "change a payment": ("post", "payment/{payment}/change/", set()),
     "delete a payment": ("post", "payment/{payment}/delete/", set()),
+    "read the figures": ("get", "payment/figures/", LOOK_AT_PAYMENTS),
+    "be asked for a settlement file": ("get", "payment/settlement/", LOOK_AT_PAYMENTS),
+    "check a settlement file": ("post", "payment/settlement/", LOOK_AT_PAYMENTS),
+    "see the health": ("get", "review/health/", LOOK),
+    "test a connection": ("post", "review/health/", LOOK),
     "read the history": ("get", "payment/{payment}/history/", LOOK_AT_PAYMENTS),
 }
 
