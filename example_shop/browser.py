@@ -14,6 +14,8 @@ __all__ = ["Browser", "Form", "Page", "PageProblem"]
 
 _TIMEOUT_SECONDS: Final = 60.0
 _MOST_REDIRECTS: Final = 20
+_AT_ONCE: Final = "0; url="
+"""The header `Refresh` of a page that a browser leaves at once."""
 
 
 class PageProblem(Exception):
@@ -93,9 +95,12 @@ class Browser:
 
     def _show(self, response: httpx.Response) -> Page:
         for _ in range(_MOST_REDIRECTS):
-            if response.next_request is None:
+            if response.next_request is not None:
+                response = self._client.send(response.next_request)
+            elif (refresh := response.headers.get("Refresh", "")).startswith(_AT_ONCE):
+                response = self._client.get(refresh.removeprefix(_AT_ONCE))
+            else:
                 break
-            response = self._client.send(response.next_request)
         else:
             raise PageProblem(f"{response.url} redirects for ever")
         reader = _Reader()

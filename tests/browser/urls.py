@@ -15,7 +15,7 @@ from tillgate.django import urls
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
-    "form-action 'self' http://127.0.0.1:*"
+    "form-action 'self'"
 )
 
 

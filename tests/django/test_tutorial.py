@@ -54,7 +54,7 @@ from tillgate.shop import order_state
 print("waits:", order_state("smallest-shop", "1").waits_since is not None)
 shopper = Client(headers={{"host": "127.0.0.1"}})  # needs no running server
 print("before:", shopper.get("/orders/1/").content.decode())
-payment_page = urlsplit(shopper.post("{link}", {{"method": "alipay"}}).headers["Location"])
+payment_page = urlsplit(shopper.post("{link}", {{"method": "alipay"}}).headers["Refresh"].partition("url=")[2])
 gateway = http.client.HTTPConnection(payment_page.netloc)
 gateway.request("POST", payment_page.path, "decision=pay", {{"Content-Type": "application/x-www-form-urlencoded"}})
 back = urlsplit(gateway.getresponse().headers["Location"])

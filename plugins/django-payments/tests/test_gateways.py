@@ -83,7 +83,7 @@ def toy(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 def test_a_row_is_confirmed_by_the_signed_notification_of_another_gateway(world: World, toy: Toy) -> None:
     payment = bill(variant="glass-beads", currency="EUR", billing_email="ada@shopper.example")
-    assert world.client.get(way_of(payment))["Location"] == "https://toy.example/1"
+    assert world.onward(world.client.get(way_of(payment))) == "https://toy.example/1"
     attempt = attempt_of(payment)
     asked = toy.asked[attempt.reference]
     assert (asked.method, asked.currency, asked.email) == ("glass_beads", "EUR", "ada@shopper.example")

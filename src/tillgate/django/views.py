@@ -18,6 +18,7 @@ from django.db.models import F, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, UnreadablePostError
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.encoding import iri_to_uri
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
@@ -316,7 +317,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
             problem = _("The payment could not be started, and nothing was charged. Please try again later or ask the shop.")
         else:
             if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):
-                return _private(HttpResponseRedirect(_way(started)), "same-origin")
+                return _private(_onward(request, started), "same-origin")
             problem = _explain(started)
     held, under_review, on_its_way = _held(payments), _under_review(payments), _on_its_way(payments)
     paid_by = payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None)
@@ -426,10 +427,16 @@ def _begun(payments: QuerySet[Payment], amount: Decimal, currency: str) -> dict[
     }
 
 
-def _way(started: Started) -> str:
-    if started.outcome is StartOutcome.REDIRECT:
-        return started.payment.payment_url
-    return reverse("tillgate:return", args=[started.payment.return_key])
+def _onward(request: HttpRequest, started: Started) -> HttpResponse:
+    """Send the shopper to the payment page, by a page of ours that goes on at once, or to the return page of a paid order.
+
+    Under the content security policy `form-action 'self'` Chromium refuses a redirect to another site after a form, without a word.
+    """
+    if started.outcome is not StartOutcome.REDIRECT:
+        return HttpResponseRedirect(reverse("tillgate:return", args=[started.payment.return_key]))
+    response = render(request, "tillgate/leave.html", {"payment": started.payment})
+    response["Refresh"] = f"0; url={iri_to_uri(started.payment.payment_url)}"
+    return response
 
 
 def _explain(started: Started) -> str:

@@ -40,6 +40,8 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _MOST_REDIRECTS: Final = 5
 _AGAIN: Final = (307, 308)
 """Redirects that a browser follows with the same request."""
+_AT_ONCE: Final = "0; url="
+"""The header `Refresh` of a page that a browser leaves at once."""
 _MAIN: Final = re.compile(r"<main\b.*?</main>", re.DOTALL)
 _MOST_SAID: Final = 300
 """The number of a page's characters that a test's message shows."""
@@ -121,7 +123,7 @@ class World:
         here, chosen = self.shop.pay_path(order_key), {"method": self.gateway.method if method is None else method, **hidden}
         answer: Any = shopper.post(here, chosen)
         for _ in range(_MOST_REDIRECTS):
-            to = answer.get("Location", "")
+            to = self.onward(answer)
             if not to or self.gateway.is_payment_page(to):
                 return answer
             here = urljoin(here, to)
@@ -130,11 +132,18 @@ class World:
             answer = shopper.post(path, chosen) if answer.status_code in _AGAIN else shopper.get(path)
         raise AssertionError(f"the shop redirects for ever, at last to {to}")
 
+    @staticmethod
+    def onward(answer: Any) -> str:
+        """Return the address to which an answer sends a browser: by a redirect, or by a page that goes on at once. Empty if it stays."""
+        refresh: str = answer.get("Refresh", "")
+        to: str = answer.get("Location", "") or (refresh.removeprefix(_AT_ONCE) if refresh.startswith(_AT_ONCE) else "")
+        return to
+
     def pay_page(self, order_key: str, method: str | None = None, client: Client | None = None, **hidden: str) -> Payment:
         """Choose a payment method and come to the payment page; return the payment."""
         method = method or self.gateway.method
         answer = self.choose(order_key, method, client, **hidden)
-        to = answer.get("Location", "")
+        to = self.onward(answer)
         assert self.gateway.is_payment_page(to), (
             f"choosing {method} led to HTTP {answer.status_code}, and not to the payment page{_said(answer)}"
         )

@@ -85,7 +85,7 @@ def expect_still_waiting(world: World, order: str) -> None:
 def expect_no_payment_page(world: World, order: str, method: str | None = None) -> None:
     """Fail unless choosing a payment method leads to a page of the shop, and not to the payment page."""
     answer = world.choose(order, method)
-    to = answer.get("Location", "")
+    to = world.onward(answer)
     chosen = world.gateway.method if method is None else method
     assert not world.gateway.is_payment_page(to), f"choosing {chosen!r} led to the payment page"
     assert answer.status_code < 500, f"choosing {chosen!r} is answered with HTTP {answer.status_code}"
