@@ -101,8 +101,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 INSTALLED_APPS = [
     "example_shop.apps.ExampleShopConfig",  # before Oscar, so that the shop's templates win
+    "tillgate_oscar",  # Tillgate in Oscar's checkout and dashboard, and its pages in Oscar's layout
     "tillgate.django",  # Tillgate's records and pages
-    "tillgate_oscar",  # Tillgate in Oscar's checkout and dashboard
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -152,6 +152,7 @@ MIGRATION_MODULES = {"partner": "oscar.apps.partner.migrations", "shipping": "os
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "example_shop.policy.told",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",

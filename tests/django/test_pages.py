@@ -757,5 +757,30 @@ def test_a_payment_carries_the_language_of_its_shopper_wherever_the_choice_was_m
     assert [payment.data for payment in Payment.objects.all()] == [{"language": "de"}] * 2
 
 
+def test_a_method_that_cannot_take_the_order_is_shown_with_the_reason_and_cannot_be_chosen(world: World) -> None:
+    limits = [{"code": "alipay", "maximums": {"USD": "5000"}}, {"code": "paypal", "minimums": {"USD": "9000"}}, {"code": "venmo"}]
+    world.configure({"METHODS": [*limits, {"code": "gcash", "currencies": ["PHP"]}, {"code": "konbini", "kind": "counter"}]})
+    order = world.order("6000.00")
+    page = text_of(world.client.get(world.shop.pay_path(order)))
+    for reason in ("takes orders up to USD 5,000.00", "takes orders from USD 9,000.00", "not for orders in USD"):
+        assert reason in page
+    assert re.findall(r'name="method" value="(\w+)"', page) == ["venmo", "konbini"]
+    assert page.count("disabled") == 3
+    assert page.count('class="tillgate-mark"') == 5
+    assert world.choose(order, "alipay").status_code == 409
+    assert not Payment.objects.exists()
+
+
+def test_a_page_has_the_shops_name_and_says_whether_money_moves(world: World) -> None:
+    page = world.shop.pay_path(world.order())
+    shown = text_of(world.client.get(page))
+    assert '<a href="http://127.0.0.1:2/">127.0.0.1:2</a>' in shown
+    assert "Test mode: no money moves." in shown
+    world.configure({"SANDBOX": False, "BASE_URL": "https://pay.example"}, SHOP_NAME="Fold & Margin")
+    shown = text_of(world.client.get(page))
+    assert "Fold & Margin</a>" in shown
+    assert "Test mode" not in shown
+
+
 def test_every_text_is_translated_into_german_and_compiled() -> None:
     assert faults_of_catalogue(APP, "de") == []

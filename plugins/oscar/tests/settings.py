@@ -75,8 +75,8 @@ INSTALLED_APPS = [
     "treebeard",
     "sorl.thumbnail",
     "django_tables2",
-    "tillgate.django",
     "tillgate_oscar",
+    "tillgate.django",
     "tests.shop",
 ]
 MIDDLEWARE = [

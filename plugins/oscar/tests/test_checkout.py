@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import json
 from collections.abc import Callable
 from decimal import Decimal
@@ -332,11 +333,74 @@ def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another
     page = shopper.get(home).content.decode()
     assert "Your payment was declined. This order has not been paid yet." in page
     pay = page.split('btn-lg" href="')[1].split('"')[0]
-    assert shopper.post(pay, {"method": "paypal"})["Location"].startswith(world.sandbox.base_url)
+    assert world.onward(shopper.post(pay, {"method": "paypal"})).startswith(world.sandbox.base_url)
     second = Payment.objects.get(method="paypal")
     world.shopper_pays(second)
     world.come_back(second)
     assert Order.objects.get().status == "Paid"
+
+
+# The shop's own ways to pay, and the test mode ---------------------------------------------------------------------------------------------
+
+
+def test_cash_on_delivery_stands_in_the_same_list_and_its_order_is_placed_without_tillgate(
+    shopper: Shopper, product: Make, settings: Any
+) -> None:
+    settings.TILLGATE_OSCAR, settings.OSCAR_INITIAL_ORDER_STATUS = {"OTHER_METHODS": {"cash": "Cash on delivery"}}, "Pending payment"
+    shopper.adds(product("12.50"))
+    shopper.says_where()
+    assert shopper.previews()["Location"] == "/checkout/payment-method/", "nothing is chosen"
+    page = shopper.get("/checkout/payment-method/").content.decode()
+    assert page.count("<fieldset") == 1
+    assert page.index('value="alipay"') < page.index('value="cash"')
+    assert shopper.chooses("cash")["Location"] == "/checkout/payment-details/"
+    assert shopper.get("/checkout/payment-details/")["Location"] == "/checkout/preview/"
+    assert re.search(r'value="cash"[^>]* checked', shopper.get("/checkout/payment-method/").content.decode()), "it is remembered"
+    preview = shopper.previews()
+    assert "Cash on delivery" in preview.content.decode()
+    assert "Test mode" not in preview.content.decode()
+    assert shopper.places(preview)["Location"] == "/checkout/thank-you/"
+    assert shopper.get("/checkout/thank-you/").status_code == 200
+    assert [str(source.source_type) for source in Order.objects.get().sources.all()] == ["Cash on delivery"]
+    assert not ExpectedOrder.objects.exists()
+
+
+def test_an_order_that_no_method_takes_can_still_be_paid_in_the_shops_own_way(shopper: Shopper, product: Make, settings: Any) -> None:
+    settings.TILLGATE_OSCAR = {"OTHER_METHODS": {"cash": "Cash on delivery"}}
+    tea = product()
+    tea.stockrecords.update(price_currency="EUR")
+    shopper.adds(tea)
+    shopper.says_where()
+    page = shopper.get("/checkout/payment-method/").content.decode()
+    assert "takes USD only" in page
+    assert re.findall(r'name="tillgate-method" value="(\w+)"', page) == ["cash"]
+    assert shopper.chooses("alipay").status_code == 200, "a method that cannot take the order cannot be chosen"
+    assert shopper.chooses("cash").status_code == 302
+
+
+def test_each_page_of_a_sandboxs_order_says_that_no_money_moves(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    pages = [shopper.get("/checkout/payment-method/")]
+    shopper.chooses()
+    pages.append(shopper.previews())
+    placed = shopper.places(pages[-1])
+    order = Order.objects.get()
+    pages.append(shopper.get(shopper.get("/checkout/thank-you/")["Location"]))  # the order waits
+    pages.append(shopper.get(placed["Location"]))
+    world.shopper_pays(Payment.objects.get())
+    world.come_back(Payment.objects.get())
+    pages.append(shopper.get("/checkout/thank-you/"))
+    assert order.number in pages[-1].content.decode()
+    assert ["Test mode" in page.content.decode() for page in pages] == [True] * 5
+
+
+def test_tillgates_pages_have_the_shops_layout(world: World, shopper: Shopper, product: Make, settings: Any) -> None:
+    shopper.buys(product())
+    page = shopper.get(world.shop.pay_path(Order.objects.get().number)).content.decode()
+    assert settings.OSCAR_SHOP_NAME in page
+    assert "oscar/css/styles.css" in page
+    assert page.count("<main") == page.count("<h1") == 1
 
 
 # Twice, back, and elsewhere -------------------------------------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(world: 
     link = next(line for line in sent.body.splitlines() if "/payments/pay/" in line)
     assert link.startswith("http://127.0.0.1:2/payments/pay/")
     answer = Shopper().post(link.removeprefix("http://127.0.0.1:2"), {"method": "paypal"})
-    assert answer["Location"].startswith(world.sandbox.base_url)
+    assert world.onward(answer).startswith(world.sandbox.base_url)
     world.sandbox.control.decline(Payment.objects.latest("pk").reference)
     world.come_back(Payment.objects.latest("pk"))
     wait(world)

@@ -129,6 +129,8 @@ class Settings(BaseModel):
     """The accounts by alias; a payment stores the alias of its account. A plugin may supply more."""
     public_url: Annotated[str, BeforeValidator(_public_url)]
     """The shop's own address, at which the gateway and shoppers reach the pages of `tillgate.django.urls`."""
+    shop_name: str = ""
+    """The shop's name on Tillgate's pages; the host of `public_url` if empty."""
     payment_methods: Annotated[tuple[str, ...] | None, BeforeValidator(_methods)] = None
     """The payment methods that shoppers may choose, in display order; None for all that the account takes."""
     timeout_minutes: _Minutes = DEFAULT_TIMEOUT_MINUTES

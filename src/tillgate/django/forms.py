@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
+from django.forms.boundfield import BoundWidget
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.amounts import AmountField
-from tillgate.django.methods import choices_for
+from tillgate.django.methods import MethodChoice, choices_for
 from tillgate.django.operations.accounts import find_account
 from tillgate.money import Money
 from tillgate.wire.methods import Terminal
@@ -21,14 +23,31 @@ class MethodForm(forms.Form):
 
     method = forms.ChoiceField(widget=forms.RadioSelect, label=_("How would you like to pay?"))
 
-    def __init__(self, *arguments: Any, account: str = "default", price: Money | None = None, **options: Any) -> None:
-        """`account` is the name of the account, and `price` the order's: a method that cannot take it is left out."""
+    def __init__(
+        self,
+        *arguments: Any,
+        account: str = "default",
+        price: Money | None = None,
+        others: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> None:
+        """`account` is the name of the account, and `price` the order's: a method that cannot take it is shown and cannot be chosen.
+
+        `others` are the shop's own ways to pay, codes with names, such as cash on delivery. They stand below, in the same list.
+        """
         super().__init__(*arguments, **options)
+        own = [MethodChoice(code=code, label=str(name), currencies=(), kind="counter") for code, name in (others or {}).items()]
+        self.methods = (*choices_for(find_account(account), price), *own)
         field = self.fields["method"]
         assert isinstance(field, forms.ChoiceField)
-        field.choices = [(one.code, one.label) for one in choices_for(find_account(account), price) if not one.problem]
+        field.choices = [(one.code, one.label) for one in self.methods if not one.problem]
         if field.choices:
             self.initial.setdefault("method", field.choices[0][0])
+
+    def rows(self) -> list[tuple[MethodChoice, BoundWidget | None]]:
+        """Return every method with its radio button, or None for one that cannot take the order."""
+        radios = {radio.data["value"]: radio for radio in self["method"]}
+        return [(method, radios.get(method.code)) for method in self.methods if method.code in radios or method.problem]
 
 
 class RefundForm(forms.Form):

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from tillgate import hooks
 from tillgate.account import Account
+from tillgate.django.amounts import money_text
 from tillgate.django.conf import get_settings
 from tillgate.money import Money
 from tillgate.wire.dialects import DIALECTS, Dialect
@@ -39,18 +40,25 @@ _LABELS: Final[Mapping[str, str | Promise]] = {
 }
 """Tillgate's own names of payment methods for shoppers; `checkout` is a page that lets them choose."""
 
+_KINDS: Final = dict.fromkeys((PaymentMethod.UNIONPAY, PaymentMethod.CREDITCARD, "card", "checkout"), "card")
+"""The kinds of payment methods that are no wallets."""
+
+_MOST_NAMED: Final = 3
+"""The number of currencies that a reason names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodChoice:
     """A payment method as a shopper chooses it: its code, its name in the active language, and the currencies that it takes.
 
-    `problem` says to the shopper why the method cannot take the order, and is empty where it can.
+    `kind` chooses the mark on the pages. `problem` says to the shopper why the method cannot take the order, and is empty where it can.
     """
 
     code: str
     label: str
     currencies: tuple[str, ...]
     problem: str = ""
+    kind: str = "wallet"
 
 
 def label_of(code: str, method: Method | None = None) -> str:
@@ -84,6 +92,7 @@ def choices_for(account: Account, price: Money | None = None) -> tuple[MethodCho
             label=label_of(code, taken[code]),
             currencies=_currencies(account, taken[code]),
             problem=_problem(account, taken[code], price) if price else "",
+            kind=taken[code].kind or _KINDS.get(code, "wallet"),
         )
         for code in codes
     )
@@ -95,6 +104,14 @@ def _currencies(account: Account, method: Method) -> tuple[str, ...]:
 
 
 def _problem(account: Account, method: Method, price: Money) -> str:
-    if price.currency not in _currencies(account, method):
-        return _("not for orders in %(currency)s") % {"currency": price.currency}
-    return _("not for this amount") if method.fault(price.amount, price.currency) else ""
+    currencies, currency = _currencies(account, method), price.currency
+    if currency not in currencies:
+        if 0 < len(currencies) <= _MOST_NAMED:
+            return _("takes %(currencies)s only") % {"currencies": ", ".join(currencies)}
+        return _("not for orders in %(currency)s") % {"currency": currency}
+    least, most = dict(method.minimums).get(currency), dict(method.maximums).get(currency)
+    if least is not None and price.amount < least:
+        return _("takes orders from %(amount)s") % {"amount": money_text(least, currency)}
+    if most is not None and price.amount > most:
+        return _("takes orders up to %(amount)s") % {"amount": money_text(most, currency)}
+    return _("not for this amount") if method.fault(price.amount, currency) else ""

@@ -337,7 +337,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
     unable = ""
     if detail is None and (price := _price(described)):
         form = MethodForm(choice, price=price, initial=form.initial)
-        if not form.fields["method"].choices and MethodForm().fields["method"].choices:  # type: ignore[attr-defined]  # a ChoiceField
+        if form.methods and all(method.problem for method in form.methods):
             unable = _("None of our payment methods takes %(amount)s.") % {"amount": money_text(price.amount, price.currency)}
     names = _names([*held, *under_review, *on_its_way])
     page = {

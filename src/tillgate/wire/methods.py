@@ -7,13 +7,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from tillgate.errors import ConfigurationError
 
-__all__ = ["CODE", "Method", "PaymentMethod", "Terminal", "read_currencies", "read_methods", "texts"]
+__all__ = ["CODE", "KINDS", "Method", "PaymentMethod", "Terminal", "read_currencies", "read_methods", "texts"]
 
 CODE = re.compile(r"[A-Za-z0-9_-]{1,32}", re.ASCII)
+KINDS: Final = ("wallet", "card", "bank", "counter")
+"""The kinds of payment methods, each with a mark on the pages. Money is paid at a counter for a voucher, or in cash."""
 
 
 class PaymentMethod(StrEnum):
@@ -53,7 +55,8 @@ class Method:
     """A payment method of a gateway: its code, the currencies that it takes, and the least and the most of them.
 
     `label` is its name for shoppers; empty stands for Tillgate's own name of the code. No currencies: it takes all of the account.
-    `steps` are for currencies of which every amount must be a multiple of more than the smallest unit.
+    `steps` are for currencies of which every amount must be a multiple of more than the smallest unit. `kind` chooses the mark on the
+    pages: `wallet`, `card`, `bank` or `counter`; empty stands for Tillgate's own kind of the code.
     """
 
     code: str
@@ -62,12 +65,15 @@ class Method:
     minimums: tuple[Limit, ...] = ()
     maximums: tuple[Limit, ...] = ()
     steps: tuple[Limit, ...] = ()
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.code, str) or not CODE.fullmatch(self.code):
             raise ConfigurationError("methods", self.code, "is not the code of a payment method: 1 to 32 letters, digits, _ and -")
         if not isinstance(self.label, str):
             raise ConfigurationError(f"methods.{self.code}.label", self.label, "is not text")
+        if self.kind not in ("", *KINDS):
+            raise ConfigurationError(f"methods.{self.code}.kind", self.kind, f"is not a kind of payment method: {', '.join(KINDS)}")
         object.__setattr__(self, "currencies", read_currencies(f"methods.{self.code}.currencies", self.currencies))
         for name in ("minimums", "maximums", "steps"):
             object.__setattr__(self, name, _limits(f"methods.{self.code}.{name}", getattr(self, name)))

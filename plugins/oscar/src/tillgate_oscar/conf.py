@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +14,7 @@ __all__ = ["PLUGIN", "Settings", "get_settings"]
 PLUGIN: Final = "oscar"
 """The entry point's name, which Tillgate's orders carry."""
 
+_Code = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$", strict=True)]
 _Name = Annotated[str, Field(min_length=1, max_length=100, strict=True)]
 
 
@@ -39,6 +41,8 @@ class Settings(BaseModel):
     """The type of Oscar's payment event for money refunded; the dashboard offers it."""
     remind_after_minutes: Annotated[int, Field(ge=0, le=60 * 24 * 30)] = 30
     """How long the mail about an unpaid order waits after its payment failed or expired."""
+    other_methods: Mapping[_Code, Any] = {}
+    """The shop's own ways to pay by code, with their names: they stand in one list with Tillgate's payment methods."""
     other_ways_to_pay: bool | None = None
     """Whether the shop takes other payments too. If not set: true for a shop that wrote its own checkout step for other payments."""
 

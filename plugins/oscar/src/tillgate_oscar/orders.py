@@ -35,6 +35,7 @@ __all__ = [
     "language_of",
     "may_be_cancelled",
     "outstanding",
+    "is_test",
     "paid_by",
     "read_change",
     "read_preview",
@@ -182,6 +183,13 @@ def is_marked_paid(order: Any) -> bool:
     if last is None or settings.pending_status == last.new_status:
         return False
     return settings.paid_status in (last.old_status, last.new_status)  # the history lacks changes that a plain `save()` wrote
+
+
+def is_test(ours: shop.OrderState | None) -> bool:
+    """Tell whether no money moves for an order: its last payment was a sandbox's, or the next one will be."""
+    if ours is None:
+        return False
+    return ours.payments[-1].sandbox if ours.payments else shop.find_account("default").sandbox
 
 
 def status_once_paid(order: Any) -> str:

@@ -54,6 +54,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
     under_review = is_stopped and ours is not None and ours.reported_paid
     page = {
         "order": found,
+        "is_test": orders.is_test(ours),
         "is_arriving": is_arriving,
         "is_under_review": under_review,
         "is_closed": is_stopped and not under_review,

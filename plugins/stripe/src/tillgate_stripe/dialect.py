@@ -92,6 +92,12 @@ _ONLY_TEXT: Final = """
 _ONLY: Final = {code: tuple(found.split("+")) for code, _, found in (pair.partition("=") for pair in _words(_ONLY_TEXT))}
 """The currencies of payment methods that do not take most of them (docs.stripe.com/payments/payment-methods/payment-method-support)."""
 
+_BANK: Final = _words(
+    "acss_debit au_becs_debit bacs_debit bancontact eps fpx ideal multibanco p24 paynow pix promptpay sepa_debit us_bank_account"
+)
+_KINDS: Final = {**dict.fromkeys(_BANK, "bank"), **dict.fromkeys(_words("boleto konbini oxxo"), "counter")}
+"""The kinds of payment methods that are neither cards nor wallets, for the marks on the pages."""
+
 DEFAULT_METHOD: Final = "checkout"
 """The payment method of an account that lists none: Stripe's page offers all that the merchant has switched on in the dashboard."""
 
@@ -114,6 +120,7 @@ def method(code: str, label: str = "", currencies: tuple[str, ...] = ()) -> Meth
         currencies=currencies or _ONLY.get(code, ()),
         minimums=tuple(_MINIMUMS.items()),
         steps=tuple(_STEPS.items()),
+        kind=_KINDS.get(code, ""),
     )
 
 

@@ -1,15 +1,21 @@
-"""`{% load tillgate %}`: the payment method choice, amounts, and the address where an order can be paid."""
+"""`{% load tillgate %}`: the payment method choice, amounts, the shop, the test mode, and the address where an order can be paid."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from django import template
+from django.urls import get_script_prefix
 
 from tillgate.django.amounts import money_text
 from tillgate.django.assets import asset_url
+from tillgate.django.conf import get_settings
 from tillgate.django.forms import MethodForm
+from tillgate.django.operations.accounts import find_account
 from tillgate.django.tickets import pay_url
+from tillgate.errors import TillgateError
 
 register = template.Library()
 
@@ -18,6 +24,23 @@ register = template.Library()
 def method_choice(form: MethodForm | None = None) -> dict[str, Any]:
     """Render the choice of payment methods as a fieldset of radio buttons, for a form of the shop's own."""
     return {"form": form or MethodForm()}
+
+
+@register.inclusion_tag("tillgate/test_mode.html")
+def test_mode(sandbox: bool | str = "") -> dict[str, bool]:
+    """Say that no money moves, on a page of a sandbox's payment. Without a payment the account `default` decides."""
+    if isinstance(sandbox, bool):
+        return {"is_test": sandbox}
+    with suppress(TillgateError):  # a shop whose payments name their accounts needs no `default`
+        return {"is_test": find_account("default").sandbox}
+    return {"is_test": False}
+
+
+@register.simple_tag
+def shop() -> dict[str, str]:
+    """Return the name and the address of the shop."""
+    settings = get_settings()
+    return {"name": settings.shop_name or urlsplit(settings.public_url).netloc, "url": settings.absolute(get_script_prefix())}
 
 
 register.filter("money", money_text)

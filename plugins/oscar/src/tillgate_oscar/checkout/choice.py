@@ -15,12 +15,14 @@ from tillgate_oscar.conf import get_settings
 __all__ = [
     "OTHERS",
     "chosen",
+    "chosen_other",
     "forget",
     "has_other_ways",
     "has_own_payment_handling",
     "initial",
     "is_free",
     "is_oscars_own",
+    "is_written_by_shop",
     "offered",
     "price_of",
     "remember",
@@ -36,7 +38,7 @@ _ANSWERS: Final = frozenset({"dispatch", "get", "post", "form_class", "form_vali
 
 def remember(checkout_session: Any, method: str) -> None:
     """Remember the payment method under Oscar's own key, so that shop code that selects another way to pay replaces it."""
-    checkout_session.pay_by(_PREFIX + method)
+    checkout_session.pay_by(method if method in get_settings().other_methods else _PREFIX + method)
 
 
 def forget(checkout_session: Any) -> None:
@@ -51,10 +53,16 @@ def chosen(checkout_session: Any) -> str | None:
     return method.removeprefix(_PREFIX) if isinstance(method, str) and method.startswith(_PREFIX) else None
 
 
+def chosen_other(checkout_session: Any) -> str | None:
+    """Return the shop's own way to pay that the shopper chose in the list, or None."""
+    method = checkout_session.payment_method()
+    return method if isinstance(method, str) and method in get_settings().other_methods else None
+
+
 def initial(checkout_session: Any) -> dict[str, str]:
     """Return the form's initial values: the earlier choice, if it is still offered."""
-    method = chosen(checkout_session)
-    return {"method": method} if method in offered() else {}
+    method = chosen_other(checkout_session) or chosen(checkout_session)
+    return {"method": method} if method in (*offered(), *get_settings().other_methods) else {}
 
 
 def offered(total: Any = None) -> tuple[str, ...]:
@@ -98,17 +106,19 @@ def has_other_ways() -> bool:
     said = get_settings().other_ways_to_pay
     if said is not None:
         return said
-    return bool(_ANSWERS & _written_by_shop(get_class("checkout.views", "PaymentMethodView"))) or has_own_payment_handling()
+    method = get_class("checkout.views", "PaymentMethodView")
+    return any(is_written_by_shop(method, name) for name in _ANSWERS) or has_own_payment_handling()
 
 
 def has_own_payment_handling() -> bool:
     """Tell whether the shop wrote a `handle_payment` of its own, which an order that is paid with Tillgate does not call."""
-    return "handle_payment" in _written_by_shop(get_class("checkout.views", "PaymentDetailsView"))
+    return is_written_by_shop(get_class("checkout.views", "PaymentDetailsView"), "handle_payment")
 
 
-def _written_by_shop(view: type[Any]) -> set[str]:
+def is_written_by_shop(view: type[Any], name: str) -> bool:
+    """Tell whether a method of a view is the shop's own."""
     libraries = ("oscar", "django", "tillgate_oscar", "builtins")
-    return {name for base in view.__mro__ if base.__module__.partition(".")[0] not in libraries for name in vars(base)}
+    return any(name in vars(base) for base in view.__mro__ if base.__module__.partition(".")[0] not in libraries)
 
 
 def is_oscars_own(template: Any) -> bool:

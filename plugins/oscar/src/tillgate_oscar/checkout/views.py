@@ -17,6 +17,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.template.loader import select_template
 from django.urls import reverse
+from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 from oscar.core.loading import get_class, get_model
 
@@ -101,7 +102,7 @@ class PaymentMethodMixin(_CheckoutMixin):
         """Show the payment methods, or the shop's own page if the shopper asked for it or Tillgate cannot take this order."""
         if getattr(self, "shows_methods", False):
             return self._others("get", request, *arguments, **options)
-        refused = choice.why_not_offered(self._order_total())
+        refused = self._why_refused()
         if refused:
             _log.warning("online payment is not offered for this basket: %s", refused)
         if choice.has_other_ways() and (choice.OTHERS in request.GET or refused):
@@ -113,7 +114,7 @@ class PaymentMethodMixin(_CheckoutMixin):
 
     def post(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
         """Remember the chosen payment method."""
-        refused = choice.why_not_offered(self._order_total())
+        refused = self._why_refused()
         form = self._form(request.POST)
         if f"{_OURS}-method" not in request.POST and choice.has_other_ways():
             choice.forget(self.checkout_session)
@@ -131,7 +132,12 @@ class PaymentMethodMixin(_CheckoutMixin):
         return context
 
     def _form(self, *data: Any, **options: Any) -> shop.MethodForm:
-        return shop.MethodForm(*data, prefix=_OURS, price=choice.price_of(self._order_total()), **options)
+        price, others = choice.price_of(self._order_total()), get_settings().other_methods
+        return shop.MethodForm(*data, prefix=_OURS, price=price, others=others, **options)
+
+    def _why_refused(self) -> str | None:
+        """Return why nothing in the list can be chosen, or None."""
+        return None if get_settings().other_methods else choice.why_not_offered(self._order_total())
 
     def _others(self, method: str, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
         handler = getattr(super(), method, None) or self.http_method_not_allowed  # type: ignore[attr-defined]  # of Django's view
@@ -166,6 +172,9 @@ class PaymentDetailsMixin(_CheckoutMixin):
             return None
         return choice.chosen(self.checkout_session)
 
+    def _chosen_other(self) -> str | None:
+        return None if self._takes_its_own_payment() else choice.chosen_other(self.checkout_session)
+
     def _takes_its_own_payment(self) -> bool:
         is_checkouts = type(self) is getattr(apps.get_app_config("checkout"), "payment_details_view", None)
         return not is_checkouts and type(self).handle_payment is not PaymentDetailsMixin.handle_payment
@@ -185,7 +194,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
             return
         step = reverse("checkout:payment-method")
         if method is None:
-            if not choice.has_other_ways():
+            if not choice.has_other_ways() and not self._chosen_other():
                 raise _failed_precondition(step, _("Please choose how to pay"))
         elif choice.why_not_offered(total):
             choice.forget(self.checkout_session)
@@ -197,7 +206,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
     def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
         """Skip the page for payment details if the shop has none of its own: there is nothing to enter here."""
         names = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
-        if not self.preview and self._chosen() and choice.is_oscars_own(select_template(names)):
+        if not self.preview and (self._chosen() or self._chosen_other()) and choice.is_oscars_own(select_template(names)):
             return redirect("checkout:preview")
         response: HttpResponse = super().get(request, *arguments, **options)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
@@ -205,10 +214,14 @@ class PaymentDetailsMixin(_CheckoutMixin):
     def get_context_data(self, **options: Any) -> dict[str, Any]:
         """Add to the preview the choice, the displayed total, and the data that a second submission needs."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
-        method = self._chosen()
-        if self.preview and method and context.get("order_total") and not choice.is_free(context["order_total"]):
+        if not self.preview or not context.get("order_total") or choice.is_free(context["order_total"]):
+            return context
+        method, preview_page = self._chosen(), select_template(super().get_template_names())  # type: ignore[misc]  # a mixin of Oscar's view
+        if (other := self._chosen_other()) and choice.is_oscars_own(preview_page):
+            context |= {"preview_page": preview_page, "tillgate_method": get_settings().other_methods[other]}
+        elif method:
             context |= {
-                "preview_page": select_template(super().get_template_names()),  # type: ignore[misc]  # a mixin of Oscar's view
+                "preview_page": preview_page,
                 "tillgate_method": shop.method_label(method),
                 "tillgate_total": _as_shown(context["order_total"]),
                 "tillgate_preview": orders.sign_preview(context["basket"], method),
@@ -253,9 +266,19 @@ class PaymentDetailsMixin(_CheckoutMixin):
             super().restore_frozen_basket()  # type: ignore[misc]  # a mixin of Oscar's view
 
     def handle_payment(self, order_number: Any, total: Any, **options: Any) -> None:
-        """Do nothing: the order is paid after it was placed, so that no paid order can be lost."""
-        if self._method is None:
-            super().handle_payment(order_number, total, **options)  # type: ignore[misc]  # a mixin of Oscar's view
+        """Do nothing: the order is paid after it was placed, so that no paid order can be lost.
+
+        An order that is paid in one of `OTHER_METHODS` gets a payment source of that name, so that staff see how it is paid.
+        """
+        if self._method is not None:
+            return
+        super().handle_payment(order_number, total, **options)  # type: ignore[misc]  # a mixin of Oscar's view
+        if (other := self._chosen_other()) and not choice.is_written_by_shop(type(self), "handle_payment"):
+            name, models = str(get_settings().other_methods[other]), (get_model("payment", "SourceType"), get_model("payment", "Source"))
+            kind, _created = models[0].objects.get_or_create(name=name)
+            self.add_payment_source(  # type: ignore[attr-defined]  # of Oscar's view
+                models[1](source_type=kind, currency=total.currency, amount_allocated=total.incl_tax)
+            )
 
     def get_initial_order_status(self, basket: Any) -> str | None:
         """Let the order wait for its payment."""
@@ -348,28 +371,32 @@ class ThankYouMixin:
 
 
 class OrderPageMixin:
-    """The order's page, of an account and of a guest: offers to pay an unpaid order."""
+    """The order's page, of an account and of a guest: offers to pay an unpaid order, and says where no money moves."""
 
     object: Any
 
     def get_context_data(self, **options: Any) -> dict[str, Any]:
-        """Add the address to pay at; only the order's shopper sees this page."""
+        """Add Tillgate's part, with the address to pay at; only the order's shopper sees this page."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
-        if self._waits():
-            number, may_be_cancelled = self.object.number, orders.may_be_cancelled(self.object, orders.state_of(self.object))
-            context |= {
-                "tillgate_pay_url": shop.pay_path(PLUGIN, number),
-                "tillgate_change_url": orders.change_url(number) if may_be_cancelled else None,
-                "order_page": select_template(self._own_template_names()),
-            }
+        if self._part:
+            context |= {**self._part, "order_page": select_template(self._own_template_names())}
         return context
 
     def get_template_names(self) -> list[str]:
         """Show the shop's page with Tillgate's part."""
-        return ["tillgate_oscar/order_page.html"] if self._waits() else self._own_template_names()
+        return ["tillgate_oscar/order_page.html"] if self._part else self._own_template_names()
 
-    def _waits(self) -> bool:
-        return orders.waits_for_payment(self.object, orders.state_of(self.object))
+    @cached_property
+    def _part(self) -> dict[str, Any]:
+        number, ours = self.object.number, orders.state_of(self.object)
+        part: dict[str, Any] = {"tillgate_is_test": True} if orders.is_test(ours) else {}
+        if orders.waits_for_payment(self.object, ours):
+            may_be_cancelled = orders.may_be_cancelled(self.object, ours)
+            part |= {
+                "tillgate_pay_url": shop.pay_path(PLUGIN, number),
+                "tillgate_change_url": orders.change_url(number) if may_be_cancelled else None,
+            }
+        return part
 
     def _own_template_names(self) -> list[str]:
         names: list[str] = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
