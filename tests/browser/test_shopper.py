@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -182,6 +183,37 @@ def test_a_declined_payment_and_an_order_that_cannot_be_paid(shop: Shop, options
     page.goto(shop.world.shop.pay_path(order))
     expect(page.get_by_role("heading", name="This order cannot be paid")).to_be_visible()
     shop.look(page, f"not-payable-{device}")
+
+
+def test_a_form_leads_to_the_payment_page_under_a_policy_that_lets_forms_go_to_the_shop_only(shop: Shop) -> None:
+    """Chromium refuses a redirect to another site after a form, without a word to the shopper. The page in between has a link too."""
+    page = shop.open(shop.world.shop.pay_path(shop.world.order()))
+    sent = page.context.new_page()
+    sent.route(re.compile(re.escape(shop.world.sandbox.base_url)), lambda route: route.fulfill(status=204))  # 204: the browser stays
+    sent.goto(page.url)
+    with sent.expect_response(re.compile("/pay/")) as answer:
+        sent.get_by_role("button", name="Continue to payment").click()
+    assert "form-action 'self';" in f"{answer.value.all_headers()['content-security-policy']};"
+    link = sent.get_by_role("link", name="Continue to payment")
+    assert link.get_attribute("href") == _newest().payment_url
+    shop.look(sent, "leave")
+    page.get_by_role("button", name="Continue to payment").click()
+    expect(page).to_have_url(_newest().payment_url)
+
+
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_a_method_that_cannot_take_the_order_shows_the_reason_and_cannot_be_pressed(
+    shop: Shop, options: dict[str, Any], request: Any, configure: Callable[..., None]
+) -> None:
+    limits = [{"code": "alipay", "maximums": {"USD": "5000"}}, {"code": "creditcard"}, {"code": "oxxo", "label": "OXXO", "kind": "counter"}]
+    bank = {"code": "ideal", "label": "iDEAL", "kind": "bank", "currencies": ["EUR"]}
+    configure({"METHODS": [*limits, "paypal", bank]}, PUBLIC_URL=shop.url, SHOP_NAME="Fold & Margin")
+    page = shop.open(shop.world.shop.pay_path(shop.world.order("6000.00")), **options)
+    alipay = page.get_by_role("radio", name=re.compile("^Alipay takes orders up to USD 5,000.00$"))
+    expect(alipay).to_be_disabled()
+    expect(page.get_by_label("Credit or debit card")).to_be_checked()
+    expect(page.get_by_role("link", name="Fold & Margin")).to_be_visible()
+    shop.look(page, f"unavailable-{request.node.callspec.id}")
 
 
 def test_a_refused_start_says_so_and_offers_another_way(shop: Shop) -> None:

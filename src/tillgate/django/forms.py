@@ -41,8 +41,9 @@ class MethodForm(forms.Form):
         field = self.fields["method"]
         assert isinstance(field, forms.ChoiceField)
         field.choices = [(one.code, one.label) for one in self.methods if not one.problem]
-        if field.choices:
-            self.initial.setdefault("method", field.choices[0][0])
+        codes = [code for code, _label in field.choices]
+        if codes and self.initial.get("method") not in codes:
+            self.initial["method"] = codes[0]
 
     def rows(self) -> list[tuple[MethodChoice, BoundWidget | None]]:
         """Return every method with its radio button, or None for one that cannot take the order."""
