@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -340,7 +340,7 @@ def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another
     assert Order.objects.get().status == "Paid"
 
 
-# The shop's own ways to pay, and the test mode ---------------------------------------------------------------------------------------------
+# The shop's own ways to pay, and the test mode ----------------------------------------------------------------------------------------
 
 
 def test_cash_on_delivery_stands_in_the_same_list_and_its_order_is_placed_without_tillgate(

@@ -26,8 +26,8 @@ def method_choice(form: MethodForm | None = None) -> dict[str, Any]:
     return {"form": form or MethodForm()}
 
 
-@register.inclusion_tag("tillgate/test_mode.html")
-def test_mode(sandbox: bool | str = "") -> dict[str, bool]:
+@register.inclusion_tag("tillgate/test_mode.html", name="test_mode")
+def say_test_mode(sandbox: object = "") -> dict[str, bool]:
     """Say that no money moves, on a page of a sandbox's payment. Without a payment the account `default` decides."""
     if isinstance(sandbox, bool):
         return {"is_test": sandbox}
