@@ -38,9 +38,9 @@ def say_test_mode(sandbox: object = "") -> dict[str, bool]:
 
 @register.simple_tag
 def shop() -> dict[str, str]:
-    """Return the name and the address of the shop."""
+    """Return the name of the shop, and its front page on this host: several sites may share a database."""
     settings = get_settings()
-    return {"name": settings.shop_name or urlsplit(settings.public_url).netloc, "url": settings.absolute(get_script_prefix())}
+    return {"name": settings.shop_name or urlsplit(settings.public_url).netloc, "url": get_script_prefix()}
 
 
 register.filter("money", money_text)
