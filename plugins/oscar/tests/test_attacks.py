@@ -274,6 +274,7 @@ def test_two_payments_that_come_to_nothing_at_once_are_followed_by_one_reminder(
     for one in payments:
         world.sandbox.control.decline(one.reference)
     together(*[lambda one=one: Client().get(f"/payments/return/{one.return_key}/") for one in payments])
+    world.time.advance(minutes=30)
     world.run_worker()
     assert len(mail.outbox) == 1
 
