@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import gettext
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,14 +22,15 @@ _FIELD: Final = re.compile(r'^(msgid|msgid_plural|msgstr(?:\[\d\])?) ((?:"(?:[^"
 _PLACEHOLDER: Final = re.compile(r"%\(\w+\)\w")
 
 
-def faults_of_catalogue(app: Path, language: str) -> list[str]:
+def faults_of_catalogue(app: Path, language: str, within: Collection[str] = ("**/*",)) -> list[str]:
     """Return the faults of an app's catalogue of a language, a sentence each; an empty list is the good result.
 
     `app` is the folder of the Django app, with `locale` in it. A fault is a text that is missing, unused, fuzzy, not translated, or
-    translated with other placeholders, and a compiled catalogue that differs from the source.
+    translated with other placeholders, and a compiled catalogue that differs from the source. `within` names the files whose texts the
+    catalogue holds, as glob patterns below `app`; a language for shoppers alone needs no texts of the staff's pages.
     """
     catalogue = app / "locale" / language / "LC_MESSAGES" / "django"
-    marked, source = _marked(app), catalogue.with_suffix(".po").read_text("utf-8")
+    marked, source = _marked(app, within), catalogue.with_suffix(".po").read_text("utf-8")
     entries = list(_entries(source))
     known = {text for texts, _ in entries for text in texts}
     faults = [] if marked else [f"nothing is marked in {app.name}"]
@@ -45,9 +46,9 @@ def faults_of_catalogue(app: Path, language: str) -> list[str]:
     return faults
 
 
-def _marked(app: Path) -> set[str]:
+def _marked(app: Path, within: Collection[str]) -> set[str]:
     found: set[str] = set()
-    for path in app.rglob("*"):
+    for path in {path for pattern in within for path in app.glob(pattern)}:
         if path.suffix == ".py":
             found.update(_marked_in_python(path.read_text("utf-8")))
         elif path.suffix in _TEMPLATES:  # Django turns a template into text like Python, where its marked texts are calls
