@@ -96,7 +96,24 @@ SITE_ID = 1
 USE_TZ = True
 TIME_ZONE = "America/New_York"
 LANGUAGE_CODE = "en-us"
-LANGUAGES = [("en-us", _("English")), ("de", _("German"))]  # the top of each page offers them
+LANGUAGES = [  # the top of each page offers them; Tillgate's pages speak all of them, and Oscar's some
+    ("en-us", "English"),
+    ("de", "Deutsch"),
+    ("bn", "বাংলা"),
+    ("es", "Español"),
+    ("fil", "Filipino"),
+    ("fr", "Français"),
+    ("id", "Bahasa Indonesia"),
+    ("ja", "日本語"),
+    ("ko", "한국어"),
+    ("ms", "Bahasa Melayu"),
+    ("pt-br", "Português (Brasil)"),
+    ("th", "ไทย"),
+    ("ur", "اردو"),
+    ("vi", "Tiếng Việt"),
+    ("zh-hans", "简体中文"),
+    ("zh-hant", "繁體中文"),
+]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 INSTALLED_APPS = [

@@ -1,10 +1,30 @@
-"""German, the proof that every text of the plugin can be translated."""
+"""The languages: German for every text, and those of the wallets' users for the texts that shoppers read."""
 
 from pathlib import Path
 
+import pytest
+
 import tillgate_oscar
-from tillgate.testing.translations import faults_of_catalogue
+from tillgate.testing.translations import SHOPPER_LANGUAGES, faults_of_catalogue
+
+APP = Path(tillgate_oscar.__path__[0])
+READ_BY_SHOPPERS = (
+    "templates/tillgate_oscar/*.html",
+    "templates/tillgate_oscar/checkout/*.html",
+    "templates/tillgate/*.html",
+    "templates/oscar/communication/**/*",
+    "checkout/*.py",
+    "views.py",
+    "orders.py",
+    "confirmation.py",
+    "basket.py",
+)
 
 
 def test_every_text_is_translated_into_german_and_compiled() -> None:
-    assert faults_of_catalogue(Path(tillgate_oscar.__path__[0]), "de") == []
+    assert faults_of_catalogue(APP, "de") == []
+
+
+@pytest.mark.parametrize("language", SHOPPER_LANGUAGES)
+def test_every_text_that_shoppers_read_is_in_each_of_their_languages(language: str) -> None:
+    assert faults_of_catalogue(APP, language, READ_BY_SHOPPERS) == []

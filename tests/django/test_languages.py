@@ -1,0 +1,33 @@
+"""The languages of shoppers: every text of their pages is in each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+import tillgate.django
+from tillgate.testing.translations import SHOPPER_LANGUAGES, faults_of_catalogue
+from tillgate.testing.world import World
+
+APP = Path(tillgate.django.__file__).parent
+READ_BY_SHOPPERS = ("templates/tillgate/*.html", "views.py", "forms.py", "methods.py", "outcomes.py", "operations/starting.py")
+
+
+@pytest.mark.parametrize("language", SHOPPER_LANGUAGES)
+def test_every_text_that_shoppers_read_is_in_each_of_their_languages(language: str) -> None:
+    assert faults_of_catalogue(APP, language, READ_BY_SHOPPERS) == []
+
+
+@pytest.mark.parametrize(
+    ("language", "direction", "title"), [("ur", ' dir="rtl"', "ادائیگی کا طریقہ منتخب کریں"), ("fil", "", "Piliin kung paano magbabayad")]
+)
+def test_a_page_is_in_the_language_of_the_browser_and_in_its_direction(
+    world: World, settings: object, language: str, direction: str, title: str
+) -> None:
+    settings.LANGUAGES = [(language, language)]  # type: ignore[attr-defined]
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]  # type: ignore[attr-defined]
+    page = Client(headers={"Accept-Language": language}).get(world.shop.pay_path(world.order())).content.decode()
+    assert f'<html lang="{language}"{direction}>' in page
+    assert title in page
