@@ -145,7 +145,7 @@ def test_a_payment_that_nobody_ever_started_is_rejected_after_a_time(world: Worl
     way_of(payment)
     world.a_day_passes()
     payment.refresh_from_db()
-    assert (payment.status, payment.message) == ("rejected", "nobody paid in time")
+    assert (payment.status, payment.message) == ("rejected", "the time to pay has passed")
 
 
 # The library's own addresses --------------------------------------------------------------------------------------------------------------

@@ -607,7 +607,7 @@ def test_money_that_was_too_little_is_not_thanked_with_a_mail_that_never_comes(w
     assert world.reviews() == ["underpaid"]
     text = page.content.decode()
     assert "Thank you, your payment has arrived." in text
-    assert "The shop has been told and will be in touch with you." in text
+    assert "The shop knows about it and will be in touch with you." in text
     assert "You will get a mail" not in text
     assert "Refresh" not in page
 

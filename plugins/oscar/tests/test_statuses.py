@@ -82,7 +82,7 @@ def also_when_cancelled(monkeypatch: pytest.MonkeyPatch, action: Callable[[Any, 
 
 def unseen(status: str, payment: Payment) -> str:
     """Return the note on an order whose status was changed by who had read it before it was paid."""
-    said = f"This order was changed to “{status}” as unpaid by somebody who had not seen that payment {payment.reference} has paid it:"
+    said = f"This order was changed to “{status}” as unpaid by staff that had not seen that payment {payment.reference} has paid it:"
     return f"{said} it stays paid."
 
 

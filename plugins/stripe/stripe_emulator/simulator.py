@@ -3,7 +3,7 @@
 Other people wrote it, for another plugin. It needs Python 3.12 and stripe below 13, so it lives in `.venv-simulator`, which
 `make setup-simulator` builds. `Simulator` starts it on a free port, receives its webhooks, and is the shopper and the bank.
 
-What it lacks of Stripe, each tried with the official SDK 16.1.0 (`test_simulator.py` repeats what matters most):
+What it lacks of Stripe, each tried with the official SDK 16.1.0 (`test_simulator.py` repeats the most important ones):
 
 - Endpoints: no list of sessions (405), no search of payment intents (`search` is read as an id: 404), no list of refunds (405),
   no refund by its id (404), no charges, disputes, account, balance and webhook endpoints (404). These 404 and 405, and its 500,

@@ -442,7 +442,7 @@ def _onward(request: HttpRequest, started: Started) -> HttpResponse:
 def _explain(started: Started) -> str:
     if started.outcome is StartOutcome.REFUSED:
         return _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later.")
-    return _("The payment service did not answer. If you were charged, your order will be marked paid by itself. You can try again.")
+    return _("The payment service did not answer. If you were charged, your order will be marked paid automatically. You can try again.")
 
 
 @open_to_all

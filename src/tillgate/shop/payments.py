@@ -128,4 +128,4 @@ def explain(outcome: StartOutcome) -> str:
     """Return the message for a shopper where no payment page was opened."""
     if outcome is StartOutcome.REFUSED:
         return _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later.")
-    return _("The payment service did not answer. If you were charged, your order will be marked paid by itself. You can try again.")
+    return _("The payment service did not answer. If you were charged, your order will be marked paid automatically. You can try again.")

@@ -171,7 +171,7 @@ def _due(world: World) -> Subject:
 
 
 def _left(world: World) -> Subject:
-    """Prepare an order that nobody paid in time."""
+    """Prepare an order that the time to pay has passed."""
     order = world.order()
     payment = world.start(order)
     world.sandbox.control.decline(payment.reference)

@@ -115,7 +115,7 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
                 raise PaymentError(told % {"key": key, "status": row.get_status_display() if row else "-"})
             ours = rows.state_of(key)
             if ours and ours.is_paid and ours.held:  # an older copy of the row was saved over its amounts
-                told = _("Payment %(key)s cannot be cancelled: %(reference)s has paid it. Give that money back first.")
+                told = _("Payment %(key)s cannot be cancelled: %(reference)s has paid it. Refund that payment first.")
                 raise PaymentError(told % {"key": key, "reference": ours.held[0].reference})
 
     def capture(self, payment: Any, amount: Decimal | None = None) -> NoReturn:
@@ -150,7 +150,9 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             raise PaymentError(str(error)) from None
         facts = {"amount": shop.money_text(asked.amount, held.currency), "reference": held.reference, "answer": asked.answer}
         if asked.status == RefundStatus.UNKNOWN:
-            told = _("Nobody knows whether %(amount)s of %(reference)s went back (%(answer)s): do not ask again, a person settles it.")
+            told = _(
+                "It is not known whether %(amount)s of %(reference)s was refunded (%(answer)s): do not repeat it, staff will settle it."
+            )
             raise PaymentError(told % facts, code=REFUND_UNKNOWN, gateway_message=asked.answer)
         if asked.status == RefundStatus.FAILED:
             told = _("%(amount)s of %(reference)s was not refunded: the payment service refused (%(answer)s).")

@@ -115,13 +115,13 @@ def unpaid(order: Order) -> None:
     """Reject a payment that still waits. Keep every other status, and a payment that waits for another provider."""
     row = locked(order.key)
     if row is not None and row.status in WAITING and is_ours(row) is not False:
-        row.change_status(PaymentStatus.REJECTED, _("nobody paid in time"))
+        row.change_status(PaymentStatus.REJECTED, _("the time to pay has passed"))
 
 
 _SENTENCES: Final = {
     RefundStatus.SUCCEEDED: gettext_noop("%(amount)s was refunded."),
     RefundStatus.FAILED: gettext_noop("%(amount)s was not refunded."),  # staff may have marked it as not done, or withdrawn it
-    RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether %(amount)s was refunded: it waits for a person."),
+    RefundStatus.UNKNOWN: gettext_noop("It is not known whether %(amount)s was refunded: staff will settle it."),
 }
 
 

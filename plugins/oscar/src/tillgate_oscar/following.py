@@ -55,8 +55,7 @@ def _was_paid_meanwhile(ours: shop.OrderState, status: str) -> bool:
     type(order)._base_manager.filter(pk=order.pk).update(status=status_once_paid(order))
     mail.confirm(ours.key, mail.newest_payment(ours))  # a mail that was due in between was dropped
     said = gettext(
-        "This order was changed to “%(status)s” as unpaid by somebody who had not seen that payment %(reference)s has paid it: "
-        "it stays paid."
+        "This order was changed to “%(status)s” as unpaid by staff that had not seen that payment %(reference)s has paid it: it stays paid."
     )
     _note(order, said % {"status": status, "reference": payment.reference})
     return True

@@ -266,7 +266,7 @@ def language_of(payment: Payment | None) -> str:
     """Return the language in which the shopper paid, or else the present one, as one that the shop's addresses have."""
     of_payment = payment.data.get("language") if payment else None
     for language in (of_payment, translation.get_language()):
-        with contextlib.suppress(LookupError):  # the shop may have given up a language since
+        with contextlib.suppress(LookupError):  # the shop may have dropped a language since
             return translation.get_supported_language_variant(language or "")
     return str(project.LANGUAGE_CODE)
 

@@ -178,7 +178,7 @@ def _reference(refund: Refund) -> str:
 
 _NOTES: Final = {
     RefundStatus.FAILED: gettext_lazy("%(amount)s was not refunded (%(reference)s)."),
-    RefundStatus.UNKNOWN: gettext_lazy("Nobody knows whether %(amount)s was refunded (%(reference)s): it waits for a person."),
+    RefundStatus.UNKNOWN: gettext_lazy("It is not known whether %(amount)s was refunded (%(reference)s): staff will settle it."),
 }
 
 

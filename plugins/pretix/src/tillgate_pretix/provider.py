@@ -47,7 +47,7 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
             **self._account_fields(testmode=True),
             **{accounts.setting_of(method): forms.BooleanField(label=str(label), required=False) for method, label in _labels().items()},
             "expire_unpaid": forms.BooleanField(
-                label=_("Free the places as soon as nobody can pay any more"),
+                label=_("Free the places as soon as the order cannot be paid any more"),
                 help_text=_(
                     "An order expires when the last payment page has closed and the time to try again has passed. "
                     "Otherwise it keeps its places until the payment term of the event is over."

@@ -34,7 +34,7 @@ EVENTS: Final = frozenset(
         "charge.dispute.funds_reinstated",
     }
 )
-"""The events that a webhook endpoint should send; Tillgate takes any other as no news."""
+"""The events that a webhook endpoint should send; Tillgate ignores any other."""
 
 
 def of_settings(account: Account) -> Iterator[Finding]:

@@ -283,7 +283,7 @@ def poll_refund(refund_id: int, actor: str = "worker") -> Refund:
         with network():
             found = hooks.query_refund(account, _request(refund), refund.refund_no)
     except TillgateError as error:
-        _log.info("the query of refund %s brought no news: %s", refund_id, error)
+        _log.info("the query of refund %s was inconclusive: %s", refund_id, error)
     except Exception:  # a plugin around the gateway may raise anything, and none of it is news
         _log.exception("the query of refund %s failed in a plugin", refund_id)
     if found is not None and RefundStatus(found.outcome.value) != refund.status:
