@@ -35,6 +35,8 @@ def shown(name: str) -> str:
         return "required"
     if default == tuple(PaymentMethod):
         return "all"
+    if default == "":
+        return '`""`'
     return f"`{list(default)}`" if isinstance(default, tuple) else f"`{default}`"
 
 
