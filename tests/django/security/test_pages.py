@@ -273,6 +273,14 @@ def test_of_a_body_without_end_64_kb_are_read(world: World, page: str) -> None:
     assert len(str(newest.evidence)) < 200
 
 
+@pytest.mark.parametrize("page", ["notification", "refund-notification", "return"])
+def test_nothing_is_read_for_an_unknown_address(world: World, page: str) -> None:
+    body = Counting()
+    endless: dict[str, Any] = {"wsgi.input": body, "CONTENT_LENGTH": "60000"}
+    assert Client().generic("POST", f"/payments/{page}/{'a' * 32}/", content_type="application/json", **endless).status_code == 404
+    assert body.taken == 0
+
+
 def rows() -> dict[str, int]:
     return {model.__name__: model._default_manager.count() for model in (Order, Payment, Refund, Notification, TimelineEntry)}
 
