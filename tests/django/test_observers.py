@@ -95,6 +95,20 @@ def live_a_full_life(world: World) -> Payment:
     return payment
 
 
+def test_text_of_staff_and_of_an_error_forges_no_line_of_the_log(world: World, log: pytest.LogCaptureFixture) -> None:
+    payment = world.paid_payment()
+    operations.refund(payment.pk, "1.00", staff="ann", reason="broken\nWARNING payment.paid FORGED\x1b[2K")
+    try:
+        raise ValueError("no\nWARNING payment.paid FORGED")
+    except ValueError:
+        logging.getLogger("tillgate").exception("the handler of %s failed", "1\r\nWARNING payment.paid FORGED")
+    plain = logging.Formatter("%(levelname)s %(message)s")
+    text = "\n".join(plain.format(record) for record in log.records)
+    assert text.count("FORGED") >= 3, "it is told, "
+    assert not [line for line in text.splitlines() if line.startswith("WARNING payment.paid")], "and stands in no line of its own"
+    assert "\x1b" not in text
+
+
 def test_the_log_tells_what_happened_to_which_payment(world: World, log: pytest.LogCaptureFixture) -> None:
     payment = world.paid_payment()
     assert [(record.event, record.reference) for record in events(log)] == [

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import REFERENCE, payment, refund
-from tillgate import Goods, InvalidRequest, PaymentMethod, PaymentRequest, RefundRequest, Terminal
+from tillgate import CreatedPayment, Goods, InvalidRequest, PaymentMethod, PaymentRequest, RefundRequest, Terminal
 from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES
 
 PAYMENT_METHODS = (
@@ -222,6 +222,18 @@ def test_messages_are_frozen_comparable_hashable_and_survive_pickling(message: A
     assert hash(message) == hash(type(message)(**dict(message)))
     with pytest.raises(Exception, match="frozen"):
         message.reference = "OTHER"
+
+
+def test_i11_a_message_prints_no_secret_address_and_no_shoppers_mail() -> None:
+    key = "k3y-of-an-address"
+    address = f"https://shop.example/{key}/"
+    asked = payment(ipn_url=address, callback_url=address, email=f"{key}@shopper.example")
+    answered = CreatedPayment(
+        transaction_no="1", payment_url=address, reference=REFERENCE, amount=None, currency=None, settle_currency=None, raw={"a": address}
+    )
+    for message in (asked, refund(ipn_url=address), answered):
+        assert REFERENCE in repr(message)
+        assert key not in f"{message!r} {message}"
 
 
 def test_messages_take_keywords_only() -> None:

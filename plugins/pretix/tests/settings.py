@@ -15,6 +15,7 @@ from tillgate.testing.databases import chosen_database
 DEBUG = DEBUG_PROPAGATE_EXCEPTIONS = False
 SITE_URL = "http://testserver"
 LANGUAGE_CODE = "en"
+ALLOW_HTTP_TO_PRIVATE_NETWORKS = True  # the sandbox is on this machine
 MIGRATION_MODULES: dict[str, None] = {}  # pytest is told not to migrate
 
 DATABASES["default"] = chosen_database("tillgate_pretix_tests")

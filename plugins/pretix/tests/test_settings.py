@@ -89,6 +89,17 @@ def test_an_account_that_cannot_be_used_is_refused_at_its_field(world: World, ow
     assert accounts.settings_of(event_of(world)).get("merchant_no") == before
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "10.1.2.3", "169.254.169.254", "[::ffff:10.1.2.3]"])
+def test_an_address_in_a_private_network_is_refused_unless_the_installation_allows_it(
+    world: World, owner: Any, settings: Any, host: str
+) -> None:
+    account = {"test_base_url": f"http://{host}:8000", "test_merchant_no": "200043", "test_token": TOKEN}
+    settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS = False
+    assert "is in a private network" in posted(owner, **account).content.decode()
+    settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS = True
+    assert "Your changes have been saved." in posted(owner, **account).content.decode()
+
+
 def test_an_event_in_another_currency_cannot_turn_it_on(world: World, owner: Any) -> None:
     event = event_of(world)
     event.currency = "EUR"

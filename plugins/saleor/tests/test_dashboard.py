@@ -101,6 +101,11 @@ def test_staff_with_the_dashboards_token_see_it(saleor: SaleorDouble) -> None:
         {"type": None},
         {"nbf": 9_999_999_999},
         {"iat": 9_999_999_999},
+        {"permissions": "HANDLE_PAYMENTS"},
+        {"permissions": {"HANDLE_PAYMENTS": True}},
+        {"permissions": ["HANDLE_PAYMENTS", 1]},
+        {"permissions": None},
+        {"type": ["thirdparty"]},
     ],
     ids=str,
 )
@@ -108,6 +113,12 @@ def test_a_token_that_is_not_for_this_app_and_now_is_refused(changes: dict[str, 
     answer = content(saleor, saleor.page_token(**changes))
     assert answer.status_code == 401
     assert b"200043" not in answer.content
+
+
+@pytest.mark.parametrize(("claim", "name"), [("app", "app_id"), ("iss", "api_url")])
+def test_a_token_for_several_apps_or_saleors_is_refused(claim: str, name: str, saleor: SaleorDouble) -> None:
+    several: dict[str, Any] = {claim: [getattr(Installation.objects.get(), name), "another"]}
+    assert content(saleor, saleor.page_token(**several)).status_code == 401
 
 
 @pytest.mark.parametrize("seconds", [-240, -2, 2, 240])

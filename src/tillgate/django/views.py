@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -84,7 +85,7 @@ def acknowledgement(payment: Payment) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def payment_notification(request: HttpRequest, key: str) -> HttpResponse:
     """Receive the gateway's notification about a payment (IPN)."""
-    payment = operations.receive_payment_notification(key, _received(request), request.method or "")
+    payment = operations.receive_payment_notification(key, partial(_received, request), request.method or "")
     if payment is None:
         raise Http404
     return acknowledgement(payment)
@@ -98,7 +99,7 @@ def payment_notification(request: HttpRequest, key: str) -> HttpResponse:
 def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
     """Receive the gateway's notification about a refund."""
     try:
-        refund = operations.receive_refund_notification(key, _received(request), request.method or "")
+        refund = operations.receive_refund_notification(key, partial(_received, request), request.method or "")
     except operations.CannotBeJudged as error:
         _log.warning("a notification of a refund of %s has to come again: the account that made the payment could not be found", error)
         return HttpResponse("try again later", status=503, content_type="text/plain")
@@ -143,16 +144,16 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
     shopper's browser and the gateway know, gives the authority to pay the order. That harms nobody: the pay page shows no more of the
     order than this one, and another person could only pay for the shopper.
     """
-    received = _received(request)
+    read = cache(partial(_received, request))  # the address first: strangers cost no parsing
     if request.GET.get("wait"):  # the page refreshes itself, which must not count as a return
         payment = Payment.objects.select_related("order").filter(return_key=key).first()
     else:
-        payment = operations.receive_return(key, received, request.method or "")
+        payment = operations.receive_return(key, read, request.method or "")
     if payment is None:
         raise Http404
     if not payment.is_open:
         _tell_shop(payment)
-    waits, word = _waits(request), received.parameters.get("status", "")
+    waits, word = _waits(request), read().parameters.get("status", "")
     is_patient, says_paid = waits < _PATIENT_POLLS, dialect_of(payment).status(word) is TransactionStatus.PAID
     outcome = outcome_of(payment, says_paid=says_paid, is_patient=is_patient)
     home = _home(payment)

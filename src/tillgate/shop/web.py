@@ -63,7 +63,7 @@ def read_request(request: HttpRequest) -> Notification:
 def receive_notification(payment_id: str, received: Notification, method: str) -> None:
     """Store a notification that came to an address of the shop's own, and poll the payment. Call it outside any transaction."""
     key = Payment.objects.values_list("notification_key", flat=True).get(pk=int(payment_id))
-    operations.receive_payment_notification(key, received, method)
+    operations.receive_payment_notification(key, lambda: received, method)
 
 
 def acknowledge(payment_id: str) -> HttpResponse:

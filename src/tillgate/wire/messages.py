@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
 from tillgate import money
 from tillgate.errors import InvalidRequest
@@ -33,6 +33,8 @@ __all__ = [
 DEFAULT_TIMEOUT_MINUTES: Final = 120
 """The payment page's time-out if the request sets none (Limits)."""
 
+_HIDDEN: Final = Field(repr=False)
+"""Of a field that is secret or personal, such as an address with a key: no log or error report may print it (I11)."""
 _LONGEST_NUMBER = 255
 _LONGEST_TIMEOUT_MINUTES = 60 * 24 * 30
 
@@ -167,12 +169,12 @@ class PaymentRequest(_Message):
     amount: Annotated[Decimal, BeforeValidator(_amount)]
     method: Annotated[str, _code("method")]
     terminal: Annotated[str, _code("terminal")]
-    ipn_url: Annotated[str, _address("ipn_url")]
-    callback_url: Annotated[str, _address("callback_url")]
+    ipn_url: Annotated[str, _address("ipn_url"), _HIDDEN]
+    callback_url: Annotated[str, _address("callback_url"), _HIDDEN]
     description: Annotated[str | None, _text("description")] = None
     timeout: Annotated[int, BeforeValidator(_timeout)] = DEFAULT_TIMEOUT_MINUTES
     goods_info: tuple[Goods, ...] = ()
-    email: Annotated[str | None, _text("email")] = None
+    email: Annotated[str | None, _text("email"), _HIDDEN] = None
     language: Annotated[str | None, _text("language")] = None
 
     if TYPE_CHECKING:
@@ -224,7 +226,7 @@ class RefundRequest(_Message):
     reference: Annotated[str, BeforeValidator(references.any_reference)]
     currency: Annotated[str, BeforeValidator(money.currency_code)]
     amount: Annotated[Decimal, BeforeValidator(_amount)]
-    ipn_url: Annotated[str | None, _address("ipn_url", optional=True)] = None
+    ipn_url: Annotated[str | None, _address("ipn_url", optional=True), _HIDDEN] = None
     transaction_no: Annotated[str | None, _optional_number("transaction_no")] = None
     refund_id: Annotated[str | None, _optional_number("refund_id")] = None
 
@@ -254,7 +256,7 @@ class CreatedPayment:
     """The gateway's answer to a creation, with the payment page for the shopper."""
 
     transaction_no: str
-    payment_url: str
+    payment_url: str = field(repr=False)
     reference: str
     amount: Decimal | None
     currency: str | None

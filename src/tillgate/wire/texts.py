@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import textwrap
 from typing import Final
 
 __all__ = ["described", "masked", "printable", "storable"]
@@ -25,6 +27,19 @@ def masked(text: str) -> str:
 def printable(text: str) -> str:
     """Return the text with its control characters escaped, so that a terminal shows foreign text and never obeys it."""
     return text if text.isprintable() else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def _forge_proof(record: logging.LogRecord) -> bool:
+    """Escape what a log line quotes and indent the traceback under it: foreign text with a line break looks like no line of the log."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(one if isinstance(one, int | float) else printable(str(one)) for one in record.args)
+    if record.exc_info and not record.exc_text:
+        record.exc_text = textwrap.indent(logging.Formatter().formatException(record.exc_info), "    ")
+    return True
+
+
+for _name in ("tillgate", "tillgate.events"):  # a filter sees the records of its own logger, not those of the loggers below it
+    logging.getLogger(_name).addFilter(_forge_proof)
 
 
 def described(error: Exception) -> str:

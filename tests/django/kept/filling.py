@@ -88,7 +88,7 @@ class _Acts:
         """Let a notification come, and the gateway answer the query after it."""
         self.gateway.says[payment.reference] = said
         self.moment.advance(seconds=5)
-        heard = operations.receive_payment_notification(payment.notification_key, read_notification(), "POST")
+        heard = operations.receive_payment_notification(payment.notification_key, read_notification, "POST")
         assert heard
         return heard
 
@@ -177,7 +177,7 @@ class _Acts:
             poll_refund(late.pk)
         with self.refunds_end_with(Refused("000020", "not allowed", 400)):
             refused = operations.refund(self.paid().pk, "2.50", staff="ann")
-        operations.receive_refund_notification(refused.notification_key, read_notification(query="status=success"), "POST")
+        operations.receive_refund_notification(refused.notification_key, lambda: read_notification(query="status=success"), "POST")
         returned = operations.refund(self.paid().pk, "2.50", staff="ann")
         failed = ReportedRefund(amount=Decimal("2.50"), refund_id=returned.refund_id, outcome=RefundOutcome.FAILED)
         self.gateway.says[returned.payment.reference] = {"refunds": (failed,)}
@@ -198,4 +198,4 @@ class _Acts:
         forged = read_notification(query="status=success&verifySign=0000")
         payment = self.start()
         self.gateway.says[payment.reference] = _PENDING
-        operations.receive_payment_notification(payment.notification_key, forged, "POST")
+        operations.receive_payment_notification(payment.notification_key, lambda: forged, "POST")

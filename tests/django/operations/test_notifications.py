@@ -136,7 +136,7 @@ def test_a_notification_is_kept_with_its_door_its_method_and_what_its_signature_
 
 def test_a_shop_whose_own_page_takes_any_method_has_as_much_of_it_kept_as_the_column_holds(world: World) -> None:
     payment = world.start(world.order())
-    operations.receive_payment_notification(payment.notification_key, read_notification(query="status=pending"), "PROPPATCH")
+    operations.receive_payment_notification(payment.notification_key, lambda: read_notification(query="status=pending"), "PROPPATCH")
     assert Notification.objects.get().method == "PROPPATC"
 
 

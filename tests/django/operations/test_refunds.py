@@ -15,7 +15,18 @@ from django.db import OperationalError, transaction
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import ConfigurationError, InvalidRequest, NotSent, OrderNotFound, Refunded, RefundRequest, Refused, hooks
+from tillgate import (
+    REFERENCE,
+    ConfigurationError,
+    InvalidRequest,
+    NotSent,
+    OrderNotFound,
+    Refunded,
+    RefundRequest,
+    Refused,
+    SignatureRule,
+    hooks,
+)
 from tillgate.django import clock, operations
 from tillgate.django.models import NOTHING, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import RefundNotPossible, accounts
@@ -114,6 +125,17 @@ def test_i7_a_forged_notification_settles_no_refund(world: World) -> None:
     refund_notification(world, refund, "status=success&verifySign=00000000000000000000000000000000")
     refund.refresh_from_db()
     assert refund.status == "unknown"
+
+
+def test_i7_an_unsigned_notification_settles_no_refund_where_the_gateway_signs(world: World, configure: Callable[..., None]) -> None:
+    configure({"DIALECT": replace(REFERENCE, notification_signature=SignatureRule.REQUIRED)})
+    payment = world.paid_payment("12.50")
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, "12.50")
+    refund_notification(world, refund)
+    refund.refresh_from_db()
+    assert refund.status == "unknown"
+    assert refund.due_at <= clock.now(), "the worker asks soon"
 
 
 def test_i7_a_notification_that_is_kept_is_acknowledged_though_the_shop_cannot_be_told_at_once(

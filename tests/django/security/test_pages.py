@@ -273,6 +273,14 @@ def test_of_a_body_without_end_64_kb_are_read(world: World, page: str) -> None:
     assert len(str(newest.evidence)) < 200
 
 
+@pytest.mark.parametrize("page", ["notification", "refund-notification", "return"])
+def test_nothing_is_read_for_an_unknown_address(world: World, page: str) -> None:
+    body = Counting()
+    endless: dict[str, Any] = {"wsgi.input": body, "CONTENT_LENGTH": "60000"}
+    assert Client().generic("POST", f"/payments/{page}/{'a' * 32}/", content_type="application/json", **endless).status_code == 404
+    assert body.taken == 0
+
+
 def rows() -> dict[str, int]:
     return {model.__name__: model._default_manager.count() for model in (Order, Payment, Refund, Notification, TimelineEntry)}
 
@@ -365,6 +373,9 @@ ACTIONS: dict[str, tuple[str, str, set[str]]] = {
     "query for a review": ("post", "review/{review}/action/?poll", RESOLVE),
     "refund for a review": ("post", "review/{review}/action/?refund", DO_BOTH),
     "enter a refund": ("post", "review/{review}/action/?record-external-refund", DO_BOTH),
+    "call a refund done": ("post", "review/{review}/action/?refund-done", DO_BOTH),
+    "call a refund not done, which frees its amount": ("post", "review/{review}/action/?refund-not-done", DO_BOTH),
+    "withdraw a refund": ("post", "review/{review}/action/?withdraw", DO_BOTH),
     "add a payment": ("get", "payment/add/", set()),
     "change a payment": ("post", "payment/{payment}/change/", set()),
     "delete a payment": ("post", "payment/{payment}/delete/", set()),

@@ -12,14 +12,19 @@ The dialect decides which settings an account has. An event may keep others, whi
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.views.decorators.debug import sensitive_variables
 from django_scopes import scopes_disabled
 from pretix.base.models import Event
 from pretix.base.settings import SettingsSandbox
+from pretix.helpers.ssrf import should_block_access
 
 from tillgate import REFERENCE, Account, ConfigurationError, Dialect, shop
 
@@ -39,6 +44,7 @@ __all__ = [
     "is_complete",
     "keep_former",
     "prefixes_of",
+    "refuse_private",
     "setting_of",
     "settings_of",
 ]
@@ -203,3 +209,13 @@ def build(values: Any, *, testmode: bool) -> Account:
         fault = ConfigurationError(prefix + error.field, error.value, error.remedy)
     del values, fields
     raise fault  # outside the except block, and without the token: error reports print local variables (I11)
+
+
+def refuse_private(base_url: str, *, testmode: bool) -> None:
+    """Raise `ConfigurationError` for an address on this machine or in a private network, unless pretix's own option allows it."""
+    if settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS:
+        return
+    with suppress(OSError, UnicodeError):  # a name that leads nowhere does no harm
+        if any(should_block_access(address)[0] for *_, address in socket.getaddrinfo(urlsplit(base_url).hostname, None)):
+            remedy = "is in a private network: only with allow_http_to_private_networks in pretix.cfg may organizers enter it"
+            raise ConfigurationError(f"{_prefix(testmode=testmode)}base_url", base_url, remedy)

@@ -66,11 +66,12 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         for prefix in ("", "test_"):
             if accounts.is_begun(given, testmode=bool(prefix)):
                 try:
-                    accounts.build(given, testmode=bool(prefix))
+                    account = accounts.build(given, testmode=bool(prefix))
+                    accounts.refuse_private(account.base_url, testmode=bool(prefix))
                 except ConfigurationError as error:
                     faults[self.settings.get_prefix() + error.field] = str(error)
                 else:
-                    taken = accounts.build(given, testmode=bool(prefix)).taken_currencies
+                    taken = account.taken_currencies
                     if self.event.currency not in taken:
                         wrong = _("The account takes %(ours)s, and this event is in %(theirs)s.")
                         faults[f"{self.settings.get_prefix()}{prefix}currencies"] = wrong % {

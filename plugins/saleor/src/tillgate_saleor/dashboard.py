@@ -93,7 +93,7 @@ def content(request: HttpRequest) -> HttpResponse:
         claims = read_token(installation, token)
     except BadSignature:
         return HttpResponse(_("The dashboard did not prove who asks. Load this page again."), status=401, content_type="text/plain")
-    if _PERMISSION not in (claims.get("permissions") or ()):
+    if _PERMISSION not in claims["permissions"]:
         return HttpResponse(_("Only staff who may handle payments can see this."), status=403, content_type="text/plain")
     channels = list(_channels(installation))
     # The reviews of its checkouts and orders, and of the accounts that take its money.

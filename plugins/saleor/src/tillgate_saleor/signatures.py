@@ -67,8 +67,17 @@ def read_token(installation: Installation, token: str) -> dict[str, Any]:
     except (JoseError, ValueError, TypeError) as error:
         fault = BadSignature(f"is no token for this App ({type(error).__name__})")
     else:
-        return claims
+        if _is_well_formed(claims):
+            return claims
+        fault = BadSignature("has claims of another shape")
     raise fault
+
+
+def _is_well_formed(claims: dict[str, Any]) -> bool:
+    """Tell whether the claims are texts: a list passes the rules if one member does, and a permission would be found inside a text."""
+    permissions = claims.get("permissions")
+    texts = [claims[name] for name in ("iss", "app", "type")] + (permissions if isinstance(permissions, list) else [None])
+    return all(isinstance(one, str) for one in texts)
 
 
 def _kid(signed: str, *, is_encoded: bool) -> str:

@@ -30,8 +30,14 @@ from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, row_id, staff
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import RefundStatus
 
-_ABOUT_REFUNDS = (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND)
-"""The actions that need the permission to refund as well."""
+_ABOUT_REFUNDS = (
+    ReviewAction.REFUND,
+    ReviewAction.REFUND_DONE,
+    ReviewAction.REFUND_NOT_DONE,
+    ReviewAction.WITHDRAW,
+    ReviewAction.RECORD_EXTERNAL_REFUND,
+)
+"""The actions that need the permission to refund as well: they move money, or change how much can be refunded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,9 @@ class CannotBeJudged(Exception):
     """A notification of a refund came while the account that made the payment could not be found. It is not kept: it has to come again."""
 
 
+Reader = Callable[[], Received]
+"""Reads what came. Strangers can send it too, so it runs only for a known address."""
+
 _KEPT_PER_PAYMENT: Final = 20
 _KEPT_BYTES: Final = 8 * 1024
 
@@ -66,11 +69,12 @@ def _sql(statement: str, alias: str) -> str:
     return statement.format(payments=quote(Payment._meta.db_table), kept=quote(Notification._meta.db_table))
 
 
-def receive_payment_notification(key: str, received: Received, method: str) -> Payment | None:
-    """Store a payment notification and reconcile its payment; return the payment, or None for an unknown address."""
+def receive_payment_notification(key: str, read: Reader, method: str) -> Payment | None:
+    """Store a payment notification and reconcile its payment; return the payment, or None for an unknown address, without reading."""
     payment = _find(key)
     if payment is None:
         return None
+    received = read()
     payment.maker = account = maker_if_known(payment)
     signature = _signature(account, received)
     answered = _receive(payment, NotificationKind.PAYMENT, received, method, signature, actor="webhook")
@@ -112,15 +116,15 @@ def _without_details(received: Received) -> Received:
     return replace(received, parameters=flat)
 
 
-def receive_return(key: str, received: Received, method: str) -> Payment | None:
-    """Store a shopper's return and reconcile the payment; return the payment, or None for an unknown address."""
+def receive_return(key: str, read: Reader, method: str) -> Payment | None:
+    """Store a shopper's return and reconcile the payment; return the payment, or None for an unknown address, without reading."""
     payment = Payment.objects.select_related("order").filter(return_key=key).first()
     if payment is None:
         return None
-    return _receive(payment, NotificationKind.RETURN, received, method, NotificationSignature.ABSENT, actor="return")
+    return _receive(payment, NotificationKind.RETURN, read(), method, NotificationSignature.ABSENT, actor="return")
 
 
-def receive_refund_notification(key: str, received: Received, method: str) -> Refund | None:
+def receive_refund_notification(key: str, read: Reader, method: str) -> Refund | None:
     """Store a refund notification; it may settle a refund of unknown outcome: only the gateway knows the address (I7, unspecified 14).
 
     Storing and believing happen together, or not at all. Raises `CannotBeJudged` when the account for its signature cannot be found.
@@ -132,6 +136,7 @@ def receive_refund_notification(key: str, received: Received, method: str) -> Re
     if account is None:
         _tell_of_unjudged(refund)
         raise CannotBeJudged(refund.payment.reference)
+    received = read()
     signature = _signature(account, received)
     payment = refund.payment
     says_done = confirms_refund(_bounded(received), account.dialect, payment.reference, refund.money, payment.transaction_no)
