@@ -114,6 +114,11 @@ def test_a_customer_with_an_account_pays_and_finds_the_order_there(world: World,
     world.shopper_pays(Payment.objects.get())
     world.come_back(Payment.objects.get())
     assert "/payments/pay/" not in shopper.get(f"/accounts/orders/{order.number}/").content.decode()
+    elsewhere = Client()
+    elsewhere.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    arrived = elsewhere.get(orders.status_url(order.number), follow=True)
+    assert arrived.redirect_chain[-1][0] == f"/accounts/orders/{order.number}/"
+    assert "your payment has arrived" in arrived.content.decode()
 
 
 def test_the_account_says_why_an_order_is_unpaid_and_that_money_came_after_its_cancellation(world: World, product: Make) -> None:
@@ -124,11 +129,11 @@ def test_the_account_says_why_an_order_is_unpaid_and_that_money_came_after_its_c
     order = Order.objects.get(user=user)
 
     def page() -> str:
-        return shopper.get(f"/accounts/orders/{order.number}/").content.decode()
+        return str(shopper.get(f"/accounts/orders/{order.number}/").content.decode())
 
     world.come_back(_declined(world))
     assert "Your payment was declined. This order has not been paid yet." in page()
-    shopper.post(orders.change_url(order.number), {"then": "cancel"})
+    shopper.post(str(orders.change_url(order.number)), {"then": "cancel"})
     assert "your payment has arrived" not in page()
     world.pays_late(Payment.objects.get())
     world.notification(Payment.objects.get())
