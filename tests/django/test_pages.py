@@ -68,6 +68,20 @@ def test_a_shopper_is_sent_home_to_an_order_that_is_paid_though_whoever_brought_
     assert world.shop.times_paid(payment.order.key) == 1
 
 
+def test_a_shopper_whom_a_notification_overtakes_is_sent_home_rather_than_told_to_wait_for_a_paid_order(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment, described = world.start(world.order()), views._described
+
+    def overtaken(plugin: str, order_key: str) -> Any:
+        world.shopper_pays(payment)
+        operations.reconcile(payment, "notification")
+        return described(plugin, order_key)
+
+    monkeypatch.setattr(views, "_described", overtaken)
+    assert come_back(world, payment, status="success").status_code == 302
+
+
 def test_a_shopper_is_sent_home_though_the_order_is_locked_for_too_long(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

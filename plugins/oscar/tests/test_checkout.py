@@ -20,6 +20,7 @@ from oscar.core.loading import get_class, get_model
 from tests.goods import make_voucher
 from tests.shop.apps import TAXED
 from tests.shopper import Shopper, fields_of
+from tillgate.django import operations
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment
 from tillgate.testing.world import World, together
@@ -113,6 +114,33 @@ def test_a_customer_with_an_account_pays_and_finds_the_order_there(world: World,
     world.shopper_pays(Payment.objects.get())
     world.come_back(Payment.objects.get())
     assert "/payments/pay/" not in shopper.get(f"/accounts/orders/{order.number}/").content.decode()
+    elsewhere = Client()
+    elsewhere.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    arrived = elsewhere.get(orders.status_url(order.number), follow=True)
+    assert arrived.redirect_chain[-1][0] == f"/accounts/orders/{order.number}/"
+    assert "your payment has arrived" in arrived.content.decode()
+
+
+def test_the_account_says_why_an_order_is_unpaid_and_that_money_came_after_its_cancellation(world: World, product: Make) -> None:
+    user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
+    shopper = Shopper(world.client)
+    shopper.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    shopper.get(shopper.buys(product())["Location"])
+    order = Order.objects.get(user=user)
+
+    def page() -> str:
+        return str(shopper.get(f"/accounts/orders/{order.number}/").content.decode())
+
+    world.come_back(_declined(world))
+    assert "Your payment was declined. This order has not been paid yet." in page()
+    shopper.post(str(orders.change_url(order.number)), {"then": "cancel"})
+    assert "your payment has arrived" not in page()
+    world.pays_late(Payment.objects.get())
+    world.notification(Payment.objects.get())
+    assert Order.objects.get().status == "Cancelled"
+    assert "your payment has arrived" in page()
+    operations.refund(Payment.objects.get().pk, Payment.objects.get().amount)
+    assert "your payment has arrived" not in page()
 
 
 def test_a_gateway_that_asks_gets_the_address_of_the_guest_or_of_the_customer(world: World, shopper: Shopper, product: Make) -> None:

@@ -55,6 +55,13 @@ def test_what_is_missing_is_told_with_the_line_to_add(settings: Any, setting: st
     assert remedy in found()[id_]
 
 
+def test_a_shop_with_ways_to_pay_of_its_own_needs_a_status_for_their_orders(settings: Any) -> None:
+    settings.TILLGATE_OSCAR = {"OTHER_METHODS": {"cash": "Cash on delivery"}}
+    assert list(found()) == ["W003"]
+    settings.OSCAR_INITIAL_ORDER_STATUS = "Pending payment"
+    assert found() == {}
+
+
 class Apart:
     """A router that keeps Oscar's orders in a database of their own."""
 

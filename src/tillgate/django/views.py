@@ -153,13 +153,16 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         raise Http404
     if not payment.is_open:
         _tell_shop(payment)
+    order = _described_if_possible(payment) if payment.is_open else None
+    if order and not order.payable:
+        payment.refresh_from_db()  # a notification may have paid the order since the payment was read
     waits, word = _waits(request), read().parameters.get("status", "")
     is_patient, says_paid = waits < _PATIENT_POLLS, dialect_of(payment).status(word) is TransactionStatus.PAID
     outcome = outcome_of(payment, says_paid=says_paid, is_patient=is_patient)
     home = _home(payment)
     if home and outcome is PAID:
         return _private(HttpResponseRedirect(home))
-    order = _described_if_possible(payment)
+    order = order or _described_if_possible(payment)
     may_pay = bool(outcome.offers and order and order.payable and not payment.order.closed_at)
     choose_url = pay_url(payment.order.plugin, payment.order.key) if may_pay and _may_choose_here(payment) else ""
     if home and outcome.offers and not payment.is_open and not choose_url:

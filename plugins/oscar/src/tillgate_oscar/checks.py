@@ -82,11 +82,18 @@ def check_statuses() -> shop.Found:
 
 @CHECKS.area
 def check_initial_status() -> shop.Found:
-    """Whether staff can change the status of an order that is not paid with Tillgate, such as a free one."""
+    """Whether staff can change the status of an order that is not paid with Tillgate, such as a free one or one for cash."""
+    try:
+        others = get_settings().other_methods
+    except ConfigurationError:
+        return  # check_settings reports it
     initial, pipeline = getattr(project, "OSCAR_INITIAL_ORDER_STATUS", None), get_model("order", "Order").pipeline
     if initial and initial not in pipeline:
         message = f"OSCAR_INITIAL_ORDER_STATUS {initial!r} is not in OSCAR_ORDER_STATUS_PIPELINE: a free order keeps it for ever."
         yield _warning(3, message, f"Add to OSCAR_ORDER_STATUS_PIPELINE an entry for {initial!r}, or correct OSCAR_INITIAL_ORDER_STATUS.")
+    if others and not initial:
+        message = "OSCAR_INITIAL_ORDER_STATUS is not set: an order paid in one of OTHER_METHODS has no status, and keeps none for ever."
+        yield _warning(3, message, "Set it to a status of your own that OSCAR_ORDER_STATUS_PIPELINE has, such as 'Pending'.")
 
 
 @CHECKS.area

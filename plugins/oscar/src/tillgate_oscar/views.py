@@ -45,6 +45,8 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
     if is_shopper and not is_held_back and not is_pending and found.status != settings.cancelled_status:
         if request.session.get(orders.SESSION_KEY) == found.pk:
             return redirect("checkout:thank-you")
+        if found.status == settings.paid_status and ours is not None and ours.held:
+            messages.success(request, _("Thank you, your payment has arrived."))
         return redirect("customer:order", order_number=found.number)
     has_arrived = ours is not None and bool(ours.held)
     has_paid = ours is not None and has_arrived and ours.is_paid

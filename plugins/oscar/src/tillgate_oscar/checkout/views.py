@@ -390,10 +390,13 @@ class OrderPageMixin:
     def _part(self) -> dict[str, Any]:
         number, ours = self.object.number, orders.state_of(self.object)
         part: dict[str, Any] = {"tillgate_is_test": True} if orders.is_test(ours) else {}
+        if ours and ours.held and not ours.is_paid:
+            part["tillgate_has_paid_nothing"] = True
         if orders.waits_for_payment(self.object, ours):
             may_be_cancelled = orders.may_be_cancelled(self.object, ours)
             part |= {
                 "tillgate_pay_url": shop.pay_path(PLUGIN, number),
+                "tillgate_unpaid_detail": ours.payments[-1].unpaid_detail if ours and ours.payments else "",
                 "tillgate_change_url": orders.change_url(number) if may_be_cancelled else None,
             }
         return part
