@@ -20,7 +20,7 @@ def method_of(order: Any) -> str:
 
 
 def name_method(dispatcher: Any, order: Any) -> None:
-    """Let a dispatcher of Oscar's name the payment method before the last paragraph of its mails, unless the shop's template does so.
+    """Let a dispatcher of Oscar's name the payment method before the signature of its mails, unless the shop's template does so.
 
     Templates of the shop's own get it as `payment_method`.
     """
@@ -35,9 +35,10 @@ def name_method(dispatcher: Any, order: Any) -> None:
         before, gap, last = text.rstrip().rpartition("\n\n")
         if gap and method not in text:
             messages["body"] = f"{before}{gap}{said}{gap}{last}\n"
-        before, tag, last = html.rpartition("<p>")
-        if tag and method not in html:
-            messages["html"] = f"{before}<p>{escape(said)}</p>{tag}{last}"
+        cell = html.rfind("content-block")  # of Oscar's own mails: it thanks and signs
+        thanks = html.find("<p>", cell) if cell >= 0 else html.rfind("<p>")
+        if thanks >= 0 and method not in html:
+            messages["html"] = f"{html[:thanks]}<p>{escape(said)}</p>{html[thanks:]}"
         return messages
 
     dispatcher.get_messages = get_messages
