@@ -135,7 +135,8 @@ def test_i7_an_unsigned_notification_settles_no_refund_where_the_gateway_signs(w
     refund_notification(world, refund)
     refund.refresh_from_db()
     assert refund.status == "unknown"
-    assert refund.due_at and refund.due_at <= clock.now(), "the worker asks soon"
+    assert refund.due_at is not None
+    assert refund.due_at <= clock.now(), "the worker asks soon"
 
 
 def test_i7_a_notification_that_is_kept_is_acknowledged_though_the_shop_cannot_be_told_at_once(
