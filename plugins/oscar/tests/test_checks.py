@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 from decimal import Decimal
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.sites.models import Site
 from django.core.checks import run_checks
+from django.core.management import call_command
 from django.db import OperationalError
 from oscar.core.loading import get_class_loader, get_model
 from oscar.test.factories import create_order, create_product
@@ -151,6 +153,15 @@ def test_a_pipeline_without_the_statuses_is_told_what_to_add(monkeypatch: pytest
     assert "'Pending payment': ('Paid', 'Cancelled')" in found()["E005"]
 
 
+@pytest.mark.django_db
+def test_the_doctor_runs_the_checks_of_the_plugin(settings: Any) -> None:
+    settings.TILLGATE_OSCAR = {"PENDING_STATUS": "Waiting"}
+    doctor = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("tillgate", "doctor", stdout=doctor)
+    assert re.search(r"FAIL +tillgate_oscar +.*'Waiting': \('Paid', 'Cancelled'\)", doctor.getvalue())
+
+
 _WITHOUT = """
 PLAIN = "oscar.core.loading.default_class_loader"
 import django
@@ -162,6 +173,7 @@ given["INSTALLED_APPS"] = [app for app in shop.INSTALLED_APPS if app != %r]
 settings.configure(**given)
 django.setup()
 from django.core.checks import run_checks
+from django.core.management import call_command
 print([message.id for message in run_checks(tags=["tillgate_oscar"])])
 """
 

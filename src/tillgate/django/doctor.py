@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from django.core.checks import CheckMessage
+from django.core.checks import CheckMessage, run_checks
+from django.core.checks.registry import registry
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch
@@ -37,12 +38,23 @@ def examine() -> Iterator[Finding]:
             return
     for name, area in checks.DATABASE_AREAS.items():
         yield _looked_at(name, area, _worker() if name == "worker" else "in order")
+    yield from _shop_plugins()
     yield _due_work()
     yield _reviews()
 
 
+def _shop_plugins() -> Iterator[Finding]:
+    """Run the checks of the installed shop plugins, which Django knows by their app's label."""
+    for label in sorted(tag for tag in registry.tags_available() if tag.startswith("tillgate_")):
+        messages = run_checks(tags=[label], databases=[database()])
+        yield _found(label, [message for message in messages if not message.is_silenced()], "in order")
+
+
 def _looked_at(name: str, area: Callable[[], Iterator[CheckMessage]], well: str) -> Finding:
-    messages = checks.look_at(area)
+    return _found(name, checks.look_at(area), well)
+
+
+def _found(name: str, messages: Sequence[CheckMessage], well: str) -> Finding:
     finding = " ".join(f"{message.msg} {message.hint or ''} ({message.id})" for message in messages)
     return Finding(name=name, passed=not messages, finding=finding or well)
 
