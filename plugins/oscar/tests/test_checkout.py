@@ -382,6 +382,7 @@ def test_cash_on_delivery_stands_in_the_same_list_and_its_order_is_placed_withou
     page = shopper.get("/checkout/payment-method/").content.decode()
     assert page.count("<fieldset") == 1
     assert page.index('value="alipay"') < page.index('value="cash"')
+    assert "on the page of the payment service" not in page, "cash is not paid there"
     assert shopper.chooses("cash")["Location"] == "/checkout/payment-details/"
     assert shopper.get("/checkout/payment-details/")["Location"] == "/checkout/preview/"
     assert re.search(r'value="cash"[^>]* checked', shopper.get("/checkout/payment-method/").content.decode()), "it is remembered"

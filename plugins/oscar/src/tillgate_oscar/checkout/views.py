@@ -147,7 +147,7 @@ class PaymentMethodMixin(_CheckoutMixin):
     def _page(self, form: shop.MethodForm, refused: str | None) -> HttpResponse:
         others = f"{reverse('checkout:payment-method')}?{choice.OTHERS}=1" if choice.has_other_ways() else None
         context = self.get_context_data(method_form=form)
-        context |= {"refused": refused, "others_url": others}
+        context |= {"refused": refused, "others_url": others, "is_all_online": not get_settings().other_methods}
         return render(self.request, "tillgate_oscar/checkout/payment_method.html", context)
 
 
