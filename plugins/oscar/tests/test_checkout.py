@@ -114,7 +114,11 @@ def test_a_customer_with_an_account_pays_and_finds_the_order_there(world: World,
     assert "/payments/pay/" in page
     world.shopper_pays(Payment.objects.get())
     world.come_back(Payment.objects.get())
-    assert "/payments/pay/" not in shopper.get(f"/accounts/orders/{order.number}/").content.decode()
+    page = shopper.get(f"/accounts/orders/{order.number}/").content.decode()
+    assert "/payments/pay/" not in page
+    assert "was refunded" not in page
+    operations.refund(Payment.objects.get().pk, "1.50")
+    assert "USD 1.50 was refunded." in shopper.get(f"/accounts/orders/{order.number}/").content.decode()
     elsewhere = Client()
     elsewhere.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
     arrived = elsewhere.get(orders.status_url(order.number), follow=True)

@@ -392,6 +392,8 @@ class OrderPageMixin:
         part: dict[str, Any] = {"tillgate_is_test": True} if orders.is_test(ours) else {}
         if ours and ours.held and not ours.is_paid:
             part["tillgate_has_paid_nothing"] = True
+        if ours and ours.refunded_amount:
+            part["tillgate_refunded"] = shop.money_text(ours.refunded_amount, ours.payments[-1].currency)
         if orders.waits_for_payment(self.object, ours):
             may_be_cancelled = orders.may_be_cancelled(self.object, ours)
             part |= {
