@@ -53,7 +53,9 @@ class FakeDriver(GatewayDriver):
         self.stripe.__exit__(*error)
 
     def account(self, currency: str | None = None) -> Account | None:
-        return account_at(self.stripe.url, currencies=(currency or "USD",), methods=(self.method, self.other_method))
+        return account_at(
+            self.stripe.url, currencies=tuple(dict.fromkeys(("USD", currency or "USD"))), methods=(self.method, self.other_method)
+        )
 
     def held(self, reference: str) -> Held | None:
         try:
@@ -226,7 +228,7 @@ class SimulatorDriver(GatewayDriver):
     def account(self, currency: str | None = None) -> Account | None:
         methods = (self.method, self.other_method)
         url, secrets = self.simulator.base_url, (WEBHOOK_SECRET,)
-        return account_at(url, webhook_secrets=secrets, currencies=(currency or "USD",), methods=methods)
+        return account_at(url, webhook_secrets=secrets, currencies=tuple(dict.fromkeys(("USD", currency or "USD"))), methods=methods)
 
     def held(self, reference: str) -> Held | None:
         try:
