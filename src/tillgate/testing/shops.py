@@ -144,11 +144,11 @@ def configure(settings: Any, shop_gateway: GatewayDriver, shop_driver: ShopDrive
             "PUBLIC_URL": project.get("PUBLIC_URL", "http://testserver"),
             "NOTIFICATION_THROTTLE_SECONDS": 0,
             "QUERIES_PER_SECOND": 0,
+            **{name: project[name] for name in ("PAYMENT_METHODS",) if name in project},
             **changes,
         }
         options = {name.lower(): str(getattr(fields[name], "name", fields[name])) for name in ("DIALECT", "STORE_NO") if name in fields}
-        if secrets := fields.get("WEBHOOK_SECRETS"):
-            options["webhook_secrets"] = ",".join(secrets)
+        options |= {name.lower(): ",".join(fields[name]) for name in ("CURRENCIES", "WEBHOOK_SECRETS") if fields.get(name)}
         shop_driver.use_account(fields["BASE_URL"], fields.get("MERCHANT_NO", ""), fields["TOKEN"], **options)
 
     change()
