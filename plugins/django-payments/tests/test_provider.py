@@ -325,7 +325,7 @@ def test_a_payment_whose_money_is_here_is_not_cancelled_before_the_shop_has_been
     world.shopper_pays(attempt)
     with world.failing_handler("tillgate_payment_paid", times=1):
         world.notification(attempt)
-        with pytest.raises(PaymentError, match="Give that money back first"):
+        with pytest.raises(PaymentError, match="Refund that payment first"):
             Payment.objects.get().cancel()
     world.a_day_passes()
     assert (Payment.objects.get().status, world.reviews()) == ("confirmed", [])

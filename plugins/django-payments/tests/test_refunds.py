@@ -174,11 +174,11 @@ def test_a_payment_that_was_confirmed_otherwise_is_not_given_back_here(world: Wo
 def test_an_unknown_outcome_raises_and_takes_nothing_off_until_a_person_has_settled_it(world: World) -> None:
     payment = bought(world)
     world.sandbox.control.fault("lost_response", occasion="refund")
-    with pytest.raises(PaymentError, match=r"Nobody knows whether USD 5\.00") as told:
+    with pytest.raises(PaymentError, match=r"It is not known whether USD 5\.00") as told:
         payment.refund(Decimal("5.00"))
     assert told.value.code == REFUND_UNKNOWN
     assert (payment.captured_amount, stands(payment)) == (Decimal("12.50"), ("confirmed", Decimal("12.50")))
-    assert Payment.objects.get().message.startswith("Nobody knows whether USD 5.00")
+    assert Payment.objects.get().message.startswith("It is not known whether USD 5.00")
     with pytest.raises(PaymentError, match=r"more than the USD 7\.50"):
         payment.refund(Decimal("8.00"))
     settle_by_staff(Refund.objects.get().pk, done=True, staff="ann")
@@ -243,7 +243,7 @@ def test_a_refund_that_a_person_withdrew_or_found_not_done_is_not_said_to_have_b
     settings.TILLGATE = given
     assert Payment.objects.get().message == "USD 5.00 was not refunded."
     world.sandbox.control.fault("lost_response", occasion="refund")
-    with pytest.raises(PaymentError, match="Nobody knows"):
+    with pytest.raises(PaymentError, match="It is not known"):
         payment.refund(Decimal("2.50"))
     settle_by_staff(Refund.objects.latest("pk").pk, done=False, staff="ann")
     assert Payment.objects.get().message == "USD 2.50 was not refunded."
@@ -310,7 +310,7 @@ def test_inside_a_transaction_an_unknown_outcome_is_told_by_the_row_and_a_person
         payment.refund()
     row = Payment.objects.get()
     assert (row.status, row.captured_amount) == ("confirmed", Decimal("12.50"))
-    assert row.message.startswith("Nobody knows whether USD 12.50")
+    assert row.message.startswith("It is not known whether USD 12.50")
     assert world.reviews() == ["refund-unknown"]
 
 

@@ -487,7 +487,7 @@ def test_whoever_paid_an_order_that_was_deleted_meanwhile_reads_what_becomes_of_
     world.shopper_pays(payment)
     page = shopper.get(home_on(world.come_back(payment)))
     assert page.status_code == 410
-    for said in ("This order does not exist any more.", "If you have paid it, the shop has been told"):
+    for said in ("This order does not exist any more.", "If you have paid it, the shop knows about it"):
         assert said in page.content.decode()
     assert world.reviews() == ["paid-not-payable"]
     assert shopper.get(world.shop.pay_path(payment.order.key)).status_code == 404

@@ -151,7 +151,7 @@ def test_i6_a_refund_of_unknown_outcome_writes_nothing_and_blocks_its_money_and_
     assert bought.events() == []
     assert bought.order.sources.get().amount_refunded == 0
     assert bought.world.reviews() == ["refund-unknown"]
-    assert "Nobody knows whether USD 8.00 was refunded" in bought.notes()[-1]
+    assert "It is not known whether USD 8.00 was refunded" in bought.notes()[-1]
     with pytest.raises(InvalidPaymentEvent, match="on its way"):
         bought.ask(Decimal("8.00"), {bought.tea: 2})
     with pytest.raises(PaymentError, match=r"USD 24\.01 is more than the USD 24\.00"):
