@@ -935,6 +935,7 @@ def test_a_look_that_finds_what_persons_were_told_of_costs_one_statement_at_most
         last_polled_at = Payment.objects.filter(pk__in=[payment.pk for payment in payments])
         assert not last_polled_at.filter(next_poll_at__lte=clock.now()).exists()
         Review.objects.all().delete()
+        Payment.objects.update(next_poll_at=None)  # on a slow machine they are due again
     assert statements[20] - statements[2] <= 18
 
 
