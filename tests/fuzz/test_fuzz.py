@@ -153,7 +153,7 @@ BITES_IN_THE_SHOP: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], st
 
 
 def _unthrottled(patch: pytest.MonkeyPatch, claim: Callable[..., Any]) -> None:
-    patch.setattr(payments, "_claim", lambda *claimed: (claim(*claimed)[0], True))
+    patch.setattr(payments, "_claim", lambda *claimed, **chosen: (claim(*claimed, **chosen)[0], True))
 
 
 def _believing(payment: Any, **_: Any) -> Any:
