@@ -63,8 +63,11 @@ class _Shopper:
         if token is None:
             raise self._tally.fail(kind, "the page has no form")
         cookie = page.header("set-cookie").partition(";")[0]
-        answer = await self._shop.ask(kind, post(pay, {"csrfmiddlewaretoken": token[1].decode(), "method": method}, cookie), 302)
-        return _target(answer.header("location"))
+        answer = await self._shop.ask(kind, post(pay, {"csrfmiddlewaretoken": token[1].decode(), "method": method}, cookie))
+        payment_page = answer.header("refresh").partition("url=")[2]
+        if not payment_page:
+            raise self._tally.fail(kind, "the page does not lead to the payment page")
+        return _target(payment_page)
 
     async def _come_back(self, return_page: str) -> None:
         await self._shop.ask("return", get(return_page))
