@@ -16,6 +16,8 @@ __all__ = ["log_in", "order", "walk"]
 
 Tell = Callable[[str], object]
 
+_ANOTHER: Final = "Choose how to pay"
+"""The link of the return page to another payment, after one that failed."""
 _PATIENCE_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.5
 _ADDRESS: Final = {
@@ -59,7 +61,7 @@ def walk(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
             payment_page, _ = order(guest, ["Sealing wax"], "creditcard", tell)
             declined = _settled(guest, guest.submit(payment_page, payment_page.forms[0], decision="decline"))
             tell(f"    is declined and lands on “{declined.heading}”")
-            choice = guest.open(declined.link("Pay now"))
+            choice = guest.open(declined.link(_ANOTHER))
             again = guest.submit(choice, choice.form("method"), method="wechatpay")
             guest.submit(again, again.forms[0], decision="pay")
             tell("    pays again with wechatpay")
@@ -96,9 +98,9 @@ def order(guest: Browser, titles: list[str], method: str, tell: Tell, *, voucher
 
 
 def _settled(guest: Browser, page: Page) -> Page:
-    """Wait where a shopper waits, until the shop knows what became of the payment."""
+    """Wait where a shopper waits, until the shop knows how the payment ended: the page goes home, or offers another payment."""
     until = time.monotonic() + _PATIENCE_SECONDS
-    while "/payments/return/" in page.url:
+    while "/payments/return/" in page.url and _ANOTHER not in page.links:
         if time.monotonic() > until:
             raise PageProblem(f"after {_PATIENCE_SECONDS:.0f} s the page still says “{page.heading}”")
         time.sleep(_PAUSE_SECONDS)
