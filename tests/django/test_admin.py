@@ -6,13 +6,14 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.contrib.admin import ModelAdmin, site
 from django.contrib.auth.models import Permission, User
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -917,7 +918,10 @@ def test_the_health_page_knows_the_worker_the_queues_the_money_and_each_account(
     assert (waiting.refunds_queued, [str(total) for total in waiting.refunds]) == (1, ["USD 1.00"])
     world.time.advance(minutes=1)
     world.run_worker()
+    with transaction.atomic():
+        shop.enqueue_remote(review.payment.order.plugin, review.payment.order.key, "reminder", delay=timedelta(minutes=30))
     then = boss.get(HEALTH).context["health"]
+    assert then.events_waiting == 0, "a reminder for later is in order"
     assert (then.is_worker_late, then.open_reviews, [str(total) for total in then.held]) == (False, 1, ["USD 25.00"])
     assert then.refunds_queued == 0
     assert then.accounts[0].answered_at

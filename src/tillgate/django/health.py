@@ -66,7 +66,8 @@ def health() -> Health:
         is_worker_late=worker_at is None or now - worker_at > late,
         polls_due=Payment.objects.filter(next_poll_at__lte=now).count(),
         refunds_queued=len(queued),
-        events_waiting=OutboxEvent.objects.filter(due_at__isnull=False, done_at__isnull=True).count(),
+        # A reminder for later waits as it should: it joins the queue at its `created_at`.
+        events_waiting=OutboxEvent.objects.filter(created_at__lte=now, due_at__isnull=False, done_at__isnull=True).count(),
         open_reviews=opened.count(),
         held=_totals(held.values_list("amount", "currency")),
         refunds=_totals(queued),

@@ -1,4 +1,4 @@
-"""What a shopper reads about a payment: one table, by stored facts. The words of a return may choose between texts, never a status (I7)."""
+"""The texts about a payment for its shopper: one table, by stored facts. The words of a return may choose a text, never a status (I7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["PAID", "Outcome", "outcome_of", "unpaid_detail"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the return page says. `sign` is the style of its icon. `awaits`: the page checks by itself until there is other news.
+    """The texts of the return page. `sign` is the style of its icon. `awaits`: the page checks by itself until there is other news.
 
     `offers`: the page offers to pay, as "buttons" where nothing was paid, and as quiet "links" where the shopper may have paid.
     """
@@ -119,11 +119,11 @@ _INSTEAD: Final[tuple[tuple[Callable[[Payment], object], Outcome], ...]] = (
     (lambda payment: payment.is_open and payment.is_processing, _ON_ITS_WAY),
     (lambda payment: is_order_paid(payment.order), _PAID_OTHERWISE),
 )
-"""What counts before the status of a payment that is not paid. The first that applies counts."""
+"""The cases that count before the status of a payment that is not paid. The first that applies counts."""
 
 
 def outcome_of(payment: Payment, *, says_paid: bool = False, is_patient: bool = True) -> Outcome:
-    """Return what to say about a payment.
+    """Return the texts about a payment.
 
     `says_paid`: the return's own words say so, which is a hint and no more (I7); `is_patient`: the page has not waited for long.
     """

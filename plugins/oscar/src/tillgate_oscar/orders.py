@@ -46,6 +46,7 @@ __all__ = [
     "status_once_paid",
     "status_url",
     "statuses_of_unpaid",
+    "unpaid_detail",
     "waits_for_payment",
 ]
 
@@ -183,6 +184,11 @@ def is_marked_paid(order: Any) -> bool:
     if last is None or settings.pending_status == last.new_status:
         return False
     return settings.paid_status in (last.old_status, last.new_status)  # the history lacks changes that a plain `save()` wrote
+
+
+def unpaid_detail(ours: shop.OrderState | None) -> str:
+    """Return why the newest payment of an order ended unpaid, as a sentence for the shopper; empty where none did."""
+    return ours.payments[-1].unpaid_detail if ours and ours.payments else ""
 
 
 def is_test(ours: shop.OrderState | None) -> bool:

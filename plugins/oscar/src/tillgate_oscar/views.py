@@ -65,7 +65,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "is_paid": has_arrived or found.status == settings.paid_status,
         "has_paid_nothing": has_arrived and not has_paid,
         "waits": waits,
-        "unpaid_detail": ours.payments[-1].unpaid_detail if ours and ours.payments else "",
+        "unpaid_detail": orders.unpaid_detail(ours),
         "pay_url": shop.pay_path(PLUGIN, found.number) if waits and is_shopper else None,
         "change_url": orders.change_url(found.number) if is_shopper and orders.may_be_cancelled(found, ours) else None,
     }

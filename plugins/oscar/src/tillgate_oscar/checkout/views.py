@@ -398,7 +398,7 @@ class OrderPageMixin:
             may_be_cancelled = orders.may_be_cancelled(self.object, ours)
             part |= {
                 "tillgate_pay_url": shop.pay_path(PLUGIN, number),
-                "tillgate_unpaid_detail": ours.payments[-1].unpaid_detail if ours and ours.payments else "",
+                "tillgate_unpaid_detail": orders.unpaid_detail(ours),
                 "tillgate_change_url": orders.change_url(number) if may_be_cancelled else None,
             }
         return part
