@@ -414,8 +414,9 @@ def test_an_order_that_no_method_takes_can_still_be_paid_in_the_shops_own_way(sh
 
 def test_each_page_of_a_sandboxs_order_says_that_no_money_moves(world: World, shopper: Shopper, product: Make) -> None:
     shopper.adds(product())
+    pages = [shopper.get("/checkout/")]
     shopper.says_where()
-    pages = [shopper.get("/checkout/payment-method/")]
+    pages += [shopper.get(f"/checkout/{step}/") for step in ("shipping-address", "payment-method")]
     shopper.chooses()
     pages.append(shopper.previews())
     placed = shopper.places(pages[-1])
@@ -426,7 +427,7 @@ def test_each_page_of_a_sandboxs_order_says_that_no_money_moves(world: World, sh
     world.come_back(Payment.objects.get())
     pages.append(shopper.get("/checkout/thank-you/"))
     assert order.number in pages[-1].content.decode()
-    assert ["Test mode" in page.content.decode() for page in pages] == [True] * 5
+    assert ["Test mode" in page.content.decode() for page in pages] == [True] * 7
 
 
 def test_pages_in_oscars_layout_run_from_right_to_left_in_urdu(shopper: Shopper, product: Make) -> None:

@@ -18,6 +18,9 @@ from oscar.core.loading import default_class_loader
 __all__ = ["OVERLAYS", "load", "overlay"]
 
 OVERLAYS: Final = {
+    ("checkout.views", "IndexView"): "tillgate_oscar.checkout.views.StepMixin",
+    ("checkout.views", "ShippingAddressView"): "tillgate_oscar.checkout.views.StepMixin",
+    ("checkout.views", "ShippingMethodView"): "tillgate_oscar.checkout.views.StepMixin",
     ("checkout.views", "PaymentMethodView"): "tillgate_oscar.checkout.views.PaymentMethodMixin",
     ("checkout.views", "PaymentDetailsView"): "tillgate_oscar.checkout.views.PaymentDetailsMixin",
     ("checkout.views", "ThankYouView"): "tillgate_oscar.checkout.views.ThankYouMixin",

@@ -27,7 +27,7 @@ from tillgate_oscar.checkout import choice
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.placing import placing_otherwise
 
-__all__ = ["OrderPageMixin", "PaymentDetailsMixin", "PaymentMethodMixin", "ThankYouMixin"]
+__all__ = ["OrderPageMixin", "PaymentDetailsMixin", "PaymentMethodMixin", "StepMixin", "ThankYouMixin"]
 
 _OURS: Final = "tillgate"
 """The prefix of our form: a shop's own form on the same page may have a field `method` too."""
@@ -89,6 +89,19 @@ def _waiting_order(request: HttpRequest) -> tuple[Any, str | None]:
 def _failed_precondition(url: str, message: str | None = None) -> Exception:
     failed: Exception = get_class("checkout.exceptions", "FailedPreCondition")(url=url, message=message)
     return failed
+
+
+class StepMixin:
+    """A step before the payment: it says where no money moves."""
+
+    def get_context_data(self, **options: Any) -> dict[str, Any]:
+        """Pass the shop's page to the one that extends it."""
+        context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
+        return {**context, "step_page": select_template(super().get_template_names())}  # type: ignore[misc]
+
+    def get_template_names(self) -> list[str]:
+        """Show the shop's page with the test mode."""
+        return ["tillgate_oscar/checkout/step.html"]
 
 
 class PaymentMethodMixin(_CheckoutMixin):
