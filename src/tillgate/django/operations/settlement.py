@@ -18,6 +18,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from babel.numbers import NumberFormatError, parse_decimal
 from django.db.models import Q
 
 from tillgate import money
@@ -46,21 +47,9 @@ _DELIMITERS: Final = ";\t|,"
 _SIGNS: Final = re.compile(r"[\W_]+")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _SPACES: Final = re.compile(r"[\s']")
-_LONGEST: Final = 30
-
-
-class _Form(NamedTuple):
-    """One way to write numbers: the sign between thousands, and the one before the decimals."""
-
-    group: str
-    point: str
-    pattern: re.Pattern[str]
-
-
-_FORMS: Final = [
-    _Form(group, point, re.compile(rf"(?:[1-9]\d{{0,2}}(?:\{group}\d{{3}})+|\d+)(?:\{point}\d+)?", re.ASCII))
-    for group, point in (",.", ".,")
-]
+_NUMBER: Final = re.compile(r"[\d.,]{1,30}", re.ASCII)
+_FORMS: Final = ("en", "de")
+"""The languages whose ways to write numbers are understood: 1,234.50 and 1.234,50."""
 
 
 class SettlementKind(StrEnum):
@@ -212,7 +201,7 @@ def _plain(name: str) -> str:
     return _SIGNS.sub("", name).casefold()
 
 
-def _row(line: int, texts: Mapping[str, str], forms: Sequence[_Form]) -> SettlementRow:
+def _row(line: int, texts: Mapping[str, str], forms: Sequence[str]) -> SettlementRow:
     reference = texts["reference"].lstrip("'`")  # exports for spreadsheets begin a number so
     if not reference:
         raise InvalidRequest("reference", reference, "is empty")
@@ -231,9 +220,9 @@ def _row(line: int, texts: Mapping[str, str], forms: Sequence[_Form]) -> Settlem
     )
 
 
-def _forms(cells: Iterable[str]) -> Sequence[_Form]:
+def _forms(cells: Iterable[str]) -> Sequence[str]:
     """Return the forms in which the file writes numbers: one, if a cell shows which."""
-    shown = {fitting[0] for cell in cells if len(fitting := [form for form in _FORMS if form.pattern.fullmatch(_digits(cell))]) == 1}
+    shown = {fitting[0] for cell in cells if len(fitting := [form for form in _FORMS if _value(_digits(cell), form) is not None]) == 1}
     return list(shown) if len(shown) == 1 else _FORMS
 
 
@@ -241,12 +230,17 @@ def _digits(text: str) -> str:
     return _SPACES.sub("", text).lstrip("+-")
 
 
-def _number(name: str, text: str, forms: Iterable[_Form]) -> Decimal:
+def _value(digits: str, form: str) -> Decimal | None:
+    try:
+        return parse_decimal(digits, locale=form, strict=True) if _NUMBER.fullmatch(digits) else None
+    except NumberFormatError:
+        return None
+
+
+def _number(name: str, text: str, forms: Iterable[str]) -> Decimal:
     """Return an exact number: "1,234.50", "1.234,50", "-12". One that may mean two is refused."""
     text = text.replace("\u2212", "-")
-    digits = _digits(text)
-    fitting = [form for form in forms if len(digits) <= _LONGEST and form.pattern.fullmatch(digits)]
-    values = {Decimal(digits.replace(form.group, "").replace(form.point, ".")) for form in fitting}
+    values = {value for form in forms if (value := _value(_digits(text), form)) is not None}
     if len(values) != 1:
         raise InvalidRequest(name, text, "may mean two numbers" if values else "is not an amount such as 12.50")
     (value,) = values
