@@ -10,12 +10,18 @@ INSTALL = $(BIN)/python pip_progress.py $(1) --constraint constraints.txt
 comma := ,
 # What is the same on every database, or tried there by `make kill-lines`.
 ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_settings.py tests/django/test_tutorial.py \
+    tests/django/test_pages.py tests/django/test_languages.py tests/django/test_observers.py tests/django/test_webhook.py \
     tests/django/operations/test_ledger.py tests/django/operations/test_values.py tests/django/proofs/test_killing.py \
     tests/smallest_shop/test_mutants.py
+# What another Python could change.
+ON_OTHER_PYTHONS := tests/wire tests/hooks tests/test_account.py tests/test_client.py tests/test_lifecycle.py tests/test_money.py \
+    tests/test_plugins.py tests/test_public_names.py tests/test_transport.py
 # What takes long, and is run by `make test-long` and no other.
-LONG := tests/benchmarks tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py
+LONG := tests/benchmarks tests/fuzz tests/proving tests/django/proofs/test_killing.py tests/django/proofs/test_crashes.py \
+    tests/smallest_shop/test_mutants.py tests/test_scaffold.py tests/testing/test_conformance.py \
+    tests/testing/test_gateway_conformance.py tests/testing/test_shop_on_another_gateway.py
 
-.PHONY: help setup demo test test-plugins test-long test-shop test-databases test-pythons test-pretix setup-simulator lint types imports cassettes architecture reference reliability conformance conformance-stripe simulate simulate-mutants mutation exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean clean-proofs
+.PHONY: help setup environments demo test test-plugins test-long test-shop test-databases test-pythons test-pretix setup-simulator lint types imports cassettes architecture reference reliability conformance conformance-stripe docs docs-check simulate simulate-mutants mutation prove exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies versions release upgrade bench setup-bench clean clean-proofs
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -42,36 +48,35 @@ demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 wal
 	@SHOP_DIALECT=$(DIALECT) $(BIN)/python -m example_shop.demo $(if $(ONCE),--once) $(if $(GATEWAY),--gateway $(GATEWAY))
 
 test:  ## the tests that must pass before a change lands, without the long ones
-	@echo "about 5 minutes on two cores; the first time, 2 to 4 more for the installation into $(VENV)"
-	@echo "[1/6] environment" && $(MAKE) --no-print-directory setup
-	@echo "[2/6] style, types and imports" && $(MAKE) --no-print-directory lint types imports
-	@echo "[3/6] the core" && $(BIN)/pytest -n 2 --ignore tests/django --ignore tests/shop --ignore tests/browser $(LONG:%=--ignore %)
-	@echo "[4/6] the Django app" && $(BIN)/pytest -n 2 tests/django
-	@echo "[5/6] the functions for shop plugins" && $(BIN)/pytest -n 2 tests/shop
-	@echo "[6/6] the pages in a browser" && $(BIN)/pytest tests/browser --ignore tests/browser/shop
+	@echo "about 6 minutes on two cores; the first time, 1 to 4 more for the installation into $(VENV)"
+	@echo "[1/5] environment" && $(MAKE) --no-print-directory setup
+	@echo "[2/5] style, types and imports" && $(MAKE) --no-print-directory -j2 lint types imports
+	@echo "[3/5] the core" && $(BIN)/pytest -n 2 --ignore tests/django --ignore tests/shop --ignore tests/browser --ignore tests/example_shop $(LONG:%=--ignore %)
+	@echo "[4/5] the Django app" && $(BIN)/pytest -n 2 tests/django $(LONG:%=--ignore %)
+	@echo "[5/5] the functions for shop plugins" && $(BIN)/pytest -n 2 tests/shop
 
-test-plugins: setup  ## the plugins for Oscar, django-payments and Saleor, each on its framework
-	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/pytest -n 2) &&) true
+test-plugins: setup  ## types and tests of the plugins but pretix's, each on its framework
+	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/python -m mypy && ../../$(BIN)/pytest -n 2) &&) true
 
 test-long: setup  ## what takes long: fresh environments, the kit's own tests, the benchmarks, the simulator, the fuzzer
 	@$(BIN)/pytest -n 2 $(LONG)
 
-test-shop: setup  ## buy in the example shop with a browser, and look at every page
-	@$(BIN)/pytest tests/browser/shop
+test-shop: setup  ## the example shop, and every page in a browser
+	@$(BIN)/pytest -n 2 tests/example_shop
+	@$(BIN)/pytest -n 2 tests/browser
 
 test-databases: setup  ## the tests of the Django app again, on PostgreSQL and on MariaDB, but those that no database changes
-	@$(foreach database,postgresql mariadb,TILLGATE_TEST_DATABASE=$(database) $(BIN)/pytest -n 2 tests/django tests/shop tests/smallest_shop \
-	    $(ANYWHERE:%=--ignore %) &&) true
+	@$(foreach database,postgresql mariadb,TILLGATE_TEST_DATABASE=$(database) $(BIN)/pytest -n 2 -m "not once" \
+	    tests/django tests/shop tests/smallest_shop $(ANYWHERE:%=--ignore %) &&) true
 
-test-pythons:  ## the tests of the core on the other Pythons that are installed
-	@for version in 3.12 3.13; do \
-	    python=$$(ls $$HOME/.pyenv/versions/$$version.*/bin/python 2>/dev/null | tail -n 1); python=$${python:-python$$version}; \
-	    $$python --version >/dev/null 2>&1 \
-	        || { echo "Python $$version is not installed: skipped"; continue; }; \
-	    $$python -m venv .venv-$$version && .venv-$$version/bin/pip install --quiet --disable-pip-version-check \
-	        --constraint constraints.txt --editable '.[dev]' && HYPOTHESIS_PROFILE=brief .venv-$$version/bin/pytest -q -n 2 \
-	            --ignore tests/django --ignore tests/shop --ignore tests/browser --ignore tests/example_shop $(LONG:%=--ignore %) || exit 1; \
-	done
+.venv-%/developer: pyproject.toml constraints.txt
+	@python=$$(ls $$HOME/.pyenv/versions/$*.*/bin/python 2>/dev/null | tail -n 1); python=$${python:-python$*}; \
+	    $$python --version >/dev/null 2>&1 || { echo "Python $* is not installed"; exit 1; }; \
+	    $$python -m venv .venv-$* && .venv-$*/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+test-pythons: .venv-3.12/developer .venv-3.13/developer  ## the tests of wire, client and hooks on the other Pythons
+	@$(foreach version,3.12 3.13,HYPOTHESIS_PROFILE=brief .venv-$(version)/bin/pytest -q -n 2 $(ON_OTHER_PYTHONS) &&) true
 
 .venv-pretix/developer: pyproject.toml plugins/pretix/pyproject.toml plugins/pretix/constraints.txt
 	@echo "installing pretix, Tillgate and its plugin into .venv-pretix"
@@ -93,19 +98,34 @@ test-pretix: .venv-pretix/developer  ## the plugin for pretix, on a real pretix 
 
 setup-simulator: .venv-simulator/developer  ## build the environment of getpaid's Stripe simulator, which needs Python 3.12; the plugin for Stripe is tested with it
 
+environments: .venv-simulator/developer .venv-pretix/developer .venv-docs/developer .venv-3.12/developer .venv-3.13/developer  ## build the other environments: the simulator, pretix, the site, other Pythons
+
 lint: setup
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 
 types: setup
 	@$(BIN)/python -m mypy
-	@$(foreach plugin,$(PLUGINS),(cd $(plugin) && ../../$(BIN)/python -m mypy) &&) true
 
 imports: setup
 	@$(BIN)/lint-imports --no-cache
 
 cassettes: setup  ## record the cassettes again, from the sandbox or from TILLGATE_BASE_URL, TILLGATE_MERCHANT_NO, TILLGATE_TOKEN
 	@$(BIN)/pytest tests/test_cassettes.py --record-cassettes
+
+.venv-docs/developer: docgen/site-constraints.txt
+	@echo "installing MkDocs into .venv-docs"
+	@test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/pip install --quiet --disable-pip-version-check --constraint docgen/site-constraints.txt \
+	    mkdocs-material 'mkdocstrings[python]' mike ruff
+	@touch .venv-docs/developer
+
+# Material warns of MkDocs 2, which the constraints keep out.
+docs: .venv-docs/developer  ## open the documentation site, and build it again whenever a page changes
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs serve --open
+
+docs-check: .venv-docs/developer  ## build the documentation site; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 architecture: setup  ## write the drawings and tables of ARCHITECTURE.md from the code
 	@$(BIN)/python -m docgen architecture
@@ -131,6 +151,18 @@ simulate: setup  ## play SEED=1 (or 1-100) with the payments of PAYMENTS=1000 or
 simulate-mutants: setup  ## break the shop and the core in many ways, and see after how many payments the simulator notices; ONLY="refund"
 	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tests.proving.biting \
 	    $(if $(ONLY),--only '$(ONLY)') $(if $(RESULTS),--results '$(RESULTS)')
+
+PROOFS := var/proofs
+prove: setup  ## the long proofs of the code as it is, in at most 3 hours, and the page docs/reliability.md; each goes on where it was
+	@echo "[1/8] 60,000 payments on SQLite" && $(MAKE) --no-print-directory simulate SEED=1-72 PAYMENTS=840 RESULTS=$(PROOFS)/simulation.jsonl
+	@echo "[2/8] 4,000 on PostgreSQL" && TILLGATE_TEST_DATABASE=postgresql $(MAKE) --no-print-directory simulate SEED=1-5 PAYMENTS=840 RESULTS=$(PROOFS)/simulation.jsonl
+	@echo "[3/8] 4,000 on MariaDB" && TILLGATE_TEST_DATABASE=mariadb $(MAKE) --no-print-directory simulate SEED=1-5 PAYMENTS=840 RESULTS=$(PROOFS)/simulation.jsonl
+	@echo "[4/8] every mutant" && $(MAKE) --no-print-directory simulate-mutants RESULTS=$(PROOFS)/mutants.jsonl
+	@echo "[5/8] a sample of the lines to kill at" && $(MAKE) --no-print-directory kill-lines SAMPLE=6
+	@echo "[6/8] chaos" && $(MAKE) --no-print-directory chaos MINUTES=5 RESULTS=$(PROOFS)/chaos.jsonl
+	@echo "[7/8] the storm" && $(MAKE) --no-print-directory storm RESULTS=$(PROOFS)/storm.jsonl
+	@echo "[8/8] hostile input" && $(MAKE) --no-print-directory fuzz INPUTS=200000 RESULTS=$(PROOFS)/fuzz.jsonl
+	@$(MAKE) --no-print-directory reliability
 
 exhaust: setup  ## try everything that can happen to one order, in every order; SCOPE="payments=1,crashes=0" for less
 	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tests.proving.simulation \
@@ -185,6 +217,22 @@ audit-dependencies: setup  ## look for known holes in what is installed; says so
 	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit \
 	    && .venv-audit/bin/pip install --quiet --disable-pip-version-check 'pip-audit>=2.7,<3'; }
 	@$(BIN)/python tests/audit_dependencies.py .venv-audit/bin/pip-audit
+
+versions: setup  ## run a sample of the tests on each Python, Django and framework, or on ONLY="oscar lowest", and write the table
+	@$(BIN)/python -m docgen versions $(ONLY)
+
+.venv-release/developer: tests/release/constraints.txt
+	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
+	@.venv-release/bin/pip install --quiet --disable-pip-version-check --constraint tests/release/constraints.txt \
+	    build check-wheel-contents httpx 'readme_renderer[md]' twine
+	@touch .venv-release/developer
+
+release: .venv-release/developer  ## build the archives of all distributions into dist/, check them, and try them in clean environments; HOME_URL=https://github.com/OWNER/tillgate for links and pictures on their pages, TRIALS="oscar pretix" or nothing
+	@.venv-release/bin/python -m tests.release $(if $(HOME_URL),--home '$(HOME_URL)') $(if $(TRIALS),--only $(TRIALS))
+
+upgrade: setup  ## upgrade a shop that an older version filled, while old and new processes sell side by side; DATABASES="sqlite mariadb", OLD=dist, COMMIT=v0.1.0, SECONDS=60
+	@$(BIN)/python -m tests.release.upgrade $(if $(DATABASES),--database $(DATABASES)) $(if $(OLD),--old '$(OLD)') \
+	    $(if $(COMMIT),--old-commit '$(COMMIT)') $(if $(SECONDS),--seconds $(SECONDS))
 
 bench: setup  ## measure, and write docs/performance.md
 	@$(BIN)/python -m benchmarks

@@ -33,8 +33,8 @@ def main() -> None:
     effort = Effort(quick=options.quick, seed=options.seed)
     names = options.names or BENCHMARKS
     sections = [importlib.import_module(f"benchmarks.{name}").run(effort) for name in names]
-    text = report.page(sections, effort)
     path = options.page or (None if options.quick or options.names else _PAGE)
+    text = report.page(sections, effort, drawn=path is None)
     if path:
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path}", file=sys.stderr)

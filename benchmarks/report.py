@@ -102,8 +102,8 @@ class Section:
         return f"python -m benchmarks {self.name}"
 
 
-def page(sections: Sequence[Section], effort: Effort) -> str:
-    """Return the whole page as Markdown."""
+def page(sections: Sequence[Section], effort: Effort, *, drawn: bool = False) -> str:
+    """Return the whole page as Markdown; with bars of the absolute figures for a terminal, since only the ratios are worth keeping."""
     lines = [
         "# Performance",
         "",
@@ -119,7 +119,9 @@ def page(sections: Sequence[Section], effort: Effort) -> str:
     ]
     lines += [f"| {figure.what} | {figure.measured} | {_judged(figure)} |" for section in sections for figure in section.figures]
     for section in sections:
-        lines += ["", f"## {section.title}", "", section.about, "", "```", *_drawn(section), "```", ""]
+        lines += ["", f"## {section.title}", "", section.about, ""]
+        if drawn:
+            lines += ["```", *_drawn(section), "```", ""]
         lines += [f"Generator: `{section.generator}`. {section.repetitions}"]
     lines += ["", "## The run", "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _circumstances(effort).items())]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""`python -m docgen architecture`, `... reference`, `... reliability`, or `... conformance [PLUGIN ...]`, which runs the kit first."""
+"""`python -m docgen` with architecture, reference, reliability, conformance, conformance-stripe or versions; the last three run tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from docgen import architecture, hooks, parts, reliability
 def main() -> int:
     """Write the pages; 1 when a scenario failed, which the pages say too."""
     parser = argparse.ArgumentParser(prog="python -m docgen", description=__doc__)
-    parser.add_argument("part", choices=["architecture", "reference", "reliability", "conformance", "conformance-stripe"])
+    parser.add_argument("part", choices=["architecture", "reference", "reliability", "conformance", "conformance-stripe", "versions"])
     parser.add_argument("plugins", nargs="*", metavar="PLUGIN", help="the shops to run the conformance kit on; all unless named")
     options = parser.parse_args()
     if options.part == "architecture":
@@ -24,6 +24,13 @@ def main() -> int:
         summary = reliability.summarised(reliability.read_summary())
         parts.write({reliability.SUMMARY: reliability.as_text(summary), **reliability.pages(summary)})
         return 0
+    if options.part == "versions":
+        from docgen import versions  # it needs tillgate.testing
+
+        failed = versions.run(options.plugins)
+        parts.write(versions.pages())
+        print(f"not all samples passed: {', '.join(failed)}" if failed else "all samples passed", file=sys.stderr)
+        return 1 if failed else 0
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django.project")
     django.setup()
     from docgen import conformance, shop, stripe_shops  # they need Django's models

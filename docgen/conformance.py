@@ -27,7 +27,6 @@ __all__ = ["Report", "Suite", "pages", "read_report", "read_reports", "run", "su
 COMMAND: Final = "make conformance"
 REPORTS: Final = ROOT / "docs" / "reference" / "conformance"
 PAGE: Final = REPORTS.with_suffix(".md")
-README: Final = ROOT / "README.md"
 _SMALLEST: Final = "smallest-shop"
 GATEWAY: Final = "gateway"
 """The built-in adapter, whose name is that of its plugin."""
@@ -113,11 +112,8 @@ def read_report(path: Path) -> Report:
 
 
 def pages(reports: Mapping[str, Report]) -> dict[Path, str]:
-    """Return the pages as the reports have them: the whole table, its summary in the README, and a table for each plugin's README."""
-    written = {
-        PAGE: replaced(PAGE.read_text("utf-8"), "conformance", COMMAND, "\n".join(_whole(reports))),
-        README: replaced(README.read_text("utf-8"), "conformance", COMMAND, "\n".join(_summary(reports))),
-    }
+    """Return the pages as the reports have them: the whole table, and a table for each plugin's README."""
+    written = {PAGE: replaced(PAGE.read_text("utf-8"), "conformance", COMMAND, "\n".join(_whole(reports)))}
     for suite in suites():
         if suite.folder != ROOT and suite.plugin in reports:
             report = reports[suite.plugin]
@@ -136,6 +132,8 @@ def _whole(reports: Mapping[str, Report]) -> Iterator[str]:
     yield from ("## Runs", "")
     yield from table_of(["framework", "held", "with", "seen"], _runs(shops))
     yield from ("", "## Scenarios", "")
+    yield from _summary(shops)
+    yield ""
     yield from _differences(_columns(shops), "framework", list(Conformance.scenarios()), reasons)
     if gateways:
         yield from ("", "## Gateways", "")
@@ -173,8 +171,8 @@ def _runs(reports: Mapping[str, Report]) -> Iterator[list[str]]:
             yield [name, f"{table.held} of {len(table.results)}", versions, report.origin]
 
 
-def _summary(reports: Mapping[str, Report]) -> Iterator[str]:
-    columns = _columns(_shops(reports))
+def _summary(shops: Mapping[str, Report]) -> Iterator[str]:
+    columns = _columns(shops)
     groups = {_about(name): scenarios for name, scenarios in _groups().items()} | {"**all**": list(Conformance.scenarios())}
     rows = [[group, *(_count(table, scenarios) for table in columns.values())] for group, scenarios in groups.items()]
     yield from table_of(["scenarios that held", *columns], rows)

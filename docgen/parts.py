@@ -8,20 +8,24 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ROOT", "entry", "is_written", "replaced", "write"]
+__all__ = ["ROOT", "entry", "is_written", "linked", "replaced", "write"]
 
 ROOT: Final = Path(__file__).parents[1]
 
 
 def entry(name: str, signature: str, docstring: str, targets: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines of an entry of a reference; what the docstring names becomes a link to its target."""
-
-    def linked(text: str) -> str:
-        return re.sub(r"`([\w.]+)`", lambda found: f"[{found[0]}]({targets[found[1]]})" if found[1] in targets else found[0], text)
-
+    """Yield the lines of an entry of a reference."""
     yield from (f"### {name}", "", "```text", signature, "```", "")
     for paragraph in docstring.split("\n\n"):
-        yield from (textwrap.fill(linked(paragraph), width=140, break_long_words=False, break_on_hyphens=False), "")
+        yield from (linked(paragraph, targets), "")
+
+
+def linked(paragraph: str, targets: Mapping[str, str]) -> str:
+    """Return a paragraph of a docstring in the width of a page; what it names becomes a link to its target."""
+    text = re.sub(r"`([\w.]+)`", lambda found: f"[{found[0]}]({targets[found[1]]})" if found[1] in targets else found[0], paragraph)
+    return textwrap.fill(
+        text, width=140, subsequent_indent="  " if text.startswith("- ") else "", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def replaced(page: str, name: str, command: str, text: str) -> str:

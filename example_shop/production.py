@@ -90,8 +90,8 @@ DATABASES = {
         # Notifications come in bursts, and a new connection for each makes them several times slower.
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        # PostgreSQL would wait without end: one transaction that hangs with an order's lock would hold up the worker.
-        "OPTIONS": {"options": "-c lock_timeout=30s"},
+        # PostgreSQL would wait without end, and let a frozen process keep its locks.
+        "OPTIONS": {"options": "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min"},
         # Safe with Tillgate, whose own pages opt out: it never talks to the gateway while a transaction is open.
         "ATOMIC_REQUESTS": True,
     }

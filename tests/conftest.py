@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ from django.core.management.commands import flush
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
+    from pytest_django import DjangoDbBlocker
 
-    from tests.smallest_shop.driver import SmallestShopDriver
+    from tests.smallest_shop.driver import BareShopDriver
 
 pytest_plugins = ["pytester", "tillgate.testing.fixtures", "tillgate.testing.shops", "tillgate.testing.gateways"]
 
@@ -38,9 +40,24 @@ def emptied_quickly() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def shop_driver() -> SmallestShopDriver:
-    """The shop of all tests that need one."""
-    from tests.smallest_shop.driver import SmallestShopDriver
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Commit without waiting for the disk, where the user may ask for that: a test kills processes, never the server."""
+    from django.db import DatabaseError, connection
 
-    return SmallestShopDriver()
+    with django_db_blocker.unblock(), contextlib.suppress(DatabaseError):
+        if connection.vendor == "mysql":
+            with connection.cursor() as cursor:
+                cursor.execute("SET GLOBAL innodb_flush_log_at_trx_commit = 0")
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(f"ALTER DATABASE {connection.ops.quote_name(connection.settings_dict['NAME'])} SET synchronous_commit = off")
+            connection.close()  # the setting begins with the next connection
+
+
+@pytest.fixture
+def shop_driver() -> BareShopDriver:
+    """The shop of all tests that need one and name no other."""
+    from tests.smallest_shop.driver import BareShopDriver
+
+    return BareShopDriver()

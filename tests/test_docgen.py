@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from docgen import architecture, conformance, hooks, parts, reliability, shop
+from docgen import architecture, conformance, hooks, parts, reliability, shop, site
 from docgen.conformance import Report
 from tillgate import lifecycle
 from tillgate import shop as public
@@ -78,8 +78,9 @@ def test_the_reference_has_every_hook_with_its_signature_and_all_that_its_docstr
 def test_the_reference_has_every_name_that_a_shop_plugin_may_use() -> None:
     (page,) = shop.pages().values()
     for name in public.__all__:
-        assert f"\n### {name}\n" in page or name == "money", name
-    assert '```text\nclose_order(plugin: str, order_key: str, *, actor: str = "shop") -> None\n```' in page
+        assert f"\n### {name}\n" in page or re.search(rf"\n- `{name}\b", page) or name == "money", name
+    assert '\n`close_order(plugin, order_key, *, actor="shop")`\n' in page
+    assert "\n- `method_label(stored) -> str`: " in page
     assert "Raises [`ConfigurationError`](errors.md#configurationerror)" in page
 
 
@@ -125,7 +126,7 @@ def test_what_failed_what_was_declined_and_what_was_not_run_stand_in_the_tables(
     report = reported(notification_only="FAILED in call", decline="declined: by | hand", expiry="declined: by | hand")
     del report.tables[0].results["full_refund"]
     written = conformance.pages({"some-shop": report})
-    page, readme = written[conformance.PAGE], written[conformance.README]
+    page = written[conformance.PAGE]
     assert f"| some-shop | {len(SCENARIOS) - 4} of {len(SCENARIOS) - 1} | tillgate 9.9 | commit abc, 2026-01-02 |" in page
     for row in (
         "notification_only` | FAILED in call",
@@ -138,8 +139,8 @@ def test_what_failed_what_was_declined_and_what_was_not_run_stand_in_the_tables(
     assert "late_money" not in page
     assert page.count("\n1. by | hand\n") == 1
     paying = sum(f"test_{name}" in vars(Conformance.groups()[0]) for name in SCENARIOS)
-    assert f"| Paying: a shopper who pays, leaves, comes back or does not | {paying - 3} of {paying} |" in readme
-    assert f"| **all** | {len(SCENARIOS) - 4} of {len(SCENARIOS)} |" in readme
+    assert f"| Paying: a shopper who pays, leaves, comes back or does not | {paying - 3} of {paying} |" in page
+    assert f"| **all** | {len(SCENARIOS) - 4} of {len(SCENARIOS)} |" in page
 
 
 def test_a_gateway_has_a_table_of_its_own_with_a_column_for_each_preset() -> None:
@@ -151,7 +152,7 @@ def test_a_gateway_has_a_table_of_its_own_with_a_column_for_each_preset() -> Non
     written = conformance.pages({"some-shop": shop_report, "gateway": Report("commit abc, 2026-01-02", tuple(tables))})
     assert "| scenario | gateway, reference | gateway, v3 |" in written[conformance.PAGE]
     assert "| `same_refund_id` | declined (1) | held |" in written[conformance.PAGE]
-    assert "gateway" not in written[conformance.README].partition("| scenarios that held |")[2].partition("\n")[0]
+    assert "gateway" not in written[conformance.PAGE].partition("| scenarios that held |")[2].partition("\n")[0]
 
 
 def test_two_classes_of_one_shop_are_two_columns() -> None:
@@ -324,3 +325,38 @@ def test_a_storm_stands_on_the_page_with_what_its_peer_came_to_or_that_it_was_no
     [page] = reliability.pages(summary).values()
     row = "| mariadb | 1,000 | 64 | 1,000 on 1,000 orders | not measured | 4,000 | 200 | 9.5 | 20.5 | 0 | 0 | 0 | aaa |"
     assert row in page.partition("## The storm")[2].partition("\n## ")[0]
+
+
+# The site ---------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "on_the_site"),
+    [
+        ("[a](how-to/celery.md#beat)", "[a](how-to/celery.md#beat)"),
+        ("[a](../plugins/oscar/README.md#install)", "[a](plugins/oscar.md#install)"),
+        ("[a](../README.md)", "[a](readme.md)"),
+        ("[`a`](../src/tillgate/money.py)", "[`a`](source/src/tillgate/money.py.md)"),
+        ("see [`src/`](../src/tillgate).", "see `src/`."),
+        ("[a](https://example.org/x.md)", "[a](https://example.org/x.md)"),
+        ("```\n[a](../README.md)\n```\n", "```\n[a](../README.md)\n```\n"),
+    ],
+)
+def test_a_link_of_a_page_leads_to_where_the_page_stands_on_the_site(written: str, on_the_site: str) -> None:
+    assert site.moved(written, "docs/index.md", "index.md") == on_the_site
+
+
+def test_a_picture_of_a_page_that_stands_elsewhere_is_found() -> None:
+    moved = site.moved('<img src="docs/images/checkout.png" alt="">', "README.md", "a/readme.md")
+    assert moved == '<img src="../images/checkout.png" alt="">'
+
+
+def test_every_page_of_the_documentation_and_every_plugin_stands_in_the_sites_menu() -> None:
+    menu = (site.ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    pages = {path.relative_to(site.ROOT / "docs").as_posix() for path in site.ROOT.glob("docs/**/*.md")}
+    in_detail = {page for page in pages if page.startswith("reference/conformance/")}
+    assert [page for page in sorted((pages | set(site.pages().values())) - in_detail) if page not in menu] == []
+
+
+def test_a_source_that_a_page_links_to_is_shown_on_the_site() -> None:
+    assert "src/tillgate/money.py" in site.linked()

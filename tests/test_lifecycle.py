@@ -493,13 +493,28 @@ def test_an_open_payment_is_looked_at_after_5_15_30_60_120_300_seconds_then_ever
 
 
 @pytest.mark.parametrize("status", [PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED, PaymentStatus.PAID])
-def test_a_settled_payment_gets_tail_looks_for_thirty_days(status: PaymentStatus) -> None:
-    moment, looks = NOW, []
-    while following := lifecycle.next_poll(status, NOW, NOW, moment):
-        assert following > moment
-        moment = following
-        looks.append(moment - NOW)
-    assert looks == [timedelta(hours=1), timedelta(days=1), timedelta(days=7), timedelta(days=30)]
+def test_a_settled_payment_gets_tail_looks_every_month_while_it_can_be_disputed(status: PaymentStatus) -> None:
+    for disputable, months in ((540, 18), (45, 1), (30, 1), (29, 0)):
+        moment, looks = NOW, []
+        while following := lifecycle.next_poll(status, NOW, NOW, moment, timedelta(days=disputable)):
+            assert following > moment
+            moment = following
+            looks.append(moment - NOW)
+        monthly = [timedelta(days=30 * month) for month in range(1, months + 1)]
+        assert looks == [timedelta(hours=1), timedelta(days=1), timedelta(days=7), *monthly]
+
+
+def test_a_settled_payment_is_disputable_for_540_days_unless_the_shop_says_otherwise() -> None:
+    assert lifecycle.next_poll(PaymentStatus.PAID, NOW, NOW, NOW + timedelta(days=539)) == NOW + timedelta(days=540)
+    assert lifecycle.next_poll(PaymentStatus.PAID, NOW, NOW, NOW + timedelta(days=540)) is None
+
+
+def test_a_paid_payment_that_the_gateway_forgets_is_a_case_for_staff_for_45_days() -> None:
+    known = replace(FACTS, status=PaymentStatus.PAID, transaction_no="4711")
+    for days, reason in ((44, ReviewReason.PAYMENT_UNKNOWN), (45, None)):
+        answer = NotFound(asked_at=known.expires_at + timedelta(days=days))
+        decision = decide(known, answer)
+        assert (decision.review, decision.is_conclusive) == (reason, reason is not None)
 
 
 @given(st.sampled_from(PaymentStatus), st.integers(0, 10**7), st.integers(0, 10**7))

@@ -98,7 +98,7 @@ def test_a_page_says_what_could_not_be_measured_and_for_want_of_what() -> None:
         bars={},
         unit="requests a second",
     )
-    text = report.page([section], Effort(quick=True))
+    text = report.page([section], Effort(quick=True), drawn=True)
     assert "| ours: rate of theirs | not measured: needs theirs | at least 6x |" in text
     assert "nothing was measured" in text
 

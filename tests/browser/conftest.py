@@ -1,4 +1,7 @@
-"""A browser, a live shop and what every page must be free of. Skipped by name where there is no chromium; in CI that is a failure."""
+"""A browser, a live shop and what every page must be free of. Skipped by name where there is no chromium; in CI that is a failure.
+
+`pytest tests/browser --update-images` takes the pictures of the documentation anew.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
 from django.contrib.auth.models import User
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page
 
 from tests.django.conftest import (  # noqa: F401  # the same shop, gateway and clock as in the tests without a browser
     World,
@@ -25,8 +28,24 @@ from tillgate.django import views
 from tillgate.sandbox import Sandbox
 from tillgate.testing.browsers import running_chromium
 
-ARTEFACTS = Path(__file__).parents[2] / "artefacts"
+ROOT = Path(__file__).parents[2]
+ARTEFACTS = ROOT / "artefacts"
 _DEADLINE_MS = 10_000
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-images", action="store_true", help="take the pictures in docs/images anew")
+
+
+@pytest.fixture
+def picture(request: pytest.FixtureRequest) -> Callable[[Locator, str], None]:
+    """Take the picture of a part of a page; with `--update-images` the documentation shows it."""
+    folder = ROOT / "docs" / "images" if request.config.getoption("--update-images", default=False) else ARTEFACTS
+
+    def take(part: Locator, name: str) -> None:
+        part.screenshot(path=folder / name, animations="disabled")
+
+    return take
 
 
 @pytest.fixture(scope="package")

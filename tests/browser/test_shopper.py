@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Shop
 from tillgate.django import views
@@ -29,13 +29,14 @@ def _newest() -> Payment:
     return Payment.objects.select_related("order").latest("id")
 
 
-def test_a_shopper_pays_with_nothing_but_the_keyboard(shop: Shop) -> None:
+def test_a_shopper_pays_with_nothing_but_the_keyboard(shop: Shop, picture: Callable[[Locator, str], None]) -> None:
     order = shop.world.order("39.90")
-    page = shop.open(shop.world.shop.pay_path(order))
+    page = shop.open(shop.world.way_to_pay(order), device_scale_factor=2)
     _focus_on(page, "input[type=radio]:checked")
     page.keyboard.press("ArrowDown")
     expect(page.get_by_label("WeChat Pay")).to_be_checked()
     shop.look(page, "pay-desktop")
+    picture(page.locator("main"), "choose.png")
     _focus_on(page, "button")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(re.escape(shop.world.sandbox.base_url)))
@@ -51,7 +52,7 @@ def test_the_pages_on_a_phone(shop: Shop, scheme: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(views, "_home", lambda payment: None)
     order = shop.world.order("8.00")
     phone: dict[str, Any] = {**PHONE, "color_scheme": scheme, "user_agent": "Mozilla/5.0 (Linux; Android 15) Mobile"}
-    page = shop.open(shop.world.shop.pay_path(order), **phone)
+    page = shop.open(shop.world.way_to_pay(order), **phone)
     shop.look(page, f"pay-phone-{scheme}")
     page.get_by_role("button", name="Continue to payment").tap()
     expect(page).to_have_url(re.compile(re.escape(shop.world.sandbox.base_url)))
@@ -82,7 +83,7 @@ def test_i4_whoever_has_paid_by_the_gateways_word_reads_so_before_paying_again(s
     device = request.node.callspec.id
     order = shop.world.order()
     payment = shop.world.start(order)
-    before = shop.open(shop.world.shop.pay_path(order), **options)  # in a tab that stays open
+    before = shop.open(shop.world.way_to_pay(order), **options)  # in a tab that stays open
     page = shop.open(f"/payments/return/{payment.return_key}/", **options)
     expect(page.get_by_role("heading", name="We have not received a payment yet")).to_be_visible()
     shop.world.sandbox.control.fault("wrong_amount", occasion="query", times=1000)
@@ -110,7 +111,7 @@ def test_a_shopper_whose_money_is_on_its_way_reads_so_and_is_asked_before_paying
     expect(page.get_by_role("link", name="Back to the shop")).to_be_visible()
     expect(page.get_by_text("Pay now")).to_have_count(0)
     shop.look(page, f"on-its-way-{device}")
-    page.goto(shop.world.shop.pay_path(order))
+    page.goto(shop.world.way_to_pay(order))
     expect(page.get_by_text("You need not pay again.")).to_be_visible()
     shop.look(page, f"on-its-way-again-{device}")
 
@@ -118,7 +119,7 @@ def test_a_shopper_whose_money_is_on_its_way_reads_so_and_is_asked_before_paying
 def test_a_waiting_page_refreshes_without_javascript(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "_POLL_SECONDS", 1)  # a page without script refreshes after whole seconds
     order = shop.world.order()
-    page = shop.open(shop.world.shop.pay_path(order), java_script_enabled=False)
+    page = shop.open(shop.world.way_to_pay(order), java_script_enabled=False)
     page.get_by_label("PayPal").check()
     page.get_by_role("button", name="Continue to payment").click()
     expect(page).to_have_url(re.compile(re.escape(shop.world.sandbox.base_url)))
@@ -172,7 +173,7 @@ def test_who_has_paid_twice_reads_so_and_what_follows(shop: Shop, options: dict[
 def test_a_declined_payment_and_an_order_that_cannot_be_paid(shop: Shop, options: dict[str, Any], request: Any) -> None:
     device = request.node.callspec.id
     order = shop.world.order()
-    page = shop.open(shop.world.shop.pay_path(order), **options)
+    page = shop.open(shop.world.way_to_pay(order), **options)
     page.get_by_role("button", name="Continue to payment").click()
     page.get_by_role("button", name="Decline").click()
     expect(page.get_by_role("heading", name="Your payment was declined")).to_be_visible()
@@ -180,14 +181,14 @@ def test_a_declined_payment_and_an_order_that_cannot_be_paid(shop: Shop, options
     page.get_by_role("link", name="Choose how to pay").click()
     expect(page.get_by_role("heading", name="Choose how to pay")).to_be_visible()
     shop.world.shop.close_order(order)
-    page.goto(shop.world.shop.pay_path(order))
+    page.goto(shop.world.way_to_pay(order))
     expect(page.get_by_role("heading", name="This order cannot be paid")).to_be_visible()
     shop.look(page, f"not-payable-{device}")
 
 
 def test_a_form_leads_to_the_payment_page_under_a_policy_that_lets_forms_go_to_the_shop_only(shop: Shop) -> None:
     """Chromium refuses a redirect to another site after a form, without a word to the shopper. The page in between has a link too."""
-    page = shop.open(shop.world.shop.pay_path(shop.world.order()))
+    page = shop.open(shop.world.way_to_pay(shop.world.order()))
     sent = page.context.new_page()
     sent.route(re.compile(re.escape(shop.world.sandbox.base_url)), lambda route: route.fulfill(status=204))  # 204: the browser stays
     sent.goto(page.url)
@@ -208,7 +209,7 @@ def test_a_method_that_cannot_take_the_order_shows_the_reason_and_cannot_be_pres
     limits = [{"code": "alipay", "maximums": {"USD": "5000"}}, {"code": "creditcard"}, {"code": "oxxo", "label": "OXXO", "kind": "counter"}]
     bank = {"code": "ideal", "label": "iDEAL", "kind": "bank", "currencies": ["EUR"]}
     configure({"METHODS": [*limits, "paypal", bank]}, PUBLIC_URL=shop.url, SHOP_NAME="Fold & Margin")
-    page = shop.open(shop.world.shop.pay_path(shop.world.order("6000.00")), **options)
+    page = shop.open(shop.world.way_to_pay(shop.world.order("6000.00")), **options)
     alipay = page.get_by_role("radio", name=re.compile("^Alipay takes orders up to USD 5,000.00$"))
     expect(alipay).to_be_disabled()
     expect(page.get_by_label("Credit or debit card")).to_be_checked()
@@ -219,7 +220,7 @@ def test_a_method_that_cannot_take_the_order_shows_the_reason_and_cannot_be_pres
 def test_a_refused_start_says_so_and_offers_another_way(shop: Shop) -> None:
     order = shop.world.order()
     shop.world.sandbox.control.fault("refused", occasion="pay")
-    page = shop.open(shop.world.shop.pay_path(order))
+    page = shop.open(shop.world.way_to_pay(order))
     page.get_by_role("button", name="Continue to payment").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was charged")
     shop.look(page, "refused")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from tests.browser.conftest import Shop
 from tillgate.django.models import Payment, Refund, Review
@@ -56,18 +57,20 @@ def test_staff_sees_the_lists(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_staff_refunds_a_second_payment_from_the_page_of_reviews(shop: Shop, scheme: str) -> None:
+def test_staff_refunds_a_second_payment_from_the_page_of_reviews(shop: Shop, scheme: str, picture: Callable[[Locator, str], None]) -> None:
     order = shop.world.order("25.00")
     first, second = shop.world.start(order), shop.world.start(order, "paypal")
     for payment in (first, second):
         shop.world.shopper_pays(payment)
         shop.world.sandbox.control.wait_for_notifications()
     assert shop.world.reviews() == ["second-payment"]
-    page = shop.admin("/admin/tillgate/payment/", color_scheme=scheme)
+    page = shop.admin("/admin/tillgate/payment/", color_scheme=scheme, device_scale_factor=2)
     page.get_by_role("link", name="1 open review").click()
     expect(page.get_by_text("Recommended: “Refund…”.")).to_be_visible()
     expect(page.get_by_role("link", name="Refund…")).to_have_accessible_description(re.compile("confirm it on the next page"))
     shop.look(page, f"admin-needs-a-person-{scheme}")
+    if scheme == "light":
+        picture(page.locator(f"#review-{Review.objects.get().pk}"), "review.png")
     page.get_by_role("link", name="Refund…").click()
     page.get_by_role("button", name="Refund USD 25.00").click()
     expect(page.get_by_text("USD 25.00 was refunded.").first).to_be_visible()

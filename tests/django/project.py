@@ -7,6 +7,10 @@ from tillgate.testing.databases import chosen_database, name_of_database
 
 DATABASE = name_of_database()
 DATABASES = {"default": chosen_database("tillgate_tests")}
+if DATABASE == "postgresql":
+    DATABASES["default"]["OPTIONS"] = {"options": "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min"}
+elif DATABASE == "mariadb":
+    DATABASES["default"]["OPTIONS"]["init_command"] = "SET SESSION idle_transaction_timeout = 120"
 
 SECRET_KEY = "only for tests"
 ALLOWED_HOSTS = ["*"]

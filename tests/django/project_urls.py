@@ -1,14 +1,9 @@
 """The addresses of the test project: Tillgate's pages, the admin, and the page of an order that the smallest shop leads back to."""
 
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 
-
-def order_page(request: HttpRequest, key: str) -> HttpResponse:
-    """Show an order."""
-    return HttpResponse("Your order.")
-
+from tests.smallest_shop.views import order_page
 
 urlpatterns = [
     path("admin/", admin.site.urls),

@@ -24,6 +24,7 @@ from tillgate import NotSent, shop
 from tillgate.django import operations
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import ReviewAction, actions_for, notifications
+from tillgate.django.operations.locking import OrderHeld
 from tillgate.django.operations.reviews import open_review
 from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended
 from tillgate.django.staff.masking import HIDDEN, Mask
@@ -202,6 +203,21 @@ def test_what_does_not_exist_is_not_found(world: World, boss: Client) -> None:
     for path in ("payment/999/change", "payment/x/refund", "order/999/change", "review/999/action", "payment/999/query"):
         assert boss.post(f"/admin/tillgate/{path}/").status_code in (404, 405), path
         assert boss.get(f"/admin/tillgate/{path}/").status_code in (404, 405), path
+
+
+@pytest.mark.parametrize("action", ["refund", "query"])
+def test_an_action_on_an_order_that_another_process_holds_says_that_staff_can_try_again(
+    world: World, boss: Client, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    def held(*_: Any, **__: Any) -> None:
+        raise OrderHeld("another transaction holds the order: try again in a moment")
+
+    payment = world.paid_payment()
+    monkeypatch.setattr(operations, {"refund": "refund", "query": "poll_now"}[action], held)
+    page = boss.post(f"/admin/tillgate/payment/{payment.pk}/{action}/", {"amount": "1.00", "press": "x"}, follow=True)
+    assert page.status_code == 200
+    assert "try again in a moment" in page.content.decode()
+    assert not Refund.objects.exists()
 
 
 # What is shown.

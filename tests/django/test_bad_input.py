@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.django.conftest import World
-from tillgate.django import clock
+from tillgate.django import clock, operations
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.tickets import pay_url, start_url
 
@@ -201,7 +201,9 @@ def test_only_the_shops_own_ticket_pays_an_order(world: World, strict: Client) -
         f"{foreign.partition(':')[0]}:{stamp}:{signature}",
         f"{payload}:zzzzzz:{signature}",
         payload,
-        signing.dumps([world.shop.plugin, order], salt="another purpose"),
+        signing.dumps(signing.loads(ticket, salt="tillgate.pay"), salt="another purpose"),
+        signing.dumps([world.shop.plugin, order], salt="tillgate.pay"),
+        signing.dumps([world.shop.plugin, order, ""], salt="tillgate.pay"),
         signing.dumps("no pair", salt="tillgate.pay"),
         signing.dumps([1, 2, 3], salt="tillgate.pay"),
         signing.dumps({"a": 1}, salt="tillgate.pay"),
@@ -213,6 +215,27 @@ def test_only_the_shops_own_ticket_pays_an_order(world: World, strict: Client) -
     assert not Payment.objects.exists()
 
 
+def test_an_address_of_an_order_that_the_database_lost_pays_no_other_order_with_its_number(world: World, strict: Client) -> None:
+    order = world.order()
+    lost = [pay_url(world.shop.plugin, order), start_url(world.shop.plugin, order, "alipay")]
+    Order.objects.all().delete()
+    assert [strict.get(address).status_code for address in lost] == [404, 404]
+    operations.open_order(world.shop.plugin, order)  # the number comes again, for another shopper
+    assert [strict.get(address).status_code for address in lost] == [404, 404]
+    assert strict.post(lost[0], {"method": "alipay"}).status_code == 404
+    assert not Payment.objects.exists()
+    assert strict.get(pay_url(world.shop.plugin, order)).status_code == 200
+
+
+def test_an_address_that_was_made_before_the_shop_registered_its_order_is_good_after_it(world: World, strict: Client) -> None:
+    order = world.order()
+    Order.objects.all().delete()
+    early = pay_url(world.shop.plugin, order)
+    operations.open_order(world.shop.plugin, order)
+    assert strict.get(early).status_code == 200
+    assert Order.objects.get().unpaid_check_at
+
+
 def test_a_start_ticket_starts_what_was_chosen_once_and_nothing_else(world: World, strict: Client) -> None:
     order = world.order()
     good = start_url(world.shop.plugin, order, "paypal")
@@ -222,7 +245,7 @@ def test_a_start_ticket_starts_what_was_chosen_once_and_nothing_else(world: Worl
     assert world.onward(first) == world.onward(second) == payment.payment_url
     ticket = good.rstrip("/").rpartition("/")[2]
     paying = pay_url(world.shop.plugin, order).rstrip("/").rpartition("/")[2]
-    forged = [ticket[:-1], paying, signing.dumps([world.shop.plugin, order, "paypal"], salt="tillgate.pay")]
+    forged = [ticket[:-1], paying, signing.dumps(signing.loads(ticket, salt="tillgate.start"), salt="tillgate.pay")]
     for wrong in [*forged, *(signing.dumps(held, salt="tillgate.start") for held in ("text", [1, 2], {"a": 1}, 5))]:
         assert strict.get(f"/payments/start/{wrong}/").status_code == 404, wrong
     assert strict.get(f"/payments/pay/{ticket}/").status_code == 404, "who may start one payment may not choose another"

@@ -62,6 +62,8 @@ def database(
     poor: tuple[str, ...] = (),
     alike: tuple[str, ...] = (),
     synced: str = "on",
+    time_outs: tuple[object, object] = ("30s", "2min"),
+    is_mariadb: bool = True,
 ) -> Iterator[None]:
     """Let the checks see another database."""
     asked = list[str]()
@@ -72,6 +74,9 @@ def database(
         "transaction_isolation": isolation,
         "character_set_connection": charset,
         "PRAGMA": pragma,
+        "idle_in_transaction_session_timeout": time_outs[1],
+        "idle_transaction_timeout": time_outs[1],
+        "lock_timeout": time_outs[0],
     }
     rows = {"engine": tables, "character_set_name": poor, "collation_name": alike}
 
@@ -92,6 +97,7 @@ def database(
         settings_dict={"OPTIONS": options or {}, "CONN_MAX_AGE": age, "AUTOCOMMIT": autocommit},
         features=SimpleNamespace(has_select_for_update_skip_locked=skip_locked),
         cursor=opened,
+        mysql_is_mariadb=is_mariadb,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checks, "connections", {"default": seen})
@@ -329,6 +335,27 @@ def test_w003_local_time_that_goes_back_in_autumn(settings: Any) -> None:
 def test_w004_sqlite_without_immediate_transactions(sound: Any, mode: str | None, found: set[str]) -> None:
     with database("sqlite", {"transaction_mode": mode} if mode else {}):
         assert set(told()) == found
+
+
+@pytest.mark.parametrize(
+    ("vendor", "time_outs", "missing"),
+    [
+        ("postgresql", ("0", "2min"), ["lock_timeout"]),
+        ("postgresql", ("30s", "0"), ["idle_in_transaction_session_timeout"]),
+        ("postgresql", ("0", "0"), ["lock_timeout", "idle_in_transaction_session_timeout"]),
+        ("mysql", (50, 0), ["idle_transaction_timeout"]),
+        ("mysql", (50, 120), []),
+    ],
+)
+def test_w016_a_transaction_that_hangs_holds_its_locks_for_ever(
+    sound: Any, vendor: str, time_outs: tuple[object, object], missing: list[str]
+) -> None:
+    with database(vendor, time_outs=time_outs):
+        said = told()
+        assert set(said) == ({"W016"} if missing else set())
+        assert all(name in str(said["W016"]) for name in missing)
+    with database(vendor, time_outs=time_outs, is_mariadb=False):
+        assert set(told()) == (set() if vendor == "mysql" else {"W016"})
 
 
 @pytest.mark.parametrize("vendor", ["postgresql", "mysql"])

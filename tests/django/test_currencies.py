@@ -84,7 +84,7 @@ def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
 def test_the_shopper_reads_the_price_in_its_currency(world: World, currency: str, total: str, shown: str) -> None:
     world.takes(*CURRENCIES)
     order = world.shop.place_order_in(currency, Decimal(total))
-    page = text_of(world.client.get(world.shop.pay_path(order)))
+    page = text_of(world.client.get(world.way_to_pay(order)))
     assert shown in page
     assert "USD" not in page
 
@@ -147,14 +147,14 @@ def test_only_methods_that_take_the_price_are_offered(world: World) -> None:
     world.configure({"DIALECT": "v3", "STORE_NO": "300014", "METHODS": offers})
     for total, offered in ((1999, ["alipay", "visa"]), (2000, ["alipay", "dana", "visa"])):
         order = world.shop.place_order_in("KRW", Decimal(total))
-        page = text_of(world.client.get(world.shop.pay_path(order)))
+        page = text_of(world.client.get(world.way_to_pay(order)))
         assert re.findall(r'name="method" value="(\w+)"', page) == offered
 
 
 def test_an_order_in_a_currency_that_no_method_takes_is_told_so_and_starts_nothing(world: World) -> None:
     world.takes("JPY")
     order = world.shop.place_order_in("EUR", Decimal("12.50"))
-    page = text_of(world.client.get(world.shop.pay_path(order)))
+    page = text_of(world.client.get(world.way_to_pay(order)))
     assert "EUR 12.50" in page
     assert 'name="method"' not in page
     assert world.choose(order).status_code == 409

@@ -28,6 +28,6 @@ def test_a_page_is_in_the_language_of_the_browser_and_in_its_direction(
 ) -> None:
     settings.LANGUAGES = [(language, language)]  # type: ignore[attr-defined]
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]  # type: ignore[attr-defined]
-    page = Client(headers={"Accept-Language": language}).get(world.shop.pay_path(world.order())).content.decode()
+    page = Client(headers={"Accept-Language": language}).get(world.way_to_pay(world.order())).content.decode()
     assert f'<html lang="{language}"{direction}>' in page
     assert title in page

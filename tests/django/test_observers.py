@@ -27,6 +27,7 @@ from tillgate.django import clock, observers, operations
 from tillgate.django.models import Payment, Refund
 from tillgate.django.observers import LOG_NAME, TELEMETRY_NAME
 from tillgate.django.operations.ledger import STATUS_OF_EVENT
+from tillgate.django.operations.timeline import ERASED
 from tillgate.django.staff.words import EVENTS
 from tillgate.django.telemetry import TelemetryObserver
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
@@ -291,5 +292,5 @@ def test_opentelemetry_is_imported_only_when_something_is_told() -> None:
 def test_every_event_that_is_recorded_has_words_and_its_line_in_the_how_to() -> None:
     modules = [importlib.import_module(name) for _, name, _ in pkgutil.iter_modules(operations.__path__, f"{operations.__name__}.")]
     recorded = {name for module in modules for name in re.findall(r'record\(\s*"([a-z.-]+)"', inspect.getsource(module))}
-    assert set(EVENTS) == recorded | set(STATUS_OF_EVENT)
+    assert set(EVENTS) == recorded | set(STATUS_OF_EVENT) | {ERASED}
     assert set(rows(section(read("docs/how-to/observe.md"), "The events"))) == set(EVENTS)

@@ -120,12 +120,12 @@ def test_every_page_has_one_heading_a_language_and_a_title_and_nothing_inline(wo
     order = world.order()
     payment = world.start(order)
     pages = [
-        text_of(world.client.get(world.shop.pay_path(order))),
+        text_of(world.client.get(world.way_to_pay(order))),
         text_of(come_back(world, payment)),
         text_of(come_back(world, payment, wait="40")),
     ]
     world.shopper_pays(payment)
-    pages += [text_of(come_back(world, payment)), text_of(world.client.get(world.shop.pay_path(order)))]
+    pages += [text_of(come_back(world, payment)), text_of(world.client.get(world.way_to_pay(order)))]
     for page in pages:
         assert len(re.findall(r"<h1", page)) == 1
         assert len(re.findall(r"<main", page)) == 1
@@ -142,8 +142,8 @@ def test_the_address_of_a_page_is_told_to_nobody(world: World, no_home: None) ->
     for answer, policy in (
         (come_back(world, payment), "no-referrer"),
         (world.client.get(f"/payments/status/{payment.return_key}/"), "no-referrer"),
-        (world.client.get(world.shop.pay_path(order)), "same-origin"),  # a form under "no-referrer" is posted with "Origin: null"
-        (world.client.post(world.shop.pay_path(order), {"method": "alipay"}), "same-origin"),
+        (world.client.get(world.way_to_pay(order)), "same-origin"),  # a form under "no-referrer" is posted with "Origin: null"
+        (world.client.post(world.way_to_pay(order), {"method": "alipay"}), "same-origin"),
     ):
         assert answer["Referrer-Policy"] == policy
         assert "no-store" in answer["Cache-Control"]
@@ -151,7 +151,7 @@ def test_the_address_of_a_page_is_told_to_nobody(world: World, no_home: None) ->
 
 def test_the_form_is_posted_with_its_token_only(world: World) -> None:
     strict = Client(enforce_csrf_checks=True)
-    path = world.shop.pay_path(world.order())
+    path = world.way_to_pay(world.order())
     assert strict.post(path, {"method": "alipay"}).status_code == 403
     assert not Payment.objects.exists()
     token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', text_of(strict.get(path)))
@@ -176,7 +176,7 @@ def test_style_and_script_need_no_server_for_static_files(world: World) -> None:
 
 
 def test_without_a_method_nothing_is_started_and_the_page_says_why(world: World) -> None:
-    path = world.shop.pay_path(world.order())
+    path = world.way_to_pay(world.order())
     page = text_of(world.client.post(path, {}))
     assert 'aria-describedby="tillgate-method-error"' in page
     assert "This field is required." in page
@@ -187,7 +187,7 @@ def test_without_a_method_nothing_is_started_and_the_page_says_why(world: World)
 def test_an_order_that_cannot_be_paid_says_why(world: World) -> None:
     order = world.order()
     world.shop.close_order(order)
-    page = text_of(world.client.get(world.shop.pay_path(order)))
+    page = text_of(world.client.get(world.way_to_pay(order)))
     assert "The shop says: it is cancelled." in page
     assert "<form" not in page
 
@@ -206,7 +206,7 @@ def test_an_order_is_shown_with_what_it_costs_also_where_that_cannot_be_paid(
 ) -> None:
     described = hooks.OrderDescription(**{"number": "7", "currency": "USD", **costs})
     monkeypatch.setattr(hooks, "call_owner", lambda *_, **__: described)
-    assert shown in text_of(world.client.get(world.shop.pay_path(world.order())))
+    assert shown in text_of(world.client.get(world.way_to_pay(world.order())))
 
 
 def test_what_an_order_costs_is_shown_as_it_is_whatever_precision_the_host_counts_with() -> None:
@@ -217,10 +217,10 @@ def test_what_an_order_costs_is_shown_as_it_is_whatever_precision_the_host_count
 
 def test_only_the_methods_of_the_settings_are_offered(world: World, settings: Any) -> None:
     settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": ["paypal", "venmo"]}
-    page = text_of(world.client.get(world.shop.pay_path(world.order())))
+    page = text_of(world.client.get(world.way_to_pay(world.order())))
     assert re.findall(r'value="(\w+)" (?:[^>]* )?id="id_method', page) == ["paypal", "venmo"]
     settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": []}
-    assert "The shop offers no payment method" in text_of(world.client.get(world.shop.pay_path(world.order())))
+    assert "The shop offers no payment method" in text_of(world.client.get(world.way_to_pay(world.order())))
 
 
 def test_a_page_that_waits_refreshes_without_script_and_not_for_ever(world: World) -> None:
@@ -270,7 +270,7 @@ def test_the_method_choice_is_a_tag_for_a_shops_own_form(world: World) -> None:
 def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None:
     settings.LANGUAGE_CODE = "de"
     order = world.order("1234.50")
-    pay = text_of(world.client.get(world.shop.pay_path(order)))
+    pay = text_of(world.client.get(world.way_to_pay(order)))
     assert '<html lang="de">' in pay
     for words in (
         "Zahlungsart wählen",
@@ -329,7 +329,7 @@ def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) 
 
 def test_the_pay_link_of_a_paid_order_says_so_and_leads_home(world: World) -> None:
     payment = world.paid_payment()
-    path = world.shop.pay_path(payment.order.key)
+    path = world.way_to_pay(payment.order.key)
     for answer in (world.client.get(path), world.client.post(path, {"method": "alipay"})):
         page = text_of(answer)
         assert "<h1>This order is already paid</h1>" in page
@@ -342,7 +342,7 @@ def test_the_pay_link_of_a_paid_order_says_so_and_leads_home(world: World) -> No
 
 def test_the_pay_link_of_an_order_whose_money_was_given_back_does_not_say_that_it_is_paid(world: World) -> None:
     payment = world.paid_payment()
-    path = world.shop.pay_path(payment.order.key)
+    path = world.way_to_pay(payment.order.key)
     operations.refund(payment.pk, "1.00")
     assert "This order is already paid" in text_of(world.client.get(path))
     operations.refund(payment.pk, payment.amount - 1)
@@ -358,17 +358,17 @@ def test_the_pay_link_of_an_order_that_was_paid_twice_and_given_back_once_does_n
         world.shopper_pays(payment)
         world.notification(payment)
     operations.refund(payments[0].pk, payments[0].amount)
-    assert "all of the money was refunded" not in text_of(world.client.get(world.shop.pay_path(order)))
+    assert "all of the money was refunded" not in text_of(world.client.get(world.way_to_pay(order)))
 
 
 def test_the_pay_link_of_an_order_that_was_paid_otherwise_says_what_the_shop_says(world: World) -> None:
-    page = text_of(world.client.get(world.shop.pay_path(world.shop.place_order_paid_otherwise(Decimal("12.50")))))
+    page = text_of(world.client.get(world.way_to_pay(world.shop.place_order_paid_otherwise(Decimal("12.50")))))
     assert "The shop says: it is paid." in page
 
 
 def test_a_paid_order_without_a_page_of_the_shop_has_no_link(world: World, no_home: None) -> None:
     payment = world.paid_payment()
-    page = text_of(world.client.get(world.shop.pay_path(payment.order.key)))
+    page = text_of(world.client.get(world.way_to_pay(payment.order.key)))
     assert "This order is already paid" in page
     assert "Back to the shop" not in page
 
@@ -440,11 +440,26 @@ def test_an_unpaid_order_can_be_changed_or_cancelled_where_the_shop_says(
     described = hooks.OrderDescription(number="7", currency="USD", amount=Decimal("10.00"), change_url=change_url)
     with monkeypatch.context() as patch:
         patch.setattr(hooks, "call_owner", lambda plugin, hook, **_: described if hook == "tillgate_describe_order" else None)
-        for page in (come_back(world, payment), world.client.get(world.shop.pay_path(payment.order.key))):
+        for page in (come_back(world, payment), world.client.get(world.way_to_pay(payment.order.key))):
             assert (links_of(text_of(page)).get("Change or cancel the order") == change_url) is is_shown
         Payment.objects.update(is_processing=True)
-        for page in (come_back(world, payment, wait="1"), world.client.get(world.shop.pay_path(payment.order.key))):
+        for page in (come_back(world, payment, wait="1"), world.client.get(world.way_to_pay(payment.order.key))):
             assert "Change or cancel" not in text_of(page)
+
+
+@pytest.mark.parametrize(
+    ("choose_url", "is_shown"), [("/choose/7/", True), ("https://shop.example/7/", True), ("javascript:x", False), (None, False)]
+)
+def test_the_return_page_leads_to_the_shops_own_choice_where_ours_could_not_start_another_payment(
+    world: World, monkeypatch: pytest.MonkeyPatch, choose_url: str | None, is_shown: bool
+) -> None:
+    payment = world.start(world.order("10.00"))
+    described = hooks.OrderDescription(number="7", currency="USD", amount=Decimal("10.00"), choose_url=choose_url)
+    monkeypatch.setattr(hooks, "call_owner", lambda plugin, hook, **_: described if hook == "tillgate_describe_order" else None)
+    label = "Choose another payment method"
+    assert "/payments/pay/" in links_of(text_of(come_back(world, payment, wait="1")))[label]
+    Payment.objects.update(account="organizer-1")
+    assert (choose_url in links_of(text_of(come_back(world, payment, wait="1"))).values()) is is_shown
 
 
 def test_i4_who_has_paid_an_order_twice_or_too_much_reads_so_and_what_follows(world: World) -> None:
@@ -456,8 +471,12 @@ def test_i4_who_has_paid_an_order_twice_or_too_much_reads_so_and_what_follows(wo
     page = text_of(come_back(world, second))
     assert "<h1>This order was paid twice</h1>" in page
     assert set(links_of(page)) == {"Back to the shop"}
-    operations.refund(second.pk, second.amount)
-    assert "<h1>Your payment was refunded</h1>" in text_of(come_back(world, second))
+    assert "was refunded." not in page
+    operations.refund(second.pk, Decimal("1.00"))
+    assert "<p>USD 1.00 was refunded.</p>" in text_of(come_back(world, second))
+    operations.refund(second.pk, second.amount - 1)
+    assert "<h1>Your payment was refunded</h1>" in (page := text_of(come_back(world, second)))
+    assert "was refunded.</p>" not in page
     _, payment = underpaid(world)
     assert "<h1>Your payment has arrived, and the shop reviews it</h1>" in text_of(come_back(world, payment))
     payment = world.start(world.order("10.00"))
@@ -472,7 +491,7 @@ def test_i4_no_page_leads_to_another_payment_page_of_an_order_that_was_paid_whet
     world.shopper_pays(first)
     with world.failing_handler("tillgate_payment_paid", times=2):
         world.notification(first)
-        pages = [come_back(world, second), world.client.get(world.shop.pay_path(order))]
+        pages = [come_back(world, second), world.client.get(world.way_to_pay(order))]
     world.time.advance(minutes=1)
     world.run_worker()
     assert world.shop.is_paid(order)
@@ -513,7 +532,7 @@ def test_a_closed_order_that_the_shop_would_take_money_for_has_no_payment_page_t
     order = world.order()
     payment = world.start(order)
     operations.close_order(world.shop.plugin, order)
-    page = text_of(world.client.get(world.shop.pay_path(order)))
+    page = text_of(world.client.get(world.way_to_pay(order)))
     assert payment.payment_url not in page
     assert "Go on paying" not in page
     assert "The shop says: the order is closed." in page
@@ -534,7 +553,7 @@ def test_i4_who_pays_an_order_that_holds_money_already_is_told_of_it_first(world
     """It was too little, or came while the order was cancelled: it waits for a person, and the order could be paid once more."""
     order, payment = underpaid(world)
     assert world.reviews() == ["underpaid"]
-    page = world.shop.pay_path(order)
+    page = world.way_to_pay(order)
     doors = [world.client.get(page), world.client.get(start_url(world.shop.plugin, order, "alipay"))]
     doors += [world.client.post(f"{page}{told}", {"method": "alipay"}) for told in ("", "?held=ANOTHER")]  # from a tab of before
     for answer in doors:
@@ -553,7 +572,7 @@ def test_i4_all_the_money_that_an_order_holds_is_told_and_what_came_since_the_pa
     world.shop.edit_total(order, Decimal("22.00"))
     world.shopper_pays(second)
     world.notification(second)
-    page = world.shop.pay_path(order)
+    page = world.way_to_pay(order)
     assert "USD 10.00 has arrived for this order already, with PayPal" in text_of(world.client.get(page))
     world.shopper_pays(first)
     world.notification(first)
@@ -576,7 +595,7 @@ def reported_paid(world: World, fault: str = "wrong_amount") -> Payment:
 
 def test_i4_whoever_has_paid_by_the_gateways_word_is_told_so_before_the_order_is_paid_again(world: World) -> None:
     payment = reported_paid(world)
-    path, note = world.shop.pay_path(payment.order.key), "you have paid with Alipay already, and something about it is not in order"
+    path, note = world.way_to_pay(payment.order.key), "you have paid with Alipay already, and something about it is not in order"
     for method in ("alipay", "paypal"):
         first = world.client.post(path, {"method": method})
         assert note in text_of(first)
@@ -633,7 +652,7 @@ def test_no_page_asks_for_a_login_where_the_project_asks_for_one_everywhere(worl
         f"/payments/notification/{payment.notification_key}/",
         f"/payments/refund-notification/{refund.notification_key}/",
         f"/payments/status/{payment.return_key}/",
-        world.shop.pay_path(order),
+        world.way_to_pay(order),
         "/payments/assets/poll.js",
     ):
         assert Client().get(address).status_code == 200, address
@@ -648,7 +667,7 @@ def test_an_order_whose_shop_cannot_be_told_of_its_payment_is_shown_as_paid(worl
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=9):
         world.notification(payment)
-        page = text_of(world.client.get(world.shop.pay_path(order)))
+        page = text_of(world.client.get(world.way_to_pay(order)))
     assert "This order is already paid" in page
     assert "Continue to payment" not in page
 
@@ -660,7 +679,7 @@ def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_makes_no_o
     with world.failing_handler("tillgate_payment_paid", times=9):
         world.notification(payment)
         operations.refund(payment.pk, payment.amount)
-        assert other.payment_url in text_of(world.client.get(world.shop.pay_path(order)))
+        assert other.payment_url in text_of(world.client.get(world.way_to_pay(order)))
         started = operations.start_payment(world.shop.plugin, order, method="wechatpay")
     assert started.outcome == "redirect"
     assert started.payment not in (payment, other)
@@ -678,7 +697,7 @@ def test_the_pages_describe_an_order_in_a_transaction_since_a_plugin_may_lock_wh
         return call_owner(plugin, hook, **given)
 
     monkeypatch.setattr(hooks, "call_owner", calling)
-    world.client.get(world.shop.pay_path(order))
+    world.client.get(world.way_to_pay(order))
     come_back(world, payment)
     assert seen == [True, True]
 
@@ -686,7 +705,7 @@ def test_the_pages_describe_an_order_in_a_transaction_since_a_plugin_may_lock_wh
 def test_money_that_was_given_back_keeps_nobody_from_paying(world: World) -> None:
     order, payment = underpaid(world)
     operations.refund(payment.pk, "4.00")
-    page = world.shop.pay_path(order)
+    page = world.way_to_pay(order)
     assert "USD 6.00 has arrived" in text_of(world.client.get(page))
     operations.refund(payment.pk, "6.00")
     assert "has arrived" not in text_of(world.client.get(page))
@@ -713,7 +732,7 @@ def test_a_payment_page_that_closes_is_not_gone_on_with(world: World) -> None:
     returned = text_of(come_back(world, payment))
     assert "Choose how to pay" in links_of(returned)
     assert payment.payment_url not in returned
-    assert "still open" not in text_of(world.client.get(world.shop.pay_path(order)))
+    assert "still open" not in text_of(world.client.get(world.way_to_pay(order)))
 
 
 def test_a_payment_that_may_not_have_begun_has_no_payment_page_to_go_on_with(world: World, no_home: None) -> None:
@@ -735,7 +754,7 @@ def test_a_settled_payment_is_not_gone_on_with(world: World, no_home: None) -> N
 
 def test_the_pay_link_tells_of_a_payment_that_is_open_and_leads_to_it(world: World) -> None:
     order = world.order()
-    path = world.shop.pay_path(order)
+    path = world.way_to_pay(order)
     assert "still open" not in text_of(world.client.get(path))
     payment = world.start(order, "paypal")
     page = text_of(world.client.get(path))
@@ -750,13 +769,13 @@ def test_an_open_payment_of_another_amount_is_not_gone_on_with(world: World) -> 
     order = world.order("10.00")
     world.start(order)
     world.shop.edit_total(order, Decimal("12.00"))
-    assert "still open" not in text_of(world.client.get(world.shop.pay_path(order)))
+    assert "still open" not in text_of(world.client.get(world.way_to_pay(order)))
 
 
 def test_why_an_order_takes_no_payment_is_told_in_the_shoppers_language(world: World, settings: Any) -> None:
     settings.LANGUAGE_CODE = "de"
     order = world.order()
-    path = world.shop.pay_path(order)
+    path = world.way_to_pay(order)
     operations.close_order("smallest-shop", order)
     answer = world.client.post(path, {"method": "alipay"})
     assert answer.status_code == 409
@@ -766,7 +785,7 @@ def test_why_an_order_takes_no_payment_is_told_in_the_shoppers_language(world: W
 def test_a_payment_carries_the_language_of_its_shopper_wherever_the_choice_was_made(world: World, settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
     client, order = Client(headers={"Accept-Language": "de"}), world.order()
-    client.post(world.shop.pay_path(order), {"method": "alipay"})
+    client.post(world.way_to_pay(order), {"method": "alipay"})
     client.get(start_url(world.shop.plugin, order, "paypal"))
     assert [payment.data for payment in Payment.objects.all()] == [{"language": "de"}] * 2
 
@@ -775,7 +794,7 @@ def test_a_method_that_cannot_take_the_order_is_shown_with_the_reason_and_cannot
     limits = [{"code": "alipay", "maximums": {"USD": "5000"}}, {"code": "paypal", "minimums": {"USD": "9000"}}, {"code": "venmo"}]
     world.configure({"METHODS": [*limits, {"code": "gcash", "currencies": ["PHP"]}, {"code": "konbini", "kind": "counter"}]})
     order = world.order("6000.00")
-    page = text_of(world.client.get(world.shop.pay_path(order)))
+    page = text_of(world.client.get(world.way_to_pay(order)))
     for reason in ("takes orders up to USD 5,000.00", "takes orders from USD 9,000.00", "not for orders in USD"):
         assert reason in page
     assert re.findall(r'name="method" value="(\w+)"', page) == ["venmo", "konbini"]
@@ -786,7 +805,7 @@ def test_a_method_that_cannot_take_the_order_is_shown_with_the_reason_and_cannot
 
 
 def test_a_page_has_the_shops_name_and_says_whether_money_moves(world: World) -> None:
-    page = world.shop.pay_path(world.order())
+    page = world.way_to_pay(world.order())
     shown = text_of(world.client.get(page))
     assert '<a href="/">127.0.0.1:2</a>' in shown
     assert "Test mode: no money moves." in shown

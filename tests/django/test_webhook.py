@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,9 +15,10 @@ from django.urls import reverse
 
 from tests.toy_gateway import SECRET, URL, Toy, ToyPlugin, signed
 from tillgate import Account, AnswerNotUnderstood, hooks, shop
-from tillgate.django import operations
-from tillgate.django.models import Notification, Payment, Refund, Review
+from tillgate.django import clock, operations
+from tillgate.django.models import Notification, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations.refunds import record_external_refund
+from tillgate.django.operations.restores import note_restored
 from tillgate.django.operations.starting import NotPayable
 from tillgate.lifecycle import ReviewAction
 from tillgate.testing.world import World
@@ -40,7 +42,8 @@ def toy(world: World) -> Iterator[Toy]:
     toy = Toy()
     plugin = Shop(toy)
     hooks.plugin_manager().register(plugin, name="toy")
-    world.configure({"BASE_URL": URL, "MERCHANT_NO": "T-1", "TOKEN": SECRET, "SANDBOX": False})
+    dialect = replace(REFERENCE, kept_fields=frozenset({"name", "kind"}))
+    world.configure({"BASE_URL": URL, "MERCHANT_NO": "T-1", "TOKEN": SECRET, "SANDBOX": False, "DIALECT": dialect})
     yield toy
     hooks.plugin_manager().unregister(plugin)
 
@@ -107,6 +110,22 @@ def test_a_notification_about_an_unknown_payment_is_acknowledged(world: World, t
     assert notified(world, "of-other-software").status_code == 200
     assert world.fresh(payment).status == "pending"
     assert Notification.objects.count() == 0
+
+
+@pytest.mark.parametrize("days", [None, 2, 4])
+def test_i2_a_payment_that_a_restored_database_has_lost_is_told_of_at_the_accounts_address_for_three_days(
+    world: World, toy: Toy, days: int | None
+) -> None:
+    payment = paid_at_toy(world, toy)
+    TimelineEntry.objects.all().delete()
+    payment.delete()
+    if days:
+        note_restored(clock.now(), "restored")
+        Review.objects.all().delete()
+        world.time.advance(days=days)
+    assert [notified(world, payment.reference).status_code for _ in range(2)] == [200, 200]
+    assert notified(world, "of-other-software").status_code == 200
+    assert world.reviews() == (["rows-lost"] if days == 2 else [])
 
 
 def test_a_payment_of_another_account_is_not_found_by_it(world: World, toy: Toy) -> None:
@@ -295,5 +314,5 @@ def test_a_shopper_whose_money_is_on_its_way_is_told_so_and_asked_before_paying_
 
 def test_a_kept_notification_holds_nothing_about_the_shopper(world: World, toy: Toy) -> None:
     payment = paid_at_toy(world, toy)
-    notified(world, payment.reference, data={"email": "ann@shopper.example"}, kind="paid")
+    notified(world, payment.reference, data={"email": "ann@shopper.example"}, kind="paid", payerName="Ann")
     assert Notification.objects.get(payment=payment).evidence == {"name": payment.reference, "kind": "paid"}

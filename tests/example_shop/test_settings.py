@@ -65,7 +65,7 @@ def test_production_keeps_no_trace_of_the_sandbox() -> None:
 
 def test_production_waits_for_no_lock_without_end() -> None:
     done = run("-c", "from django.conf import settings as s; print(s.DATABASES['default']['OPTIONS']['options'])", **PRODUCTION)
-    assert done.stdout.strip() == "-c lock_timeout=30s", done.stderr
+    assert done.stdout.strip() == "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min", done.stderr
 
 
 PAGES = """

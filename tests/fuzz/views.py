@@ -235,7 +235,7 @@ class Views:
             return "cut"  # Django reads the form itself, and nobody is left to be told
         status, headers, _, changed = self.ask(request)
         began = [row for table, was, row in changed if table == "tillgate_payment" and not was.get("id")]
-        self.nothing_changed(changed, _begins_a_payment)
+        self.nothing_changed(changed, _begins_a_payment, _counts_a_creation)
         if began:
             assert [one["status"] for one in began] == ["pending"]
             assert "HTTP_X_CSRFTOKEN" in request.headers, "a payment was begun without the CSRF token"
@@ -292,7 +292,8 @@ class Views:
         finally:
             self.shop.gateway.says = None
         [payment] = [row for table, was, row in changed if table == "tillgate_payment"]
-        self.nothing_changed(changed, _begins_a_payment, _tells_of("signature-mismatch"), _tells_of("wrong-credentials"))
+        told = (_tells_of("signature-mismatch"), _tells_of("wrong-credentials"))
+        self.nothing_changed(changed, _begins_a_payment, _counts_a_creation, *told)
         assert payment["status"] in ("created", "pending", "failed")
         if "Refresh" in headers:
             address = headers["Refresh"].removeprefix("0; url=")
@@ -392,6 +393,13 @@ def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:
         return is_new and table in ("tillgate_timelineentry", "tillgate_outboxevent")
 
     return allows
+
+
+def _counts_a_creation(difference: Difference) -> bool:
+    """Tell whether the circuit breaker noted a creation that the gateway did not answer."""
+    table, before, became = difference
+    name = became.get("name") or before.get("name") or "creations:"  # only what changed is told: without a name it is the time
+    return table == "tillgate_heartbeat" and name.startswith("creations:")
 
 
 def _begins_a_payment(difference: Difference) -> bool:

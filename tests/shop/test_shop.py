@@ -20,6 +20,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import translation
 
 from tests.django.conftest import World
+from tests.smallest_shop.placing import unregistered
 from tillgate import ConfigurationError, InvalidRequest, shop
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
 from tillgate.hooks import PaymentStatus, RefundStatus
@@ -86,7 +87,7 @@ def test_the_pay_address_is_absolute_and_leads_to_the_page_of_the_order(world: W
 
 
 def test_an_order_that_tillgate_does_not_know_has_no_state_and_no_lock(world: World) -> None:
-    key = world.order("10.00")
+    key = unregistered("10.00")
     assert shop.order_state(PLUGIN, key) is None
     with pytest.raises(ObjectDoesNotExist), shop.locked_order(PLUGIN, key):
         pass

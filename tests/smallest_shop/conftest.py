@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from tests.smallest_shop.driver import SmallestShopDriver
+
 CAUGHT = "caught-mutant"
 """The name under which a test tells what it has caught; a property travels from xdist's workers too."""
+
+
+@pytest.fixture
+def shop_driver() -> SmallestShopDriver:
+    """The shop as its own tests play it."""
+    return SmallestShopDriver()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -12,5 +12,6 @@ class ShopOrder(models.Model):
     currency = models.CharField(max_length=3, default="USD")
     status = models.CharField(max_length=16, default="open")  # open, paid, cancelled
     times_paid = models.PositiveIntegerField(default=0)
+    paid_amount = MoneyField(default=0)
     times_released = models.PositiveIntegerField(default=0)
     refunded = MoneyField(default=0)

@@ -18,9 +18,9 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.template.defaulttags import CsrfTokenNode
 
-from tests.smallest_shop import plugin
+from tests.smallest_shop import driver, plugin
 from tests.smallest_shop.models import ShopOrder
-from tillgate import hooks, lifecycle
+from tillgate import hooks, lifecycle, shop
 from tillgate.account import Account
 from tillgate.django import clock, operations, views
 from tillgate.django.models import OutboxEventKind, Payment, Refund
@@ -32,7 +32,7 @@ from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import Refunded, Transaction
 from tillgate.wire.notifications import read_notification
 
-__all__ = ["MUTANTS", "MUTANTS_OF_THE_KIT", "MUTANTS_OF_THE_SIMULATOR", "Mutant"]
+__all__ = ["MUTANTS", "MUTANTS_OF_ROW_LOCKS", "MUTANTS_OF_THE_KIT", "MUTANTS_OF_THE_SIMULATOR", "Mutant"]
 
 working = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
 interpreting: Any = sys.modules["tillgate.lifecycle.interpret"]  # the package gives its function under the same name
@@ -51,8 +51,10 @@ class Mutant:
 
 MUTANTS: list[Mutant] = []
 MUTANTS_OF_THE_KIT: list[Mutant] = []
-"""Those that break what the simulator does not play: it looks at no page, sells nothing otherwise, edits no order in mid-outbox event, and
-asks of what was given up only in the end."""
+"""Those that break what the simulator does not play: it looks at no page, sells nothing otherwise, places no order wrongly, edits no order
+in mid-outbox event, and asks of what was given up only in the end."""
+MUTANTS_OF_ROW_LOCKS: list[Mutant] = []
+"""Those that only a database shows on which several transactions write at a time: not SQLite."""
 MUTANTS_OF_THE_SIMULATOR: list[Mutant] = []
 """Those that break what the kit does not play: no driver makes its shop's own code swallow a failure. They name no scenario."""
 _Breaks = Callable[[pytest.MonkeyPatch], None]
@@ -274,6 +276,127 @@ def pays_in_a_view_that_is_a_transaction(patch: pytest.MonkeyPatch) -> None:
     patch.delattr(views.pay, "_non_atomic_requests")
 
 
+# Shops that register, link, book or lock wrongly -----------------------------------------------------------------------------------------
+
+
+def _places(patch: pytest.MonkeyPatch, key_of: Callable[[ShopOrder], str | None]) -> None:
+    """Let the shop register the orders that it places under other keys, or not at all."""
+
+    def place(total: Decimal, currency: str = "USD", plugin: str = "") -> ShopOrder:
+        order: ShopOrder = ShopOrder.objects.create(total=total, currency=currency)
+        if key := key_of(order):
+            operations.open_order(plugin, key)
+        return order
+
+    patch.setattr(driver, "place", place)
+
+
+@mutant("expiry", among=MUTANTS_OF_THE_KIT)
+def never_registers_its_orders(patch: pytest.MonkeyPatch) -> None:
+    _places(patch, lambda order: None)
+
+
+@mutant("expiry", among=MUTANTS_OF_THE_KIT)
+def registers_another_order(patch: pytest.MonkeyPatch) -> None:
+    _places(patch, lambda order: str(ShopOrder.objects.order_by("pk").values_list("pk", flat=True)[0]))
+
+
+@mutant("expiry", among=MUTANTS_OF_THE_KIT)
+def registers_under_a_key_that_pays_nothing(patch: pytest.MonkeyPatch) -> None:
+    _places(patch, lambda order: f"0{order.pk}")  # the database finds the same row by it
+
+
+@mutant("notification_only", among=MUTANTS_OF_THE_KIT)
+def leads_to_the_payment_of_another_order(patch: pytest.MonkeyPatch) -> None:
+    real = shop.pay_path
+    patch.setattr(shop, "pay_path", lambda plugin, key: real(plugin, str(ShopOrder.objects.order_by("pk").values_list("pk", flat=True)[0])))
+
+
+@mutant("notification_only", among=MUTANTS_OF_THE_KIT)
+def leads_to_the_payment_of_an_order_under_another_key(patch: pytest.MonkeyPatch) -> None:
+    real = shop.pay_path
+    patch.setattr(shop, "pay_path", lambda plugin, key: real(plugin, f"0{key}"))
+
+
+@mutant("notification_only", among=MUTANTS_OF_THE_KIT)
+def leads_nobody_to_a_payment(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(shop, "pay_path", lambda plugin, key: f"/orders/{key}/")
+
+
+@mutant("order_became_cheaper", among=MUTANTS_OF_THE_KIT)
+def books_the_total_instead_of_the_money(patch: pytest.MonkeyPatch) -> None:
+    def paid(payment: hooks.Payment) -> hooks.PaidOutcome:
+        outcome = plugin.tillgate_payment_paid(payment)
+        orders(payment).filter(status="paid").update(paid_amount=F("total"))
+        return outcome
+
+    use(patch, "tillgate_payment_paid", paid)
+
+
+@mutant("paid_twice")
+def takes_the_refund_of_a_second_payment_for_one_of_the_order(patch: pytest.MonkeyPatch) -> None:
+    def changed(refund: hooks.Refund) -> None:
+        if refund.status is RefundStatus.SUCCEEDED:
+            orders(refund.payment).update(refunded=F("refunded") + refund.amount)
+
+    use(patch, "tillgate_refund_changed", changed)
+
+
+@mutant("order_became_dearer", among=MUTANTS_OF_ROW_LOCKS)
+def locks_no_row(patch: pytest.MonkeyPatch) -> None:
+    def paid(payment: hooks.Payment) -> hooks.PaidOutcome:
+        order = orders(payment).get()
+        if order.status != "open":
+            return hooks.PaidOutcome.NOT_PAYABLE
+        if order.total > payment.amount:
+            return hooks.PaidOutcome.UNDERPAID
+        order.status, order.paid_amount, order.times_paid = "paid", payment.amount, order.times_paid + 1
+        order.save()
+        return hooks.PaidOutcome.APPLIED
+
+    use(patch, "tillgate_payment_paid", paid)
+
+
+def _swallows(patch: pytest.MonkeyPatch, hook: str, answer: object, key_of: Callable[[Any], str]) -> None:
+    """Let a function read its order first, and hide whatever goes wrong."""
+    real = getattr(plugin, hook)
+
+    def hushed(value: Any) -> object:
+        try:
+            ShopOrder.objects.select_for_update().get(pk=key_of(value))
+            return real(value)
+        except Exception:  # noqa: BLE001  # that is what is wrong with it
+            _log.exception("never mind")
+            return answer
+
+    use(patch, hook, hushed)
+
+
+@mutant("paid_handler_raises", among=MUTANTS_OF_THE_KIT)
+def swallows_errors_and_says_applied(patch: pytest.MonkeyPatch) -> None:
+    _swallows(patch, "tillgate_payment_paid", hooks.PaidOutcome.APPLIED, lambda payment: payment.order.key)
+
+
+@mutant("paid_handler_raises", among=MUTANTS_OF_THE_KIT)
+def swallows_errors_and_says_not_payable(patch: pytest.MonkeyPatch) -> None:
+    _swallows(patch, "tillgate_payment_paid", hooks.PaidOutcome.NOT_PAYABLE, lambda payment: payment.order.key)
+
+
+@mutant("unpaid_handler_raises", among=MUTANTS_OF_THE_KIT)
+def swallows_errors_of_a_release(patch: pytest.MonkeyPatch) -> None:
+    _swallows(patch, "tillgate_order_unpaid", None, lambda order: order.key)
+
+
+@mutant("refund_handler_raises", among=MUTANTS_OF_THE_KIT)
+def swallows_errors_of_a_refund(patch: pytest.MonkeyPatch) -> None:
+    _swallows(patch, "tillgate_refund_changed", None, lambda refund: refund.payment.order.key)
+
+
+@mutant("order_that_cannot_be_described", among=MUTANTS_OF_THE_KIT)
+def swallows_errors_of_a_description(patch: pytest.MonkeyPatch) -> None:
+    _swallows(patch, "tillgate_describe_order", None, lambda order_key: order_key)
+
+
 # Cores ------------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -467,7 +590,7 @@ def makes_a_payment_of_every_press(patch: pytest.MonkeyPatch) -> None:
 @mutant("found_paid_when_paying_again")
 def starts_without_looking_at_open_payments(patch: pytest.MonkeyPatch) -> None:
     real = starting._look_up
-    patch.setattr(starting, "_look_up", lambda plugin_name, key: (*real(plugin_name, key)[:2], []))
+    patch.setattr(starting, "_look_up", lambda plugin_name, key: (real(plugin_name, key)[0], []))
 
 
 @mutant("pay_and_return")

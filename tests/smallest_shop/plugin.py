@@ -26,9 +26,10 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
 
 @hookimpl
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
-    """Mark the order paid, if it is open and costs no more by now."""
+    """Mark the order paid, if it is open and costs no more by now, and book the money that came."""
     open_order = ShopOrder.objects.filter(pk=payment.order.key, status="open")
-    if open_order.filter(total__lte=payment.amount).update(status="paid", times_paid=F("times_paid") + 1):
+    booked = {"status": "paid", "paid_amount": payment.amount, "times_paid": F("times_paid") + 1}
+    if open_order.filter(total__lte=payment.amount).update(**booked):
         return PaidOutcome.APPLIED
     return PaidOutcome.UNDERPAID if open_order.exists() else PaidOutcome.NOT_PAYABLE
 
@@ -41,8 +42,8 @@ def tillgate_order_unpaid(order: Order) -> None:
 
 @hookimpl
 def tillgate_refund_changed(refund: Refund) -> None:
-    """Note money refunded."""
-    if refund.status is RefundStatus.SUCCEEDED:
+    """Note money refunded. A second payment was never booked here, and neither is its refund."""
+    if refund.status is RefundStatus.SUCCEEDED and refund.payment_paid_the_order:
         ShopOrder.objects.filter(pk=refund.payment.order.key).update(refunded=F("refunded") + refund.amount)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from tests.smallest_shop import plugin as smallest
 from tests.smallest_shop.driver import SmallestShopDriver
 from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RefundStatus, RemoteEvent, hookimpl, plugin_manager
-from tillgate.shop import enqueue_remote
+from tillgate.shop import enqueue_remote, pay_path
 
 __all__ = ["NAME", "TellingDriver"]
 
@@ -99,6 +99,9 @@ class TellingDriver(SmallestShopDriver):
 
     def place_order_in(self, currency: str, total: Decimal) -> str:
         return self._without_traces(super().place_order_in(currency, total))
+
+    def pay_path(self, order_key: str) -> str:
+        return pay_path(NAME, order_key)
 
     def _without_traces(self, key: str) -> str:
         (self._elsewhere / key).unlink(missing_ok=True)  # of an order that bore this number before the tables were emptied

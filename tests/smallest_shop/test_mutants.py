@@ -5,12 +5,26 @@ from __future__ import annotations
 import pytest
 
 from tests.smallest_shop.conftest import CAUGHT
-from tests.smallest_shop.mutants import MUTANTS, MUTANTS_OF_THE_KIT, Mutant
+from tests.smallest_shop.mutants import MUTANTS, MUTANTS_OF_ROW_LOCKS, MUTANTS_OF_THE_KIT, Mutant
 from tillgate.testing.conformance import Conformance
 from tillgate.testing.guard import guarded_sockets
 from tillgate.testing.world import World
 
 ALL = [*MUTANTS, *MUTANTS_OF_THE_KIT]
+
+WRONG_PLUGINS = {
+    "never registers its orders",
+    "registers another order",
+    "registers under a key that pays nothing",
+    "leads to the payment of another order",
+    "leads to the payment of an order under another key",
+    "books the total instead of the money",
+    "takes the refund of a second payment for one of the order",
+    "locks no row",
+    "swallows errors and says applied",
+    "swallows errors of a refund",
+}
+"""Plugins that are wrong and that an author could take for right."""
 
 COMMONEST = {
     "trusts the status in the callback",
@@ -42,9 +56,14 @@ def test_a_mutant_is_caught(world: World, monkeypatch: pytest.MonkeyPatch, reque
 
 
 def test_every_mutant_names_a_scenario_that_exists() -> None:
-    assert {mutant.scenario for mutant in ALL} <= set(Conformance.scenarios())
-    assert len({mutant.name for mutant in ALL}) == len(ALL)
+    every = [*ALL, *MUTANTS_OF_ROW_LOCKS]
+    assert {mutant.scenario for mutant in every} <= set(Conformance.scenarios())
+    assert len({mutant.name for mutant in every}) == len(every)
 
 
 def test_the_commonest_faults_are_among_them() -> None:
     assert {mutant.name for mutant in ALL} >= COMMONEST
+
+
+def test_the_wrong_plugins_are_among_them() -> None:
+    assert {mutant.name for mutant in (*ALL, *MUTANTS_OF_ROW_LOCKS)} >= WRONG_PLUGINS

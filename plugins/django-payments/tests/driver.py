@@ -31,12 +31,25 @@ class ChoosingDriver(ShopDriver):
                 payment.get_form()
         return str(payment.pk)
 
+    def pay_path(self, order_key: str) -> str | None:
+        """Ask the provider for the way, as the shop's page does."""
+        try:
+            self._payment(order_key).get_form()
+        except RedirectNeeded as way:
+            return str(way)
+        except PaymentError:
+            return None
+        raise AssertionError("the provider has no form")
+
     def is_paid(self, order_key: str) -> bool:
         return bool(self._payment(order_key).status == PaymentStatus.CONFIRMED)
 
     def times_paid(self, order_key: str) -> int:
         heard = Entry.objects.filter(payment_id=int(order_key), status=PaymentStatus.CONFIRMED).count()
         return max(heard, Entry.objects.filter(payment_id=int(order_key), money__gt=0).count())
+
+    def paid_amount(self, order_key: str) -> Decimal:
+        return Entry.objects.filter(payment_id=int(order_key), money__gt=0).aggregate(sum=Sum("money"))["sum"] or Decimal(0)
 
     def refunded(self, order_key: str) -> Decimal:
         entries = Entry.objects.filter(payment_id=int(order_key))

@@ -7,13 +7,14 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Sum
-from django.test import override_settings
+from django.test import Client, override_settings
+from django.urls import reverse
 from oscar.core.loading import get_class, get_model
 from oscar.test.factories import create_product
 
 from tests.shopper import Shopper
 from tillgate import shop
-from tillgate.testing.driver import ShopDriver
+from tillgate.testing.driver import ShopDriver, pay_link
 from tillgate_oscar.conf import get_settings
 
 
@@ -30,6 +31,12 @@ class OscarDriver(ShopDriver):
         assert placed["Location"].startswith("/payments/start/"), placed.content.decode()
         return str(get_model("order", "Order").objects.latest("pk").number)
 
+    def pay_path(self, order_key: str) -> str | None:
+        """Look at the order's page, as a guest comes to it: by the link in Oscar's mail, and with the address that the mail went to."""
+        order = self._order(order_key)
+        form = reverse("customer:anon-order-form", args=[order_key, order.verification_hash()])
+        return pay_link(Client().post(form, {"email": order.guest_email}, follow=True))
+
     def is_paid(self, order_key: str) -> bool:
         return bool(self._order(order_key).status == get_settings().paid_status)
 
@@ -39,6 +46,10 @@ class OscarDriver(ShopDriver):
         events = order.payment_events.filter(event_type__name=get_settings().paid_event).count()
         changes = order.status_changes.filter(new_status=get_settings().paid_status).count()
         return int(max(debits, events, changes))
+
+    def paid_amount(self, order_key: str) -> Decimal:
+        sums = self._order(order_key).sources.aggregate(sum=Sum("amount_debited"))
+        return sums["sum"] or Decimal(0)
 
     def refunded(self, order_key: str) -> Decimal:
         order = self._order(order_key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -36,6 +37,7 @@ from tillgate.django import operations
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment, Refund
 from tillgate.testing.world import World, together
+from tillgate_oscar import orders
 from tillgate_oscar.checkout import choice
 from tillgate_oscar.refunds import refund_event_type
 
@@ -170,7 +172,7 @@ def test_a_post_without_the_token_against_forgery_changes_nothing(world: World, 
     shopper.says_where()
     shopper.chooses()
     fields = fields_of(shopper.previews(), "place_order_form")
-    pay = world.shop.pay_path(world.order())
+    pay = world.way_to_pay(world.order())
     before = Order.objects.count()
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = shopper.client.cookies
@@ -395,7 +397,7 @@ def test_an_order_whose_currency_is_edited_while_somebody_pays_waits_for_a_perso
     world.shopper_pays(payment)
     world.notification(payment)
     assert (world.reviews(), Order.objects.get().status) == (["paid-not-payable"], "Pending payment")
-    page = world.client.get(world.shop.pay_path(payment.order.key)).content.decode()
+    page = world.client.get(world.way_to_pay(payment.order.key)).content.decode()
     assert "None of our payment methods takes EUR 12.50." in page
     assert "USD 12.50 has arrived for this order already" in page
     assert 'name="method"' not in page
@@ -483,6 +485,7 @@ def test_an_order_that_was_paid_given_back_and_opened_again_by_hand_is_not_offer
 def test_whoever_paid_an_order_that_was_deleted_meanwhile_reads_what_becomes_of_the_money(
     world: World, shopper: Shopper, payment: Payment
 ) -> None:
+    way = world.way_to_pay(payment.order.key)
     Order.objects.all().delete()
     world.shopper_pays(payment)
     page = shopper.get(home_on(world.come_back(payment)))
@@ -490,7 +493,7 @@ def test_whoever_paid_an_order_that_was_deleted_meanwhile_reads_what_becomes_of_
     for said in ("This order does not exist any more.", "If you have paid it, the shop knows about it"):
         assert said in page.content.decode()
     assert world.reviews() == ["paid-not-payable"]
-    assert shopper.get(world.shop.pay_path(payment.order.key)).status_code == 404
+    assert shopper.get(way).status_code == 404
 
 
 def test_an_order_whose_customer_deletes_the_account_while_paying_is_paid(world: World, product: Make) -> None:
@@ -616,7 +619,7 @@ def test_a_quantity_of_any_size_that_the_staff_entered_keeps_nobody_from_paying(
 ) -> None:
     get_model("order", "Line").objects.update(quantity=quantity)  # Oscar's own Django admin takes them
     number = payment.order.key
-    assert "Choose how to pay" in world.client.get(world.shop.pay_path(number)).content.decode()
+    assert "Choose how to pay" in world.client.get(world.way_to_pay(number)).content.decode()
     world.start(number, "paypal")
     assert json.loads(goods(world)) == [dict(zip(("goods_name", "quantity"), sent_as, strict=True))]
     world.shopper_pays(payment)
@@ -763,3 +766,16 @@ def test_a_page_that_a_shop_put_in_the_place_of_oscars_is_paid_here_with_a_metho
     monkeypatch.setattr(apps.get_app_config("checkout"), "payment_details_view", page)
     settings.ROOT_URLCONF = with_page("checkout/preview/", page)
     assert is_at_start(shopper.buys(product("12.50")))
+
+
+def test_an_address_of_an_order_that_the_database_lost_opens_no_other_order_with_its_number(
+    world: World, shopper: Shopper, product: Callable[..., Any]
+) -> None:
+    shopper.get(shopper.buys(product("12.50"))["Location"])
+    order = orders.find(Payment.objects.get().order.key)
+    addresses = [orders.status_url(order.number), str(orders.change_url(order))]
+    assert [Client().get(address).status_code for address in addresses] == [200, 200]
+    order.date_placed += timedelta(seconds=1)  # another order, with the number that came again
+    order.save()
+    assert [Client().get(address).status_code for address in addresses] == [404, 404]
+    assert Client().post(addresses[1], {"then": "cancel"}).status_code == 404

@@ -30,7 +30,7 @@ def test_the_shopper_goes_back_to_the_basket_by_keyboard(
 ) -> None:
     shopper.get(shopper.buys(product("12.50"))["Location"])
     order = get_model("order", "Order").objects.get()
-    address = orders.change_url(order.number)
+    address = orders.change_url(order)
     assert address is not None
     context = chromium.new_context(base_url=live_server.url, viewport={"width": width, "height": 844})
     context.route(lambda url: not url.startswith(live_server.url), lambda route: route.abort())  # Oscar asks a CDN for jQuery first

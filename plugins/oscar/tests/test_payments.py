@@ -350,7 +350,7 @@ def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_i
     handler = get_class("order.processing", "EventHandler")()
     handler.handle_order_status_change(Order.objects.get(), "Cancelled")
     assert ExpectedOrder.objects.get().closed_at is not None
-    answer = world.client.post(world.shop.pay_path(payment.order.key), {"method": "paypal"})
+    answer = world.client.post(world.way_to_pay(payment.order.key), {"method": "paypal"})
     assert answer.status_code == 409
     assert "the order was cancelled" in answer.content.decode()
     assert Payment.objects.count() == 1
@@ -360,7 +360,7 @@ def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_i
 
 def test_an_order_that_the_staff_marked_paid_is_neither_charged_nor_given_up(world: World, payment: Payment) -> None:
     get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Paid")
-    answer = world.client.post(world.shop.pay_path(payment.order.key), {"method": "paypal"})
+    answer = world.client.post(world.way_to_pay(payment.order.key), {"method": "paypal"})
     assert "the order is paid" in answer.content.decode()
     world.a_day_passes()
     order = Order.objects.get()

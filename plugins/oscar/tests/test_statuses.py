@@ -160,7 +160,7 @@ def test_an_order_that_was_marked_paid_by_mistake_and_is_held_back_now_is_not_co
 def test_an_order_that_was_held_back_cannot_be_paid_until_it_waits_again_and_then_can(
     world: World, shopper: Shopper, payment: Payment, days: int
 ) -> None:
-    home, pay = shopper.get("/checkout/thank-you/")["Location"], world.shop.pay_path(payment.order.key)
+    home, pay = shopper.get("/checkout/thank-you/")["Location"], world.way_to_pay(payment.order.key)
     moves("On hold")
     assert "the order has the status “On hold”" in shopper.post(pay, {"method": "paypal"}).content.decode()
     for _ in range(days):
@@ -206,7 +206,7 @@ def test_an_order_that_was_given_up_and_opened_again_by_hand_says_that_it_cannot
     moves("Pending payment")
     page = shopper.get(home).content.decode()
     assert ("This order cannot be paid any more." in page, "Pay now" in page) == (True, False)
-    assert "the order is closed" in shopper.post(world.shop.pay_path(payment.order.key), {"method": "paypal"}).content.decode()
+    assert "the order is closed" in shopper.post(world.way_to_pay(payment.order.key), {"method": "paypal"}).content.decode()
 
 
 @pytest.mark.parametrize("by_handler", [True, False])

@@ -124,6 +124,13 @@ class PretixDriver(ShopDriver):
     def times_paid(self, order_key: str) -> int:
         return int(LogEntry.objects.filter(action_type="pretix.event.order.paid", object_id=order_key).count())
 
+    def paid_amount(self, order_key: str) -> Decimal:
+        """Add up all money that came for the order: pretix books a second payment too, so that it can refund it."""
+        booked = (OrderPayment.PAYMENT_STATE_CONFIRMED, OrderPayment.PAYMENT_STATE_REFUNDED)
+        with scopes_disabled():
+            rows = OrderPayment.objects.filter(order_id=order_key, state__in=booked)
+            return rows.aggregate(sum=Sum("amount"))["sum"] or Decimal(0)
+
     def refunded(self, order_key: str) -> Decimal:
         refunded_amount = (OrderRefund.REFUND_STATE_DONE, OrderRefund.REFUND_STATE_EXTERNAL)
         with scopes_disabled():

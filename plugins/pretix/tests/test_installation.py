@@ -19,7 +19,7 @@ def pretix(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "data").mkdir()
     file = tmp_path / "pretix.cfg"
     [shown] = re.findall(r"^```ini\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    file.write_text(f"[pretix]\nurl=https://tickets.example\ndatadir={tmp_path}/data\n{shown}")
+    file.write_text(f"[pretix]\ninstance_name=Tickets & more\nurl=https://tickets.example\ndatadir={tmp_path}/data\n{shown}")
     kept = {name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "DATA_DIR")}
     return kept | {"PRETIX_CONFIG_FILE": str(file)}
 
@@ -41,6 +41,7 @@ from tillgate.django.models import Payment
 from tillgate.django.operations import run_worker
 from pretix.base.plugins import get_all_plugins
 assert get_settings().public_url == "https://tickets.example", get_settings()
+assert get_settings().shop_name == "Tickets & more", get_settings()
 assert [str(method) for method in get_settings().payment_methods] == ["alipay", "paypal", "creditcard"]
 assert (get_settings().timeout_minutes, list(get_settings().review_mail_to)) == (60, ["owner@tickets.example"])
 assert "tillgate_pretix" in [plugin.module for plugin in get_all_plugins()]

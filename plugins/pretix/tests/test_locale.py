@@ -12,6 +12,8 @@ READ_BY_SHOPPERS = (
     "templates/tillgate_pretix/pending.html",
     "templates/tillgate_pretix/returned.html",
     "templates/tillgate_pretix/choose.html",
+    "templates/tillgate_pretix/refunded.txt",
+    "mail.py",
     "orders.py",
     "views.py",
     "provider.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -156,6 +157,32 @@ def test_the_browser_that_left_to_pay_comes_back_to_its_order(world: World, clie
     order, payment = bought(world)
     home = client.get(reverse("tillgate:return", args=[payment.return_key]))["Location"]
     assert client.get(path_of(home))["Location"] == f"/org/conf/order/{order.code}/{order.secret}/?paid=yes"
+
+
+def test_a_shopper_who_has_not_paid_is_led_to_pretixs_other_payment_methods_and_a_stranger_is_not(world: World, client: Client) -> None:
+    order = order_of(world, world.order())
+    payment = world.pay_page(str(order.pk))
+    page = client.get(reverse("tillgate:return", args=[payment.return_key])).content.decode()
+    [link] = re.findall(r'href="([^"]+)">Choose another payment method</a>', page)
+    assert order.secret not in page
+    own = f"/org/conf/order/{order.code}/{order.secret}/"
+    assert client.get(path_of(link))["Location"] == f"{own}pay/change"
+    stranger = Client().get(path_of(link))
+    assert (stranger.status_code, order.secret in stranger.content.decode()) == (200, False)
+    world.shopper_pays(payment)
+    world.gateway_notification(payment)
+    assert client.get(path_of(link))["Location"] == f"{own}?paid=yes"
+
+
+def test_a_shopper_whose_payment_was_declined_is_not_thanked(world: World, client: Client) -> None:
+    order = order_of(world, world.order())
+    payment = world.pay_page(str(order.pk))
+    home = orders.return_url(str(order.pk))
+    assert home
+    assert client.get(path_of(home))["Location"].endswith("/?thanks=yes")
+    Payment.objects.update(status="failed", status_text="failed")
+    home = client.get(reverse("tillgate:return", args=[payment.return_key]))["Location"]
+    assert client.get(path_of(home))["Location"] == f"/org/conf/order/{order.code}/{order.secret}/"
 
 
 def test_an_address_that_was_not_given_out_is_not_found(world: World, client: Client) -> None:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.core import mail
 from django.db import OperationalError, transaction
 from django.test import Client
 from django.urls import reverse
@@ -86,6 +87,7 @@ def test_a_refund_that_the_service_refuses_fails_and_may_be_asked_for_again(worl
     with pytest.raises(PaymentException, match="refused the refund"):
         refunded_amount(order, "5.00")
     assert refunds_of(order) == [("5.00", "failed")]
+    assert mailed() == []
     refunded_amount(order, "5.00")
     assert world.refunded_amount(payment) == Decimal("5.00")
 
@@ -117,6 +119,30 @@ def test_trouble_of_the_database_leaves_nothing_in_transit_that_is_not_queued(
     assert refunds_of(order) == [("5.00", "created")]
     assert not Refund.objects.exists()
     assert world.refunded_amount(payment) == 0
+
+
+# Mail to the shopper ----------------------------------------------------------------------------------------------------------------------
+
+
+def mailed() -> list[str]:
+    """Return the subjects of the mails about refunds."""
+    return [subject for one in mail.outbox if "Refund" in (subject := str(one.subject)) or "Erstattung" in subject]
+
+
+def test_the_shopper_is_mailed_about_each_refund_once_in_the_language_of_the_order(world: World) -> None:
+    order, payment = bought(world)
+    order.locale = "de"
+    order.save(update_fields=["locale"])
+    refunded_amount(order, "5.00")
+    world.gateway_notification(payment, "refund")
+    world.a_day_passes()
+    assert mailed() == [f"[TESTMODE] Erstattung zu Ihrer Bestellung {order.code}"]
+    assert "5,00" in str(mail.outbox[-1].body)
+    assert mail.outbox[-1].to == [order.email]
+    shop.refund(str(payment.pk), Decimal("7.50"))  # external to pretix
+    assert len(mailed()) == 2
+    page = staff(world, "event.orders:read").get(f"/control/event/org/conf/orders/{order.code}/mail_history")
+    assert page.content.decode().count("The shopper was mailed about a refund.") == 2
 
 
 # Nobody knows -----------------------------------------------------------------------------------------------------------------------------
@@ -196,8 +222,10 @@ def test_one_that_the_service_has_accepted_is_in_transit_until_it_ends(
     world: World, monkeypatch: pytest.MonkeyPatch, outcome: RefundOutcome, state: str
 ) -> None:
     order, _, _ = accepted(world, monkeypatch)
+    assert mailed() == []
     ended(world, monkeypatch, outcome)
     assert refunds_of(order) == [("5.00", state)]
+    assert len(mailed()) == (state == "done")
 
 
 def test_staff_who_marks_an_accepted_one_as_done_settles_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,6 +369,7 @@ def test_i5_one_that_has_succeeded_stays_done_when_staff_cancel_what_they_saw_in
         stale.state = OrderRefund.REFUND_STATE_CANCELED  # as pretix does it, which has read it before the notification came
         stale.save(update_fields=["state"])
     assert refunds_of(order) == [("5.00", "done")]
+    assert len(mailed()) == 1
 
 
 def test_one_made_elsewhere_that_staff_ignore_stays_as_they_decided(world: World) -> None:
@@ -417,7 +446,7 @@ def test_an_order_whose_money_went_back_since_its_places_were_gone_is_not_free_o
     shop.refund(str(payment.pk), "12.50")
     with at(order):
         order.event.quotas.update(size=1)
-    client.get(world.shop.pay_path(key))  # where pretix marks paid whatever owes nothing
+    client.get(world.way_to_pay(key))  # where pretix marks paid whatever owes nothing
     assert not world.shop.is_paid(key)
     assert world.pay_page(key).amount == Decimal("12.50")
 

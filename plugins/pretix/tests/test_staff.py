@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.core import mail
 from django.test import Client
 from django_scopes import scope
 from pretix.base.models import LogEntry, OrderPayment, Team, User
@@ -22,6 +23,7 @@ from tillgate.django import operations
 from tillgate.django.models import Payment, Refund, Review
 from tillgate.testing.world import World
 from tillgate_pretix import orders, signals
+from tillgate_pretix.accounts import alias_of_event
 
 PAGE = "/control/event/org/conf/tillgate/"
 
@@ -53,8 +55,22 @@ def test_the_page_of_the_order_says_so_too_and_leads_to_what_can_be_done(world: 
     shown = browser.get(PAGE).content.decode()
     assert "Paid twice" in shown
     assert len(re.findall(r'class="btn btn-primary" name="action" value="refund" aria-describedby="does-\d+-refund"', shown)) == 1
+    assert 'name="amount" inputmode="decimal" autocomplete="off" value="12.50"' in shown
     assert len(re.findall(r'<span class="help-block" id="does-\d+-\w[\w-]*">\w', shown)) == len(re.findall('name="action" value=', shown))
     assert f"/control/event/org/conf/orders/{twice.code}/" in shown
+
+
+def test_the_mail_about_a_review_leads_to_the_page_of_the_event(world: World, twice: Any) -> None:
+    about_order = Review.objects.get()
+    alias = alias_of_event(event_of(world), testmode=True)
+    about_account = Review.objects.create(reason="wrong-credentials", account=alias, version="1", opened_at=shop.now())
+    of_nobody = Review.objects.create(reason="wrong-credentials", account="pretix-99-0", version="1", opened_at=shop.now())
+    world.configure(REVIEW_MAIL_TO=["owner@example.org"])
+    world.run_worker()
+    told = "".join(str(one.body) for one in mail.outbox if one.to == ["owner@example.org"])
+    for review in (about_order, about_account):
+        assert f"http://testserver{PAGE}#review-{review.pk}\n" in told
+    assert f"#review-{of_nobody.pk}" not in told
 
 
 def test_an_order_that_nobody_began_to_pay_is_shown_where_it_leads_to_and_in_no_other_event(world: World) -> None:

@@ -31,7 +31,7 @@ from tillgate_saleor.documents import Event
 
 FAILURE = "_FAILURE"
 DASHBOARD = """<!doctype html><html lang="en"><title>Dashboard</title><h1>Dashboard</h1>
-<iframe title="App" src="%s" width="700" height="600" sandbox="allow-same-origin allow-scripts allow-forms allow-popups"></iframe>
+<iframe title="App" src="%s" width="100%%" height="600" sandbox="allow-same-origin allow-scripts allow-forms allow-popups"></iframe>
 <script>
   const frame = document.querySelector("iframe");
   frame.addEventListener("load", () => {

@@ -26,6 +26,7 @@ class StorefrontDriver(ShopDriver):
     """Buys through a storefront. An order's key ends with the identifier of its checkout."""
 
     plugin = "saleor"
+    waits_once_placed = False  # a checkout reserves nothing until its shopper begins a transaction, and Saleor drops it by itself
 
     @staticmethod
     def carry_reports() -> None:
@@ -77,6 +78,10 @@ class SaleorDriver(StorefrontDriver):
     def times_paid(self, order_key: str) -> int:
         source = self._source(order_key)
         return max(len(source.ledger), *(one.references_charged for one in source.transactions if source.ledger), 0)
+
+    def paid_amount(self, order_key: str) -> Decimal:
+        """Add up all money that came: Saleor's books contain a second payment too."""
+        return sum((one.counted("CHARGE") for one in self._source(order_key).transactions), Decimal(0))
 
     def refunded(self, order_key: str) -> Decimal:
         return sum((one.counted("REFUND") for one in self._source(order_key).transactions), Decimal(0))

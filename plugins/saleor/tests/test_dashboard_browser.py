@@ -12,7 +12,9 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, expect
 
 from tests.double import SaleorDouble
+from tests.test_paying import TOTAL
 from tillgate.testing.browsers import running_chromium
+from tillgate.testing.world import World
 
 ARTEFACTS = Path(__file__).parents[3] / "artefacts"
 
@@ -60,6 +62,31 @@ def test_the_dashboard_hands_over_its_token_and_the_page_shows_what_it_may(page:
     assert faults == []
     frame = page.frames[1]
     assert frame.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_with_a_review_fits_is_accessible_and_works_by_keyboard(
+    page: Page, saleor: SaleorDouble, world: World, width: int
+) -> None:
+    checkout = saleor.checkout(TOTAL)
+    begun = [saleor.initialize(checkout, method, {"method": method})[1] for method in ("alipay", "paypal")]
+    for said in begun:
+        world.sandbox.control.pay(said["pspReference"])
+    world.a_day_passes()
+    assert world.reviews() == ["second-payment"]
+    page.set_viewport_size({"width": width, "height": 844})
+    page.goto(f"{saleor.origin}/dashboard/")
+    expect(app(page).get_by_text("Paid twice")).to_be_visible()
+    frame = page.frames[1]
+    faults = [(one["id"], one["nodes"][0]["html"][:100]) for one in Axe().run(frame).response["violations"]]
+    assert faults == []
+    assert frame.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    app(page).get_by_role("link").last.focus()
+    page.keyboard.press("Tab")
+    expect(app(page).get_by_role("button", name="Test the connection")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(app(page).get_by_text("a signed query was understood")).to_be_visible()
+    page.screenshot(path=ARTEFACTS / f"saleor-app-page-{width}.png", animations="disabled", full_page=True)
 
 
 def test_nobody_else_may_frame_it(page: Page, saleor: SaleorDouble, live_server: Any) -> None:

@@ -75,7 +75,8 @@ def test_an_origin_that_is_not_allowed_is_refused_and_never_called(
     given = api_url.replace("{port}", double.origin.rpartition(":")[2])
     status, said = double.register("token", **{"Saleor-Api-Url": given})
     assert (status, said["error"]["code"]) == (403, "ORIGIN")
-    assert given[:100] in caplog.text, "its owner can see which one it was"
+    seen = given[:100] if "@" not in given else "/graphql/"  # what looks like an address for mail is masked in a log
+    assert seen in caplog.text, "its owner can see which one it was"
     assert given[:200] == given or given not in caplog.text
     assert double.requests == []
     assert not Installation.objects.exists()

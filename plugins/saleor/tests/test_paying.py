@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 from django.test import Client
@@ -749,6 +749,17 @@ def test_a_shopper_without_a_way_back_stays_on_our_page(saleor: SaleorDouble, wo
     _, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"method": "alipay"})
     back = urlsplit(world.sandbox.control.pay(said["pspReference"]) or "")
     assert Client().get(f"{back.path}?{back.query}").status_code == 200
+
+
+def test_a_shopper_who_has_not_paid_can_go_back_to_the_storefronts_checkout(saleor: SaleorDouble, settings: Any) -> None:
+    configured = {"STOREFRONTS": ["http://testserver"], "CHECKOUT_URL": "https://www.shop.example/checkout?checkout={id}"}
+    for given, is_shown in (({"STOREFRONTS": ["http://testserver"]}, False), (configured, True)):
+        settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: given}}
+        checkout = saleor.checkout(TOTAL)
+        saleor.initialize(checkout, "key" + str(is_shown), DATA)
+        page = Client().get(f"/payments/return/{Payment.objects.latest('pk').return_key}/").content.decode()
+        link = f'href="https://www.shop.example/checkout?checkout={quote(checkout.id)}">Choose another payment method</a>'
+        assert (link in page) is is_shown
 
 
 # Reports ----------------------------------------------------------------------------------------------------------------------------------

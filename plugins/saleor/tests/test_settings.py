@@ -35,6 +35,7 @@ STOREFRONTS = {"STOREFRONTS": ["https://www.shop.example"]}
         ({"SALEORS": {SHOP: {"STOREFRONTS": "https://x.example"}}}, "list"),
         ({"SALEORS": {SHOP: {"STOREFRONTS": ["https://x.example/shop"]}}}, "without a path"),
         ({"SALEORS": {SHOP: {"DASHBOARDS": ["*"]}}}, "origin"),
+        ({"SALEORS": {SHOP: {"CHECKOUT_URL": "javascript:{id}"}}}, "CHECKOUT_URL"),
         ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"PAYMENT_METHOD": []}}}}}, "PAYMENT_METHODS"),
         ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"PAYMENT_METHODS": ["gold", "gold"]}}}}}, "alipay"),
         ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"PAYMENT_METHODS": "alipay"}}}}}, "list"),

@@ -42,6 +42,10 @@ _SHARED: Final = ("postgresql", _MYSQL)
 _TRIED: Final = ("sqlite", *_SHARED)
 _SINCE: Final = "." if django.VERSION >= (5, 1) else ", which needs Django 5.1."
 
+_TIME_OUTS: Final = {
+    "postgresql": '"OPTIONS": {"options": "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min"}',
+    _MYSQL: '"OPTIONS": {"init_command": "SET SESSION idle_transaction_timeout = 120"}',
+}
 _COLUMN: Final = "CONCAT(table_name, '.', column_name)"
 _OLDER_THAN_THE_LOCK: Final = "The isolation level is not “read committed”: what is read under a lock may be older than the lock."
 
@@ -232,6 +236,10 @@ def check_database() -> Found:
     elif setting := _forgets_what_it_confirmed(connection):
         message = f"After a crash the database may have forgotten what it confirmed ({setting}): a refund could be sent twice."
         yield _warning(7, message, "Let it wait for the disk: synchronous_commit = on, innodb_flush_log_at_trx_commit = 1.")
+    if missing := _missing_time_outs(connection):
+        message = f"A transaction that hangs, or whose process is frozen, holds its locks for ever: {' and '.join(missing)} is 0."
+        hint = f'In DATABASES["{_database()}"] set {_TIME_OUTS[connection.vendor]}, longer than TILLGATE["HANDLER_SECONDS"].'
+        yield _warning(16, message, hint)
     if connection.vendor == "postgresql" and not _is_read_committed_by_default(connection):
         hint = "Set default_transaction_isolation to 'read committed' (ALTER ROLE or ALTER DATABASE), or \"isolation_level\" in OPTIONS."
         yield _error(7, _OLDER_THAN_THE_LOCK, hint)
@@ -271,6 +279,24 @@ def _forgets_what_it_confirmed(connection: BaseDatabaseWrapper) -> str:
             (value,) = cursor.fetchone() or (1,)
             return f"innodb_flush_log_at_trx_commit = {value}" if int(value) != 1 else ""
     return ""
+
+
+def _missing_time_outs(connection: BaseDatabaseWrapper) -> list[str]:
+    """Return the time-outs of the database that are off: without them Tillgate cannot free an order that a frozen process holds."""
+    names: tuple[str, ...]
+    if connection.vendor == "postgresql":
+        names, statement = ("lock_timeout", "idle_in_transaction_session_timeout"), "SHOW {}"
+    elif connection.vendor == _MYSQL and getattr(connection, "mysql_is_mariadb", False):  # MySQL has no such time-out
+        names, statement = ("idle_transaction_timeout",), "SELECT @@{}"
+    else:
+        return []
+    missing = []
+    with connection.cursor() as cursor:
+        for name in names:
+            cursor.execute(statement.format(name))
+            if str((cursor.fetchone() or ("",))[0]) == "0":
+                missing.append(name)
+    return missing
 
 
 def _charset(connection: BaseDatabaseWrapper) -> str:

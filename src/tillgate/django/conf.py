@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from tillgate.account import Account
 from tillgate.errors import ConfigurationError
+from tillgate.lifecycle.payment import DISPUTABLE
 from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES
 from tillgate.wire.methods import CODE
 from tillgate.wire.urls import is_https, is_web_address, without_user
@@ -118,6 +119,7 @@ def _methods(value: object) -> tuple[str, ...] | None:
 
 
 _Minutes = Annotated[int, Field(ge=1, le=60 * 24 * 30)]
+_Days = Annotated[int, Field(ge=1, le=36_500)]
 
 
 class Settings(BaseModel):
@@ -147,6 +149,16 @@ class Settings(BaseModel):
     """The most queries a worker sends to one account in a second; 0 sets no limit."""
     poll_connections: Annotated[int, Field(ge=1, le=100)] = 8
     """The most queries a worker has under way at one account."""
+    disputable_days: Annotated[int, Field(ge=30, le=3650)] = DISPUTABLE.days
+    """How long a payment is polled once a month after its end: banks may take paid money back, and money may come late."""
+    calls_at_once: Annotated[int, Field(ge=1, le=100)] = 2
+    """Half the threads of a web process: the most payments that it creates at one account, and the most deliveries, at the same time."""
+    creations_per_minute: Annotated[int, Field(ge=1, le=1000)] = 5
+    """The most payments of one order that start within a minute."""
+    creations_per_order: Annotated[int, Field(ge=1, le=1000)] = 50
+    """The most payments of one order that start in its time to pay."""
+    handler_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    """The time that a shop's handler may take; a longer one hangs, and its connection to the database is cut."""
     worker_late_minutes: _Minutes = 15
     """How long the worker may be away before the checks complain."""
     delivery_tries_before_review: Annotated[int, Field(ge=1, le=100)] = 3
@@ -163,6 +175,18 @@ class Settings(BaseModel):
     """An address that receives the same by POST; None for no alerts."""
     alert_webhook_secret: SecretStr | None = None
     """The key that signs the alerts."""
+    details_kept_days: _Days | None = 600
+    """How long after its last change an order keeps notifications, the gateway's answers and texts; None for ever."""
+    payments_kept_days: _Days | None = None
+    """How long after its last change an order is kept with its payments, refunds and reviews; None for ever."""
+
+    @model_validator(mode="after")
+    def _check_retention(self) -> Settings:
+        payments, details = self.payments_kept_days, self.details_kept_days
+        if payments is not None and (details is None or payments < details):
+            remedy = f"is less than DETAILS_KEPT_DAYS ({'None, for ever' if details is None else details}): give as many days or more"
+            raise ConfigurationError("TILLGATE['PAYMENTS_KEPT_DAYS']", payments, remedy)
+        return self
 
     @model_validator(mode="after")
     def _check_alerts(self) -> Settings:

@@ -123,6 +123,8 @@ class Order(models.Model):
     """When the worker checks whether the order is unpaid."""
     tried_since = models.DateTimeField(null=True, blank=True)
     """When the first payment began, since the shop last heard that the order is unpaid, or refunded what had not paid it."""
+    purge_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    """When the worker next checks whether the order has details that are older than they are kept."""
     data = models.JSONField(default=dict, blank=True)
     """The plugin's own."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from django.utils.functional import Promise
@@ -76,6 +76,8 @@ _CONFIRMING: Final = Outcome(
     awaits=True,
     offers="links",
 )
+_BEING_TOLD: Final = replace(_CONFIRMING, offers="")
+"""It has arrived, and the shop is just being told, for which the page does not wait."""
 _UNANSWERED: Final = Outcome(
     title=_("We are still waiting for the payment service"),
     text=_(
@@ -122,16 +124,17 @@ _INSTEAD: Final[tuple[tuple[Callable[[Payment], object], Outcome], ...]] = (
 """The cases that count before the status of a payment that is not paid. The first that applies counts."""
 
 
-def outcome_of(payment: Payment, *, says_paid: bool = False, is_patient: bool = True) -> Outcome:
+def outcome_of(payment: Payment, *, says_paid: bool = False, is_patient: bool = True, is_told: bool = True) -> Outcome:
     """Return the texts about a payment.
 
-    `says_paid`: the return's own words say so, which is a hint and no more (I7); `is_patient`: the page has not waited for long.
+    `says_paid`: the return's own words say so, which is a hint and no more (I7); `is_patient`: the page has not waited for long;
+    `is_told`: the shop has had its turn to hear of the payment.
     """
     if payment.status == PaymentStatus.PAID:
         if payment.refunded_amount >= payment.amount:
             return _REFUNDED
         reasons = payment.reviews.filter(resolved_at__isnull=True, reason__in=_REVIEWED).values_list("reason", flat=True)
-        return next((_REVIEWED[ReviewReason(reason)] for reason in reasons), PAID)
+        return next((_REVIEWED[ReviewReason(reason)] for reason in reasons), PAID if is_told else _BEING_TOLD)
     if instead := next((outcome for applies, outcome in _INSTEAD if applies(payment)), None):
         return instead
     if not payment.is_open:

@@ -90,8 +90,17 @@ _SENTENCES: Final[Mapping[str, str | Promise]] = MappingProxyType(
             "Refund of %(amount)s of payment %(payment)s: it was held to be refused (%(answer)s), and the gateway's notification says "
             "that it was done."
         ),
+        _R.ROWS_LOST: gettext_lazy(
+            "The database was restored, or another server took over: changes after %(since)s may be lost. Queued refunds whose outcome is "
+            "unknown now: %(refunds)s."
+        ),
+        f"{_R.ROWS_LOST}:payment": gettext_lazy(
+            "The gateway reports payment %(reference)s of %(amount)s, and the database does not have it: it was lost, or is another shop's."
+        ),
         _R.DELIVERY_FAILING: gettext_lazy("The shop could not be told %(kind)s of order %(order)s: %(error)s"),
         f"{_R.DELIVERY_FAILING}:remote": gettext_lazy("The shop could not send %(name)s of order %(order)s: %(error)s"),
+        _R.WORKER_LATE: gettext_lazy("The worker has not run since %(since)s: payments whose notification was lost stay unpaid."),
+        f"{_R.WORKER_LATE}:queue": gettext_lazy("The shop event of order %(order)s waits since %(since)s, and nothing delivers it."),
     }
 )
 """Whole sentences, of reasons that are not about a payment or an account alone."""
@@ -193,6 +202,12 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
         ),
         _R.REFUND_RETURNED: gettext_lazy("Refund the shopper in another way, such as a bank transfer, and then dismiss the review."),
         _R.DELIVERY_FAILING: gettext_lazy("Correct the cause in the shop first: the evidence has its error. The worker tries again too."),
+        _R.ROWS_LOST: gettext_lazy(
+            "Compare the gateway's own pages with the shop. Give a lost payment its order, or refund it there. Then dismiss the review."
+        ),
+        _R.WORKER_LATE: gettext_lazy(
+            "Start the worker again, and read its log. If an event waits although it runs, a handler or a transaction of the shop hangs."
+        ),
         _R.FORGED_NOTIFICATIONS: gettext_lazy(
             "The payment is safe: Tillgate believes only its own query. If the gateway sent them, correct the token of the account."
         ),

@@ -1,4 +1,8 @@
-"""Tickets: the authority to pay one order, as a signed address that expires. The shop and the return page hand them out."""
+"""Tickets: the authority to pay one order, as a signed address that expires. The shop and the return page hand them out.
+
+A ticket names the order by its key and by the moment at which Tillgate registered it. A database that was restored may give the key to
+another shopper's order, and never with the same moment.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ from typing import Final
 
 from django.core import signing
 from django.urls import reverse
+
+from tillgate.django.models import Order
+from tillgate.django.operations.starting import registered
 
 __all__ = ["new_ticket", "pay_url", "read_start_ticket", "read_ticket", "start_url"]
 
@@ -26,16 +33,16 @@ def pay_url(plugin: str, order_key: str) -> str:
 
 def new_ticket(plugin: str, order_key: str) -> str:
     """Return the ticket in that path."""
-    return signing.dumps([plugin, order_key], salt=_SALT)
+    return signing.dumps([plugin, order_key, _moment(registered(plugin, order_key))], salt=_SALT)
 
 
 def read_ticket(ticket: str) -> tuple[str, str] | None:
-    """Return the plugin and the order's key of a ticket, or None when it is forged or too old."""
+    """Return the plugin and the order's key of a ticket, or None when it is forged, too old, or of an order that the database has lost."""
     try:
-        plugin, order_key = signing.loads(ticket, salt=_SALT, max_age=VALID_FOR)
+        plugin, order_key, moment = signing.loads(ticket, salt=_SALT, max_age=VALID_FOR)
     except (signing.BadSignature, ValueError, TypeError):
         return None
-    return str(plugin), str(order_key)
+    return (str(plugin), str(order_key)) if _names(plugin, order_key, moment) else None
 
 
 def start_url(plugin: str, order_key: str, method: str) -> str:
@@ -43,13 +50,24 @@ def start_url(plugin: str, order_key: str, method: str) -> str:
 
     It serves shops that handle the choice inside a transaction: the request after the redirect calls the gateway.
     """
-    return reverse("tillgate:start", args=[signing.dumps([plugin, order_key, method], salt=_START_SALT)])
+    held = [plugin, order_key, _moment(registered(plugin, order_key)), method]
+    return reverse("tillgate:start", args=[signing.dumps(held, salt=_START_SALT)])
 
 
 def read_start_ticket(ticket: str) -> tuple[str, str, str] | None:
-    """Return the plugin, the order's key and the payment method of such a ticket, or None when it is forged or too old."""
+    """Return the plugin, the order's key and the payment method of such a ticket, or None as in `read_ticket`."""
     try:
-        plugin, order_key, method = signing.loads(ticket, salt=_START_SALT, max_age=_START_VALID_FOR)
+        plugin, order_key, moment, method = signing.loads(ticket, salt=_START_SALT, max_age=_START_VALID_FOR)
     except (signing.BadSignature, ValueError, TypeError):
         return None
-    return str(plugin), str(order_key), str(method)
+    return (str(plugin), str(order_key), str(method)) if _names(plugin, order_key, moment) else None
+
+
+def _moment(order: Order) -> str:
+    return order.created_at.isoformat()
+
+
+def _names(plugin: object, order_key: object, moment: object) -> bool:
+    """Return whether a ticket is of the order that has its key now."""
+    order = Order.objects.filter(plugin=str(plugin), key=str(order_key)).first()
+    return order is not None and _moment(order) == moment

@@ -1,8 +1,9 @@
 """The pages. The gateway posts to the notification addresses, shoppers come back to the return page, and no page needs a session.
 
-An unknown address returns 404 and stores no row. Tillgate stores every request to a known address and then returns 200, even for invalid
-content: after "bad request" a gateway only sends the same again. If storing fails, the answer is 500, and the gateway's next try or the
-worker makes up for it.
+An unknown address returns 404 and stores no row, unless the gateway's signature shows that the database has lost a payment. Tillgate
+stores every request to a known address and then returns 200, even for invalid content: after "bad request" a gateway only sends the same
+again. If storing fails, the answer is 500, or 503 where another process holds the order; the gateway's next try or the worker makes up for
+it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -34,9 +35,10 @@ from tillgate.django.forms import MethodForm, terminal_of
 from tillgate.django.methods import label_of
 from tillgate.django.models import Order, Payment
 from tillgate.django.operations.accounts import dialect_of
-from tillgate.django.operations.locking import database, without_atomic_requests
+from tillgate.django.operations.locking import OrderHeld, database, without_atomic_requests
 from tillgate.django.operations.reviews import reported_paid
-from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_order_paid, may_go_on, why_not
+from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, TryLater, is_order_paid, may_go_on, why_not
+from tillgate.django.operations.supervision import look_now_and_then
 from tillgate.django.operations.values import payment_value
 from tillgate.django.outcomes import PAID, outcome_of
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
@@ -78,16 +80,34 @@ def acknowledgement(payment: Payment) -> HttpResponse:
     return HttpResponse(dialect_of(payment).acknowledgement, content_type="text/plain")
 
 
+def _asked_to_come_again(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Answer 503 to a notification that cannot be judged now, so that the gateway sends it again and nobody is mailed an error."""
+
+    @wraps(view)
+    def receive(request: HttpRequest, *args: str, **kwargs: str) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except operations.CannotBeJudged as error:
+            _log.warning("a notification of a refund of %s has to come again: the account that made the payment could not be found", error)
+        except OrderHeld as error:
+            _log.warning("a notification has to come again: %s", error)
+        return HttpResponse("try again later", status=503, content_type="text/plain", headers={"Retry-After": "60"})
+
+    return receive
+
+
 @open_to_all
 @csrf_exempt
 @without_atomic_requests
 @never_cache
 @require_http_methods(["GET", "POST"])
+@_asked_to_come_again
 def payment_notification(request: HttpRequest, key: str) -> HttpResponse:
     """Receive the gateway's notification about a payment (IPN)."""
-    payment = operations.receive_payment_notification(key, partial(_received, request), request.method or "")
+    read = cache(partial(_received, request))
+    payment = operations.receive_payment_notification(key, read, request.method or "")
     if payment is None:
-        raise Http404
+        return _unknown(key, read)
     return acknowledgement(payment)
 
 
@@ -96,16 +116,22 @@ def payment_notification(request: HttpRequest, key: str) -> HttpResponse:
 @without_atomic_requests
 @never_cache
 @require_http_methods(["GET", "POST"])
+@_asked_to_come_again
 def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
     """Receive the gateway's notification about a refund."""
-    try:
-        refund = operations.receive_refund_notification(key, partial(_received, request), request.method or "")
-    except operations.CannotBeJudged as error:
-        _log.warning("a notification of a refund of %s has to come again: the account that made the payment could not be found", error)
-        return HttpResponse("try again later", status=503, content_type="text/plain")
+    read = cache(partial(_received, request))
+    refund = operations.receive_refund_notification(key, read, request.method or "")
     if refund is None:
-        raise Http404
+        return _unknown(key, read)
     return acknowledgement(refund.payment)
+
+
+def _unknown(key: str, read: Callable[[], Notification]) -> HttpResponse:
+    """Return the answer to a notification at an unknown address: not found, unless one of our accounts has signed it."""
+    account = operations.receive_unknown(key, read)
+    if account is None:
+        raise Http404
+    return HttpResponse(account.dialect.acknowledgement, content_type="text/plain")
 
 
 @open_to_all
@@ -113,6 +139,7 @@ def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
 @without_atomic_requests
 @never_cache
 @require_POST
+@_asked_to_come_again
 def webhook(request: HttpRequest, alias: str) -> HttpResponse:
     """Receive a notification at the address of an account, for a gateway plugin that reads it.
 
@@ -144,6 +171,7 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
     shopper's browser and the gateway know, gives the authority to pay the order. That harms nobody: the pay page shows no more of the
     order than this one, and another person could only pay for the shopper.
     """
+    look_now_and_then()
     read = cache(partial(_received, request))  # the address first: strangers cost no parsing
     if request.GET.get("wait"):  # the page refreshes itself, which must not count as a return
         payment = Payment.objects.select_related("order").filter(return_key=key).first()
@@ -151,14 +179,13 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         payment = operations.receive_return(key, read, request.method or "")
     if payment is None:
         raise Http404
-    if not payment.is_open:
-        _tell_shop(payment)
+    is_told = payment.is_open or _tell_shop(payment)
     order = _described_if_possible(payment) if payment.is_open else None
     if order and not order.payable:
         payment.refresh_from_db()  # a notification may have paid the order since the payment was read
     waits, word = _waits(request), read().parameters.get("status", "")
     is_patient, says_paid = waits < _PATIENT_POLLS, dialect_of(payment).status(word) is TransactionStatus.PAID
-    outcome = outcome_of(payment, says_paid=says_paid, is_patient=is_patient)
+    outcome = outcome_of(payment, says_paid=says_paid, is_patient=is_patient, is_told=is_told)
     home = _home(payment)
     if home and outcome is PAID:
         return _private(HttpResponseRedirect(home))
@@ -167,12 +194,15 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
     choose_url = pay_url(payment.order.plugin, payment.order.key) if may_pay and _may_choose_here(payment) else ""
     if home and outcome.offers and not payment.is_open and not choose_url:
         return _private(HttpResponseRedirect(home))  # the shop has its own page for another choice, or the order takes no payment
+    if may_pay and order and not choose_url:
+        choose_url = _web_address(order.choose_url) or ""
     next_url, tired_url = (f"{request.path}?{urlencode({'wait': wait, 'status': word})}" for wait in (waits + 1, _PATIENT_POLLS))
     page = {
         "outcome": outcome,
         "payment": payment,
         "order": order,
         "method": _method_label(payment),
+        "refunded_amount": payment.refunded_amount if payment.refunded_amount < payment.amount else None,  # all of it is an outcome
         "is_polling": outcome.awaits and is_patient,
         "poll_seconds": _POLL_SECONDS,
         "poll": {
@@ -202,12 +232,16 @@ def _method_label(payment: Payment) -> str:
     return label_of(payment.method)
 
 
-def _tell_shop(payment: Payment) -> None:
-    """Deliver the shop event of a settled payment first, or the shop's page might say that the order is open."""
+def _tell_shop(payment: Payment) -> bool:
+    """Deliver the shop event of a settled payment first, or the shop's page might say that the order is open.
+
+    Return whether it had its turn: a page does not wait for a handler that hangs.
+    """
     try:
-        operations.deliver_due(payment.order_id)
+        return operations.deliver_due(payment.order_id)
     except Exception:  # noqa: BLE001  # the shop's own code may raise anything
         _log.exception("whether the shop was told of %s could not be seen", payment.reference)
+        return True
 
 
 def _home(payment: Payment) -> str | None:
@@ -303,6 +337,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
     `choice` holds the field `method`, or is None without a choice. `told` names the payments that the page showed as paid: if more money
     has come since, the page says so before the shopper pays again (I4). The payment carries the shopper's language, for mail.
     """
+    look_now_and_then()
     payments = _payments_of(plugin, order_key)
     form, is_asked_back = MethodForm(choice), False
     if choice is not None and _holds_news(payments, told):
@@ -316,8 +351,9 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
             started = operations.start_payment(plugin, order_key, method=method, terminal=terminal, data=data, despite=told.split())
         except NotPayable as error:
             problem = _("This order cannot be paid: %(detail)s.") % {"detail": error}
-        except TillgateError:
-            _log.exception("payment of order %s:%s could not be started", plugin, order_key)
+        except TillgateError as error:
+            level = logging.WARNING if isinstance(error, TryLater) else logging.ERROR
+            _log.log(level, "payment of order %s:%s could not be started: %s", plugin, order_key, error, exc_info=level == logging.ERROR)
             problem = _("The payment could not be started, and nothing was charged. Please try again later or ask the shop.")
         else:
             if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):

@@ -16,14 +16,16 @@ from tillgate.hooks.boundary import fault_in
 from tillgate.hooks.hookspecs import hookimpl
 from tillgate.hooks.manager import ADAPTER_NAME as _ADAPTER
 from tillgate.hooks.manager import build_plugin_manager, plugin_manager
-from tillgate.hooks.manager import call_owner as call_owner  # for the app alone: these three are no public names
+from tillgate.hooks.manager import call_owner as call_owner  # for the app alone: these four are no public names
 from tillgate.hooks.manager import emit as emit
 from tillgate.hooks.manager import implements as implements
+from tillgate.hooks.manager import is_loaded as is_loaded
 from tillgate.hooks.values import Event, Finding, Hint, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.dialects import DisputeStatus, RefundOutcome
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, ReportedDispute, ReportedRefund, Transaction
 from tillgate.wire.methods import Method, read_methods
+from tillgate.wire.texts import described
 
 __all__ = [
     "DisputeStatus",
@@ -68,7 +70,7 @@ def query(
 
     `transaction_no` is the gateway's number of the payment, where it is known.
     """
-    _expect_gateway(account)
+    expect_gateway(account)
     answer = plugin_manager().hook.tillgate_query(
         account=account, reference=reference, transaction_no=transaction_no, deadline_seconds=deadline_seconds, attempts=attempts
     )
@@ -94,7 +96,7 @@ def query_refund(account: Account, request: RefundRequest, refund_no: str | None
 
 def payment_methods(account: Account) -> tuple[Method, ...]:
     """Return the payment methods of an account, with their currencies and limits."""
-    _expect_gateway(account)
+    expect_gateway(account)
     answer = plugin_manager().hook.tillgate_payment_methods(account=account)
     name = f"tillgate_payment_methods of {_implementors('tillgate_payment_methods')}"
     if not isinstance(answer, Sequence) or not all(isinstance(one, Method) for one in answer):
@@ -128,7 +130,7 @@ def examine_account(
     return tuple(answer)
 
 
-def _expect_gateway(account: Account) -> None:
+def expect_gateway(account: Account) -> None:
     """Raise `ConfigurationError` where the plugin that serves the account is not installed: nothing has been sent."""
     if plugin_manager().get_plugin(account.dialect.gateway) is None:
         remedy = f"is served by the plugin {account.dialect.gateway!r}, which is not installed: install it (see `tillgate plugins`)"
@@ -151,7 +153,7 @@ _DROPPED = "must be answered with {}: a plugin blocks the built-in adapter, or f
 
 def _moving_money(kind: type[_T], operation: str, account: Account, request: PaymentRequest | RefundRequest) -> _T:
     """Call the hook. A faulty plugin must never make a caller believe that nothing was sent (I6)."""
-    _expect_gateway(account)
+    expect_gateway(account)
     hook = f"tillgate_{operation}"
     with dispatching() as record:
         try:
@@ -159,7 +161,7 @@ def _moving_money(kind: type[_T], operation: str, account: Account, request: Pay
         except Exception as error:  # a plugin may raise anything, before sending or after
             if isinstance(error, TillgateError) and (error is record.error or not record.moved):
                 raise
-            raise OutcomeUnknown(operation, request.reference, f"a plugin raised {type(error).__name__}: {error}") from error
+            raise OutcomeUnknown(operation, request.reference, f"a plugin raised {described(error)}") from error
     if not isinstance(answer, kind):
         detail = f"{hook} returned {type(answer).__name__}; it {_DROPPED.format(f'a {kind.__name__}')}"
         raise OutcomeUnknown(operation, request.reference, detail)

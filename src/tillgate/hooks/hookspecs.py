@@ -1,7 +1,8 @@
 """Every hook of Tillgate. A plugin implements those it needs, with `tillgate.hooks.hookimpl`, under the entry-point group `tillgate`.
 
-Three kinds: the gateway's side (the first plugin that returns a result answers), the shop's side (only the plugin that owns the order is
-called, never all of them), and observers (all are called, after commit, and an error of one disturbs none of the others).
+Three kinds: the gateway's side (the first plugin that returns a result answers, None leaves the call to the next, and a wrapper must never
+call twice), the shop's side (only the plugin that owns the order is called; its events run inside the outbox event's database transaction,
+which is rolled back and tried again after an error), and observers (all are called, after commit).
 
 The docstrings are the reference of the hooks: `make reference` writes them into docs/reference/hooks.md.
 """
@@ -25,11 +26,11 @@ hookimpl = HookimplMarker("tillgate")
 
 @hookspec(firstresult=True)
 def tillgate_pay(account: Account, request: PaymentRequest) -> CreatedPayment | None:
-    """Create a payment at the gateway and return where to send the shopper; None leaves it to the next plugin.
+    """Create a payment at the gateway and return where to send the shopper.
 
     Called by `tillgate.hooks.pay`, once for each creation. Raises as `Gateway.pay` does: `NotSent` or `Refused` when nothing was created,
-    and `OutcomeUnknown` when it may have been. A wrapper must never call twice. A plugin that sends with `Gateway` or `AsyncGateway` does
-    so in the calling thread, or in one that `asyncio.to_thread` runs: Tillgate does not see a request of another thread, and may repeat it.
+    and `OutcomeUnknown` when it may have been. A plugin that sends with `Gateway` or `AsyncGateway` does so in the calling thread, or in
+    one that `asyncio.to_thread` runs: Tillgate does not see a request of another thread, and may repeat it.
     """
 
 
@@ -37,7 +38,7 @@ def tillgate_pay(account: Account, request: PaymentRequest) -> CreatedPayment | 
 def tillgate_query(
     account: Account, reference: str, transaction_no: str | None, deadline_seconds: float | None, attempts: int | None
 ) -> Transaction | None:
-    """Query a payment at the gateway, and return its answer; None leaves the query to the next plugin.
+    """Query a payment at the gateway, and return its answer.
 
     Called by `tillgate.hooks.query` for every query, those of the doctor included. `transaction_no` is the gateway's number of the payment,
     None where the answer with it was lost: then the gateway must find the payment by its reference. Raises as `Gateway.query` does:
@@ -50,17 +51,17 @@ def tillgate_query(
 
 @hookspec(firstresult=True)
 def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None:
-    """Refund money at the gateway, and return the refund; None leaves it to the next plugin.
+    """Refund money at the gateway, and return the refund.
 
     Called by `tillgate.hooks.refund`, once for each refund. Raises as `Gateway.refund` does: `NotSent` or `Refused` when nothing was
-    refunded, and `OutcomeUnknown` when money may have been. A wrapper must never call twice. For threads see `tillgate_pay`. The request's
-    `refund_id` is the same however often a refund is sent or queried. A refund that the gateway has accepted and not finished is *pending*.
+    refunded, and `OutcomeUnknown` when money may have been. For threads see `tillgate_pay`. The request's `refund_id` is the same however
+    often a refund is sent or queried. A refund that the gateway has accepted and not finished is *pending*.
     """
 
 
 @hookspec(firstresult=True)
 def tillgate_query_refund(account: Account, request: RefundRequest, refund_no: str | None) -> Refunded | None:
-    """Query a refund that was sent, and return it as it stands; None where the gateway has no such query, or leaves it to the next plugin.
+    """Query a refund that was sent, and return it as it stands; None where the gateway has no such query.
 
     Called by `tillgate.hooks.query_refund` for a pending refund, and for one of unknown outcome. `refund_no` is the gateway's number of the
     refund, None where the answer with it was lost. The hook must change nothing. Raises `OrderNotFound` when the gateway knows of no such
@@ -70,7 +71,7 @@ def tillgate_query_refund(account: Account, request: RefundRequest, refund_no: s
 
 @hookspec(firstresult=True)
 def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
-    """Return the payment methods of an account with their currencies and limits; None leaves it to the next plugin.
+    """Return the payment methods of an account with their currencies and limits.
 
     Called by `tillgate.hooks.payment_methods` when a shopper chooses, so it must be quick. Without such a plugin the methods are those of
     the account, or else of its dialect.
@@ -79,12 +80,12 @@ def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
 
 @hookspec(firstresult=True)
 def tillgate_read_notification(account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
-    """Verify a notification that came to the account's own address, and return what it is about; None leaves it to the next plugin.
+    """Verify a notification that came to the account's own address, and return what it is about.
 
-    Called by the Django app for each POST to `/webhook/<alias>/` below its pages, one address for each account; `tillgate.shop.webhook_url`
-    returns it. `headers` finds a name in any case, and `body` is bounded. Raise `SignatureMismatch` when the notification is not the
-    gateway's, or `AnswerNotUnderstood` when it cannot be read: the answer is then 400. A hint names a payment by its reference or
-    transaction number; Tillgate then queries the payments that it knows, and believes only the answers.
+    Called by the Django app for each POST to `/webhook/<alias>/` below its pages; `tillgate.shop.webhook_url` returns the address.
+    `headers` finds a name in any case, and `body` is bounded. Raise `SignatureMismatch` when the notification is not the gateway's, or
+    `AnswerNotUnderstood` when it cannot be read: the answer is then 400. A hint names a payment by its reference or transaction number;
+    Tillgate queries the payments that it knows, and believes only the answers.
     """
 
 
@@ -95,17 +96,17 @@ def tillgate_examine_account(
     deadline_seconds: float | None,
     webhook_url: str | None,
 ) -> Sequence[Finding] | None:
-    """Examine the settings of an account, and return the findings; None leaves it to the next plugin.
+    """Examine the settings of an account, and return the findings.
 
     Called by the system check with `online` false: look at the settings alone, such as a test key in a live shop. The doctor calls it with
-    `online` true: ask the gateway too, within `deadline_seconds` for each question, and move no money. `webhook_url` is the account's own
-    address, where a shop knows it. An online examination takes the place of the doctor's own query.
+    `online` true, in place of its own query: ask the gateway too, within `deadline_seconds` for each question, and move no money.
+    `webhook_url` is the account's own address, where a shop knows it.
     """
 
 
 @hookspec(firstresult=True)
 def tillgate_account(alias: str) -> Account | None:
-    """Return the account of a name, for a plugin that keeps accounts in its own storage; None when the name is not the plugin's.
+    """Return the account of a name, for a plugin that keeps accounts in its own storage.
 
     Called by the Django app for a name that its settings do not have. It must answer for as long as a payment of the account is watched.
     """
@@ -119,8 +120,8 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
     """Return an order's lines, its price with its currency and whether it may be paid now; None when the shop does not know it.
 
     Called when a payment of the order is started and again when its money has come, both under the order's lock and inside a database
-    transaction, so Tillgate sees that an order was edited or closed in between. After an error it is called again, and no money is lost.
-    The pages on which a shopper can pay call it as well, outside of both.
+    transaction, so Tillgate sees that an order was edited or closed in between. The pages on which a shopper can pay call it as well,
+    outside of both. After an error it is called again, and no money is lost.
     """
 
 
@@ -128,9 +129,8 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
     """Mark the order paid in the shop's database, and return whether the payment could be applied.
 
-    Called when the gateway's own query has verified the payment, inside the outbox event's database transaction: both happen or neither.
-    Touch the database only. `NOT_PAYABLE` and `UNDERPAID` leave the order as it is and open a review; after an error the transaction is
-    rolled back and the hook is called again. Every plugin of a shop must implement it.
+    Called when the gateway's own query has verified the payment. `NOT_PAYABLE` and `UNDERPAID` leave the order as it is and open a review.
+    Every plugin of a shop must implement it.
     """
 
 
@@ -138,19 +138,18 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
 def tillgate_order_unpaid(order: Order) -> None:
     """Release what the order holds: no payment of it is open or paid any more.
 
-    Called inside the outbox event's database transaction, `ORDER_UNPAID_AFTER_MINUTES` after the last payment failed or expired, after the
-    order was opened without a payment, or after money that never paid the order was refunded entirely. It comes earlier only where
-    `ORDER_PAYABLE_FOR_MINUTES` after the first payment are over. Money may still come later: it opens a review if the order was released.
+    Called `ORDER_UNPAID_AFTER_MINUTES` after the last payment failed or expired, after the order was opened without a payment, or after
+    money that never paid the order was refunded entirely. It comes earlier only where `ORDER_PAYABLE_FOR_MINUTES` after the first payment
+    are over. Money may still come later: it opens a review if the order was released.
     """
 
 
 @hookspec(firstresult=True)
 def tillgate_refund_changed(refund: Refund) -> None:
-    """Let a refund take effect in the shop: the one place for that, wherever the refund was asked for.
+    """Let a refund take effect in the shop: the one place for that, wherever the refund was asked for, the gateway's portal included.
 
-    Called inside the outbox event's database transaction, once for each id and status: *succeeded*, *failed*, or *unknown*. An
-    unknown refund does not mean that money was refunded: the gateway or staff settle it later. A *pending* refund, which the gateway has
-    accepted and not finished, is reported at its end. A refund that was made in the gateway's portal is reported too.
+    Called once for each id and status: *succeeded*, *failed*, or *unknown*. An unknown refund does not mean that money was refunded: the
+    gateway or staff settle it later. A *pending* refund is reported at its end.
     """
 
 
@@ -158,8 +157,16 @@ def tillgate_refund_changed(refund: Refund) -> None:
 def tillgate_review_opened(review: Review) -> None:
     """Show the shop's staff a review of their order.
 
-    Called inside the outbox event's database transaction, once for each review about an order, except one about a failing outbox event: its
-    event would wait behind that one.
+    Called once for each review about an order, except one about a failing outbox event: its event would wait behind that one.
+    """
+
+
+@hookspec(firstresult=True)
+def tillgate_review_url(review: Review) -> str | None:
+    """Return the http(s) address of the page on which the shop's staff resolve a review; None for the review's card in Django's admin.
+
+    Called for mail and alerts about reviews. A review about an account has no order: then every plugin is asked, and one that keeps
+    accounts in its own storage answers for its own names. After an error the mail goes without the plugin's address.
     """
 
 
@@ -167,10 +174,10 @@ def tillgate_review_opened(review: Review) -> None:
 def tillgate_return_url(payment: Payment) -> str | None:
     """Return the shop's page about the order, a path or an http(s) address.
 
-    Called when the shopper comes back; `payment.status` tells how. A shopper who has paid goes there at once. Otherwise Tillgate's own page
-    says what happened, offers to pay again, and links there. Where a payment has failed and the page can offer no other, the shopper goes
-    there at once too. The page must work without a session, since wallets return in another browser. None, or an error, leaves the shopper
-    on Tillgate's own page.
+    Called when the shopper comes back; `payment.status` tells how. A shopper who has paid goes there at once, and one whose payment has
+    failed where Tillgate's own page can offer no other. Otherwise that page says what happened, offers to pay again, and links there. The
+    shop's page must work without a session, since wallets return in another browser. None, or an error, leaves the shopper on Tillgate's
+    own page.
     """
 
 
@@ -191,6 +198,5 @@ def tillgate_deliver(outbox_event: RemoteEvent) -> str | None:
 def tillgate_event(event: Event) -> None:
     """Note that something has happened, for metrics, logs and mail.
 
-    Called after commit, on all plugins. An error of one is logged and disturbs none of the others. The core itself
-    emits nothing; the Django app does.
+    Called after commit, on all plugins. An error of one is logged and disturbs none of the others.
     """

@@ -142,6 +142,11 @@ def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
     return manager.subset_hook_caller(hook, others)(**arguments)
 
 
+def is_loaded(plugin: str) -> bool:
+    """Return whether there is a plugin of a name."""
+    return plugin_manager().get_plugin(plugin) is not None
+
+
 def implements(plugin: str, hook: str) -> bool:
     """Return whether the plugin of a name implements a hook."""
     manager = plugin_manager()

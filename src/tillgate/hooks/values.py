@@ -26,6 +26,9 @@ class OrderDescription:
 
     `change_url` is the shop's page on which the shopper may change or cancel the unpaid order: a path or an http(s) address. It works
     without a session, and changes nothing before a form is posted. An open payment of a cancelled order is watched all the same.
+
+    `choose_url` is the shop's own page on which the shopper chooses another payment method, in the same form. The return page links to it
+    where Tillgate's own page cannot start a payment of the order: for another account than `default`, or with data of the plugin's own.
     """
 
     number: str
@@ -36,6 +39,7 @@ class OrderDescription:
     not_payable_detail: str | None = None
     email: str | None = None
     change_url: str | None = None
+    choose_url: str | None = None
     payable_until: datetime | None = None
 
     def __post_init__(self) -> None:
@@ -88,8 +92,8 @@ class Payment:
 class Refund:
     """One request to refund part or all of a payment. `id` is the same however often it is reported.
 
-    `payment_paid_the_order` is false for a refund of money that never paid the order, such as a second payment's: a shop that books refunds
-    against its order leaves these out.
+    `payment_paid_the_order` is false for a refund of money that never paid the order, such as a second payment's: a shop that booked only
+    the money that paid the order leaves these out.
     """
 
     id: str
@@ -102,13 +106,17 @@ class Refund:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """A case that staff must decide: its reason, a sentence that describes it, and its order and payment if it has any."""
+    """A case that staff must decide: its reason, a sentence that describes it, and its order and payment if it has any.
+
+    `account` is the alias of an account that the review is about, instead of an order.
+    """
 
     id: str
     reason: str
     message: str
     order: Order | None = None
     payment: Payment | None = None
+    account: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

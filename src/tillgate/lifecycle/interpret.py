@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
@@ -16,6 +16,7 @@ from tillgate.lifecycle.payment import OPEN_PAYMENT_STATUSES, PaymentStatus, mov
 from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, Claim, OpenReview, ReviewReason, claim_of
 from tillgate.wire.dialects import REFERENCE, Dialect, DisputeStatus, RefundOutcome, TransactionStatus
 from tillgate.wire.messages import Transaction
+from tillgate.wire.personal import without_personal_data
 
 __all__ = [
     "Answer",
@@ -129,7 +130,7 @@ def answer_of(outcome: Transaction | TillgateError, asked_at: datetime, dialect:
         return Found(transaction=outcome, asked_at=asked_at, settles_in_currency=dialect.settle_currency_is_currency)
     if isinstance(outcome, OrderNotFound):
         return NotFound(asked_at=asked_at, expired_is_forgotten=dialect.expired_is_forgotten)
-    return Inconclusive(detail=str(outcome), review=account_reason(outcome))
+    return Inconclusive(detail=without_personal_data(str(outcome)), review=account_reason(outcome))
 
 
 def account_reason(error: BaseException) -> ReviewReason | None:
@@ -139,6 +140,8 @@ def account_reason(error: BaseException) -> ReviewReason | None:
     return ReviewReason.WRONG_CREDENTIALS if isinstance(error, WrongCredentials) else None
 
 
+_REMEMBERED: Final = timedelta(days=45)
+"""For so long after its time to pay, a gateway that knows a paid payment no more is a case for staff."""
 _MOVES_NOTHING: Final = frozenset({TransactionStatus.PAID, TransactionStatus.REFUNDED, TransactionStatus.UNRECOGNISED})
 """Words of the gateway by which no payment ends unpaid."""
 
@@ -234,8 +237,9 @@ def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
     if (facts.transaction_no or answer.was_reported_paid) and not is_forgotten(facts, answer):
         before = "reported it paid" if answer.was_reported_paid else f"gave it transaction {facts.transaction_no}"
         detail = f"the gateway does not know it, though it {before}"
-        if not is_open and facts.status is not PaymentStatus.PAID:
-            return _inconclusive(facts, detail, None)  # many gateways forget unpaid payments; late money may still come
+        is_paid = facts.status is PaymentStatus.PAID
+        if not is_open and (not is_paid or answer.asked_at >= facts.expires_at + _REMEMBERED):
+            return _inconclusive(facts, detail, None)  # many gateways forget unpaid payments, and old ones; late money may still come
         unchanged = Decision(status=facts.status, transaction_no=facts.transaction_no, detail=detail)
         if facts.refunded >= facts.amount:
             return unchanged

@@ -59,9 +59,11 @@ _RETRY: Final = timedelta(minutes=2)
 _TAIL_RETRIES: Final = 20
 _UNANSWERED_AFTER: Final = timedelta(hours=6)
 _OVERDUE_POLL = timedelta(minutes=5)
-_TAIL_POLLS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7), timedelta(days=30))
-LONGEST_BETWEEN_POLLS: Final = _TAIL_POLLS[-1]
+_TAIL_POLLS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
+LONGEST_BETWEEN_POLLS: Final = timedelta(days=30)
 """The longest pause between two polls of a payment."""
+DISPUTABLE: Final = timedelta(days=540)
+"""The time in which banks take the money of a payment back, unless the shop knows better. Money may come as late."""
 
 
 def move_payment(old: PaymentStatus, new: PaymentStatus) -> PaymentStatus:
@@ -81,14 +83,19 @@ def decide_creation(outcome: CreatedPayment | TillgateError) -> PaymentStatus:
     return PaymentStatus.CREATED
 
 
-def next_poll(status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime) -> datetime | None:
+def next_poll(
+    status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime, disputable: timedelta = DISPUTABLE
+) -> datetime | None:
     """Return the time of a payment's next poll, always after `now`, or None for no further poll.
 
     `since` is the creation of an open payment, or the moment at which another one came to its status. The worker polls an open payment
-    often at first, and once at its expiry. After that the answers settle nothing, and the pauses grow. The others get a few late polls.
+    often at first, and once at its expiry. After that the answers settle nothing, and the pauses grow. The others get a few late polls,
+    and then one every 30 days while they are `disputable`: a bank may take the money back, and money may come late.
     """
     if status not in OPEN_PAYMENT_STATUSES:
-        return next((moment for after in _TAIL_POLLS if (moment := since + after) > now), None)
+        months = LONGEST_BETWEEN_POLLS * max(1, (now - since) // LONGEST_BETWEEN_POLLS + 1)
+        late = (*_TAIL_POLLS, *([months] if months <= disputable else []))
+        return next((moment for after in late if (moment := since + after) > now), None)
     if now >= expires_at:
         return now + min(max(_OVERDUE_POLL, (now - expires_at) / _TAIL_RETRIES), LONGEST_BETWEEN_POLLS)
     early = (since + after for after in _EARLY_POLLS)
@@ -96,13 +103,13 @@ def next_poll(status: PaymentStatus, since: datetime, expires_at: datetime, now:
     return min(moment, max(expires_at, now + timedelta(seconds=1)))
 
 
-def next_retry(status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime) -> datetime:
+def next_retry(status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime, disputable: timedelta = DISPUTABLE) -> datetime:
     """Return the time of a payment's next poll after an inconclusive answer; the arguments are those of `next_poll`.
 
     For an open payment the poll comes soon. For another one the pause grows with its age, since a gateway may have forgotten it.
     """
     pause = _RETRY if status in OPEN_PAYMENT_STATUSES else min(max(_RETRY, (now - since) / _TAIL_RETRIES), LONGEST_BETWEEN_POLLS)
-    due = next_poll(status, since, expires_at, now)
+    due = next_poll(status, since, expires_at, now, disputable)
     return min(due, now + pause) if due else now + pause
 
 

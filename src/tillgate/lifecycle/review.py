@@ -97,6 +97,10 @@ class ReviewReason(StrEnum):
     """A refund has waited for hours, since no request could leave."""
     DELIVERY_FAILING = "delivery-failing"
     FORGED_NOTIFICATIONS = "forged-notifications"
+    ROWS_LOST = "rows-lost"
+    """The database went back by a restore or a failover, or a signed notification names a payment that it does not have."""
+    WORKER_LATE = "worker-late"
+    """The worker is away, or does not come to the shop events that are due."""
 
 
 class ReviewAction(StrEnum):
@@ -131,6 +135,9 @@ class Scope(StrEnum):
     REFUND = "refund"
     ACCOUNT = "account"
     EVENT = "event"
+    DATABASE = "database"
+    """The database, or one payment that it does not have."""
+    WORKER = "worker"
 
 
 class End(StrEnum):
@@ -147,7 +154,7 @@ class End(StrEnum):
     APPLIED = "applied"
     """The shop applies the payment to its order."""
     SUBJECT = "subject"
-    """Its subject moves on: the refund is settled, the event is delivered, the gateway answers again."""
+    """Its subject moves on: the refund is settled, the event is delivered, the gateway answers again, the worker runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +250,8 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
         _R.REFUND_RETURNED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.DISMISS,), recommends=False),
         _R.DELIVERY_FAILING: ReviewPolicy(scope=Scope.EVENT, actions=(_A.REDELIVER, _A.DISMISS), ends=frozenset({End.SUBJECT})),
         _R.FORGED_NOTIFICATIONS: ReviewPolicy(scope=Scope.PAYMENT, actions=(_A.DISMISS,)),
+        _R.ROWS_LOST: ReviewPolicy(scope=Scope.DATABASE, actions=(_A.DISMISS,), recommends=False),
+        _R.WORKER_LATE: ReviewPolicy(scope=Scope.WORKER, actions=(_A.DISMISS,), ends=frozenset({End.SUBJECT}), recommends=False),
     }
 )
 """One row per reason: the only place for its consequences."""

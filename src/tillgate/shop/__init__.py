@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         start_payment,
         wait_for_creation,
     )
+    from tillgate.shop.personal import erase_order, export_order
     from tillgate.shop.refunds import RefundNotPossible, refund, refund_order, settle_refund, was_withdrawn, withdraw_refund
     from tillgate.shop.remote import OutboxStatus, RemoteState, deliver_remote, enqueue_remote, remote_events, set_remote_data
     from tillgate.shop.reviews import (
@@ -126,7 +127,9 @@ __all__ = [
     "database",
     "deliver_remote",
     "enqueue_remote",
+    "erase_order",
     "explain",
+    "export_order",
     "find_account",
     "find_payment",
     "find_refund",
@@ -225,6 +228,10 @@ MODULES: Final = {
         "poll",
         "start_payment",
         "wait_for_creation",
+    ),
+    "personal": (
+        "erase_order",
+        "export_order",
     ),
     "refunds": (
         "RefundNotPossible",

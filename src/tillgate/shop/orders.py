@@ -19,11 +19,10 @@ __all__ = ["close_order", "open_order", "order_data", "paid_order_keys", "pay_pa
 
 
 def open_order(plugin: str, order_key: str, *, actor: str = "shop", even_if_closed: bool = False) -> None:
-    """Register an order that awaits payment. Touches the database only: call it where the shop writes the order.
+    """Register an order that awaits payment. Call it where the shop writes the order, in the same transaction.
 
-    If no shopper starts a payment, the plugin hears `tillgate_order_unpaid` as for any other order. `even_if_closed`: an order that was
-    closed and is not paid holds its stock again, so the plugin hears of it once more; it stays closed. Raises `ConfigurationError` where
-    the plugin is not installed or does not know the order.
+    `even_if_closed`: an order that was closed and is not paid holds its stock again, so the plugin hears `tillgate_order_unpaid` once more;
+    it stays closed. Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
     operations.open_order(plugin, order_key, actor)
@@ -61,13 +60,13 @@ def order_data(plugin: str, order_key: str) -> dict[str, Any]:
 
 
 def pay_path(plugin: str, order_key: str) -> str:
-    """Return the path of the address of `pay_url`, for a page or a redirect of the shop itself. The plugin knows the order already."""
+    """Return the path of `pay_url`, for a page of the shop itself. The plugin knows the order already."""
     _require_text(order_key)
     return tickets.pay_url(plugin, order_key)
 
 
 def pay_url(plugin: str, order_key: str) -> str:
-    """Return the absolute address where an order can be paid, or paid again. It is good for a week; give it only to the order's shopper.
+    """Return the address where an order can be paid, or paid again, for a week. Give it only to the order's shopper.
 
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """

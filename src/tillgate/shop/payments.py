@@ -78,8 +78,9 @@ def start_payment(
         started = operations.start_payment(plugin, order_key, method=method, terminal=terminal, account=account, data=data, actor=actor)
     except operations.NotPayable as error:
         return StartedPayment(message=_("This order cannot be paid: %(detail)s.") % {"detail": error})
-    except TillgateError:
-        _log.exception("payment of order %s:%s could not be started", plugin, order_key)
+    except TillgateError as error:
+        level = logging.WARNING if isinstance(error, starting.TryLater) else logging.ERROR
+        _log.log(level, "payment of order %s:%s could not be started: %s", plugin, order_key, error, exc_info=level == logging.ERROR)
         return StartedPayment(
             message=_("The payment could not be started, and nothing was charged. Please try again later or ask the shop.")
         )

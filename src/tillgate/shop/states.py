@@ -14,6 +14,7 @@ from django.db.models import Exists, F, Max, OuterRef, Prefetch, Q, QuerySet, pr
 
 from tillgate import hooks, money
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
+from tillgate.django.operations.locking import locked
 from tillgate.django.operations.outbox import AGAIN
 from tillgate.django.operations.refunds import refundable_of
 from tillgate.django.operations.values import order_value, payment_value, refund_value
@@ -161,10 +162,16 @@ def locked_order(plugin: str, order_key: str) -> Iterator[OrderState]:
     """Hold Tillgate's lock of an order inside a transaction, and yield the order's state under it.
 
     Every event of the order takes the same lock first, so lock the shop's own rows after it. Raises `Order.DoesNotExist` of Django's
-    `ObjectDoesNotExist` for an order that Tillgate does not know.
+    `ObjectDoesNotExist` for an order that Tillgate does not know. Outside a transaction it waits for a second at most, for an order that a
+    handler holds, and raises Django's `OperationalError` then.
     """
+    only, connection = Order.objects.filter(plugin=plugin, key=order_key), transaction.get_connection(database())
+    if not connection.in_atomic_block and connection.get_autocommit():
+        with locked(only) as order:
+            yield _states([order], is_locked=True)[0]
+        return
     with transaction.atomic(using=database()):
-        yield _states([Order.objects.select_for_update().get(plugin=plugin, key=order_key)], is_locked=True)[0]
+        yield _states([only.select_for_update().get()], is_locked=True)[0]
 
 
 def find_payment(

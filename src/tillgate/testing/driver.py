@@ -1,11 +1,26 @@
-"""The driver connects the tests to a shop of any framework. A plugin's author writes one driver."""
+"""The driver connects the tests to a shop of any framework. A plugin's author writes one driver.
+
+The conformance kit, the simulator and the kill harness use these definitions alike; `docs/reference/shop-driver.md` explains them.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from decimal import Decimal
+from html import unescape
+from typing import Any
 
-__all__ = ["ShopDriver"]
+__all__ = ["ShopDriver", "pay_link"]
+
+
+def pay_link(page: Any) -> str | None:
+    """Return the address of Tillgate's pay page that a page of the shop, a response of Django's test client, links to, or None."""
+    from django.urls import reverse
+
+    to_any = re.escape(reverse("tillgate:pay", args=["-"]).rpartition("-")[0])
+    found = re.search(rf"""href=["']?((?:https?://[^/"'\s]+)?{to_any}[^"'\s>]+)""", b"".join(page).decode(errors="replace"))
+    return unescape(found[1]) if found else None
 
 
 class ShopDriver(ABC):
@@ -17,24 +32,49 @@ class ShopDriver(ABC):
     plugin: str
     """The plugin's entry-point name, which Tillgate's rows carry."""
 
+    waits_once_placed: bool = True
+    """Whether the shop waits for the money of an order, and releases it in time, as soon as it is placed.
+
+    False only where an order is a cart, which holds nothing, until its shopper begins to pay.
+    """
+
     @abstractmethod
     def place_order(self, total: Decimal) -> str:
-        """Place an order of a total in USD that waits to be paid with Tillgate, and return its key.
+        """Place an order of a total in USD that waits to be paid with Tillgate, in the shop's own way, and return its key.
 
-        The method makes every object that the order needs, since tests empty the tables.
+        The shop's own code registers it with `open_order`: the driver does not. The method makes every object that the order needs, since
+        tests empty the tables.
+        """
+
+    @abstractmethod
+    def pay_path(self, order_key: str) -> str | None:
+        """Return the address to which the shop leads the shopper of an order to choose a payment method, or None if it leads nowhere.
+
+        Read it from the shop's answer or page, as `pay_link` does, and do not build it from the key. A POST of `method` there leads to the
+        payment page, also in a browser that the shop has never seen.
         """
 
     @abstractmethod
     def is_paid(self, order_key: str) -> bool:
-        """Return whether the shop regards the order as paid: whether it would send the goods."""
+        """Return whether the shop regards the order as paid: whether it would send the goods.
+
+        A partial refund, and any refund of a second payment, leaves it paid. After the payment that paid it is refunded entirely, both
+        answers are right.
+        """
 
     @abstractmethod
     def times_paid(self, order_key: str) -> int:
-        """Return how often the payment took effect in the shop: count entries in its books, mails, tickets... rather than read one flag."""
+        """Return how often the payment took effect in the shop: count entries in its books, mails, tickets... rather than read one flag.
+
+        A refund changes nothing here, and a second payment, which pays nothing, is not counted.
+        """
 
     @abstractmethod
     def refunded(self, order_key: str) -> Decimal:
-        """Return the amount that the shop regards as refunded, 0 for none. Add up its books rather than read one flag."""
+        """Return the refunds that the shop has booked for the order, 0 for none. Add up its books rather than read one flag.
+
+        A refund is booked where its payment is: in a shop whose books hold only the money that paid the order, a second payment's is not.
+        """
 
     @abstractmethod
     def is_payable(self, order_key: str) -> bool:
@@ -46,22 +86,14 @@ class ShopDriver(ABC):
 
     @abstractmethod
     def close_order(self, order_key: str) -> None:
-        """Close the order as the shop's staff would. The plugin must react with `operations.close_order`."""
+        """Close an unpaid order as the shop's staff would. The plugin must react with `close_order`.
+
+        On an order that was paid meanwhile it may raise or do nothing, as the shop does.
+        """
 
     @abstractmethod
     def edit_total(self, order_key: str, total: Decimal) -> None:
         """Change the price of the order as the shop's staff would, after a payment of it may have been started."""
-
-    # Defaults that fit most shops ---------------------------------------------------------------------------------------------------------
-
-    def pay_path(self, order_key: str) -> str:
-        """Return the path of the page where a shopper chooses a payment method: Tillgate's own page, or the shop's.
-
-        A POST of `method` there leads to the payment page, also in a browser that the shop has never seen.
-        """
-        from tillgate.django.tickets import pay_url
-
-        return pay_url(self.plugin, order_key)
 
     # Capabilities that not every shop has -------------------------------------------------------------------------------------------------
 
@@ -78,6 +110,13 @@ class ShopDriver(ABC):
         raise NotImplementedError(
             f"the driver does not place orders in another currency: implement it, or decline the scenarios {scenarios}"
         )
+
+    def paid_amount(self, order_key: str) -> Decimal | None:
+        """Return the sum of the payments that the shop has booked for the order, refunds not subtracted; None if its books hold no sums.
+
+        It is the money that paid the order or, in a shop that books it, all money that came for the order, a second payment's included.
+        """
+        return None
 
     def times_released(self, order_key: str) -> int | None:
         """Return how often the release took effect, counted in the shop's books, or None if the shop keeps no count."""

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from unittest import mock
 from urllib.parse import urljoin, urlsplit
 
-from django.db import connections
+from django.db import connection, connections
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -25,6 +25,7 @@ from tillgate import hooks
 from tillgate.django import operations
 from tillgate.django.models import Payment, Review
 from tillgate.django.operations.worker import WorkDone
+from tillgate.django.tickets import pay_url
 from tillgate.sandbox import PUBLISHED_STORE_NO, Sandbox
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.gateway_driver import GatewayDriver, NotificationKind, SentNotification
@@ -45,6 +46,8 @@ _AT_ONCE: Final = "0; url="
 _MAIN: Final = re.compile(r"<main\b.*?</main>", re.DOTALL)
 _MOST_SAID: Final = 300
 """The number of a page's characters that a test's message shows."""
+WRITES: Final = "INSERT UPDATE DELETE"
+"""The first words of the statements that change rows."""
 _A_DAY: Final = ({"seconds": 10}, {"minutes": 20}, {"hours": 3}, {"hours": 3}, {"days": 1})
 
 
@@ -96,11 +99,18 @@ def _said(page: Any) -> str:
     return f"; the page says: {said[:_MOST_SAID]}" if said else ""
 
 
+def _path_of(address: str) -> str:
+    """Return the path and the query of an address, which Django's test client takes."""
+    parts = urlsplit(address)
+    return parts.path + (f"?{parts.query}" if parts.query else "")
+
+
 class World:
     """A shop, its gateway, the time, and the acts of the shopper, the gateway, the staff and the worker."""
 
     def __init__(self, shop: ShopDriver, gateway: GatewayDriver, time: Time, client: Client, configure: Callable[..., None]) -> None:
         self.shop, self.gateway, self.time, self.client, self.configure = shop, gateway, time, client, configure
+        self._ways: dict[str, str] = {}
 
     @property
     def sandbox(self) -> Sandbox:
@@ -111,8 +121,22 @@ class World:
     # The shopper --------------------------------------------------------------------------------------------------------------------------
 
     def order(self, total: str = "12.50") -> str:
-        """Place an order."""
-        return self.shop.place_order(Decimal(total))
+        """Place an order, and remember where the shop leads its shopper to pay it."""
+        key = self.shop.place_order(Decimal(total))
+        way = self.shop.pay_path(key)
+        assert way, f"the shop leads nobody to a page where order {key} can be paid"
+        self._ways[key] = way
+        return key
+
+    def way_to_pay(self, order_key: str) -> str:
+        """Return the address where the shopper of an order pays: to which the shop led first, or else Tillgate's own page."""
+        if order_key not in self._ways:
+            self._ways[order_key] = self.shop.pay_path(order_key) or pay_url(self.shop.plugin, order_key)
+        return self._ways[order_key]
+
+    def see_pay_page(self, order_key: str, client: Client | None = None) -> Any:
+        """Open the page where an order can be paid."""
+        return (client or self.client).get(_path_of(self.way_to_pay(order_key)))
 
     def choose(self, order_key: str, method: str | None = None, client: Client | None = None, **hidden: str) -> Any:
         """Choose a payment method, with `hidden` fields of the form; return the answer after the shop's redirects, or the payment page.
@@ -120,15 +144,14 @@ class World:
         Without a method it is the gateway's first one.
         """
         shopper = client or self.client
-        here, chosen = self.shop.pay_path(order_key), {"method": self.gateway.method if method is None else method, **hidden}
-        answer: Any = shopper.post(here, chosen)
+        here, chosen = self.way_to_pay(order_key), {"method": self.gateway.method if method is None else method, **hidden}
+        answer: Any = shopper.post(_path_of(here), chosen)
         for _ in range(_MOST_REDIRECTS):
             to = self.onward(answer)
             if not to or self.gateway.is_payment_page(to):
                 return answer
             here = urljoin(here, to)
-            parts = urlsplit(here)
-            path = parts.path + (f"?{parts.query}" if parts.query else "")
+            path = _path_of(here)
             answer = shopper.post(path, chosen) if answer.status_code in _AGAIN else shopper.get(path)
         raise AssertionError(f"the shop redirects for ever, at last to {to}")
 
@@ -147,7 +170,12 @@ class World:
         assert self.gateway.is_payment_page(to), (
             f"choosing {method} led to HTTP {answer.status_code}, and not to the payment page{_said(answer)}"
         )
-        return Payment.objects.select_related("order").get(payment_url=to, order__plugin=self.shop.plugin, order__key=order_key)
+        payment = Payment.objects.select_related("order").get(payment_url=to)
+        ours = (payment.order.plugin, payment.order.key)
+        assert ours == (self.shop.plugin, order_key), (
+            f"the shop led the shopper of order {order_key} to a payment of order {ours[1]} of {ours[0]}"
+        )
+        return payment
 
     def start(self, order_key: str, method: str | None = None) -> Payment:
         """Start a payment without the shop's pages."""
@@ -189,8 +217,7 @@ class World:
 
     def post(self, notification: SentNotification) -> Any:
         """Let a notification arrive at the shop. The gateway gets no acknowledgement."""
-        parts = urlsplit(notification.url)
-        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        path = _path_of(notification.url)
         headers = dict(notification.headers)
         return self.client.generic(notification.method, path, notification.body, content_type=notification.content_type, headers=headers)
 
@@ -236,14 +263,19 @@ class World:
         """Return the reasons of the open reviews, oldest first."""
         return list(Review.objects.filter(resolved_at__isnull=True).order_by("id").values_list("reason", flat=True))
 
-    @contextmanager
-    def failing_handler(self, hook: str, *, times: int = 1, late: bool = False) -> Iterator[list[str]]:
-        """Let the plugin's function for a hook raise `times` times, before its work or, if `late`, after; yield the failures so far."""
+    def _function_for(self, hook: str) -> Any:
+        """Return the plugin's implementation of a hook."""
         manager = hooks.plugin_manager()
         owner = manager.get_plugin(self.shop.plugin)
         found = [one for one in getattr(manager.hook, hook).get_hookimpls() if one.plugin is owner]
         assert found, f"plugin {self.shop.plugin} does not implement {hook}"
-        real, failures = found[0].function, list[str]()
+        return found[0]
+
+    @contextmanager
+    def failing_handler(self, hook: str, *, times: int = 1, late: bool = False) -> Iterator[list[str]]:
+        """Let the plugin's function for a hook raise `times` times, before its work or, if `late`, after; yield the failures so far."""
+        implementation = self._function_for(hook)
+        real, failures = implementation.function, list[str]()
 
         def failing(*arguments: Any) -> Any:
             if len(failures) >= times:
@@ -253,5 +285,28 @@ class World:
                 real(*arguments)
             raise ShopIsDown(f"{hook} was made to fail by the test")
 
-        with mock.patch.object(found[0], "function", failing):
+        with mock.patch.object(implementation, "function", failing):
             yield failures
+
+    @contextmanager
+    def interrupted_handler(self, hook: str, interrupt: Callable[[str], object], *, at: str = "") -> Iterator[list[str]]:
+        """Call `interrupt` before the first statement of the plugin's function for a hook that begins with a word of `at`, once.
+
+        Words are separated by spaces; without any it is the first statement. What `interrupt` raises, the plugin's function meets as an
+        error of its database. Yield the statements that were interrupted.
+        """
+        implementation = self._function_for(hook)
+        real, interrupted = implementation.function, list[str]()
+
+        def between(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+            if not interrupted and (not at or sql.split(maxsplit=1)[0].upper() in at.split()):
+                interrupted.append(sql)
+                interrupt(sql)
+            return execute(sql, *rest)
+
+        def handling(*arguments: Any) -> Any:
+            with connection.execute_wrapper(between):
+                return real(*arguments)
+
+        with mock.patch.object(implementation, "function", handling):
+            yield interrupted

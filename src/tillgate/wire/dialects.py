@@ -12,6 +12,7 @@ from typing import Final
 
 from tillgate.errors import ConfigurationError
 from tillgate.wire.methods import Method, PaymentMethod, Terminal, read_currencies, read_methods, texts
+from tillgate.wire.personal import KEPT_FIELDS
 
 __all__ = [
     "DIALECTS",
@@ -135,6 +136,8 @@ class Dialect:
     pay_parameters: tuple[str, ...] = _PAY_PARAMETERS
     query_parameters: tuple[str, ...] = ("reference",)
     refund_parameters: tuple[str, ...] = ("reference", "amount", "ipnUrl")
+    kept_fields: frozenset[str] = KEPT_FIELDS
+    """The fields of notifications and answers that are stored, at every depth; all others are dropped: they may be about the shopper."""
 
     def __post_init__(self) -> None:
         # A wrong value must fail here: later it would do harm without an error. A rule given as an unknown text would check
@@ -162,6 +165,7 @@ class Dialect:
             "unknown_codes",
             "rights_codes",
             "refund_refusal_codes",
+            "kept_fields",
         ):
             object.__setattr__(self, name, frozenset(texts(name, getattr(self, name))))
         for name in ("currencies", "settle_currencies"):

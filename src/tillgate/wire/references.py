@@ -7,12 +7,13 @@ import secrets
 
 from tillgate.errors import InvalidRequest
 
-__all__ = ["any_reference", "new_reference", "reference"]
+__all__ = ["any_reference", "is_new_reference", "new_reference", "reference"]
 
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _RANDOM_LENGTH = 13  # 65 bits: the references of two shops on one merchant account, or of a restored database, do not collide
 _ORDER_LENGTH = 18
 _REFERENCE = re.compile(r"[A-Z0-9-]{1,32}", re.ASCII)
+_NEW = re.compile(rf"[A-Z0-9-]{{1,{_ORDER_LENGTH}}}-[{_BASE32}]{{{_RANDOM_LENGTH}}}", re.ASCII)
 _VISIBLE = re.compile(r"[!-%'-<>-~]{1,64}", re.ASCII)  # neither & nor =, which would give a signature two meanings
 _UNSAFE = re.compile(r"[^A-Z0-9-]+", re.ASCII)
 
@@ -24,6 +25,11 @@ def new_reference(order_number: str | int) -> str:
     order_number = str(order_number)
     safe = _UNSAFE.sub("-", order_number.upper()).strip("-")[:_ORDER_LENGTH] or "ORDER"
     return f"{safe}-{''.join(secrets.choice(_BASE32) for _ in range(_RANDOM_LENGTH))}"
+
+
+def is_new_reference(reference: str) -> bool:
+    """Return whether a reference has the form of those that `new_reference` makes."""
+    return _NEW.fullmatch(reference) is not None
 
 
 def reference(value: object, field: str = "reference") -> str:

@@ -7,6 +7,8 @@ import re
 import textwrap
 from typing import Final
 
+from tillgate.wire.personal import without_personal_data
+
 __all__ = ["described", "masked", "printable", "storable"]
 
 _MD5_HEX = re.compile(r"[0-9a-fA-F]{32}")
@@ -20,8 +22,8 @@ def storable(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Return the text, cut to a bound, without any possible signature: a gateway may print the one that it expected (I11)."""
-    return text if len(text) < 32 else _MD5_HEX.sub("***", text)[:_LONGEST_SHOWN]
+    """Return the text, cut to a bound, without personal data and any possible signature: a gateway may print the one it expected (I11)."""
+    return without_personal_data(text) if len(text) < 32 else without_personal_data(_MD5_HEX.sub("***", text))[:_LONGEST_SHOWN]
 
 
 def printable(text: str) -> str:
@@ -30,11 +32,15 @@ def printable(text: str) -> str:
 
 
 def _forge_proof(record: logging.LogRecord) -> bool:
-    """Escape what a log line quotes and indent the traceback under it: foreign text with a line break looks like no line of the log."""
+    """Escape what a log line quotes and indent the traceback under it: foreign text with a line break looks like no line of the log.
+
+    Both are without personal data: an error of a shop's database quotes the row.
+    """
     if isinstance(record.args, tuple):
-        record.args = tuple(one if isinstance(one, int | float) else printable(str(one)) for one in record.args)
+        record.args = tuple(one if isinstance(one, int | float) else printable(without_personal_data(str(one))) for one in record.args)
     if record.exc_info and not record.exc_text:
-        record.exc_text = textwrap.indent(logging.Formatter().formatException(record.exc_info), "    ")
+        text = logging.Formatter().formatException(record.exc_info)
+        record.exc_text = textwrap.indent(without_personal_data(text), "    ")
     return True
 
 

@@ -1,7 +1,4 @@
-"""The example shop running as `make demo` runs it, a browser, and what must hold on every page and after every test.
-
-`pytest tests/browser/shop --update-images` takes the pictures of the README anew.
-"""
+"""The example shop running as `make demo` runs it, a browser, and what must hold on every page and after every test."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 
 from example_shop import demo
 from tests.browser.conftest import ARTEFACTS
@@ -64,10 +61,6 @@ _OSCARS_NOISE: Final = "oscar.dashboard.orders.initTable is not a function"
 """The dashboard's page of an order calls this, and Oscar 4.2 has it nowhere."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-images", action="store_true", help="take the pictures in docs/images anew")
-
-
 @dataclass(frozen=True, slots=True)
 class Running:
     """Where the shop's processes are, and who may enter the dashboard."""
@@ -106,13 +99,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 class Shop:
     """The example shop as its visitors meet it. Every page is polled; every word of the console and every request is heard."""
 
-    def __init__(self, browser: Browser, running: Running, last_polled_at: set[str], *, update_images: bool) -> None:
+    def __init__(self, browser: Browser, running: Running, last_polled_at: set[str]) -> None:
         self.browser, self.running, self._looked_at = browser, running, last_polled_at
         self.ledger = Ledger(running.database, running.gateway)
         self.errors: list[str] = []
         self._contexts: list[BrowserContext] = []
         self._hosts = {urlsplit(running.shop).netloc, urlsplit(running.gateway).netloc}
-        self._update_images = update_images
 
     def open(self, path: str = "", **options: Any) -> Page:
         """Open a page of the shop in a browser of its own."""
@@ -183,10 +175,6 @@ class Shop:
         slug = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
         page.screenshot(path=ARTEFACTS / f"shop-{slug}.png", full_page=True, animations="disabled")
 
-    def picture_for_readme(self, part: Locator, name: str) -> None:
-        """Take the picture of a part of a page; with `--update-images` the README shows it."""
-        part.screenshot(path=(ROOT / "docs" / "images" if self._update_images else ARTEFACTS) / name, animations="disabled")
-
     def close(self) -> None:
         """Close every browser that was opened."""
         for context in self._contexts:
@@ -200,9 +188,9 @@ def last_polled_at() -> set[str]:
 
 
 @pytest.fixture
-def shop(chromium: Browser, running: Running, last_polled_at: set[str], request: pytest.FixtureRequest) -> Iterator[Shop]:
+def shop(chromium: Browser, running: Running, last_polled_at: set[str]) -> Iterator[Shop]:
     """The shop, whose pages stay without faults, and whose books agree with the gateway's in the end."""
-    visited = Shop(chromium, running, last_polled_at, update_images=request.config.getoption("--update-images", default=False))
+    visited = Shop(chromium, running, last_polled_at)
     yield visited
     visited.close()
     assert not visited.errors

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.shop.conftest import OSCARS_OWN, PHONE, Shop
 from tests.browser.shop.ledger import Money
@@ -180,7 +181,7 @@ def test_a_whole_purchase_needs_no_mouse_and_the_focus_is_always_visible(shop: S
     assert _methods(shop) == [("wechatpay", "paid")]
 
 
-def test_a_refund_of_a_part_made_in_the_dashboard_is_on_the_timeline(shop: Shop) -> None:
+def test_a_refund_of_a_part_made_in_the_dashboard_is_on_the_timeline(shop: Shop, picture: Callable[[Locator, str], None]) -> None:
     shopper = shop.shopper()
     shopper.go_to_payment_page("Alipay")
     shopper.pay()
@@ -196,12 +197,14 @@ def test_a_refund_of_a_part_made_in_the_dashboard_is_on_the_timeline(shop: Shop)
     timeline = page.locator("details").filter(has_text="Timeline")
     expect(timeline.get_by_text("Money refunded", exact=True)).to_be_visible()
     shop.look(page, "refund", beside=OSCARS_OWN)
-    shop.picture_for_readme(page.locator("section.tillgate"), "timeline.png")
+    picture(page.locator("section.tillgate"), "timeline.png")
     shop.ledger.must_agree()
     assert shop.ledger.order().money == Money(Decimal("23.85"), Decimal("5.00"))
 
 
-def test_the_payment_step_offers_the_owners_methods_in_their_order_and_remembers_the_choice(shop: Shop) -> None:
+def test_the_payment_step_offers_the_owners_methods_in_their_order_and_remembers_the_choice(
+    shop: Shop, picture: Callable[[Locator, str], None]
+) -> None:
     shopper = shop.shopper(viewport={"width": 960, "height": 640}, device_scale_factor=2)
     shopper.fill_cart("Writing set")
     shopper.check_out("Alipay")
@@ -210,7 +213,7 @@ def test_the_payment_step_offers_the_owners_methods_in_their_order_and_remembers
     names = [radio.evaluate("element => element.labels[0].innerText.trim()") for radio in shopper.page.get_by_role("radio").all()]
     assert names == ["Credit or debit card", "PayPal", "Venmo", "Alipay", "WeChat Pay", "UnionPay"]
     expect(shopper.page.get_by_label("Alipay", exact=True)).to_be_checked()
-    shop.picture_for_readme(shopper.page.locator("body"), "checkout.png")
+    picture(shopper.page.locator("body"), "checkout.png")
 
 
 def test_the_language_of_the_shop_goes_with_the_shopper_to_the_payment_step(shop: Shop) -> None:

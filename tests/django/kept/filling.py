@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 from unittest import mock
@@ -24,12 +25,15 @@ from tillgate import (
     TransactionStatus,
     read_notification,
 )
-from tillgate.django import operations
+from tillgate.django import clock, operations
 from tillgate.django.models import Payment
-from tillgate.django.operations.locking import locked_order
+from tillgate.django.operations.heartbeats import set_heartbeat
+from tillgate.django.operations.locking import durable, locked_order
 from tillgate.django.operations.outbox import deliver_remote
 from tillgate.django.operations.refunds import poll_refund
+from tillgate.django.operations.restores import note_restored
 from tillgate.django.operations.reviews import UNAPPLIED_REASONS, open_review
+from tillgate.django.operations.supervision import WORKER, look_at_worker
 from tillgate.django.operations.worker import run_account
 from tillgate.hooks import DisputeStatus, RefundOutcome, ReportedRefund
 from tillgate.lifecycle import ReviewReason
@@ -69,6 +73,8 @@ def fill() -> None:
         acts.refunds_in_doubt()
         acts.failing_deliveries()
         acts.forged_notification()
+        acts.lost_rows()
+        acts.late_worker()
         lost = acts.start(account="closed")
     with running(moment, without="closed"):
         operations.reconcile(lost, "return")
@@ -77,6 +83,20 @@ def fill() -> None:
 class _Acts:
     def __init__(self, moment: Moment, gateway: Answering) -> None:
         self.moment, self.gateway = moment, gateway
+
+    def lost_rows(self) -> None:
+        """Restore the database, which had no row at that time, and hear of a payment that it does not have."""
+        self.moment.advance(minutes=1)
+        note_restored(clock.now() - timedelta(days=365), "restored")
+        with durable():
+            facts = {"case": "payment", "reference": "S1-LOST2LOST2LOS", "amount": "12.50", "currency": "USD"}
+            open_review(ReviewReason.ROWS_LOST, facts, "webhook", account="default")
+
+    def late_worker(self) -> None:
+        """Let the worker stay away for a day."""
+        set_heartbeat(WORKER, clock.now(), {})
+        self.moment.advance(days=1)
+        look_at_worker()
 
     def start(self, *, key: str = "", account: str = "default", method: str = "alipay") -> Payment:
         """Start a payment of an order that costs 12.50: of a new one unless a key is given."""

@@ -74,11 +74,11 @@ def test_i4_i13_an_order_in_doubt_is_led_to_no_payment_page_however_its_message_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payment, review = in_doubt(world)
-    page = world.client.get(world.shop.pay_path(payment.order.key)).content.decode()
+    page = world.client.get(world.way_to_pay(payment.order.key)).content.decode()
     monkeypatch.setattr(review_text, "_in_context", lambda *_, **__: "something else entirely")
     assert review.message.endswith("something else entirely.")
     assert payment.payment_url not in page
-    assert payment.payment_url not in world.client.get(world.shop.pay_path(payment.order.key)).content.decode()
+    assert payment.payment_url not in world.client.get(world.way_to_pay(payment.order.key)).content.decode()
     assert world.choose(payment.order.key).status_code == 200, "the shopper is asked first"
 
 

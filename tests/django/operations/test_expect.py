@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from django.db import transaction
 
+from tests.smallest_shop.placing import unregistered
 from tillgate.django import operations
 from tillgate.django.models import Order
 from tillgate.testing.world import World
@@ -37,7 +38,7 @@ def test_an_expected_order_is_paid_like_any_other_and_never_told_unpaid(world: W
 
 
 def test_expecting_an_order_again_or_too_late_changes_nothing(world: World) -> None:
-    order = world.order()
+    order = unregistered()
     payment = world.start(order)
     operations.open_order(world.shop.plugin, order)
     operations.open_order(world.shop.plugin, order)
@@ -59,9 +60,11 @@ def test_an_order_that_was_told_unpaid_may_be_expected_anew(world: World) -> Non
 
 
 def test_an_order_that_is_paid_or_closed_is_not_expected_anew(world: World) -> None:
-    paid, closed = world.paid_payment().order, world.order()
+    paid, closed = world.start(unregistered()), unregistered()
+    world.shopper_pays(paid)
+    world.notification(paid)
     operations.close_order(world.shop.plugin, closed)
-    for key in (paid.key, closed):
+    for key in (paid.order.key, closed):
         operations.open_order(world.shop.plugin, key)
     assert not Order.objects.filter(unpaid_check_at__isnull=False).exists()
 

@@ -17,6 +17,7 @@ from django.db import transaction
 from django.utils import translation
 
 from tests.django.conftest import World
+from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.models import Review
 from tillgate.django.operations.locking import InsideTransaction
@@ -154,6 +155,44 @@ def test_the_mail_has_amount_action_and_card_of_each_review_and_a_sender(world: 
     assert "USD 25.00" in told
     assert "“Refund…”" in told
     assert f"https://shop.example/admin/tillgate/review/{review.pk}/change/#review-{review.pk}" in told
+
+
+class StaffPages:
+    """A plugin with staff pages of its own, which answers or fails as the test says."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    @hooks.hookimpl
+    def tillgate_review_url(self, review: hooks.Review) -> object:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer if review.order or review.account == "account-of-the-plugin" else None
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_taken"),
+    [("https://shop.example/staff/7", True), ("javascript:alert(1)", False), (ValueError("no page"), False), (None, False)],
+)
+@pytest.mark.parametrize("of_account", [True, False])
+def test_a_plugin_gives_the_page_of_a_review_and_without_it_the_mail_has_the_admins(
+    world: World, monkeypatch: pytest.MonkeyPatch, answer: object, is_taken: bool, of_account: bool
+) -> None:
+    plugin, manager = StaffPages(answer), hooks.plugin_manager()
+    about: dict[str, Any] = {"account": "account-of-the-plugin"} if of_account else {"order": world.start(world.order()).order}
+    review = Review.objects.create(reason="underpaid", facts={"detail": "Less."}, version="1", opened_at=clock.now(), **about)
+    if of_account:
+        manager.register(plugin)
+    else:
+        monkeypatch.setattr(hooks, "call_owner", lambda owner, hook, **values: getattr(plugin, hook)(**values))
+    try:
+        assert mail_reviews() == 1
+    finally:
+        if of_account:
+            manager.unregister(plugin)
+    told = mail.outbox[0].body.split("\n\n")[0]
+    assert ("https://shop.example/staff/7" in told) == is_taken
+    assert (f"/admin/tillgate/review/{review.pk}/change/" in told) != is_taken
 
 
 # Alerts: the same, to an address of the owner's ----------------------------------------------------------------------------------------

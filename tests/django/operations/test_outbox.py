@@ -18,13 +18,14 @@ from django.utils import translation
 from tests.django.conftest import World
 from tests.smallest_shop import plugin as shop_plugin
 from tests.smallest_shop.models import ShopOrder
+from tests.smallest_shop.placing import unregistered
 from tillgate import hooks
 from tillgate.django import clock, operations
 from tillgate.django import models as rows
-from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Review
+from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Review, TimelineEntry
 from tillgate.django.operations import outbox
 from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.outbox import deliver, deliver_remote, enqueue_remote, is_unpaid, retry
+from tillgate.django.operations.outbox import deliver, deliver_remote, enqueue_remote, is_unpaid, left_for_later, retry
 from tillgate.django.operations.values import payment_value
 from tillgate.hooks import PaidOutcome, Payment, RemoteEvent
 
@@ -65,13 +66,13 @@ def test_what_is_due_is_delivered_without_a_lock_on_orders_of_which_nothing_is(
     failing_shop.clear()
     told = world.paid_payment().order
     enqueue_remote(world.shop.plugin, told.key, "invoice")
-    locked, real = list[int](), outbox.deliver
+    locked, real = list[int](), outbox.deliver_now
 
     def delivering(order_id: int) -> int:
         locked.append(order_id)
         return real(order_id)
 
-    monkeypatch.setattr(outbox, "deliver", delivering)
+    monkeypatch.setattr(outbox, "deliver_now", delivering)
     world.time.advance(minutes=1)
     for order in (told, waiting, waiting):
         outbox.deliver_due(order.pk)
@@ -173,6 +174,22 @@ def test_i3_a_remote_outbox_event_is_carried_in_order_under_the_same_event_id_un
     assert deliver_remote(payment.order_id) == 0
 
 
+def test_events_that_have_failed_come_after_all_others_since_one_that_hangs_ends_the_worker(world: World, mailer: Mailer) -> None:
+    mailer.failures = 0
+    with world.failing_handler("tillgate_payment_paid"):
+        failed = world.paid_payment().order
+    enqueue_remote("mailing-shop", failed.key, "reminder")
+    world.time.advance(minutes=1)
+    with left_for_later():
+        fresh = world.paid_payment().order
+    world.run_worker()
+    told = list(TimelineEntry.objects.filter(event="event.delivered").order_by("id").values_list("order__key", "message"))
+    at = {(key, message.split(": ")[1].split()[0]): place for place, (key, message) in enumerate(told)}
+    last = at[failed.key, "payment-paid"]
+    assert at[fresh.key, "payment-paid"] < last
+    assert at[failed.key, "reminder"] < last
+
+
 def test_a_delayed_remote_event_waits_without_holding_up_another_and_then_has_its_turn(world: World, mailer: Mailer) -> None:
     order, mailer.failures = world.start(world.order()).order, 0
     enqueue_remote("mailing-shop", order.key, "reminder", delay=timedelta(minutes=30))
@@ -256,7 +273,7 @@ def test_an_outbox_event_that_is_done_says_so_in_its_row(world: World) -> None:
 def test_what_the_shop_was_told_and_what_came_of_it_is_in_the_timeline(world: World) -> None:
     payment = world.paid_payment()
     refund = operations.refund(payment.pk, "12.50")
-    unpaid = world.start(world.order()).order
+    unpaid = world.start(unregistered()).order
     rows.Payment.objects.filter(order=unpaid).update(status="failed")
     OutboxEvent.objects.create(order=unpaid, kind="order-unpaid", created_at=clock.now(), due_at=clock.now())
     deliver(unpaid.pk)
@@ -533,7 +550,7 @@ def test_the_shop_hears_what_needs_a_person_and_of_which_order(world: World) -> 
 
 
 def test_an_order_that_nobody_paid_is_told_to_the_shop_that_placed_it(world: World) -> None:
-    order = world.start(world.order()).order
+    order = world.start(unregistered()).order
     rows.Payment.objects.update(status="failed")
     OutboxEvent.objects.create(order=order, kind="order-unpaid", created_at=clock.now(), due_at=clock.now())
     assert deliver(order.pk) == 1

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,14 +14,16 @@ from django.db import transaction
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import Account, ConfigurationError, InvalidRequest, NotSent, hooks
+from tillgate import Account, ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations import NotPayable, StartOutcome
+from tillgate.django.operations import NotPayable, StartOutcome, bounds
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.payments import apply_answer, ask, claim_poll, facts_of, is_unchanged
 from tillgate.django.operations.reviews import version_of
 from tillgate.lifecycle import Decision, Found, Inconclusive, PaymentFacts, PaymentStatus, ReviewReason
+from tillgate.sandbox import PUBLISHED_STORE_NO
+from tillgate.wire.dialects import REFERENCE, V3, Dialect
 
 
 def test_i1_a_paid_order_is_one_that_the_gateways_own_query_said_is_paid(world: World) -> None:
@@ -89,6 +92,42 @@ def test_i2_late_money_is_found_by_a_tail_look(world: World, configure: Callable
     world.time.advance(hours=2)
     world.run_worker()
     assert world.shop.is_paid(order)
+
+
+def test_i2_money_that_comes_after_months_is_found_though_its_notification_was_lost(world: World) -> None:
+    payment = world.start(world.order())
+    for days in (1, 10, 35):
+        world.time.advance(days=days)
+        world.run_worker()
+    world.pays_late(payment)
+    world.time.advance(days=31)
+    world.run_worker()
+    assert (world.fresh(payment).status, world.reviews()) == ("paid", ["paid-not-payable"])
+
+
+@pytest.mark.parametrize(("dialect", "reviews", "external"), [(REFERENCE, ["changed-after-paid"], 0), (V3, [], 1)])
+def test_i2_a_refund_elsewhere_after_a_year_becomes_a_review_or_an_external_refund(
+    world: World, configure: Callable[..., None], dialect: Dialect, reviews: list[str], external: int
+) -> None:
+    configure({"DIALECT": dialect} | ({"STORE_NO": PUBLISHED_STORE_NO} if dialect is V3 else {}))
+    world.sandbox.control.set_options({"word_refunded": "refunded"})
+    payment = world.paid_payment()
+    world.time.advance(days=365)
+    world.run_worker()
+    world.sandbox.control.refund(payment.reference, "12.50")
+    world.time.advance(days=31)
+    world.run_worker()
+    assert (world.reviews(), Refund.objects.filter(external=True).count()) == (reviews, external)
+
+
+def test_i2_money_that_a_bank_takes_back_after_a_year_is_found_though_the_gateway_says_nothing(world: World) -> None:
+    payment = world.paid_payment()
+    world.time.advance(days=365)
+    world.run_worker()
+    world.sandbox.control.reverse(payment.reference)
+    world.time.advance(days=31)
+    world.run_worker()
+    assert world.reviews() == ["changed-after-paid"]
 
 
 def test_i2_late_money_for_an_order_given_up_is_raised(world: World) -> None:
@@ -707,3 +746,31 @@ def test_i3_what_the_shop_must_hear_is_told_by_the_worker_when_the_process_ends_
     assert (payment.status, world.shop.times_paid(payment.order.key)) == ("paid", 0)
     world.run_worker()
     assert world.shop.times_paid(payment.order.key) == 1
+
+
+def test_after_a_query_that_hung_the_pages_leave_the_account_to_the_worker_for_half_a_minute(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that asked too would hold one more thread of the web process for five seconds."""
+    seconds = [100.0]
+    monkeypatch.setattr(bounds, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    first, second = (world.start(world.order()) for _ in range(2))
+
+    def hang(*_: Any, **__: Any) -> Any:
+        seconds[0] += 5
+        raise OutcomeUnknown("query", first.reference, "time-out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hooks, "query", hang)
+        world.come_back(first)
+    world.shopper_pays(second)
+    asked = world.queries()
+    world.notification(second)
+    assert (world.queries(), world.fresh(second).status) == (asked, "pending")
+    assert Payment.objects.filter(pk=second.pk, next_poll_at__lte=world.time.now()).exists()
+    world.run_worker()
+    assert world.shop.is_paid(second.order.key)
+    seconds[0] += 31
+    world.shopper_pays(first)
+    world.notification(first)
+    assert world.fresh(first).status == "paid"

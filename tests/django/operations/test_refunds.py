@@ -9,12 +9,14 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.db import OperationalError, transaction
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
+from tests.smallest_shop.placing import unregistered
 from tillgate import (
     REFERENCE,
     ConfigurationError,
@@ -30,7 +32,7 @@ from tillgate import (
 from tillgate.django import clock, operations
 from tillgate.django.models import NOTHING, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import RefundNotPossible, accounts
-from tillgate.django.operations.locking import InsideTransaction, locked_order
+from tillgate.django.operations.locking import InsideTransaction, OrderHeld, locked_order
 from tillgate.django.operations.refunds import (
     poll_refund,
     record_external_refund,
@@ -160,6 +162,17 @@ def without_accounts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accounts, "find_account", failing(RuntimeError("the accounts are away")))
         yield
+
+
+def test_a_notification_of_a_refund_whose_order_is_held_is_asked_to_come_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment("12.50")
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, "2.50")
+    path = f"/payments/refund-notification/{refund.notification_key}/"
+    with monkeypatch.context() as patch:
+        patch.setattr(operations, "receive_refund_notification", Mock(side_effect=OrderHeld("another transaction holds the order")))
+        answer = world.client.post(path, {"status": "success"})
+    assert (answer.status_code, answer["Retry-After"]) == (503, "60")
 
 
 @pytest.mark.parametrize("away", ["the plugin fails", "the alias is another merchant's"])
@@ -677,9 +690,11 @@ def test_the_shop_is_told_each_outcome_once_and_of_no_attempt(world: World, monk
 
 
 def test_an_order_that_was_paid_is_not_checked_when_its_money_goes_back_and_one_that_was_not_is(world: World) -> None:
-    paid = world.paid_payment()
+    paid = world.start(unregistered())
+    world.shopper_pays(paid)
+    world.notification(paid)
     operations.refund(paid.pk, "12.50")
-    held = world.start(world.order())
+    held = world.start(unregistered())
     ShopOrder.objects.filter(pk=held.order.key).update(status="cancelled")
     world.shopper_pays(held)
     world.notification(held)

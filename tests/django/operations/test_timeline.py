@@ -138,7 +138,7 @@ def test_a_refund_made_elsewhere(world: World) -> None:
 
 
 def test_a_refused_creation_and_an_order_that_nobody_pays(world: World) -> None:
-    order = world.order()
+    order = world.shop.place_order(Decimal("12.50"))
     world.sandbox.control.fault("refused", occasion="pay")
     operations.open_order(world.shop.plugin, order)
     started = operations.start_payment(world.shop.plugin, order, method="alipay")
@@ -313,7 +313,7 @@ def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: Worl
         "currency": "USD",
         "status": "paid",
     }
-    operations.open_order(world.shop.plugin, world.order())
+    operations.open_order(world.shop.plugin, world.shop.place_order(Decimal("12.50")))
     assert (listener.heard[-1].name, listener.heard[-1].reference) == ("order.opened", None)
 
 

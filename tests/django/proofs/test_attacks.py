@@ -358,7 +358,7 @@ def test_a_refunds_notification_and_another_refund_take_their_locks_in_one_order
         lambda: Client(raise_request_exception=False).post(f"/payments/refund-notification/{first.notification_key}/").status_code,
         lambda: operations.refund(payment.pk, "2.00").status,
     )
-    assert said == [200, "succeeded"]
+    assert said in ([200, "succeeded"], [503, "succeeded"]), "the gateway repeats a notification whose order was held for a second"
 
 
 def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_break_nothing(world: World) -> None:

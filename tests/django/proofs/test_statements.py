@@ -115,8 +115,8 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
 
     with capsys.disabled():
         sys.stdout.write(f"\n{project.DATABASE}, {others} other orders: " + "; ".join(f"{name} {count}" for name, count in counts.items()))
-    assert counts["start"] <= 8
-    assert counts["start again"] <= 8
+    assert counts["start"] <= 10
+    assert counts["start again"] <= 9  # one of them asks the circuit breaker
     assert counts["first notification that finds it paid, with its outbox event"] <= 15
     assert counts["repeated notification"] <= 2
     assert counts["refund"] <= 26

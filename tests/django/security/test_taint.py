@@ -113,7 +113,7 @@ def seen(world: World, sandbox: Sandbox, settings: Any, monkeypatch: pytest.Monk
 def sell_fail_and_refund(world: World, seen: Seen) -> None:
     """Do everything that a shop does, well and badly."""
     order = world.order("40.00")
-    seen.page(world.client.get(world.shop.pay_path(order)))
+    seen.page(world.client.get(world.way_to_pay(order)))
     payment = world.pay_page(order)
     world.shopper_pays(payment)
     for answer in world.gateway_notification(payment):
@@ -128,8 +128,10 @@ def sell_fail_and_refund(world: World, seen: Seen) -> None:
             world.sandbox.control.fault(fault, occasion="refund")
             operations.refund(payment.pk, "1.00", staff="ann")
     for fault in ("lost_response", "bad_signature", "server_error"):
+        world.time.advance(minutes=1)  # after creations without an answer the pages create none for a while
         world.sandbox.control.fault(fault, occasion="pay")
-        seen.page(world.client.post(world.shop.pay_path(world.order()), {"method": "paypal"}))
+        seen.page(world.client.post(world.way_to_pay(world.order()), {"method": "paypal"}))
+    world.time.advance(minutes=1)
     forged = world.start(world.order())
     for _ in range(21):
         seen.page(world.notification(forged, "status=success&verifySign=00000000000000000000000000000000"))
@@ -148,7 +150,7 @@ def use_a_wrong_token(world: World, seen: Seen) -> None:
     payment = Payment.objects.filter(status="pending").first()
     assert payment
     seen.page(world.notification(payment))
-    seen.page(world.client.post(world.shop.pay_path(world.order()), {"method": "alipay"}))
+    seen.page(world.client.post(world.way_to_pay(world.order()), {"method": "alipay"}))
     world.time.advance(minutes=10)
     world.run_worker()
     world.configure({"TOKEN": CANARY})
@@ -239,7 +241,7 @@ def test_i11_whatever_fails_wherever_no_report_of_it_holds_a_token_or_signature(
 ) -> None:
     settings.DEBUG = debug
     client = Client(raise_request_exception=False)
-    payment, paid, path = world.start(world.order()), world.paid_payment(), world.shop.pay_path(world.order())
+    payment, paid, path = world.start(world.order()), world.paid_payment(), world.way_to_pay(world.order())
     with monkeypatch.context() as patch:
         PLACES[place](patch)
         seen.page(client.post(path, {"method": "alipay"}))

@@ -97,8 +97,8 @@ def _pay_what_was_begun(world: World, subject: Subject) -> None:
 
 
 def _press_again(world: World, subject: Subject) -> None:
-    """Choose once more, and pay on the page that comes."""
-    world.time.advance(seconds=15)
+    """Choose once more, when the creation that was cut off can last no longer, and pay on the page that comes."""
+    world.time.advance(seconds=40)
     world.shopper_pays(world.pay_page(subject.order))
 
 

@@ -19,6 +19,7 @@ from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.reviews import ACCOUNT_REASONS
 from tillgate.sandbox.service import Service
 from tillgate.sandbox.transactions import Transaction
+from tillgate.testing.books import fault_of_books
 from tillgate.testing.driver import ShopDriver
 
 __all__ = ["Judge", "Prepared", "Remembered"]
@@ -404,9 +405,10 @@ class Judge:
                 "I5",
                 f"of {payment.reference} {ours} cents were refunded by the ledger, and {there.refunded_units} by the gateway's",
             )
-        for order in Order.objects.order_by("pk"):
-            succeeded = Refund.objects.filter(payment__order=order, status="succeeded").values_list("amount", flat=True)
-            _must(self._shop.refunded(order.key) == money.total(succeeded), "I3", f"the shop's refunds of order {order} are not ours")
+        for order in Order.objects.select_related("paid_by").order_by("pk"):
+            became_dearer = order.paid_by is not None and self._prices[order.key] > order.paid_by.amount
+            fault = fault_of_books(self._shop, order.key, asks_whether_paid=not became_dearer)
+            _must(not fault, "I3", fault)
 
     def _contradicted(self, payment: Payment) -> None:
         """Money that was refunded, and is held not to be, is told to a person once the gateway has said so."""

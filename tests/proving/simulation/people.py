@@ -14,14 +14,14 @@ from functools import partial
 from http import HTTPStatus
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin, urlsplit
 
 from django.core.handlers.base import BaseHandler
 from django.db import Error as DatabaseFault
 from django.db import IntegrityError, transaction
 from django.http import Http404, HttpResponseBase
-from django.test import RequestFactory
-from django.urls import resolve, reverse
+from django.test import Client, RequestFactory
+from django.urls import ResolverMatch, resolve, reverse
 
 from tests.proving.simulation.database import Interposed
 from tests.proving.simulation.judge import Prepared
@@ -37,6 +37,7 @@ from tillgate.sandbox.errors import NotPossible
 from tillgate.sandbox.faults import FAULTS
 from tillgate.sandbox.notifications import acknowledges
 from tillgate.sandbox.requests import Refusal
+from tillgate.shop import pay_path
 from tillgate.testing.crashes import Crash
 from tillgate.testing.world import ShopIsDown
 
@@ -79,12 +80,15 @@ class People:
 
     # Processes of the shop ----------------------------------------------------------------------------------------------------------------
 
-    def process(self, what: str, action: Callable[[], _T]) -> _T | None:
-        """Let the actor have a process of the shop do something; None when it died, its database failed, or it refused."""
+    def process(self, what: str, action: Callable[[], _T], *, is_drivers: bool = False) -> _T | None:
+        """Let the actor have a process of the shop do something; None when it died, its database failed, or it refused.
+
+        In what the driver does, `is_drivers`, any error may follow from a fault: a framework that cannot write its session raises its own.
+        """
         scheduler = self._world.scheduler
         actor = scheduler.actor
         assert actor
-        actor.is_mortal = True
+        actor.is_mortal, struck = True, actor.struck
         try:
             result = action()
         except Crash as crash:
@@ -95,6 +99,12 @@ class People:
             scheduler.tell(f"{what}: {error}")
         except _REFUSALS as error:
             scheduler.tell(f"{what}: {type(error).__name__}: {error}")
+        except Violated:
+            raise
+        except Exception as error:
+            if not is_drivers or actor.struck == struck:
+                raise
+            scheduler.tell(f"{what}: {type(error).__name__} after a fault")
         else:
             scheduler.tell(f"{what}: {_short(result)}")
             if actor.proof and actor.proof[1] == actor.struck:
@@ -111,16 +121,23 @@ class People:
         assert actor
         actor.is_outside = True
         try:
-            answer = self.process(f"{method} {url[-40:]}", lambda: self._answer(method, url, body, content_type))
+            found = resolve(urlsplit(url).path)
+            answer = self.process(
+                f"{method} {url[-40:]}",
+                lambda: self._answer(found, method, url, body, content_type),
+                is_drivers="tillgate" not in found.namespaces,
+            )
         finally:
             actor.is_outside = False
         return (500, b"") if answer is None else (answer.status_code, getattr(answer, "content", b""))
 
-    def _answer(self, method: str, url: str, body: bytes, content_type: str) -> HttpResponseBase:
-        path, _, query = url.removeprefix(self._world.public_url).partition("?")
+    def _answer(self, found: ResolverMatch, method: str, url: str, body: bytes, content_type: str) -> HttpResponseBase:
+        path, query = urlsplit(url).path, urlsplit(url).query
+        if "tillgate" not in found.namespaces:  # a page of the shop needs its middleware, sessions for one
+            shops: HttpResponseBase = Client().generic(method, path, body, content_type, QUERY_STRING=query)
+            return shops
         request = self._requests.generic(method, path, body, content_type, QUERY_STRING=query)
         vars(request)["_dont_enforce_csrf_checks"] = True  # as Django's own test client asks for; tests of their own are about that
-        found = resolve(path)
         try:
             answer: HttpResponseBase = self._handler.make_view_atomic(found.func)(request, *found.args, **found.kwargs)
         except Http404:
@@ -207,7 +224,8 @@ class People:
     def press(self, key: str, method: str) -> Payment | None:
         """Start a payment on the page where one is chosen, and return it if its payment page is to be gone to."""
         world = self._world
-        status, _ = self.visit("POST", world.public_url + world.shop.pay_path(key), urlencode({"method": method}).encode())
+        way = world.shop.pay_path(key) or pay_path(world.shop.plugin, key)  # whoever has kept the address of a closed order
+        status, _ = self.visit("POST", urljoin(world.public_url, way), urlencode({"method": method}).encode())
         pressed = Payment.objects.filter(order__key=key, method=method, status="pending").order_by("-pk").first()
         return pressed if status == HTTPStatus.FOUND else None
 
@@ -263,8 +281,23 @@ class People:
             world.scheduler.tell(f"order {key} is in EUR now")
 
     def closer(self, key: str) -> None:
-        """Close an order."""
-        self.process(f"close {key}", lambda: self._world.shop.close_order(key))
+        """Close an order that waits to be paid. A shop may refuse to close one that is paid meanwhile, with an error of its own."""
+        shop = self._world.shop
+
+        def close() -> str | None:
+            if not shop.is_payable(key):
+                return "not to be closed"
+            try:
+                shop.close_order(key)
+            except (DatabaseFault, Violated):
+                raise
+            except Exception as error:
+                if shop.is_payable(key):
+                    raise
+                return f"refused: {type(error).__name__}"
+            return None
+
+        self.process(f"close {key}", close, is_drivers=True)
 
     def clerk(self, key: str) -> None:
         """Give money back, in part, in whole or more than there is, in one way or another."""

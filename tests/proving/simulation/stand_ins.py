@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -19,6 +19,7 @@ import tenacity
 from django.conf import settings
 from django.core import signing
 from django.db import connection, transaction
+from django.test.client import ClientHandler
 from django.test.utils import override_settings
 
 from tests.proving.simulation.compiling import compiled_once
@@ -31,10 +32,10 @@ from tillgate import client, hooks, transport
 from tillgate.client import Gateway
 from tillgate.django import clock, models
 from tillgate.django.conf import get_settings
-from tillgate.django.operations import bounds, starting
+from tillgate.django.operations import bounds, restores, starting, supervision
 from tillgate.django.operations import mail as mailing
 from tillgate.hooks import hookimpl
-from tillgate.hooks.adapter import GatewayAdapter
+from tillgate.hooks.adapter import ADAPTER_NAME, GatewayAdapter
 from tillgate.testing.world import ShopIsDown
 from tillgate.wire import references
 
@@ -62,6 +63,13 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put = stack.enter_context
         put(override_settings(TILLGATE=dict(settings.TILLGATE)))
         put(mock.patch.object(clock, "now", scheduler.now))
+        put(mock.patch.object(supervision._watch, "is_time", return_value=False))  # it goes by the machine's time
+        # Each actor is a process of its own, and has no other calls under way.
+        put(mock.patch.object(bounds.Gate, "passing", return_value=nullcontext(True)))
+        put(mock.patch.object(bounds.Gate, "is_slow", return_value=False))
+        # Worlds are put back to where they were, which is no restore.
+        put(mock.patch.object(restores, "_went_back", return_value=False))
+        put(mock.patch.object(restores, "_remember"))
         put(mock.patch.dict(clock._EPOCH_SECONDS, dict.fromkeys(clock._EPOCH_SECONDS, "0.0")))  # an actor hears the same in every run
         put(mock.patch.dict(clock._measurements))
         for module in (bounds, starting, client, transport, signing, tenacity.nap):
@@ -76,9 +84,13 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(switching(scheduler, world.faults))
         put(_handlers_that_fail(world))
         put(_log_that_is_read(world.judge))
+        put(_requests_in_one_go(scheduler))
         put(mock.patch.dict(connection.settings_dict, ATOMIC_REQUESTS=True))  # which no view of ours may be harmed by
-        hooks.plugin_manager().register(adapter, name="simulated-gateway")
-        stack.callback(hooks.plugin_manager().unregister, adapter)
+        manager = hooks.plugin_manager()
+        real = manager.unregister(name=ADAPTER_NAME)  # it would be asked what the simulated one leaves open
+        manager.register(adapter, name=ADAPTER_NAME)
+        stack.callback(manager.register, real, name=ADAPTER_NAME)
+        stack.callback(manager.unregister, adapter)
         world.configure()
         yield
 
@@ -136,17 +148,7 @@ class _Adapter(GatewayAdapter):
         self._scheduler, self._faults = scheduler, faults
         self._gateway = lambda account: Gateway(account, transport=network)  # type: ignore[assignment]
 
-    @hookimpl(tryfirst=True)
-    def tillgate_pay(self, account: Any, request: Any) -> Any:
-        """Create a payment."""
-        return super().tillgate_pay(account, request)
-
-    @hookimpl(tryfirst=True)
-    def tillgate_query(self, account: Any, reference: str, deadline_seconds: float | None, attempts: int | None) -> Any:
-        """Query a transaction."""
-        return super().tillgate_query(account, reference, deadline_seconds, attempts)
-
-    @hookimpl(tryfirst=True)
+    @hookimpl
     def tillgate_refund(self, account: Any, request: Any) -> Any:
         """Refund, now and then after a long sleep."""
         actor = self._scheduler.actor
@@ -236,7 +238,7 @@ class _Handlers:
 
         def handler(payment: hooks.Payment) -> Any:
             key = payment.order.key
-            if faults.strikes("closed_meanwhile"):
+            if faults.strikes("closed_meanwhile") and shop.is_payable(key):  # staff close no order that is paid
                 shop.close_order(key)
             is_payable = shop.is_payable(key)
             outcome = real(payment)
@@ -257,6 +259,19 @@ def _handlers_that_fail(world: SimulatedWorld) -> Iterator[None]:
                 if implementation.plugin is owner:
                     handler = handlers.for_hook(name, implementation.function)
                     stack.enter_context(mock.patch.object(implementation, "function", handler))
+        yield
+
+
+@contextmanager
+def _requests_in_one_go(scheduler: Scheduler) -> Iterator[None]:
+    """Let no other actor act while a driver or a shopper sends the shop a request by Django's test client."""
+    call = ClientHandler.__call__
+
+    def calling(handler: ClientHandler, environ: Any) -> Any:
+        with scheduler.in_one_go():
+            return call(handler, environ)
+
+    with mock.patch.object(ClientHandler, "__call__", calling):
         yield
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROVIDER", "TillgateProvider", "method_variants"]
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

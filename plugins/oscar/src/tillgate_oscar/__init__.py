@@ -1,6 +1,6 @@
 """Tillgate for django-oscar: order first, then redirect; enabled by settings alone."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 from tillgate_oscar.placing import payment_url
 

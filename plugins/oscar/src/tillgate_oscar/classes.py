@@ -18,6 +18,7 @@ from oscar.core.loading import default_class_loader
 __all__ = ["OVERLAYS", "load", "overlay"]
 
 OVERLAYS: Final = {
+    ("basket.views", "BasketView"): "tillgate_oscar.checkout.views.BasketMixin",
     ("checkout.views", "IndexView"): "tillgate_oscar.checkout.views.StepMixin",
     ("checkout.views", "ShippingAddressView"): "tillgate_oscar.checkout.views.StepMixin",
     ("checkout.views", "ShippingMethodView"): "tillgate_oscar.checkout.views.StepMixin",

@@ -40,6 +40,7 @@ __all__ = [
     "read_change",
     "read_preview",
     "read_status",
+    "refunded_text",
     "return_url",
     "sign_preview",
     "state_of",
@@ -81,7 +82,7 @@ def describe(order_key: str) -> OrderDescription | None:
         description=f"Order {order.number}",
         not_payable_detail=detail,
         email=order.email or None,
-        change_url=None if detail else change_url(order.number),
+        change_url=None if detail else change_url(order),
     )
 
 
@@ -242,7 +243,21 @@ def status_url(number: str) -> str:
 
 
 def _ticket(number: str) -> str:
-    return signing.Signer(salt=_STATUS_SALT).sign_object(number)
+    return _signed(find(number), number, _STATUS_SALT)
+
+
+def _signed(order: Any, number: str, salt: str) -> str:
+    """Return a ticket of an order, by its number and its moment: a restored database may give the number to another shopper's order."""
+    return signing.Signer(salt=salt).sign_object([number, _placed_at(order) if order else None])
+
+
+def _placed_at(order: Any) -> int:
+    return int(order.date_placed.timestamp())  # whole seconds: saving an order in Django's admin takes away the rest
+
+
+def refunded_text(ours: shop.OrderState | None) -> str:
+    """Return the refunded money of an order with its currency, or "" if there is none."""
+    return shop.money_text(ours.refunded_amount, ours.payments[-1].currency) if ours and ours.refunded_amount else ""
 
 
 def return_url(payment: Payment) -> str:
@@ -278,25 +293,27 @@ def language_of(payment: Payment | None) -> str:
 
 
 def read_status(ticket: str) -> str | None:
-    """Return an order's number, or None when the ticket is forged."""
+    """Return an order's number, or None when the ticket is forged, or of another order that had the number."""
     return _read(ticket, _STATUS_SALT)
 
 
 def _read(ticket: str, salt: str) -> str | None:
     try:
-        return str(signing.Signer(salt=salt).unsign_object(ticket))
-    except (signing.BadSignature, ValueError):
+        number, moment = signing.Signer(salt=salt).unsign_object(ticket)
+    except (signing.BadSignature, ValueError, TypeError):
         return None
+    order = find(number)
+    return str(number) if order is None or _placed_at(order) == moment else None
 
 
-def change_url(number: str) -> str | None:
+def change_url(order: Any) -> str | None:
     """Return the address where the shopper can cancel an unpaid order; the address alone is the authority. None where pages have none."""
     try:
-        return reverse("tillgate_oscar:change", args=[signing.Signer(salt=_CHANGE_SALT).sign_object(number)])
+        return reverse("tillgate_oscar:change", args=[_signed(order, order.number, _CHANGE_SALT)])
     except NoReverseMatch:  # a process without the shop's addresses may describe an order too
         return None
 
 
 def read_change(ticket: str) -> str | None:
-    """Return the number of the order that a ticket of `change_url` may cancel, or None when the ticket is forged."""
+    """Return the number of the order that a ticket of `change_url` may cancel, or None as in `read_status`."""
     return _read(ticket, _CHANGE_SALT)

@@ -28,7 +28,7 @@ _MOST_LOOKS: Final = 15
 @never_cache
 @require_safe
 def order(request: HttpRequest, ticket: str) -> HttpResponse:
-    """Show the state of an order. Its shopper continues to Oscar's own pages or can pay again; others see only its number and status.
+    """Show the state of an order. Its shopper goes on to Oscar's own pages or can pay again; others see its number, status and refund.
 
     The address travels through the payment service, so the address alone gives no authority over the order.
     """
@@ -65,9 +65,10 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "is_paid": has_arrived or found.status == settings.paid_status,
         "has_paid_nothing": has_arrived and not has_paid,
         "waits": waits,
+        "tillgate_refunded": orders.refunded_text(ours),
         "unpaid_detail": orders.unpaid_detail(ours),
         "pay_url": shop.pay_path(PLUGIN, found.number) if waits and is_shopper else None,
-        "change_url": orders.change_url(found.number) if is_shopper and orders.may_be_cancelled(found, ours) else None,
+        "change_url": orders.change_url(found) if is_shopper and orders.may_be_cancelled(found, ours) else None,
     }
     response = render(request, "tillgate_oscar/order.html", page)
     if is_arriving and (looks := _looks(request)) < _MOST_LOOKS:

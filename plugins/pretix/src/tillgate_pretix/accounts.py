@@ -37,6 +37,7 @@ __all__ = [
     "alias_of_event",
     "build",
     "dialect_of",
+    "event_of_alias",
     "find",
     "former_merchants",
     "is_asked_for",
@@ -85,16 +86,20 @@ def prefixes_of(event: Any) -> tuple[str, str]:
 
 def find(alias: str) -> Account | None:
     """Return the account of an alias, or None if the alias is not the plugin's or the event has no account."""
-    testmode = alias.startswith(_TEST)
-    event_id = alias.removeprefix(_TEST if testmode else _LIVE).partition("-")[0]
-    if not alias.startswith(_LIVE) or not event_id.isdecimal():
-        return None
-    with scopes_disabled():
-        event = Event.objects.filter(pk=int(event_id)).first()
+    testmode, event = alias.startswith(_TEST), event_of_alias(alias)
     for values in _known(event, testmode=testmode) if event is not None else ():
         if _alias(event, values, testmode=testmode) == alias:
             return build(values, testmode=testmode)
     return None
+
+
+def event_of_alias(alias: str) -> Any:
+    """Return the event of an account's alias, or None if the alias is not the plugin's or the event is gone."""
+    event_id = alias.removeprefix(_TEST if alias.startswith(_TEST) else _LIVE).partition("-")[0]
+    if not alias.startswith(_LIVE) or not event_id.isdecimal():
+        return None
+    with scopes_disabled():
+        return Event.objects.select_related("organizer").filter(pk=int(event_id)).first()
 
 
 def is_complete(event: Any, *, testmode: bool) -> bool:

@@ -15,7 +15,7 @@ _NOT_HERE: Final = frozenset({"accounts"})  # every event has its own
 
 
 def from_file(file: Any, site_url: str, admins: Sequence[str]) -> dict[str, Any]:
-    """Return TILLGATE as the file has it. The mail recipients and the address default to pretix's own. An unknown name stays in it.
+    """Return TILLGATE as the file has it. Mail recipients, address and name default to pretix's own. An unknown name stays in it.
 
     Tillgate then reports the unknown name, in `check` and wherever it reads the settings.
     """
@@ -23,6 +23,8 @@ def from_file(file: Any, site_url: str, admins: Sequence[str]) -> dict[str, Any]
     known = shop.setting_names() - _NOT_HERE
     given = {name: file.get(SECTION, name) for name in sorted(written | known) if name in written or file.has_option(SECTION, name)}
     settings: dict[str, Any] = {"PUBLIC_URL": site_url, "REVIEW_MAIL_TO": list(admins)}
+    if file.has_option("pretix", "instance_name"):
+        settings["SHOP_NAME"] = file.get("pretix", "instance_name")
     for name, value in given.items():
         settings[name.upper()] = [part.strip() for part in value.split(",") if part.strip()] if name in _LISTS else value
     return settings

@@ -31,10 +31,11 @@ from tillgate.hooks import Order as Unpaid
 from tillgate.hooks import OrderDescription, PaidOutcome, Payment, PaymentStatus, RefundStatus
 from tillgate.hooks import Review as Raised
 from tillgate.shop import MONEY_REASONS, OpenReview, OrderState, PaymentState, RefundState, ReviewReason, money
-from tillgate_pretix.accounts import HOLDER, settings_of
+from tillgate_pretix.accounts import HOLDER, event_of_alias, settings_of
 from tillgate_pretix.plugin import APP, PLUGIN
 
 __all__ = [
+    "CHOOSE",
     "NOT_OVER",
     "OPEN",
     "RETURN_TAG",
@@ -57,6 +58,7 @@ __all__ = [
     "refunded_soon",
     "return_url",
     "review_opened",
+    "review_url",
     "reviews_of",
     "stays_paid",
     "unpaid",
@@ -68,6 +70,9 @@ _log = logging.getLogger("tillgate")
 
 RETURN_TAG: Final = "tillgate:return"
 """The tag in the address of an order's page: the address alone gives no authority over the order."""
+
+CHOOSE: Final = "choose"
+"""The parameter of that address with which a shopper asks for another payment method."""
 
 REVIEW_LOGGED: Final = "tillgate_pretix.review"
 """The type of the entry in an order's history that a review opened."""
@@ -179,7 +184,14 @@ def describe(key: str) -> OrderDescription | None:
             not_payable_detail=detail or (None if key == bill_of(order) else _("the order is paid")),
             email=order.email or None,
             payable_until=_payable_until(order),
+            choose_url=_choose_url(order),
         )
+
+
+def _choose_url(order: Any) -> str | None:
+    """Return the address that leads this order's shopper to pretix's page for another payment method."""
+    url = _page_of(order)
+    return f"{url}?{CHOOSE}=yes" if url else None
 
 
 def _payable_until(order: Any) -> datetime | None:
@@ -371,6 +383,18 @@ def review_opened(raised: Raised) -> None:
             _book(order, held)
 
 
+def review_url(review: Raised) -> str | None:
+    """Return the address of the page with a review, or None when its event is gone, or is none of pretix's."""
+    if review.order is None:
+        event = event_of_alias(review.account or "")
+    else:
+        with found(review.order.key) as order:
+            event = order and order.event
+    if event is None:
+        return None
+    return shop.absolute_url("plugins:tillgate_pretix:review", event.organizer.slug, event.slug) + f"#review-{review.id}"
+
+
 def conclude(order: Any) -> None:
     """Resolve the reviews about money once pretix's balance of the order is even: otherwise staff might refund it twice.
 
@@ -445,7 +469,11 @@ def _book(order: Any, payment: Payment) -> None:
 def return_url(key: str) -> str | None:
     """Return the address of the event's page about an order, or None when the order is gone, or the page with the plugin."""
     with found(key) as order:
-        if order is None or APP not in order.event.get_plugins():
-            return None
-        arguments = {"order": order.code, "tag": order.tagged_secret(RETURN_TAG)}
-        return str(eventreverse_absolute(order.event, "plugins:tillgate_pretix:return", kwargs=arguments))
+        return _page_of(order) if order is not None else None
+
+
+def _page_of(order: Any) -> str | None:
+    if APP not in order.event.get_plugins():
+        return None
+    arguments = {"order": order.code, "tag": order.tagged_secret(RETURN_TAG)}
+    return str(eventreverse_absolute(order.event, "plugins:tillgate_pretix:return", kwargs=arguments))

@@ -66,6 +66,14 @@ def tillgate_review_opened(review: Review) -> None:
 
 
 @hookimpl
+def tillgate_review_url(review: Review) -> str | None:
+    """Return the address of the event's page with the review."""
+    from tillgate_pretix import orders
+
+    return orders.review_url(review)
+
+
+@hookimpl
 def tillgate_return_url(payment: Payment) -> str | None:
     """Return the address of the event's own page about the order."""
     from tillgate_pretix import orders

@@ -25,7 +25,7 @@ from pretix.multidomain.urlreverse import eventreverse_absolute
 
 from tillgate import REFERENCE, ConfigurationError, Dialect, Money, TillgateError, shop
 from tillgate.shop import PaymentState
-from tillgate_pretix import accounts, refunds
+from tillgate_pretix import accounts, personal, refunds
 from tillgate_pretix.orders import METHODS, OPEN, identifier_of, method_of, payments_of
 
 __all__ = ["PROVIDERS", "MethodProvider", "SettingsHolder"]
@@ -272,10 +272,11 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         return {"reference": payment.info_data.get("reference"), "transaction_no": self.matching_id(payment)}
 
     def shred_payment_info(self, obj: Any) -> None:
-        """Keep the two numbers, which identify no person and are necessary for refunds; remove everything else."""
+        """Keep the numbers, which identify no person and are necessary for refunds; remove everything else, at Tillgate too."""
         kept = {name: value for name, value in obj.info_data.items() if name in ("reference", "transaction_no", "refund")}
         obj.info_data = kept
         obj.save(update_fields=["info"])
+        personal.erase(obj.order)
 
     # Refunding ----------------------------------------------------------------------------------------------------------------------------
 

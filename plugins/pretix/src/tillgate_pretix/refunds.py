@@ -23,6 +23,7 @@ from tillgate import InvalidRequest, Money, shop
 from tillgate.hooks import PaymentStatus, RefundStatus, RemoteEvent
 from tillgate.hooks import Refund as Changed
 from tillgate.shop import PaymentState, RefundState
+from tillgate_pretix.mail import tell_of_refund
 from tillgate_pretix.orders import NOT_OVER, REVIEW_LOGGED, UNDER_WAY, booked_payment, conclude, found, method_of, payments_of
 from tillgate_pretix.plugin import PLUGIN
 
@@ -71,20 +72,26 @@ def execute(asked: Any) -> None:
 
 
 def changed(refund: Changed) -> None:
-    """Apply the result of a refund to pretix's refund, in the outbox event's transaction."""
+    """Apply the result of a refund to pretix's refund, in the outbox event's transaction, and mail the shopper if it succeeded."""
     with found(refund.payment.order.key, lock=True) as order:
         if order is None:
             return
-        row = _row_of(order, refund)
-        if row is None:
-            _made_elsewhere(order, refund)
-        elif refund.status is RefundStatus.SUCCEEDED and row.state != OrderRefund.REFUND_STATE_DONE:
-            row.done()
-        elif refund.status is RefundStatus.FAILED and row.state in UNDER_WAY:
-            row.state = OrderRefund.REFUND_STATE_FAILED
-            row.save(update_fields=["state"])
-            _record_failure(order, row, refund.id)
-        conclude(order)
+        _apply(order, refund)
+        if refund.status is RefundStatus.SUCCEEDED:
+            tell_of_refund(order, refund)
+
+
+def _apply(order: Any, refund: Changed) -> None:
+    row = _row_of(order, refund)
+    if row is None:
+        _made_elsewhere(order, refund)
+    elif refund.status is RefundStatus.SUCCEEDED and row.state != OrderRefund.REFUND_STATE_DONE:
+        row.done()
+    elif refund.status is RefundStatus.FAILED and row.state in UNDER_WAY:
+        row.state = OrderRefund.REFUND_STATE_FAILED
+        row.save(update_fields=["state"])
+        _record_failure(order, row, refund.id)
+    conclude(order)
 
 
 def _record_failure(order: Any, row: Any, refund_id: str) -> None:
@@ -199,8 +206,9 @@ def settle(decision: RemoteEvent) -> None:
     if _may_still_be_withdrawn(refund):
         raise BeingSent(f"a refund of payment {refund.payment.reference} is being sent at this moment")
     if refund.status == RefundStatus.SUCCEEDED and not is_done:
-        with transaction.atomic():
-            changed(refund)
+        with transaction.atomic(), found(refund.payment.order.key, lock=True) as order:
+            if order is not None:
+                _apply(order, refund)
     elif refund.status == RefundStatus.PENDING and not is_done:
         _back_in_transit(refund)
     elif is_done and refund.status != RefundStatus.FAILED and not decision.data["settles"]:

@@ -20,12 +20,14 @@ from pretix.base.signals import (
     order_paid,
     order_placed,
     periodic_task,
+    register_data_exporters,
+    register_data_shredders,
     register_payment_providers,
 )
 from pretix.control.signals import nav_event, order_info
 
 from tillgate import shop
-from tillgate_pretix import accounts, orders, refunds, staff
+from tillgate_pretix import accounts, mail, orders, refunds, staff
 from tillgate_pretix.plugin import PLUGIN
 
 _WORKER_SECONDS: Final = 300.0
@@ -38,6 +40,22 @@ def providers(sender: Any, **_kwargs: Any) -> list[type[Any]]:
     from tillgate_pretix.provider import PROVIDERS
 
     return PROVIDERS
+
+
+@receiver(register_data_shredders, dispatch_uid="tillgate_pretix_shredder")
+def shredder(sender: Any, **_kwargs: Any) -> type[Any]:
+    """Register the shredder with pretix."""
+    from tillgate_pretix.personal import Shredder
+
+    return Shredder
+
+
+@receiver(register_data_exporters, dispatch_uid="tillgate_pretix_exporter")
+def exporter(sender: Any, **_kwargs: Any) -> type[Any]:
+    """Register the exporter with pretix."""
+    from tillgate_pretix.personal import Exporter
+
+    return Exporter
 
 
 @receiver(nav_event, dispatch_uid="tillgate_pretix_nav")
@@ -109,3 +127,8 @@ def log_entry_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
 @log_entry_types.new_from_dict({orders.REVIEW_LOGGED: _("Payments need review: {message}")})
 class ReviewLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
     """The text of reviews in the order's history."""
+
+
+@log_entry_types.new_from_dict({mail.REFUND_MAILED: _("The shopper was mailed about a refund.")})
+class MailLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
+    """The text of our mail in the order's history."""

@@ -40,6 +40,14 @@ class _Card:
         review = self.review
         return [(one.value, review.label(one), review.explanation(one), one is review.recommended) for one in review.actions]
 
+    @property
+    def refundable(self) -> str:
+        """The amount that a refund suggests: all that is left of the payment."""
+        if ReviewAction.REFUND not in self.review.actions:
+            return ""
+        payment = shop.find_payment(PLUGIN, payment_id=self.review.payment_id)
+        return str(payment.refundable_amount) if payment else ""
+
 
 def reviews_of_event(event: Any) -> list[OpenReview]:
     """Return the open reviews of an event, the oldest first: about its accounts, their payments, or its orders."""

@@ -15,6 +15,7 @@ from pretix.multidomain.urlreverse import eventreverse
 
 from tillgate import shop
 from tillgate.shop import without_atomic_requests
+from tillgate_pretix import orders
 from tillgate_pretix.accounts import alias_of
 from tillgate_pretix.orders import OPEN, RETURN_TAG, bill_of, holds_money, method_of
 from tillgate_pretix.plugin import PLUGIN
@@ -61,14 +62,19 @@ def _begin(request: Any, order: Any, theirs: Any) -> tuple[str, str]:
 @never_cache
 @require_safe
 def returned(request: Any, order: str, tag: str, **_kwargs: Any) -> HttpResponse:
-    """Redirect the shopper to the order. A browser that did not pay the order sees only its state.
+    """Redirect the shopper to the order, or to the choice of another payment method.
 
-    The address travels through the payment service, so the address alone gives no authority over the order and its tickets.
+    A browser that did not pay the order sees only its state. The address travels through the payment service, so the address alone gives
+    no authority over the order and its tickets.
     """
     found = _order(request, order, tag, tag=RETURN_TAG)
     is_paid = found.status == Order.STATUS_PAID
     if found.pk in request.session.get(_OWN_ORDERS, []):
-        return _private(HttpResponseRedirect(_page_of(found) + ("?paid=yes" if is_paid else "?thanks=yes")))
+        if orders.CHOOSE in request.GET and not is_paid:
+            return _private(HttpResponseRedirect(_page_of(found, "presale:event.order.pay.change")))
+        # pretix says "Thank you!" above an order that waits for its money, which a declined payment does not bring.
+        is_thanked = any(payment.is_open for payment in orders.payments_of(found))
+        return _private(HttpResponseRedirect(_page_of(found) + ("?paid=yes" if is_paid else "?thanks=yes" if is_thanked else "")))
     page = {"code": found.code, "is_paid": is_paid, "is_cancelled": found.status == Order.STATUS_CANCELED, "is_held": holds_money(found)}
     return _private(render(request, "tillgate_pretix/returned.html", page))
 
@@ -80,8 +86,8 @@ def _order(request: HttpRequest, code: str, secret: str, tag: str | None) -> Any
         raise Http404 from None
 
 
-def _page_of(order: Any) -> str:
-    return str(eventreverse(order.event, "presale:event.order", kwargs={"order": order.code, "secret": order.secret}))
+def _page_of(order: Any, page: str = "presale:event.order") -> str:
+    return str(eventreverse(order.event, page, kwargs={"order": order.code, "secret": order.secret}))
 
 
 def _private(response: HttpResponse) -> HttpResponse:

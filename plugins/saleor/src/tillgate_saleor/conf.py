@@ -39,6 +39,12 @@ def _origins(value: object) -> tuple[str, ...]:
     raise ValueError('must be a list of origins such as ["https://shop.example"]')
 
 
+def _page(value: object) -> str:
+    if value == "" or (isinstance(value, str) and is_web_address(value.replace("{id}", ""))):
+        return str(value)
+    raise ValueError(f"{value!r} is not an address such as https://shop.example/checkout?checkout={{id}}")
+
+
 def _methods(value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
@@ -87,6 +93,8 @@ class Saleor(BaseModel):
 
     storefronts: Origins = ()
     """The origins of its storefronts: shoppers return only to these."""
+    checkout_url: Annotated[str, BeforeValidator(_page)] = ""
+    """A storefront's page on which the shopper of a checkout chooses another payment method; `{id}` is the checkout's identifier."""
     dashboards: Origins = ()
     """The origins of its dashboard, which alone may show the App's page; the Saleor's own origin when empty."""
     parts: bool = False

@@ -6,15 +6,17 @@ Tillgate opens a review. Saleor decides whether a checkout is paid.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from decimal import Decimal
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from django.utils.translation import gettext as _
 
 from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, PaymentStatus, Refund, RefundStatus, Review
 from tillgate.shop import OutboxStatus, find_payment, now, remote_events
 from tillgate_saleor import reports
+from tillgate_saleor.conf import get_settings
 from tillgate_saleor.costs import PAID_NOTHING, left_to_pay, parts_of
 from tillgate_saleor.models import AskedRefund, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
@@ -22,6 +24,8 @@ from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, paymen
 
 __all__ = ["describe", "paid", "refund_changed", "refund_reference", "return_url", "review_opened", "unpaid"]
 
+_CHECKOUT: Final = b64encode(b"Checkout:").decode()
+"""The beginning of a checkout's identifier in Saleor."""
 _NOT_CHARGED: Final = "CHARGE_FAILURE"
 """The report that an order is unpaid."""
 
@@ -37,7 +41,16 @@ def describe(order_key: str) -> OrderDescription | None:
         currency=purchase.currency,
         description=purchase.number,
         not_payable_detail=_why_not(purchase),
+        choose_url=_choose_url(purchase),
     )
+
+
+def _choose_url(purchase: Purchase) -> str | None:
+    """Return the storefront's page of a checkout; an order has none."""
+    saleor = get_settings().saleor(purchase.installation.api_url)
+    if saleor is None or not saleor.checkout_url or not purchase.source.startswith(_CHECKOUT):
+        return None
+    return saleor.checkout_url.replace("{id}", quote(purchase.source, safe=""))
 
 
 def _why_not(purchase: Purchase) -> str | None:

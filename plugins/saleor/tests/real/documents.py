@@ -60,7 +60,8 @@ TRANSACTION: Final = """query ($id: ID!) { transaction(id: $id) { id pspReferenc
     events { createdAt type pspReference message amount { amount } } } }"""
 ORDER: Final = """query ($id: ID!) { order(id: $id) { id number status chargeStatus total { gross { amount } } totalCharged { amount }
     totalRefunded { amount } transactions { id } grantedRefunds { id status amount { amount } } } }"""
-SOURCE: Final = """query ($id: ID!) { checkout(id: $id) { chargeStatus transactions { id refundedAmount { amount }
+SOURCE: Final = """query ($id: ID!) { checkout(id: $id) { chargeStatus transactions { id
+    chargedAmount { amount } refundedAmount { amount }
     events { createdAt type pspReference } } } }"""
 PAY_BY_HAND: Final = """mutation ($id: ID!, $amount: PositiveDecimal!) {
     transactionCreate(id: $id, transaction: {name: "Cash", amountCharged: {amount: $amount, currency: "USD"}}) {

@@ -95,14 +95,25 @@ class RealSaleorDriver(StorefrontDriver):
         return f"{Installation.objects.get().pk}:{self.shop.checkout(total).id}"
 
     def is_paid(self, order_key: str) -> bool:
-        return self._ledger(order_key)["chargeStatus"] in _PAID
+        return self._has_paid(self._ledger(order_key))
+
+    @staticmethod
+    def _has_paid(ledger: Any) -> bool:
+        """Tell whether a checkout was charged in full. Saleor subtracts refunds from the charge; here they change nothing."""
+        return ledger["chargeStatus"] in _PAID or any(one["refundedAmount"]["amount"] for one in ledger["transactions"])
 
     def times_paid(self, order_key: str) -> int:
         """Return how often the same money was counted, in one transaction or in several. A second payment is other money."""
         ledger = self._ledger(order_key)
         events = [(one["id"], event) for one in ledger["transactions"] for event in one["events"] if event["type"] == "CHARGE_SUCCESS"]
         counted = Counter(name for transaction, event in events for name in (transaction, event["pspReference"]))
-        return max(counted.values(), default=0) if ledger["chargeStatus"] in _PAID else 0
+        return max(counted.values(), default=0) if self._has_paid(ledger) else 0
+
+    def paid_amount(self, order_key: str) -> Decimal:
+        """Add up all money that came, also a second payment's; Saleor subtracts refunds from what it calls charged."""
+        transactions = self._ledger(order_key)["transactions"]
+        sums = (one[kind]["amount"] for one in transactions for kind in ("chargedAmount", "refundedAmount"))
+        return sum(sums, Decimal(0))
 
     def refunded(self, order_key: str) -> Decimal:
         return sum((one["refundedAmount"]["amount"] for one in self._ledger(order_key)["transactions"]), Decimal(0))

@@ -124,6 +124,14 @@ def method(code: str, label: str = "", currencies: tuple[str, ...] = ()) -> Meth
     )
 
 
+_KEPT: Final = frozenset(
+    {
+        *("id", "object", "type", "created", "livemode", "status", "payment_status", "amount_total", "currency"),
+        *("payment_intent", "intent_status", "amount_received", "last_error", "charge", "paid_with"),
+    }
+)
+"""What is kept of an event, and of the evidence of an answer. The `data` of an event describes the shopper, and is none of it."""
+
 STRIPE: Final = Dialect(
     name="stripe",
     gateway="stripe",
@@ -135,6 +143,7 @@ STRIPE: Final = Dialect(
     methods=tuple(method(code) for code in _LABELS),
     macros=("status",),
     acknowledgement="",
+    kept_fields=_KEPT,
 )
 """Stripe's part in what Tillgate knows of a gateway."""
 

@@ -277,7 +277,10 @@ class PaymentAdmin(FiguresAdmin):
         payment = self.find(request, object_id)
         if request.method != "POST":
             return self.ask_to_press_again(request, self.page_url(payment))
-        done = operations.poll_now(payment, staff_of(request))
+        try:
+            done = operations.poll_now(payment, staff_of(request))
+        except TillgateError as error:  # another process has the order
+            return self.refuse(request, error, self.page_url(payment), Mask([payment]))
         said = gettext("Polled the gateway: %(answer)s.") % {"answer": Mask([payment]).text(done.message)}
         messages.add_message(request, messages.SUCCESS if done.resolved else messages.WARNING, said)
         return HttpResponseRedirect(self.page_url(payment))

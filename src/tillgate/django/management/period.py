@@ -22,11 +22,11 @@ Moment = date | datetime | timedelta
 
 def add_period(parser: CommandParser, *, since: str | None, until: str | None, about: str) -> None:
     """Add the two options, with their defaults and the rows that the period is about."""
-    parser.add_argument("--since", type=_moment, default=since, metavar="WHEN", help=f"{about} since then. WHEN is {WHEN}")
-    parser.add_argument("--until", type=_moment, default=until, metavar="WHEN", help=f"{about} until then, that day included")
+    parser.add_argument("--since", type=moment, default=since, metavar="WHEN", help=f"{about} since then. WHEN is {WHEN}")
+    parser.add_argument("--until", type=moment, default=until, metavar="WHEN", help=f"{about} until then, that day included")
 
 
-def _moment(text: str) -> Moment:
+def moment(text: str) -> Moment:
     """Parse a day, a time, or an age."""
     if ago := re.fullmatch(r"(\d{1,4})([mhd])", text):
         return timedelta(**{_UNITS[ago[2]]: int(ago[1])})

@@ -37,6 +37,7 @@ class Migration(migrations.Migration):
                 ("closed_at", models.DateTimeField(blank=True, null=True)),
                 ("unpaid_check_at", models.DateTimeField(blank=True, db_index=True, null=True)),
                 ("tried_since", models.DateTimeField(blank=True, null=True)),
+                ("purge_check_at", models.DateTimeField(blank=True, db_index=True, null=True)),
                 ("data", models.JSONField(blank=True, default=dict)),
             ],
             options={

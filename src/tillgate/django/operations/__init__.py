@@ -11,6 +11,7 @@ from tillgate.django.operations.notifications import (
     receive_payment_notification,
     receive_refund_notification,
     receive_return,
+    receive_unknown,
     receive_webhook,
 )
 from tillgate.django.operations.outbox import deliver, deliver_due, enqueue_remote
@@ -41,6 +42,7 @@ __all__ = [
     "receive_payment_notification",
     "receive_refund_notification",
     "receive_return",
+    "receive_unknown",
     "receive_webhook",
     "reconcile",
     "refund",

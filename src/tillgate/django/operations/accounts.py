@@ -12,7 +12,7 @@ from tillgate.django.models import Payment
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.wire.dialects import REFERENCE, Dialect
 
-__all__ = ["account_of", "dialect_of", "find_account", "is_made_by", "maker_if_known"]
+__all__ = ["account_if_known", "account_of", "dialect_of", "find_account", "is_made_by", "maker_if_known"]
 
 _log = logging.getLogger("tillgate")
 
@@ -48,24 +48,24 @@ def is_made_by(payment: Payment, account: Account | None) -> bool:
     return account is not None and all(getattr(account, name) == getattr(payment, name) for name in _PINNED)
 
 
-def _account_if_known(payment: Payment) -> Account | None:
-    """Return the account that has a payment's alias now; None when it is unknown, or the plugin that keeps it fails."""
+def account_if_known(alias: str) -> Account | None:
+    """Return the account that has an alias now; None when it is unknown, or the plugin that keeps it fails."""
     try:
-        return find_account(payment.account)
+        return find_account(alias)
     except TillgateError:
         return None
     except Exception:  # a plugin may raise anything
-        _log.exception("the account of %s could not be found", payment.reference)
+        _log.exception("the account %s could not be found", alias)
         return None
 
 
 def maker_if_known(payment: Payment) -> Account | None:
     """Return the account that made a payment; None when it cannot be found just now, or its alias is another merchant's by now."""
-    account = _account_if_known(payment)
+    account = account_if_known(payment.account)
     return account if is_made_by(payment, account) else None
 
 
 def dialect_of(payment: Payment) -> Dialect:
     """Return how a payment's gateway speaks; as the reference does, when its account is gone."""
-    account = payment.maker or _account_if_known(payment)
+    account = payment.maker or account_if_known(payment.account)
     return account.dialect if account else REFERENCE

@@ -1,10 +1,15 @@
-"""The circuit breaker: the workers leave an account alone while its gateway does not answer, and a long time of that opens a review."""
+"""The circuit breaker: the workers leave an account alone while its gateway does not answer, and a long time of that opens a review.
+
+The pages ask it before they create a payment, and it counts creations without an answer too: after two in a row, by any process, or after
+one while the account rests, the pages create none for half a minute.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Final
 
 from django.db.models import Exists, OuterRef
@@ -17,7 +22,19 @@ from tillgate.django.operations.reviews import open_review, settle
 from tillgate.django.operations.timeline import FORCE_EXPIRE
 from tillgate.lifecycle import PaymentStatus, ReviewReason
 
-__all__ = ["PAUSE", "answered_at", "has_answered", "in_turn", "note_answer", "pause", "resume", "silent_since"]
+__all__ = [
+    "PAUSE",
+    "CreationState",
+    "answered_at",
+    "creation_state",
+    "has_answered",
+    "in_turn",
+    "note_answer",
+    "note_creation",
+    "pause",
+    "resume",
+    "silent_since",
+]
 
 PAUSE: Final = timedelta(minutes=2)
 """The time for which an account rests. Some worker tries its gateway again within five minutes."""
@@ -27,6 +44,10 @@ _FORGOTTEN_AFTER: Final = timedelta(hours=3)
 _ANSWERED: Final = (PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
 _PREFIX: Final = "silent:"
 _ANSWERS: Final = "answered:"
+_CREATIONS: Final = "creations:"
+_CREATIONS_PAUSE: Final = timedelta(seconds=30)
+_IN_A_ROW: Final = timedelta(minutes=10)
+"""Two creations without an answer that are further apart are not in a row."""
 _LONGEST_NAME: Final = 64
 
 
@@ -73,6 +94,38 @@ def pause(account: str, detail: str, *, is_told: bool, rest: timedelta = PAUSE) 
         minutes = int((now - since).total_seconds() // 60)
         with durable():
             open_review(ReviewReason.GATEWAY_SILENT, {"minutes": minutes, "error": detail}, "worker", account=account)
+
+
+class CreationState(Enum):
+    """Whether the pages may create a payment at an account."""
+
+    SOUND = "sound"
+    DOUBTFUL = "doubtful"
+    """The last creation had no answer, or the worker lets the account rest: one more without an answer, and the pages create none."""
+    RESTS = "rests"
+    """None may be created now."""
+
+
+def creation_state(account: str) -> CreationState:
+    """Return whether a payment may be created at an account now.
+
+    An account that rests from the worker's queries is in doubt only: a single payment that the gateway fails about must stop no sale.
+    """
+    now, queries, creations = clock.now(), _name(account), _name(account, _CREATIONS)
+    until = dict(Heartbeat.objects.filter(name__in=(queries, creations)).values_list("name", "at"))
+    unanswered_at, rests_until = until.get(creations, now - _IN_A_ROW), until.get(queries, now)
+    if unanswered_at > now:
+        return CreationState.RESTS
+    return CreationState.DOUBTFUL if unanswered_at > now - _IN_A_ROW or rests_until > now else CreationState.SOUND
+
+
+def note_creation(account: str, before: CreationState, *, is_answered: bool) -> None:
+    """Note whether the gateway answered a creation. `before` is the state in which the creation began."""
+    if not is_answered:
+        rest = timedelta(0) if before is CreationState.SOUND else _CREATIONS_PAUSE
+        set_heartbeat(_name(account, _CREATIONS), clock.now() + rest, {})
+    elif before is not CreationState.SOUND:
+        Heartbeat.objects.filter(name=_name(account, _CREATIONS)).delete()
 
 
 def note_answer(account: str) -> None:

@@ -19,7 +19,7 @@ from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.models import MOST_DIGITS, NOTHING, Order, Payment, new_key
 from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.bounds import TimeBudget
+from tillgate.django.operations.bounds import TimeBudget, disputable
 from tillgate.django.operations.locking import database, outside_transactions
 from tillgate.django.operations.payments import ask, facts_of
 from tillgate.django.operations.polling import Asker
@@ -221,7 +221,9 @@ def write_payments(verified: Sequence[tuple[ImportRow, Payment, Transaction]], a
     with transaction.atomic(using=database()):
         for row, payment, found in verified:
             order, _ = Order.objects.get_or_create(
-                plugin=payment.order.plugin, key=payment.order.key, defaults={"created_at": payment.created_at}
+                plugin=payment.order.plugin,
+                key=payment.order.key,
+                defaults={"created_at": payment.created_at, "purge_check_at": clock.now()},
             )
             order = Order.objects.select_for_update().get(pk=order.pk)
             if order.paid_by_id is not None or order.closed_at is not None:
@@ -241,7 +243,7 @@ def write_payments(verified: Sequence[tuple[ImportRow, Payment, Transaction]], a
 def _write(order: Order, payment: Payment, found: Transaction, actor: str) -> None:
     payment.transaction_no = found.transaction_no
     write_status(payment, PaymentStatus.PAID, payment.status_since)
-    payment.next_poll_at = next_poll(PaymentStatus.PAID, payment.status_since, payment.expires_at, clock.now())
+    payment.next_poll_at = next_poll(PaymentStatus.PAID, payment.status_since, payment.expires_at, clock.now(), disputable())
     payment.save(force_insert=True)
     pay_order(order, payment)
     message = f"{payment.money} of another plugin, transaction {payment.transaction_no}"

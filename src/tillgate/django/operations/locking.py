@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, TypeVar
 
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
+from django.db.models import QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Order, database
+from tillgate.errors import TillgateError
 
 __all__ = [
+    "AFTER_A_CALL_SECONDS",
     "InsideTransaction",
+    "OrderHeld",
     "database",
     "durable",
     "in_the_shops_hands",
+    "locked",
     "locked_order",
     "network",
     "outside_transactions",
@@ -23,11 +30,22 @@ __all__ = [
     "without_atomic_requests",
 ]
 
+_PATIENCE_SECONDS: Final = 1.0
+"""For the order's lock: other operations hold it for milliseconds, and a shop's handler that hangs for ever."""
+AFTER_A_CALL_SECONDS: Final = 10.0
+"""The same for the writing of a gateway's answer, which no other process has."""
+_IS_LOCKED: Final = frozenset({"55P03", 1205, 3572})
+"""The codes of PostgreSQL, MariaDB and MySQL for a lock that cannot be had at once."""
+
 _View = TypeVar("_View", bound=Callable[..., Any])
 
 
 class InsideTransaction(RuntimeError):
     """An operation that uses the network was called inside a transaction, or where the host commits by hand; nothing was sent."""
+
+
+class OrderHeld(OperationalError, TillgateError):
+    """Another transaction holds the order's lock for longer than an operation waits. Nothing was changed; staff are told to try again."""
 
 
 def durable() -> transaction.Atomic:
@@ -95,7 +113,43 @@ def in_the_shops_hands() -> Iterator[None]:
 
 
 @contextmanager
-def locked_order(order_id: int) -> Iterator[Order]:
-    """Hold an order's lock in a durable transaction; read everything about its payments again under it."""
-    with durable():
-        yield clock.get_and_measure(Order.objects.select_for_update().filter(pk=order_id))
+def locked_order(order_id: int, *, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[Order]:
+    """Hold an order's lock in a durable transaction; read everything about its payments again under it.
+
+    Raise `OrderHeld` where another transaction keeps it for longer than `patience_seconds`: a page must not wait for a handler that hangs.
+    SQLite locks no single row: there a transaction waits for as long as the connection's `timeout` says.
+    """
+    with locked(Order.objects.filter(pk=order_id), patience_seconds=patience_seconds) as order:
+        yield order
+
+
+@contextmanager
+def locked(only: QuerySet[Order], *, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[Order]:
+    """Do the same with the order that a query finds."""
+    until = time.monotonic() + patience_seconds
+    while (begun := _begin(only)) is None:
+        if time.monotonic() > until:
+            raise OrderHeld(f"another transaction holds the order for more than {patience_seconds:g} s: try again in a moment")
+        time.sleep(random.uniform(0.01, 0.05))  # noqa: S311  # spreads the tries, guards nothing
+    transaction_, order = begun
+    with transaction_:
+        yield order
+
+
+def _begin(only: QuerySet[Order]) -> tuple[ExitStack, Order] | None:
+    """Begin a durable transaction that has an order's lock; None where another one has it."""
+    nowait = connections[database()].features.has_select_for_update_nowait
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(durable())
+            order = clock.get_and_measure(only.select_for_update(nowait=nowait))
+            return stack.pop_all(), order
+    except OperationalError as error:
+        if nowait and not _IS_LOCKED.isdisjoint(_codes(error)):
+            return None
+        raise
+
+
+def _codes(error: OperationalError) -> list[object]:
+    """Return the codes that the drivers give an error."""
+    return [getattr(error.__cause__, "sqlstate", None), getattr(error.__cause__, "pgcode", None), *error.args[:1]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -15,6 +16,7 @@ from django.core.mail import EmailMessage
 from django.urls import NoReverseMatch
 from django.utils.translation import gettext, ngettext
 
+from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.amounts import money_text
 from tillgate.django.conf import get_settings
@@ -22,12 +24,16 @@ from tillgate.django.models import Review
 from tillgate.django.operations.actions import actions_for
 from tillgate.django.operations.heartbeats import take_turn
 from tillgate.django.operations.locking import durable, network, outside_transactions
+from tillgate.django.operations.values import review_value
 from tillgate.django.review_text import recommendation_of
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.words import reason
 from tillgate.transport import post
+from tillgate.wire.urls import is_web_address
 
 __all__ = ["SIGNATURE", "TIMESTAMP", "alert_reviews", "mail_reviews", "recipients_of_reviews", "signature_of"]
+
+_log = logging.getLogger("tillgate")
 
 HEARTBEAT: Final = "review-mail"
 """When the last mail had its turn."""
@@ -121,7 +127,7 @@ def _facts(review: Review) -> dict[str, str | None]:
         "amount": str(money.amount) if money else None,
         "currency": money.currency if money else None,
         "message": _mask(review).text(review.message),
-        "url": _address("change", review.pk),
+        "url": _page_of(review),
     }
 
 
@@ -140,12 +146,25 @@ def _in_words(review: Review) -> str:
     """Return the message, the amount, the recommendation, and the address of the review's card."""
     title, money = reason(review.reason), review.money
     head = f"- {title}: {money_text(money.amount, money.currency)}" if money else f"- {title}"
-    advice, address = recommendation_of(review.reason, actions_for(review)), _address("change", review.pk)
+    advice, address = recommendation_of(review.reason, actions_for(review)), _page_of(review)
     return "\n  ".join(filter(None, (head, _mask(review).text(review.message), advice, address)))
 
 
 def _mask(review: Review) -> Mask:
     return Mask([review.payment], [review.refund])
+
+
+def _page_of(review: Review) -> str:
+    """Return the address of the page with a review: the shop plugin's own, or the review's card in the admin."""
+    value, url = review_value(review), None
+    try:
+        if review.order:
+            url = hooks.call_owner(review.order.plugin, "tillgate_review_url", review=value)
+        else:
+            url = hooks.plugin_manager().hook.tillgate_review_url(review=value)
+    except Exception:  # the shop's own code may raise anything
+        _log.exception("the shop's page for review %s could not be found", review.pk)
+    return url if isinstance(url, str) and is_web_address(url) else _address("change", review.pk)
 
 
 def _address(page: str, *arguments: int) -> str:

@@ -10,9 +10,8 @@ import functools
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final
 
 from django.db import connections
@@ -22,27 +21,41 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Notification, NotificationKind, Payment, Refund
-from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
+from tillgate.django.models import Notification, NotificationKind, Payment, Refund, new_key
+from tillgate.django.operations.accounts import account_if_known, dialect_of, find_account, is_made_by, maker_if_known
 from tillgate.django.operations.locking import database, durable, locked_order
 from tillgate.django.operations.outbox import deliver
 from tillgate.django.operations.payments import apply_answer, ask, claim_poll
 from tillgate.django.operations.refunds import settle_by_notification
+from tillgate.django.operations.restores import tell_of_lost, was_restored
 from tillgate.django.operations.reviews import open_review
 from tillgate.errors import ConfigurationError, SignatureMismatch
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, PaymentStatus, ReviewReason
-from tillgate.wire.dialects import SignatureRule
+from tillgate.wire.dialects import SignatureRule, TransactionStatus
 from tillgate.wire.notifications import NOT_READ, NOT_WHOLE, NotificationSignature, confirms_refund, read_notification
 from tillgate.wire.notifications import Notification as Received
+from tillgate.wire.personal import KEPT_FIELDS, kept_texts
+from tillgate.wire.references import is_new_reference
+from tillgate.wire.signing import SIGNATURE
 
 _log = logging.getLogger("tillgate")
 
-__all__ = ["CannotBeJudged", "receive_payment_notification", "receive_refund_notification", "receive_return", "receive_webhook"]
+__all__ = [
+    "CannotBeJudged",
+    "receive_payment_notification",
+    "receive_refund_notification",
+    "receive_return",
+    "receive_unknown",
+    "receive_webhook",
+]
 
 
 class CannotBeJudged(Exception):
     """A notification of a refund came while the account that made the payment could not be found. It is not kept: it has to come again."""
 
+
+_NEWEST: Final = 20
+"""The accounts of so many payments may have signed a notification at an unknown address, beside those of the settings."""
 
 Reader = Callable[[], Received]
 """Reads what came. Strangers can send it too, so it runs only for a known address."""
@@ -77,9 +90,38 @@ def receive_payment_notification(key: str, read: Reader, method: str) -> Payment
     received = read()
     payment.maker = account = maker_if_known(payment)
     signature = _signature(account, received)
-    answered = _receive(payment, NotificationKind.PAYMENT, received, method, signature, actor="webhook")
+    kept = account.dialect.kept_fields if account else KEPT_FIELDS
+    answered = _receive(payment, NotificationKind.PAYMENT, received, method, signature, "webhook", kept=kept)
     answered.maker = account
     return answered
+
+
+def receive_unknown(key: str, read: Reader) -> Account | None:
+    """Receive a notification at an address that the database does not know: it may have lost the payment, or one of its refunds.
+
+    Return the account that has signed it; None for one without a signature of ours, which leads to nothing. A payment that is here is
+    reconciled. About another one a review opens.
+    """
+    if len(key) != len(new_key()):
+        return None
+    received = read()
+    if not received.parameters.get(SIGNATURE):
+        return None
+    newest = Payment.objects.order_by("-pk").values_list("account", flat=True)[:_NEWEST]
+    for alias in dict.fromkeys([*get_settings().accounts, *newest]):
+        account = account_if_known(alias)
+        if account is not None and _signature(account, received) is NotificationSignature.MATCHES:
+            break
+    else:
+        return None
+    reference = received.parameters.get("reference", "")
+    payment = Payment.objects.select_related("order").filter(reference=reference).first()
+    with _kept_all_the_same(reference):
+        if payment is None:
+            tell_of_lost(alias, account, reference, received)
+        elif claim_poll(payment):
+            apply_answer(payment, ask(payment, quickly=True), "webhook")
+    return account
 
 
 def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Account | None:
@@ -99,21 +141,22 @@ def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Acco
         raise
     if hints is None:
         return None
-    received = _without_details(read_notification(headers.get("Content-Type", ""), body=body))
+    received = read_notification(headers.get("Content-Type", ""), body=body)
     references, numbers = ({getattr(hint, name) for hint in hints} - {None} for name in ("reference", "transaction_no"))
     named = Q(reference__in=references) | Q(transaction_no__in=numbers)
     for payment in Payment.objects.filter(named, account=alias).order_by("pk"):
         payment.maker = account if is_made_by(payment, account) else None
-        _receive(payment, NotificationKind.PAYMENT, received, "POST", NotificationSignature.MATCHES, "webhook", even_if_paid=True)
+        signature, kept = NotificationSignature.MATCHES, account.dialect.kept_fields
+        _receive(payment, NotificationKind.PAYMENT, received, "POST", signature, "webhook", kept=kept, even_if_paid=True)
         unsettled = Refund.objects.filter(payment=payment, status__in=UNSETTLED_REFUND_STATUSES, due_at__gt=clock.now())
         unsettled.update(due_at=clock.now())  # the notification may be about a refund: the worker asks, however often it is repeated
+        references.discard(payment.reference)
+    ours = {one for one in references if is_new_reference(one)}
+    if ours and was_restored():  # else it is about a payment of other software
+        for reference in sorted(ours - set(Payment.objects.filter(reference__in=ours).values_list("reference", flat=True))):
+            with _kept_all_the_same(reference):
+                tell_of_lost(alias, account, reference, received)
     return account
-
-
-def _without_details(received: Received) -> Received:
-    """Leave out the nested values of what came to an account's address: gateways describe the shopper there."""
-    flat = {name: value for name, value in received.parameters.items() if not value.lstrip().startswith(("{", "["))}
-    return replace(received, parameters=flat)
 
 
 def receive_return(key: str, read: Reader, method: str) -> Payment | None:
@@ -121,7 +164,7 @@ def receive_return(key: str, read: Reader, method: str) -> Payment | None:
     payment = Payment.objects.select_related("order").filter(return_key=key).first()
     if payment is None:
         return None
-    return _receive(payment, NotificationKind.RETURN, read(), method, NotificationSignature.ABSENT, actor="return")
+    return _receive(payment, NotificationKind.RETURN, read(), method, NotificationSignature.ABSENT, "return", kept=KEPT_FIELDS)
 
 
 def receive_refund_notification(key: str, read: Reader, method: str) -> Refund | None:
@@ -145,7 +188,8 @@ def receive_refund_notification(key: str, read: Reader, method: str) -> Refund |
         rows = Refund.objects.filter(pk=refund.pk)
         refund.notifications = rows.select_for_update().values_list("notifications", flat=True).get() + 1
         rows.update(notifications=refund.notifications, **({"confirmed": True} if confirms else {}))
-        _keep(refund.payment, NotificationKind.REFUND, received, method, signature, refund=refund, count=refund.notifications)
+        kept = _bounded(received, account.dialect.kept_fields)
+        _keep(refund.payment, NotificationKind.REFUND, kept, method, signature, refund=refund, count=refund.notifications)
         # In the transaction that stores it: no later run reads a stored notification. Any other notification is a hint to ask.
         has_settled = confirms and settle_by_notification(order, refund.pk)
         rows.filter(status__in=UNSETTLED_REFUND_STATUSES).update(due_at=clock.now())
@@ -194,12 +238,19 @@ def _receive(
     signature: NotificationSignature,
     actor: str,
     *,
+    kept: Collection[str],
     even_if_paid: bool = False,
 ) -> Payment:
-    """Store what came and reconcile the payment; a paid one only with `even_if_paid`, where notifications tell of refunds and disputes."""
+    """Store the `kept` fields of what came, and reconcile the payment.
+
+    A paid one only where the notification says something else of it, or with `even_if_paid`, where notifications tell of refunds and
+    disputes.
+    """
     said = _digest(kind, received, method, signature)
     is_forged = signature is NotificationSignature.FORGED
-    if payment.status == PaymentStatus.PAID and payment.last_notification == said and not is_forged:
+    takes_back = kind is NotificationKind.PAYMENT and not is_forged and _takes_back(payment, received)
+    even_if_paid = even_if_paid or takes_back
+    if payment.status == PaymentStatus.PAID and payment.last_notification == said and not is_forged and not takes_back:
         with connections[database()].cursor() as cursor:
             cursor.execute(_sql(_COUNT_REPEATED, database()), [payment.pk])
         return payment
@@ -208,7 +259,7 @@ def _receive(
         # The payment's row first: the insert of a notification locks it too, and InnoDB could not raise that lock for two at the same time.
         is_late = not even_if_paid and _is_late(payment, said, is_forged=is_forged)
         may_ask = not is_late and claim_poll(payment, said, even_if_paid=even_if_paid, **counted)
-        _keep(payment, kind, received, method, signature, count=payment.notifications)
+        _keep(payment, kind, _bounded(received, kept), method, signature, count=payment.notifications)
     with _kept_all_the_same(payment.reference):
         if is_forged:
             _raise_forged(payment, actor)
@@ -216,6 +267,12 @@ def _receive(
         with _kept_all_the_same(payment.reference):
             payment = apply_answer(payment, ask(payment, quickly=True), actor)
     return payment
+
+
+def _takes_back(payment: Payment, received: Received) -> bool:
+    """Return whether a notification of a paid payment gives it another status, such as "reversed": a bank may have taken the money back."""
+    word = received.parameters.get("status", "")
+    return payment.status == PaymentStatus.PAID and bool(word) and dialect_of(payment).status(word) is not TransactionStatus.PAID
 
 
 @contextmanager
@@ -247,7 +304,7 @@ def _signature(account: Account | None, received: Received) -> NotificationSigna
 
 
 def _is_late(payment: Payment, said: str, *, is_forged: bool) -> bool:
-    """Count a notification of a paid payment, which changes nothing, and return whether it is one. Tail polls find later changes.
+    """Count a notification of a paid payment that says no more than paid, and return whether it is one. Tail polls find later changes.
 
     The row is changed as it was read; when it has changed since, it is for `claim_poll` to read it again.
     """
@@ -263,7 +320,7 @@ def _is_late(payment: Payment, said: str, *, is_forged: bool) -> bool:
 def _keep(
     payment: Payment,
     kind: NotificationKind,
-    received: Received,
+    evidence: Mapping[str, str],
     method: str,
     signature: NotificationSignature,
     *,
@@ -273,8 +330,7 @@ def _keep(
     """Keep the so manieth notification of a payment or refund in one of its slots, in place of the oldest when all are taken."""
     connection = connections[database()]
     received_at = connection.ops.adapt_datetimefield_value(clock.now())
-    evidence = connection.ops.adapt_json_value(_bounded(received), None)
-    kept = [kind.value, received_at, method[:8], signature.value, evidence]
+    kept = [kind.value, received_at, method[:8], signature.value, connection.ops.adapt_json_value(evidence, None)]
     slot, refund_id = (count - 1) % _KEPT_PER_PAYMENT, refund.pk if refund else None
     with connection.cursor() as cursor:
         if count > _KEPT_PER_PAYMENT:
@@ -284,18 +340,20 @@ def _keep(
         cursor.execute(_sql(_ADD, database()), [*kept, payment.pk, slot, refund_id])
 
 
-def _bounded(received: Received) -> dict[str, Any]:
+def _bounded(received: Received, names: Collection[str] | None = None) -> dict[str, str]:
+    """Return what came within a bound: all of it to judge it, or to store it the fields of these names, without personal data."""
     evidence: dict[str, str] = {}
     size = 0
-    for name, value in received.evidence().items():
+    everything = received.evidence()
+    for name, value in everything.items() if names is None else kept_texts(everything, names).items():
         size += len(json.dumps([name, value]))
         if size > _KEPT_BYTES:
             evidence[NOT_WHOLE] = "the rest was not kept"
             break
         evidence[name] = value
-    if received.repeated:
+    if repeated := [name for name in sorted(received.repeated) if names is None or name in names]:
         also = ", and the rest" if NOT_WHOLE in evidence else ""
-        evidence[NOT_WHOLE] = f"not kept: another value of {', '.join(sorted(received.repeated))}"[:1000] + also
+        evidence[NOT_WHOLE] = f"not kept: another value of {', '.join(repeated)}" + also
     if received.fault:
         evidence[NOT_READ] = received.fault
     return evidence

@@ -7,8 +7,11 @@ remote one (HTTP, mail) is carried at least once under a stable event id, claime
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from django.conf import settings
@@ -19,12 +22,17 @@ from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
+from tillgate.django.operations.bounds import Gate
+from tillgate.django.operations.handlers import HandlerHangs, time_limit
 from tillgate.django.operations.locking import (
+    AFTER_A_CALL_SECONDS,
+    OrderHeld,
     durable,
     in_the_shops_hands,
     locked_order,
     network,
     outside_transactions,
+    reconnect_if_cut,
 )
 from tillgate.django.operations.reviews import open_review, settle
 from tillgate.django.operations.status import abandon_event, deliver_event, fail_event, pay_order, queue_event
@@ -32,9 +40,10 @@ from tillgate.django.operations.timeline import record
 from tillgate.django.operations.values import order_value, payment_value, refund_value, remote_event_value, review_value
 from tillgate.errors import ConfigurationError
 from tillgate.lifecycle import BOUND_REFUND_STATUSES, OPEN_PAYMENT_STATUSES, End, OutboxStatus, PaymentStatus, ReviewReason, reasons
+from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
 
-__all__ = ["AGAIN", "abandon", "deliver", "deliver_due", "deliver_remote", "enqueue_remote", "is_unpaid"]
+__all__ = ["AGAIN", "abandon", "deliver", "deliver_due", "deliver_now", "deliver_remote", "enqueue_remote", "is_unpaid", "left_for_later"]
 
 _log = logging.getLogger("tillgate")
 
@@ -44,25 +53,64 @@ ABANDONED: Final = OutboxStatus.ABANDONED.value
 """The outcome of a remote outbox event that a person has let be."""
 _NOT_APPLIED_REASONS: Final = reasons(ends=End.APPLIED)
 _LEASE: Final = timedelta(minutes=2)
+_REMOTE_SECONDS: Final = 110.0
+"""The time limit of a plugin's `tillgate_deliver`: it ends before the lease, after which another worker would deliver the event too."""
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 _FIRST_PAUSE: Final = timedelta(seconds=10)
+_WAIT_FOR_PLACE_SECONDS: Final = 1.0
+_deliveries: Final = Gate()
+"""The deliveries that are under way in this process but for the worker's."""
+
+
+_is_left: ContextVar[bool] = ContextVar("_is_left", default=False)
+
+
+@contextmanager
+def left_for_later() -> Iterator[None]:
+    """Deliver nothing within a block: a handler that hangs would keep the rest of it from being done."""
+    token = _is_left.set(True)
+    try:
+        yield
+    finally:
+        _is_left.reset(token)
 
 
 def deliver(order_id: int) -> int:
-    """Carry out an order's local outbox events that are due, oldest first; return how many were done."""
+    """Carry out an order's local outbox events that are due, oldest first; return how many were done.
+
+    Leave them to the worker where a handler of another process has the order, or handlers hold the most threads of this process.
+    """
+    return _deliver_if_free(order_id) or 0
+
+
+def deliver_due(order_id: int) -> bool:
+    """Deliver the due events of an order: the process that wrote them may still deliver them, or has died before it.
+
+    Return whether they had their turn, and are not left to the worker.
+    """
+    waiting = OutboxEvent.objects.filter(order_id=order_id, done_at__isnull=True)
+    return not waiting.exclude(kind=OutboxEventKind.REMOTE).exists() or _deliver_if_free(order_id) is not None
+
+
+def _deliver_if_free(order_id: int) -> int | None:
+    if _is_left.get():
+        return None
+    with _deliveries.passing("", get_settings().calls_at_once, wait_seconds=_WAIT_FOR_PLACE_SECONDS) as has_place:
+        try:
+            return deliver_now(order_id) if has_place else None
+        except OrderHeld as error:
+            _log.info("outbox events are left to the worker: %s", error)
+            return None
+
+
+def deliver_now(order_id: int) -> int:
+    """Carry out an order's local outbox events that are due, as the worker does; raise `OrderHeld` where another process has the order."""
     done = 0
     while True:
         more, delivered = _deliver_next(order_id)
         done += delivered
         if not more:
             return done
-
-
-def deliver_due(order_id: int) -> None:
-    """Deliver the due events of an order: the process that wrote them may still deliver them, or has died before it."""
-    waiting = OutboxEvent.objects.filter(order_id=order_id, done_at__isnull=True)
-    if waiting.exclude(kind=OutboxEventKind.REMOTE).exists():
-        deliver(order_id)  # waits for the order's lock
 
 
 def _deliver_next(order_id: int) -> tuple[bool, bool]:
@@ -82,14 +130,17 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
             raise
         # In a transaction of its own: after a deadlock the database has rolled the whole other one back.
         _log.exception("outbox event %s of order %s failed", outbox_event.event_id, order_id)
-        _note_failure(order_id, outbox_event.pk, error)
+        reconnect_if_cut()
+        if not isinstance(error, HandlerHangs):  # that was noted while it hung
+            _note_failure(order_id, outbox_event.pk, error)
         return False, False
     return len(oldest) > 1, True
 
 
 def _carry_out(order: Order, outbox_event: OutboxEvent) -> None:
     # The notification's request may have another language than the shop's staff.
-    with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands():
+    limit = time_limit(partial(_note_hanging, order.pk, outbox_event.pk), f"{outbox_event.kind} of order {order}")
+    with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands(), limit:
         outcome = _HANDLERS[OutboxEventKind(outbox_event.kind)](order, outbox_event)
     deliver_event(outbox_event, clock.now(), outcome)
     _settle_failing(outbox_event)
@@ -158,7 +209,7 @@ def _over(outbox_event: OutboxEvent, payment: Payment) -> str:
 
 def _settle_failing(outbox_event: OutboxEvent) -> None:
     """Close the review about an outbox event that had failed and is delivered now."""
-    if outbox_event.attempts >= get_settings().delivery_tries_before_review:  # otherwise there is no review
+    if outbox_event.attempts > 1:  # otherwise there is no review
         settle(outbox_event.reviews.all(), f"the shop was told at attempt {outbox_event.attempts}")
 
 
@@ -212,20 +263,37 @@ _HANDLERS: Final[dict[OutboxEventKind, Any]] = {
 }
 
 
+def _note_hanging(order_id: int, outbox_event_id: int, error: HandlerHangs) -> None:
+    """Note that a handler hangs, and tell staff at once: the worker may be what hangs."""
+    try:
+        _note_failure(order_id, outbox_event_id, error)
+    except OrderHeld:  # its statement still runs at the database: the event has its turn again, and the review waits for no lock
+        outbox_event = OutboxEvent.objects.select_related("payment", "order").get(pk=outbox_event_id)
+        with durable():
+            facts = {"order": str(outbox_event.order), "error": str(error), **_named(outbox_event)}
+            open_review(ReviewReason.DELIVERY_FAILING, facts, "outbox", payment=outbox_event.payment, outbox_event=outbox_event)
+    from tillgate.django.operations.mail import alert_reviews, mail_reviews  # it imports the actions, and they this module
+
+    for send in (mail_reviews, alert_reviews):
+        try:
+            send()
+        except Exception:  # a mail server or a webhook may raise anything; the worker sends them later
+            _log.exception("a review about a handler that hangs could not be sent")
+
+
 def _note_failure(order_id: int, outbox_event_id: int, error: Exception) -> None:
     """Note that an outbox event failed, unless another worker has carried it out since, and when it is tried next."""
-    with locked_order(order_id) as order:
+    with locked_order(order_id, patience_seconds=AFTER_A_CALL_SECONDS if isinstance(error, HandlerHangs) else 1.0) as order:
         outbox_event = order.outbox_events.select_related("payment", "refund").get(pk=outbox_event_id)
         if outbox_event.done_at is not None:
             return
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(outbox_event.attempts, 20))
-        fail_event(outbox_event, storable(f"{type(error).__name__}: {error}")[:1000], clock.now() + pause)
-        if outbox_event.attempts >= get_settings().delivery_tries_before_review:
+        fail_event(outbox_event, without_personal_data(storable(f"{type(error).__name__}: {error}"))[:1000], clock.now() + pause)
+        tries = 1 if isinstance(error, HandlerHangs) or not hooks.is_loaded(order.plugin) else get_settings().delivery_tries_before_review
+        if outbox_event.attempts >= tries:  # neither a handler that hangs nor an uninstalled plugin comes back by itself
             payment, refund = outbox_event.payment, outbox_event.refund
-            is_remote = outbox_event.kind == OutboxEventKind.REMOTE
-            about = {"case": "remote", "name": outbox_event.name} if is_remote else {"kind": outbox_event.kind}
             # Without the number of attempts: after a dismissal only another failure opens a new review.
-            facts = {"order": str(order), "error": outbox_event.fault[:200], **about}
+            facts = {"order": str(order), "error": outbox_event.fault[:200], **_named(outbox_event)}
             open_review(
                 ReviewReason.DELIVERY_FAILING,
                 facts,
@@ -237,6 +305,12 @@ def _note_failure(order_id: int, outbox_event_id: int, error: Exception) -> None
                 account=payment.account if payment else "",
                 evidence={"attempts": outbox_event.attempts},
             )
+
+
+def _named(outbox_event: OutboxEvent) -> dict[str, str]:
+    """Return the facts that name an outbox event in a review."""
+    is_remote = outbox_event.kind == OutboxEventKind.REMOTE
+    return {"case": "remote", "name": outbox_event.name} if is_remote else {"kind": outbox_event.kind}
 
 
 def enqueue_remote(
@@ -265,21 +339,25 @@ def deliver_remote(order_id: int) -> int:
     outside_transactions("deliver_remote")
     done = 0
     while outbox_event := _claim_remote(order_id):
+        number, about = outbox_event.pk, f"{outbox_event.name} of order {outbox_event.order}"
+        limit = time_limit(partial(_note_hanging, order_id, number), about, _REMOTE_SECONDS)
         try:
             with network(), translation.override(settings.LANGUAGE_CODE):
                 value = remote_event_value(outbox_event)
-                said = hooks.call_owner(outbox_event.order.plugin, "tillgate_deliver", outbox_event=value)
+                with limit:
+                    said = hooks.call_owner(outbox_event.order.plugin, "tillgate_deliver", outbox_event=value)
         except Exception as error:  # a plugin may raise anything, and the delivery is tried again
             _log.exception("remote outbox event %s of order %s failed", outbox_event.event_id, outbox_event.order)
-            _note_failure(order_id, outbox_event.pk, error)
+            if not isinstance(error, HandlerHangs):  # that was noted while it hung
+                _note_failure(order_id, number, error)
             break
-        with locked_order(order_id) as order:
+        with locked_order(order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
             # As it is by now: where the lease ran out, another worker may have carried it too, or failed to.
             carried = order.outbox_events.filter(pk=outbox_event.pk, done_at__isnull=True).select_related("payment").first()
             if carried:
                 deliver_event(carried, clock.now())
                 _settle_failing(carried)
-                message = storable(said) if isinstance(said, str) else f"carried over the network: {carried.name}"
+                message = without_personal_data(storable(said)) if isinstance(said, str) else f"carried over the network: {carried.name}"
                 record("event.delivered", order, f"outbox:{carried.event_id}", message, payment=carried.payment)
         done += 1
     return done
@@ -292,7 +370,13 @@ def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
         if row.done_at is not None:
             return
         abandon_event(row, clock.now())
-        record("event.abandoned", order, f"staff:{staff}", f"not carried over the network: {row.name}: {detail}", payment=row.payment)
+        record(
+            "event.abandoned",
+            order,
+            f"staff:{staff}",
+            f"not carried over the network: {row.name}: {without_personal_data(detail)}",
+            payment=row.payment,
+        )
 
 
 def _claim_remote(order_id: int) -> OutboxEvent | None:

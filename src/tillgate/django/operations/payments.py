@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,7 +18,7 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Review
 from tillgate.django.operations.accounts import account_of
-from tillgate.django.operations.bounds import pay_until, unpaid_check_at
+from tillgate.django.operations.bounds import Gate, disputable, pay_until, unpaid_check_at
 from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
 from tillgate.django.operations.outbox import deliver, deliver_due
 from tillgate.django.operations.refunds import book_reported_refunds, refund_news
@@ -50,6 +51,7 @@ from tillgate.lifecycle import (
     next_poll,
     next_retry,
 )
+from tillgate.wire.personal import kept_fields, without_personal_data
 
 __all__ = [
     "after_change",
@@ -73,6 +75,8 @@ _NOBODY_KNOWS: Final[Mapping[str, str]] = MappingProxyType({})
 _BY_STAFF: Final = "staff:"
 _OVER_UNPAID: Final = frozenset({PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED})
 _QUICK_SECONDS: Final = 5.0
+_quick_queries: Final = Gate()
+"""The queries for a waiting shopper or gateway that are under way in this process, by their account."""
 _POLL_LEASE: Final = timedelta(minutes=1)
 """Longer than a quick look takes: if its process dies, the worker looks then."""
 _CLAIMED: Final = ("status_since", "last_polled_at", "next_poll_at", "notifications", "forged_notifications")
@@ -125,8 +129,10 @@ def _claim(payment: Payment, said: str, counted: dict[str, int], *, even_if_paid
     if said:
         changes["last_notification"] = said
     if counted and payment.status == PaymentStatus.PAID and not even_if_paid:
-        return changes, False  # the interface's notifications say nothing new about a paid payment; its tail polls find later changes
+        return changes, False  # the notification says no more than paid; tail polls find later changes
     now, throttle = clock.now(), timedelta(seconds=get_settings().notification_throttle_seconds)
+    if _quick_queries.is_slow(payment.account):  # the gateway hangs: each query would hold one more thread, and the worker asks soon
+        return changes | {"next_poll_at": min(now, payment.next_poll_at or now)}, False
     if payment.last_polled_at is None or payment.last_polled_at <= now - throttle:
         return changes | {"last_polled_at": now, "next_poll_at": now + throttle + _POLL_LEASE}, True
     soon = now + throttle
@@ -147,17 +153,21 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
     asked_at = clock.now()
     try:
         account = account_of(payment)
+        hooks.expect_gateway(account)
     except TillgateError as error:
-        return Inconclusive(detail=str(error), review=ReviewReason.ACCOUNT_GONE)
+        return Inconclusive(detail=without_personal_data(str(error)), review=ReviewReason.ACCOUNT_GONE)
     except Exception as error:  # a plugin that keeps the account may raise anything
         _log.exception("the account of %s could not be found", payment.reference)
         return Inconclusive(detail=f"{type(error).__name__} in a plugin")
     deadline_seconds, attempts = (_QUICK_SECONDS, 1) if quickly else (None, None)
+    watched = _quick_queries.passing(payment.account) if quickly else nullcontext()
     try:
-        with network():
+        with network(), watched:
             found = hooks.query(
                 account, payment.reference, transaction_no=payment.transaction_no, deadline_seconds=deadline_seconds, attempts=attempts
             )
+        raw, word = kept_fields(found.raw, account.dialect.kept_fields), without_personal_data(found.status_text)
+        found = replace(found, raw=raw, status_text=word)
         return answer_of(found, asked_at, account.dialect)
     except TillgateError as error:
         return answer_of(error, asked_at, account.dialect)
@@ -209,8 +219,10 @@ def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
         reschedule([payment], decision)
         return payment
     if not decision.is_conclusive:
-        with durable():
-            _raise(payment.order, payment, decision, actor)
+        if decision.review:
+            # The account's reviews are in no order's timeline, and need no order's lock.
+            with durable() if decision.review in ACCOUNT_REASONS else locked_order(payment.order_id):
+                _raise(payment.order, payment, decision, actor)
         reschedule([payment], decision)
         return payment
     with locked_order(payment.order_id) as order:
@@ -263,7 +275,7 @@ def reschedule(payments: list[Payment], decision: Decision) -> None:
 def next_poll_after(payment: Payment, decision: Decision, now: datetime) -> datetime | None:
     """Return when a payment is polled next after an answer that has been written."""
     when = next_poll if decision.is_last_word else next_retry
-    return when(PaymentStatus(payment.status), watched_since(payment), payment.expires_at, now)
+    return when(PaymentStatus(payment.status), watched_since(payment), payment.expires_at, now, disputable())
 
 
 def watched_since(payment: Payment) -> datetime:
@@ -350,7 +362,7 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
             raise InvalidRequest("payment", payment.reference, "is on its way: the gateway has not said that it failed")
         if clock.now() < payment.expires_at:
             raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
-        detail = f"a person marks it as expired: {note}"
+        detail = f"a person marks it as expired: {without_personal_data(note)}"
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, detail=detail)
         for pk, version in open_rows.values_list("pk", "version"):
             resolve(pk, detail, staff, dismissed=(pk, version) == (about.pk, about.version))

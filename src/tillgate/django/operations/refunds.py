@@ -19,6 +19,7 @@ from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Ref
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.bounds import unpaid_check_at
 from tillgate.django.operations.locking import (
+    AFTER_A_CALL_SECONDS,
     database,
     durable,
     locked_order,
@@ -50,11 +51,13 @@ from tillgate.lifecycle import (
 from tillgate.money import Money
 from tillgate.wire.dialects import RefundOutcome
 from tillgate.wire.messages import Refunded, RefundRequest, ReportedRefund
+from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
 
 __all__ = [
     "RefundNotPossible",
     "book_reported_refunds",
+    "doubt",
     "enter_external",
     "poll_refund",
     "queue_refund",
@@ -183,7 +186,7 @@ def _queue(
             refund_id=new_refund_id(),
             amount=exact,
             requested_by=staff[:150],
-            reason=storable(reason)[:255],
+            reason=without_personal_data(storable(reason))[:255],
             data=dict(data),
             created_at=now,
             status_since=now,
@@ -244,7 +247,7 @@ def send_refund(refund_id: int) -> Refund:
     if claimed.confirmed:  # an earlier request, which was taken not to have left, has left after all
         return _settle(claimed, RefundStatus.SUCCEEDED, "a notification had confirmed it", actor="refund")
     outcome = _send(claimed)
-    answer = outcome.ret_msg if isinstance(outcome, Refunded) else str(outcome)
+    answer = without_personal_data(outcome.ret_msg if isinstance(outcome, Refunded) else str(outcome))
     status = decide_refund(outcome)
     # It may have been taken for lost while this process was away; its answer is as good as ever.
     only_from = _UNDER_WAY if status in _KNOWN else (RefundStatus.SENDING,)
@@ -288,7 +291,9 @@ def poll_refund(refund_id: int, actor: str = "worker") -> Refund:
         _log.exception("the query of refund %s failed in a plugin", refund_id)
     if found is not None and RefundStatus(found.outcome.value) != refund.status:
         status = RefundStatus(found.outcome.value)
-        return _settle(refund, status, found.ret_msg, actor, only_from=UNSETTLED_REFUND_STATUSES, refund_no=found.refund_no)
+        return _settle(
+            refund, status, without_personal_data(found.ret_msg), actor, only_from=UNSETTLED_REFUND_STATUSES, refund_no=found.refund_no
+        )
     return _ask_again_later(refund, found.refund_no if found else None)
 
 
@@ -365,9 +370,10 @@ def _settle(
     only_from: Collection[RefundStatus] = (RefundStatus.SENDING,),
     staff: str = ITSELF,
     refund_no: str | None = None,
+    patience_seconds: float = AFTER_A_CALL_SECONDS,
 ) -> Refund:
     """Settle a refund under its order's lock, and tell the shop."""
-    with locked_order(sent.payment.order_id) as order:
+    with locked_order(sent.payment.order_id, patience_seconds=patience_seconds) as order:
         refund, has_moved = _settle_locked(order, sent.pk, status, answer, actor, only_from=only_from, staff=staff, refund_no=refund_no)
     if has_moved:
         deliver(order.pk)
@@ -599,7 +605,7 @@ def book_reported_refunds(order: Order, payment: Payment, reported: Collection[R
     pairs, made_elsewhere = match_refunds(_known_refunds(payment), reported)
     for known, there in _moves(pairs):
         if known.status is RefundStatus.QUEUED:
-            _note_as_sent(order, payment, known.id, actor)
+            _note_as_sent(order, payment, known.id, actor, "the gateway lists it: its request has left")
         message, status = f"the gateway lists it as {there.outcome}", RefundStatus(there.outcome.value)
         only_from = UNSETTLED_REFUND_STATUSES if known.status is not RefundStatus.QUEUED else (RefundStatus.SENDING,)
         _settle_locked(order, known.id, status, message, actor, only_from=only_from, refund_no=there.refund_no)
@@ -623,11 +629,11 @@ def book_reported_refunds(order: Order, payment: Payment, reported: Collection[R
         _tell_shop(order, entered)
 
 
-def _note_as_sent(order: Order, payment: Payment, refund_id: int, actor: str) -> None:
+def _note_as_sent(order: Order, payment: Payment, refund_id: int, actor: str, message: str) -> None:
     """Let a queued refund count as sent, since its request has left after all: it can be settled, and is never sent again (I6)."""
     refund = Refund.objects.get(pk=refund_id)
     refund.save(update_fields=write_status(refund, RefundStatus.SENDING, clock.now()))
-    record("refund.sending", order, actor, "the gateway lists it: its request has left", payment=payment, refund=refund)
+    record("refund.sending", order, actor, message, payment=payment, refund=refund)
 
 
 def _moves(pairs: Iterable[tuple[KnownRefund, ReportedRefund]]) -> list[tuple[KnownRefund, ReportedRefund]]:
@@ -672,7 +678,21 @@ def _withdraw(refund: Refund, order: Order, actor: str, detail: str) -> Refund:
     return withdrawn
 
 
+def doubt(refund_id: int, actor: str) -> bool:
+    """Note that a queued refund may have been sent before a restore: its outcome is unknown (I6). Return whether it was queued."""
+    row = Refund.objects.select_related("payment").get(pk=refund_id)
+    message = "the database was restored: its request may have left before"
+    with locked_order(row.payment.order_id) as order:
+        if not Refund.objects.filter(pk=refund_id, status=RefundStatus.QUEUED).exists():
+            return False
+        row.payment.order = order
+        _note_as_sent(order, row.payment, refund_id, actor, message)
+        _settle_locked(order, refund_id, RefundStatus.UNKNOWN, message, actor, only_from=(RefundStatus.SENDING,))
+    deliver(order.pk)
+    return True
+
+
 def mark_lost(refund_id: int) -> Refund:
     """Note that a refund was cut off while it was being sent: its outcome is unknown (I6)."""
     row = Refund.objects.select_related("payment").get(pk=refund_id)
-    return _settle(row, RefundStatus.UNKNOWN, "the process ended while it was being sent", "worker")
+    return _settle(row, RefundStatus.UNKNOWN, "the process ended while it was being sent", "worker", patience_seconds=0)

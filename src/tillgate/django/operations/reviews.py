@@ -6,6 +6,7 @@ The table in `tillgate.lifecycle.review` has a policy for each reason; this modu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -16,7 +17,7 @@ from django.db.models import QuerySet
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
-from tillgate.django.operations.locking import database
+from tillgate.django.operations.locking import database, locked_order
 from tillgate.django.operations.status import queue_event, write_status, write_status_of
 from tillgate.django.operations.timeline import record
 from tillgate.lifecycle import (
@@ -34,6 +35,7 @@ from tillgate.lifecycle import (
     facts_version,
     reasons,
 )
+from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
 
 __all__ = [
@@ -104,7 +106,7 @@ def open_reviews_of(reviews: Iterable[Review]) -> Iterator[OpenReview]:
 
 def version_of(reason: str, facts: Mapping[str, Any], *, subject: str, reported_paid: bool = False) -> tuple[dict[str, str], str]:
     """Return facts as they are stored, with their subject, and their version."""
-    stored = {name: storable(str(value))[:_LONGEST_FACT] for name, value in facts.items()}
+    stored = {name: without_personal_data(storable(str(value)))[:_LONGEST_FACT] for name, value in facts.items()}
     if "detail" not in stored:  # a plugin's own text names its subject itself
         stored["subject"] = subject
     return stored, facts_version(reason, stored, reported_paid=reported_paid)
@@ -132,6 +134,8 @@ def open_review(
     facts = {"detail": facts} if isinstance(facts, str) else facts
     stored, version = version_of(reason, facts, subject=subject, reported_paid=reported_paid)
     key = open_key(reason, outbox_event or refund or payment, account)
+    if reason is ReviewReason.ROWS_LOST:  # each payment that the database does not have is a case of its own
+        key = f"{reason}:database:{version if account else ''}"
     if known := Review.objects.filter(open_key=key).first():
         claim = claim_of(reason, stored, reported_paid=reported_paid)
         if reason in TELLING_REASONS and order and known.version != version and not _is_milder(claim, known, payment):
@@ -256,10 +260,10 @@ def _is_older(reason: str, opened_at: datetime, heard: Heard) -> bool:
 
 def resolve(review_id: int, resolution: str, staff: str, *, dismissed: bool = False) -> Review:
     """Close a review and note how; `dismissed` leaves the case as it is. A closed review stays as it was."""
+    resolution = without_personal_data(resolution)
     order_id = Review.objects.values_list("order_id", flat=True).get(pk=review_id)
-    with transaction.atomic(using=database()):
-        # The order first, as everywhere: an entry in its timeline takes a lock on it too.
-        order = Order.objects.select_for_update().get(pk=order_id) if order_id else None
+    # The order first, as everywhere: an entry in its timeline takes a lock on it too.
+    with _locked_if_any(order_id) as order:
         review = Review.objects.select_for_update().get(pk=review_id)
         if review.resolved_at is None:
             changed = write_status(review, ReviewStatus.DISMISSED if dismissed else ReviewStatus.RESOLVED)
@@ -269,6 +273,17 @@ def resolve(review_id: int, resolution: str, staff: str, *, dismissed: bool = Fa
             if order:
                 record("review.resolved", order, f"staff:{staff}", resolution, payment=review.payment)
     return review
+
+
+@contextmanager
+def _locked_if_any(order_id: int | None) -> Iterator[Order | None]:
+    """Hold the lock of a review's order, if it has one, in the transaction that is open, or in one of its own."""
+    if order_id and not transaction.get_connection(database()).in_atomic_block:
+        with locked_order(order_id) as order:
+            yield order
+        return
+    with transaction.atomic(using=database()):
+        yield Order.objects.select_for_update().get(pk=order_id) if order_id else None
 
 
 def settle(reviews: QuerySet[Review], resolution: str, by: str = ITSELF) -> None:

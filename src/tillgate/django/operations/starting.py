@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Exists, F, FilteredRelation, OuterRef, Q, QuerySet
+from django.db.models import Exists, FilteredRelation, OuterRef, Q, QuerySet
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
@@ -24,8 +24,11 @@ from tillgate.django.conf import get_settings
 from tillgate.django.methods import choices_for, label_of
 from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, new_key
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
-from tillgate.django.operations.bounds import TimeBudget, pay_until, unpaid_check_at
+from tillgate.django.operations.bounds import PURGE_CHECK, Gate, TimeBudget, disputable, pay_until, unpaid_check_at
+from tillgate.django.operations.circuit_breaker import CreationState, creation_state, note_creation
 from tillgate.django.operations.locking import (
+    AFTER_A_CALL_SECONDS,
+    OrderHeld,
     database,
     durable,
     in_the_shops_hands,
@@ -37,7 +40,7 @@ from tillgate.django.operations.payments import after_change, assign, reconcile
 from tillgate.django.operations.reviews import open_review, reported_paid
 from tillgate.django.operations.status import close_order_row, write_status_of
 from tillgate.django.operations.timeline import record
-from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError, WrongCredentials
+from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, Refused, TillgateError, WrongCredentials
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
     PaymentStatus,
@@ -49,12 +52,14 @@ from tillgate.money import Money
 from tillgate.wire.macros import callback_url
 from tillgate.wire.messages import CreatedPayment, PaymentRequest
 from tillgate.wire.methods import Terminal
+from tillgate.wire.personal import kept_fields, without_personal_data
 from tillgate.wire.references import new_reference
 
 __all__ = [
     "NotPayable",
     "StartOutcome",
     "Started",
+    "TryLater",
     "close_order",
     "is_being_created",
     "is_order_paid",
@@ -62,6 +67,7 @@ __all__ = [
     "is_under_review",
     "may_go_on",
     "open_order",
+    "registered",
     "start_payment",
     "wait_for_creation",
     "why_not",
@@ -75,14 +81,22 @@ _LEAVE_TIME: Final = timedelta(minutes=2)
 quarter of its time is enough."""
 _LOOKS_SECONDS: Final = 5.0
 """For the polls of an order's open payments, possibly many, before another begins: the shopper waits."""
-_WAIT_FOR_DUPLICATE_SECONDS: Final = 10.0
-_MOST_TRIES: Final = 50
-"""The number of payments of an order that can start in its time to pay."""
-_TRIES: Final = Count("payments", filter=Q(payments__created_at__gte=F("tried_since")), distinct=True)
+_WAIT_FOR_DUPLICATE_SECONDS: Final = 3.0
+_WAIT_FOR_PLACE_SECONDS: Final = 1.0
+"""For another creation of this process to end, where none hangs."""
+_YOUNG: Final = timedelta(seconds=10)
+_LOST_AFTER: Final = timedelta(seconds=5)
+"""A creation has ended, or was lost with its process, so long after the longest time that its account allows."""
+_creations: Final = Gate()
+"""The creations that are under way in this process, by their account."""
 
 
 class NotPayable(Exception):
     """The order cannot be paid now; the message says why, to a shopper."""
+
+
+class TryLater(TillgateError):
+    """No payment was started now, and nothing was sent: too many are being created, or the gateway does not answer."""
 
 
 class StartOutcome(StrEnum):
@@ -125,31 +139,37 @@ def start_payment(
     way forbids another, unless the shopper has read so: `despite` has the references of such payments. An order that holds money, or has a
     payment under review, is not refused here: the pages of `pay_url` and `start_url` ask the shopper first.
 
-    Raises `NotPayable`, `InvalidRequest` or `ConfigurationError` before any request is sent.
+    Raises `NotPayable`, `TryLater`, `InvalidRequest` or `ConfigurationError` before any request is sent.
     """
     outside_transactions("start")
     offered = get_settings().payment_methods
     if offered is not None and method not in offered:
         raise InvalidRequest("method", method, f"is not offered by this shop: {', '.join(offered)}")
-    order_id, tries, siblings = _look_up(plugin, order_key)
+    order_id, siblings = _look_up(plugin, order_key)
+    chosen, state = find_account(account), creation_state(account)
     time_to_look = TimeBudget(lambda: False, _LOOKS_SECONDS)
     for sibling in siblings:
         if time_to_look.is_over:
             break  # the worker asks about the others
+        if is_being_created(sibling) or (state is CreationState.RESTS and sibling.account == account):
+            continue  # no shopper has its address yet, or its gateway does not answer
         # One of them may be paid by now, and its notification lost.
         seen = reconcile(sibling, actor)
         if seen.status == PaymentStatus.PAID:
             return Started(payment=seen, outcome=StartOutcome.PAID)
         if seen.is_open and seen.is_processing and seen.reference not in despite:
             raise NotPayable(_("a payment with %(method)s is on its way already") % {"method": label_of(seen.method)})
-    chosen = find_account(account)
 
     def begin(order: Order, *, is_new: bool) -> tuple[Payment, PaymentRequest | None]:
         description = _describe(order)
-        amount = _payable_amount(order, description, tries)
+        amount = _payable_amount(order, description)
         _check_method(chosen, method, Money(amount, description.currency))
-        if not is_new and (duplicate := _duplicate(order, method, Money(amount, description.currency), account, chosen)):
+        siblings = [] if is_new else _siblings(order)
+        if duplicate := _duplicate(siblings, method, Money(amount, description.currency), account, chosen):
             return duplicate, None
+        _check_pace(order, siblings)
+        if not has_place or state is CreationState.RESTS:
+            raise TryLater(f"account {account!r}: the gateway does not answer, or too many payments are being created")
         if order.tried_since is None:
             order.tried_since = clock.now()
             order.save(update_fields=["tried_since"])
@@ -158,21 +178,27 @@ def start_payment(
         record("payment.created", order, actor, f"{payment.money} with {method}", payment=payment)
         return payment, request
 
-    payment, request = _under_lock(plugin, order_key, order_id, begin)
-    return _create(payment, chosen, request, actor) if request else _hand_out(payment)
+    with _creations.passing(account, get_settings().calls_at_once, wait_seconds=_WAIT_FOR_PLACE_SECONDS) as has_place:
+        payment, request = _under_lock(plugin, order_key, order_id, begin)
+        if request:
+            try:
+                return _create(payment, chosen, request, actor, state)
+            except OrderHeld as error:  # the worker asks about it
+                return Started(payment=payment, outcome=StartOutcome.UNKNOWN, detail=str(error))
+    return _hand_out(payment)
 
 
-def _look_up(plugin: str, order_key: str) -> tuple[int | None, int, list[Payment]]:
-    """Return the id of the order's row, if there is one, the number of its tries and its open payments.
+def _look_up(plugin: str, order_key: str) -> tuple[int | None, list[Payment]]:
+    """Return the id of the order's row, if there is one, and its open payments.
 
     An order that has no open payments takes one statement.
     """
     is_open = FilteredRelation("payments", condition=Q(payments__status__in=OPEN_PAYMENT_STATUSES))
     rows = Order.objects.filter(plugin=plugin, key=order_key).annotate(open=is_open)
-    found = list(rows.values_list("pk", "open__pk").annotate(tries=_TRIES))
-    ids = [payment_id for _, payment_id, _ in found if payment_id]
+    found = list(rows.values_list("pk", "open__pk"))
+    ids = [payment_id for _, payment_id in found if payment_id]
     siblings = Payment.objects.select_related("order").filter(pk__in=ids).order_by("-pk") if ids else []
-    return (*((found[0][0], found[0][2]) if found else (None, 0)), list(siblings))
+    return found[0][0] if found else None, list(siblings)
 
 
 def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callable[..., _T]) -> _T:
@@ -184,12 +210,16 @@ def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callab
         except IntegrityError:
             # Another process wrote the row in the same moment. That transaction is over: on InnoDB both would wait for the other's lock.
             order_id = Order.objects.values_list("pk", flat=True).get(plugin=plugin, key=order_key)
-    with locked_order(order_id) as order:
-        return begin(order, is_new=False)
+    try:
+        with locked_order(order_id) as order:
+            return begin(order, is_new=False)
+    except OrderHeld as error:
+        raise TryLater(str(error)) from error
 
 
 def _new_order(plugin: str, order_key: str, **fields: Any) -> Order:
-    order = Order(plugin=plugin, key=order_key, created_at=clock.now(), **fields)
+    now = clock.now()
+    order = Order(plugin=plugin, key=order_key, created_at=now, purge_check_at=now + PURGE_CHECK, **fields)
     order.save(force_insert=True)
     return order
 
@@ -203,21 +233,32 @@ def _describe(order: Order) -> hooks.OrderDescription:
     return described
 
 
-def why_not(order: Order | None, description: hooks.OrderDescription, tries: int = 0) -> str | None:
+def why_not(order: Order | None, description: hooks.OrderDescription) -> str | None:
     """Return why no payment of an order can start now, as a clause that a shopper understands; None if one can."""
     if description.not_payable_detail is not None:
         return description.not_payable_detail
     if order and order.closed_at:
         return _("the order is closed")
     ends = [end.timestamp() for end in (description.payable_until, order and pay_until(order)) if end]
-    is_over = tries >= _MOST_TRIES or any(end <= clock.now().timestamp() for end in ends)
+    is_over = any(end <= clock.now().timestamp() for end in ends)
     return _("the time to pay for it is over") if is_over else None
 
 
-def _payable_amount(order: Order, description: hooks.OrderDescription, tries: int) -> Decimal:
+def _check_pace(order: Order, siblings: list[Payment]) -> None:
+    """Raise unless another payment of an order may start now. Counted under its lock: of many presses at once, each counts the others."""
+    settings, now = get_settings(), clock.now()
+    in_its_time = sum(payment.created_at >= (order.tried_since or now) for payment in siblings)
+    in_last_minute = sum(payment.created_at > now - timedelta(minutes=1) for payment in siblings)
+    if in_its_time >= settings.creations_per_order:
+        raise NotPayable(_("the time to pay for it is over"))
+    if in_last_minute >= settings.creations_per_minute:
+        raise TryLater(f"order {order}: {in_last_minute} payments have started within a minute")
+
+
+def _payable_amount(order: Order, description: hooks.OrderDescription) -> Decimal:
     if order.paid_by_id:
         raise NotPayable(_("the order is paid"))
-    if detail := why_not(order, description, tries):
+    if detail := why_not(order, description):
         raise NotPayable(detail)
     amount = money.amount(description.amount, description.currency)
     if amount >= 10 ** (MOST_DIGITS - money.MOST_DECIMALS):
@@ -237,18 +278,25 @@ def _check_method(account: Account, method: str, price: Money) -> None:
         raise NotPayable(_("this amount cannot be paid with this payment method; please choose another"))
 
 
-def _duplicate(order: Order, method: str, amount: Money, alias: str, account: Account) -> Payment | None:
+def _siblings(order: Order) -> list[Payment]:
+    """Return the payments of an order, the newest first."""
+    is_untold = Exists(_untold().filter(payment=OuterRef("pk")))
+    found: list[Payment] = list(order.payments.annotate(is_untold=is_untold).order_by("-id"))
+    for payment in found:
+        payment.order = order
+    return found
+
+
+def _duplicate(siblings: list[Payment], method: str, amount: Money, alias: str, account: Account) -> Payment | None:
     """Return the payment that makes another one needless.
 
     That is a paid one with an undelivered event (I4), or else the open one from the first click of a double click.
     """
-    is_untold = Exists(_untold().filter(payment=OuterRef("pk")))
-    siblings = order.payments.filter(status__in=(*OPEN_PAYMENT_STATUSES, PaymentStatus.PAID)).annotate(is_untold=is_untold)
+    standing = [sibling for sibling in siblings if sibling.is_open or sibling.status == PaymentStatus.PAID]
     # However many were begun since: each of their payment pages would take the money once more.
-    for payment in sorted(siblings.order_by("-id"), key=lambda sibling: not sibling.is_untold):
-        payment.order = order
+    for payment in sorted(standing, key=lambda sibling: not vars(sibling)["is_untold"]):
         if payment.status == PaymentStatus.PAID:
-            if payment.is_untold and payment.refunded_amount < payment.amount:
+            if vars(payment)["is_untold"] and payment.refunded_amount < payment.amount:
                 return payment
             continue
         if (payment.method, payment.money, payment.account) != (method, amount, alias) or not is_made_by(payment, account):
@@ -296,21 +344,32 @@ def is_page_live(payment: Payment) -> bool:
 
 
 def is_being_created(payment: Payment) -> bool:
-    """Tell whether another press is creating a payment at this moment: it is young and has no address, unless its creation was lost."""
-    is_young = clock.now() - payment.created_at < timedelta(seconds=_WAIT_FOR_DUPLICATE_SECONDS)
-    return payment.is_open and not payment.payment_url and is_young
+    """Tell whether another press may be creating a payment at this moment: it is young and has no address.
+
+    A creation without an end, whose gateway hangs, is young for as long as a creation can last.
+    """
+    if not payment.is_open or payment.payment_url:
+        return False
+    age = clock.now() - payment.created_at
+    if age < _YOUNG:
+        return True
+    account = maker_if_known(payment)
+    if account is None or age >= timedelta(seconds=account.deadline_seconds) + _LOST_AFTER:
+        return False
+    return not payment.timeline.filter(event="payment.outcome-unknown").exists()
 
 
-def wait_for_creation(payment: Payment) -> None:
-    """Wait until the other press has created a payment, or could not, and no longer than 10 seconds; the payment is then as it stands."""
-    until = time.monotonic() + _WAIT_FOR_DUPLICATE_SECONDS
+def wait_for_creation(payment: Payment, seconds: float = 10.0) -> None:
+    """Wait until the other press has created a payment, or could not, and no longer than `seconds`; the payment is then as it stands."""
+    until = time.monotonic() + seconds
     while not payment.payment_url and payment.is_open and time.monotonic() < until:
         time.sleep(0.1)
         payment.refresh_from_db(fields=["payment_url", "status"])
 
 
 def _hand_out(duplicate: Payment) -> Started:
-    wait_for_creation(duplicate)
+    age = (clock.now() - duplicate.created_at).total_seconds()
+    wait_for_creation(duplicate, max(0.0, _WAIT_FOR_DUPLICATE_SECONDS - age))  # what hangs is not waited for
     if duplicate.status == PaymentStatus.PAID:
         return Started(payment=duplicate, outcome=StartOutcome.PAID)
     if duplicate.payment_url and duplicate.is_open:
@@ -380,7 +439,7 @@ def _new_payment(
     return payment, request
 
 
-def _create(payment: Payment, account: Account, request: PaymentRequest, actor: str) -> Started:
+def _create(payment: Payment, account: Account, request: PaymentRequest, actor: str, state: CreationState) -> Started:
     """Create the payment at the gateway and write the outcome, unless an early notification has brought a later status."""
     outcome: CreatedPayment | TillgateError
     try:
@@ -394,16 +453,17 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
     if isinstance(outcome, NotSent | WrongCredentials):  # no shopper can pay until the shop's people correct it
         _log.warning("a payment could not be created at %s: %s", account.base_url, outcome)
     status = decide_creation(outcome)
-    with locked_order(payment.order_id) as order:
+    is_answered = isinstance(outcome, CreatedPayment | Refused | InvalidRequest | ConfigurationError)
+    with locked_order(payment.order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
         rows = Payment.objects.filter(pk=payment.pk)
         now = clock.now()
         if isinstance(outcome, CreatedPayment):
             known: dict[str, Any] = {"transaction_no": outcome.transaction_no, "payment_url": outcome.payment_url}
-            message, evidence = f"transaction {outcome.transaction_no}", dict(outcome.raw)
+            message, evidence = f"transaction {outcome.transaction_no}", kept_fields(outcome.raw, account.dialect.kept_fields)
             due = next_poll(status, payment.created_at, payment.expires_at, now)
         else:
-            known, message, evidence = {}, str(outcome), {"error": type(outcome).__name__}
-            due = next_poll(status, now, payment.expires_at, now)
+            known, message, evidence = {}, without_personal_data(str(outcome)), {"error": type(outcome).__name__}
+            due = next_poll(status, now, payment.expires_at, now, disputable())
         if status == PaymentStatus.CREATED:
             record("payment.outcome-unknown", order, actor, message, payment=payment, evidence=evidence)
         elif write_status_of(
@@ -422,6 +482,7 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
             # A case of the account and not of this payment (unspecified behaviour 7): an answer in order about it does not end the case.
             facts, about = {"error": outcome}, {"reference": payment.reference}
             open_review(reason, facts, actor, account=payment.account, evidence=about)
+    note_creation(payment.account, state, is_answered=is_answered)
     return _as_started(payment, outcome)
 
 
@@ -453,14 +514,21 @@ def open_order(plugin: str, order_key: str, actor: str = "shop") -> None:
     told.exclude(payments__status__in=OPEN_PAYMENT_STATUSES).update(unpaid_check_at=check_at)
 
 
+def registered(plugin: str, order_key: str) -> Order:
+    """Return an order's row, and write it if there is none: an address names the order by it. Nothing else follows from the row."""
+    orders = Order.objects.filter(plugin=plugin, key=order_key)
+    if (order := orders.first()) is not None:
+        return order
+    with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
+        _new_order(plugin, order_key)
+    with transaction.atomic(using=database()):
+        return orders.select_for_update().get()  # a locking read: another process may have written it since this transaction began
+
+
 def close_order(plugin: str, order_key: str, actor: str = "shop") -> None:
     """Register that the shop closed an order: no payment can start any more, and open ones stay watched. Touches the database only."""
     with transaction.atomic(using=database()):
-        orders = Order.objects.filter(plugin=plugin, key=order_key)
-        if not orders.exists():
-            with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
-                _new_order(plugin, order_key)
-        order = orders.select_for_update().get()
+        order = Order.objects.select_for_update().get(pk=registered(plugin, order_key).pk)
         if order.closed_at is None:
             close_order_row(order, clock.now())
             record("order.closed", order, actor, "the shop closed the order")

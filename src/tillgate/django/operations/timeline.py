@@ -12,10 +12,12 @@ from tillgate.django import clock
 from tillgate.django.models import Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 
-__all__ = ["ACCEPTED", "FORCE_EXPIRE", "IMPORTED", "record"]
+__all__ = ["ACCEPTED", "ERASED", "FORCE_EXPIRE", "IMPORTED", "record"]
 
 ACCEPTED: Final = "payment.accepted"
 """The event of a payment that staff accepted as paid with another amount."""
+ERASED: Final = "order.erased"
+"""The event of an order whose details were purged or erased."""
 FORCE_EXPIRE: Final = "payment.force-expired"
 """The event of a payment that staff, and no answer of the gateway, marked as expired."""
 

@@ -45,7 +45,8 @@ def review_value(review: Review) -> hooks.Review:
     """Return a review's value."""
     order = order_value(review.order) if review.order else None
     payment = payment_value(review.payment) if review.payment else None
-    return hooks.Review(id=str(review.pk), reason=review.reason, message=review.message, order=order, payment=payment)
+    account = (review.account or None) if order is None else None
+    return hooks.Review(id=str(review.pk), reason=review.reason, message=review.message, order=order, payment=payment, account=account)
 
 
 def remote_event_value(outbox_event: OutboxEvent) -> hooks.RemoteEvent:

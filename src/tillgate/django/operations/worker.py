@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from django.db import Error as DatabaseFault
 from django.db import close_old_connections, connections
-from django.db.models import Exists, Min, OuterRef, QuerySet
+from django.db.models import Min, Q, QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
@@ -30,10 +30,12 @@ from tillgate.django.operations.circuit_breaker import has_answered, in_turn, pa
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions, reconnect_if_cut
 from tillgate.django.operations.mail import alert_reviews, mail_reviews
-from tillgate.django.operations.outbox import deliver, deliver_remote, is_unpaid
+from tillgate.django.operations.outbox import deliver_now, deliver_remote, is_unpaid, left_for_later
 from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, next_poll_after
 from tillgate.django.operations.polling import Asker
 from tillgate.django.operations.refunds import mark_lost, poll_refund, refund_news, send_refund
+from tillgate.django.operations.restores import look_for_restore
+from tillgate.django.operations.retention import purge_order
 from tillgate.django.operations.reviews import (
     ACCOUNT_REASONS,
     Heard,
@@ -42,6 +44,7 @@ from tillgate.django.operations.reviews import (
     open_review,
 )
 from tillgate.django.operations.status import queue_event
+from tillgate.django.operations.supervision import WORKER, first_of_each_order, look_at_worker
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
     UNSETTLED_REFUND_STATUSES,
@@ -53,14 +56,12 @@ from tillgate.lifecycle import (
     interpret,
     is_unanswered,
 )
+from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
 
 __all__ = ["WORKER", "Progress", "WorkDone", "accounts_due", "beat", "run_account", "run_mail", "run_shop", "run_worker", "wake"]
 
 _log = logging.getLogger("tillgate")
-
-WORKER: Final = "worker"
-"""The name of the worker's heartbeat."""
 
 _BATCH: Final = 50
 """Few enough that a worker which is often killed applies some answers before it is."""
@@ -70,6 +71,8 @@ _LONGEST_DEADLINE_SECONDS: Final = 600.0
 _LANES: Final = 8
 """So many accounts have their turn at the same time; each has its own connection to the database."""
 _MOST_AT_ONCE: Final = 10_000
+_MOST_PURGED: Final = 200
+"""Purging is never urgent: a worker run does a little of it."""
 _FAULTS_KEPT: Final = 20
 _REMOTE: Final = OutboxEventKind.REMOTE
 _REFUND_WORK: Final = frozenset({RefundStatus.QUEUED}) | UNSETTLED_REFUND_STATUSES
@@ -91,6 +94,7 @@ class WorkDone:
     outbox_events: int = 0
     orders_unpaid: int = 0
     mails: int = 0
+    purged: int = 0
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -103,7 +107,7 @@ class WorkDone:
     def note(self, error: Exception, about: str) -> None:
         """Keep a failure, within a bound: a broken database must not fill the memory."""
         if len(self.faults) < _FAULTS_KEPT:
-            self.faults.append(storable(f"{about}: {type(error).__name__}: {error}"[:300]))
+            self.faults.append(without_personal_data(storable(f"{about}: {type(error).__name__}: {error}"))[:300])
 
     def add(self, other: WorkDone) -> None:
         """Add the work of another thread."""
@@ -124,16 +128,22 @@ def _never() -> bool:
     return False
 
 
-def run_worker(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _never) -> WorkDone:
+def run_worker(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _never, *, is_first: bool = False) -> WorkDone:
     """Do all due work, and return a summary. Safe to run many times at the same time.
 
     `limit` bounds the payments polled; `progress` receives the summary now and then; once `stop` returns true, the current work is
-    finished and the rest left for the next worker run.
+    finished and the rest left for the next worker run. `is_first`: where a delivery has failed, poll and mail once before any delivery,
+    since a handler that hangs may have ended the process before this one.
     """
     outside_transactions("worker")
     work_done, began, poll_limit = WorkDone(), clock.now(), PollLimit(limit)
+    if is_first and OutboxEvent.objects.filter(done_at__isnull=True, attempts__gt=0).exclude(kind=_REMOTE).exists():
+        _accounts(work_done, poll_limit, progress, stop)
+        _mails(work_done)
+        beat(work_done)
     while True:
         before = work_done.work
+        _guarded(work_done, "restore", look_for_restore)
         shop_left = _shop(work_done, stop)
         progress(work_done)
         accounts_left = _accounts(work_done, poll_limit, progress, stop)
@@ -145,12 +155,16 @@ def run_worker(limit: int | None = None, progress: Progress = _quiet, stop: Stop
         progress(work_done)
         is_done = not shop_left and not (accounts_left and _accounts_with_work(began))
         if is_done or stop() or poll_limit.is_spent or work_done.work == before:
+            _guarded(work_done, "worker", look_at_worker)
+            _purge(work_done, stop)
             return work_done
 
 
 def wake() -> list[str]:
     """Begin a run for other processes: write the heartbeat, and return the accounts that have due work."""
-    beat(WorkDone())
+    work_done = WorkDone()
+    _guarded(work_done, "restore", look_for_restore)
+    beat(work_done)
     return accounts_due()
 
 
@@ -170,18 +184,21 @@ def _accounts_with_work(until: datetime) -> dict[str, datetime]:
 
 
 def run_account(account: str) -> WorkDone:
-    """Give one account its turn: send its queued refunds, and ask about its due refunds and payments."""
+    """Give one account its turn: send its queued refunds, ask about its due refunds and payments, and deliver what follows to the shops."""
     outside_transactions("run_account")
     work_done = WorkDone()
     _account(account, work_done, PollLimit(None), _quiet, _never)
+    if work_done.work:
+        _shop(work_done, _never)  # new events for the shops
     return work_done
 
 
 def run_shop() -> WorkDone:
-    """Do the due work for shops: lost refunds, unpaid orders, outbox events."""
+    """Do the due work for shops: lost refunds, unpaid orders, outbox events, details that are older than they are kept."""
     outside_transactions("run_shop")
     work_done = WorkDone()
     _shop(work_done, _never)
+    _purge(work_done, _never)
     return work_done
 
 
@@ -189,6 +206,7 @@ def run_mail() -> WorkDone:
     """Mail open reviews, if it is time."""
     outside_transactions("run_mail")
     work_done = WorkDone()
+    _guarded(work_done, "worker", look_at_worker)
     _mails(work_done)
     return work_done
 
@@ -251,9 +269,9 @@ def _held(ids: list[int], of_order: str) -> set[int]:
     return {pk for pk, order_id in order_of.items() if order_id not in free}
 
 
-def _ids(rows: QuerySet[Any], due: str, name: str = "pk") -> Due:
+def _ids(rows: QuerySet[Any], due: str, name: str = "pk", most: int | None = None) -> Due:
     """Return a search for due ids, the longest due first: a failed one comes after those that were not tried yet."""
-    return lambda: list(rows.order_by(due, "pk").values_list(name, flat=True)[:_MOST_AT_ONCE])
+    return lambda: list(rows.order_by(due, "pk").values_list(name, flat=True)[: most or _MOST_AT_ONCE])
 
 
 # The shops' side --------------------------------------------------------------------------------------------------------------------------
@@ -263,29 +281,27 @@ def _shop(work_done: WorkDone, stop: Stop) -> bool:
     now = clock.now()
     lost = Refund.objects.filter(due_at__lte=now, status=RefundStatus.SENDING)
     orders = Order.objects.filter(unpaid_check_at__lte=now)
-    waiting = OutboxEvent.objects.filter(done_at__isnull=True, created_at__lte=now)
-    local, remote = (_first_of_each_order(rows, now) for rows in (waiting.exclude(kind=_REMOTE), waiting.filter(kind=_REMOTE)))
 
     def lose(pk: int) -> None:
         mark_lost(pk)
         work_done.refunds_lost += 1
 
     def tell(order_id: int) -> None:
-        work_done.outbox_events += deliver(order_id)
+        work_done.outbox_events += deliver_now(order_id)
 
     def carry(order_id: int) -> None:
         work_done.outbox_events += deliver_remote(order_id)
 
     left = _each(work_done, "lost refund", _ids(lost, "due_at"), lose, TimeBudget(stop), _REFUNDS)
     left |= _each(work_done, "order", _ids(orders, "unpaid_check_at"), lambda pk: _queue_unpaid(pk, work_done), TimeBudget(stop))
-    left |= _each(work_done, "outbox events of order", _ids(local, "due_at", "order_id"), tell, TimeBudget(stop))
-    left |= _each(work_done, "remote outbox events of order", _ids(remote, "due_at", "order_id"), carry, TimeBudget(stop))
+    # What has failed comes last: a handler that hangs ends this process, and each worker after it would begin with the same events.
+    for state in (Q(attempts=0), Q(attempts__gt=0)):
+        for about, kind, act in (("outbox events", ~Q(kind=_REMOTE), tell), ("remote outbox events", Q(kind=_REMOTE), carry)):
+            now = clock.now()  # the local events before may have queued remote ones
+            waiting = first_of_each_order(OutboxEvent.objects.filter(kind, done_at__isnull=True, created_at__lte=now))
+            due = _ids(waiting.filter(state, due_at__lte=now), "due_at", "order_id")
+            left |= _each(work_done, f"{about} of order", due, act, TimeBudget(stop))
     return left
-
-
-def _first_of_each_order(waiting: QuerySet[OutboxEvent], now: datetime) -> QuerySet[OutboxEvent]:
-    """Return the due events that wait for no older event of their order: events behind a failing one would come first for ever."""
-    return waiting.filter(~Exists(waiting.filter(order=OuterRef("order"), pk__lt=OuterRef("pk"))), due_at__lte=now)
 
 
 def _queue_unpaid(order_id: int, work_done: WorkDone) -> None:
@@ -302,6 +318,16 @@ def _queue_unpaid(order_id: int, work_done: WorkDone) -> None:
             return
         queue_event(order, OutboxEventKind.ORDER_UNPAID)
         work_done.orders_unpaid += 1
+
+
+def _purge(work_done: WorkDone, stop: Stop) -> None:
+    """Purge a bounded number of orders whose details are older than they are kept; the next worker run goes on."""
+
+    def purge(pk: int) -> None:
+        work_done.purged += purge_order(pk)
+
+    due = Order.objects.filter(purge_check_at__lte=clock.now())
+    _each(work_done, "order to purge", _ids(due, "purge_check_at", most=_MOST_PURGED), purge, TimeBudget(stop))
 
 
 def _mails(work_done: WorkDone) -> None:
@@ -356,13 +382,18 @@ def _accounts(work_done: WorkDone, poll_limit: PollLimit, progress: Progress, st
     return any(left)
 
 
+@left_for_later()
 def _account(account: str, work_done: WorkDone, poll_limit: PollLimit, progress: Progress, stop: Stop) -> bool:
-    """Give one account its turn, and tell whether it has more to do."""
+    """Give one account its turn, and tell whether it has more to do.
+
+    The turn of the shops follows: a handler that hangs would end this process before the other answers of a batch are written.
+    """
     now = clock.now()
     due = Refund.objects.filter(due_at__lte=now, payment__account=account)
     unsent, unsettled = due.filter(status=RefundStatus.QUEUED), due.filter(status__in=UNSETTLED_REFUND_STATUSES)
 
     def send(pk: int) -> None:
+        look_for_restore()  # a refund that another server sent already is unknown by now, and is not sent
         send_refund(pk)
         work_done.refunds_sent += 1
 

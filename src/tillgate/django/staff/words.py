@@ -86,6 +86,7 @@ EVENTS: Final[Mapping[str, Word]] = {
     "order.opened": Word(_("Order placed"), "plus"),
     "order.closed": Word(_("Order closed by the shop"), "lock"),
     "order.reopened": Word(_("Order reopened by the shop"), "plus"),
+    "order.erased": Word(_("Details erased"), "minus"),
 }
 
 REASONS: Final[Mapping[str, str | Promise]] = {
@@ -116,6 +117,8 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.ACCOUNT_GONE: _("Account missing or changed"),
     ReviewReason.FORGED_NOTIFICATIONS: _("Forged notifications"),
     ReviewReason.GATEWAY_SILENT: _("The gateway does not answer"),
+    ReviewReason.ROWS_LOST: _("The database lost changes"),
+    ReviewReason.WORKER_LATE: _("The worker is late"),
 }
 
 _ACTORS: Final[Mapping[str, str | Promise]] = {
@@ -123,6 +126,7 @@ _ACTORS: Final[Mapping[str, str | Promise]] = {
     "webhook": _("a notification of the gateway"),
     "return": _("the shopper came back"),
     "worker": _("the worker"),
+    "watch": _("the watch over the worker"),
     "refund": _("the refund"),
     "outbox": _("the outbox event to the shop"),
     "shop": _("the shop"),

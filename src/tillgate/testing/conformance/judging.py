@@ -12,6 +12,7 @@ from django.test import Client
 
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
+from tillgate.testing.books import fault_of_books
 from tillgate.testing.world import World
 
 _TOKEN: Final = re.compile(rb"""name=["']?csrfmiddlewaretoken["']?\s+value=["']?([A-Za-z0-9]+)""")
@@ -60,6 +61,12 @@ def expect_paid_once(world: World, order: str) -> None:
     assert shop.times_paid(order) == 1, f"the payment took effect {shop.times_paid(order)} times"
     assert not shop.is_released(order), "the order is paid, and the shop released it"
     assert not shop.is_payable(order), "the order is paid, and the shop still asks for money"
+    expect_right_books(world, order)
+
+
+def expect_right_books(world: World, order: str) -> None:
+    """Fail unless the shop has booked of an order what came and what was refunded."""
+    assert not (fault := fault_of_books(world.shop, order)), fault
 
 
 def expect_unpaid(world: World, order: str) -> None:

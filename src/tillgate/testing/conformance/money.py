@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
 from typing import Final
 
-from django.db import transaction
+from django.db import connection, connections, transaction
 
 from tillgate import InvalidRequest, hooks
 from tillgate.django import operations
@@ -16,13 +18,14 @@ from tillgate.testing.conformance.judging import (
     at_payment_page,
     expect_no_payment_page,
     expect_paid_once,
+    expect_right_books,
     expect_unpaid,
     needs_review,
     paid_at_gateway,
     pay,
 )
 from tillgate.testing.gateway_driver import Fault
-from tillgate.testing.world import World
+from tillgate.testing.world import WRITES, World
 
 _NO_NEWS: Final[tuple[Fault, ...]] = (
     "server_error",
@@ -33,6 +36,8 @@ _NO_NEWS: Final[tuple[Fault, ...]] = (
     "system_error",
     "unknown_code",
 )
+_LOCK_SECONDS: Final = 0.2
+"""How long staff may wait for a lock before the handler goes on."""
 
 
 class Money:
@@ -50,6 +55,8 @@ class Money:
         assert operations.refund(second.pk, second.amount).status == "succeeded"
         assert world.refunded_amount(second) == second.amount
         expect_paid_once(world, order)
+        assert operations.refund(first.pk, "2.50").status == "succeeded"
+        expect_paid_once(world, order)
         needs_review(world)
 
     def test_paid_after_close(self, world: World) -> None:
@@ -63,6 +70,7 @@ class Money:
         needs_review(world, "paid-not-payable")
         assert operations.refund(payment.pk, payment.amount).status == "succeeded"
         assert world.refunded_amount(payment) == payment.amount
+        expect_right_books(world, order)
         needs_review(world)
 
     def test_handler_refuses_a_closed_order(self, world: World) -> None:
@@ -92,6 +100,8 @@ class Money:
         expect_unpaid(world, order)
         needs_review(world, "underpaid")
         assert world.fresh(payment).status == "paid"
+        if connection.features.has_select_for_update:  # else the database lets one transaction write at a time
+            _edited_meanwhile(world)
 
     def test_order_became_cheaper(self, world: World) -> None:
         """Money pays an order that has become cheaper, and a review names the difference."""
@@ -250,6 +260,35 @@ def _tell_paid(payment: Payment) -> object:
 
     with transaction.atomic():
         return hooks.call_owner(payment.order.plugin, "tillgate_payment_paid", payment=payment_value(payment))
+
+
+def _edited_meanwhile(world: World) -> None:
+    """Let staff raise a price just before the plugin's handler writes. A lock makes them wait; without one the handler must look again."""
+    order, payment = paid_at_gateway(world)
+    was_first: list[bool] = []
+
+    def edit() -> None:
+        try:
+            world.shop.edit_total(order, Decimal("20.00"))
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as staff:
+
+        def meanwhile(_: str) -> None:
+            editing = staff.submit(edit)
+            with suppress(TimeoutError):
+                was_first.append(editing.exception(_LOCK_SECONDS) is None)
+
+        with world.interrupted_handler("tillgate_payment_paid", meanwhile, at=WRITES):
+            world.gateway_notification(payment)
+    if was_first == [True]:
+        assert world.shop.times_paid(order) == 0, (
+            "staff raised the price between the handler's reading and its writing, and the old price paid the order: "
+            "lock the order's row, or check it in the statement that changes it"
+        )
+    else:
+        assert world.shop.times_paid(order) == 1, "the money came before staff raised the price, and the order is unpaid"
 
 
 def _disagrees(world: World, fault: Fault, reason: str = "") -> None:

@@ -37,7 +37,7 @@ class Paying:
         """A shopper who pays and comes back lands in the shop with a paid order, even if no notification arrived."""
         order = world.order()
         browser = Client(enforce_csrf_checks=True)
-        page = browser.get(world.shop.pay_path(order))
+        page = world.see_pay_page(order, browser)
         assert page.status_code == 200, f"the page to pay on answers HTTP {page.status_code}"
         payment = world.pay_page(order, client=browser, **token_on(page, browser))
         back = _way_back(world, payment)
@@ -107,7 +107,7 @@ class Paying:
 
     def test_expiry(self, world: World) -> None:
         """An unpaid order is released, once, after the payment page has closed and the time to try again has passed."""
-        order = world.order()
+        order, abandoned = world.order(), world.order()
         world.pay_page(order)
         world.time.advance(minutes=50)
         world.run_worker()
@@ -124,6 +124,11 @@ class Paying:
         for unpaid in (order, other):
             expect_released(world, unpaid)
             expect_unpaid(world, unpaid)
+        if world.shop.waits_once_placed:
+            assert world.shop.is_released(abandoned), (
+                "the shop never released an order that nobody began to pay: its own code must register each order that it places with "
+                "open_order, under the order's key"
+            )
         assert world.reviews() == []
 
     def test_kept_while_another_payment_is_open(self, world: World) -> None:

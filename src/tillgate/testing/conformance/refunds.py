@@ -16,7 +16,7 @@ from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
 from tillgate.django.operations.refunds import record_external_refund, settle_by_staff
 from tillgate.errors import OutcomeUnknown
-from tillgate.testing.conformance.judging import expect_paid_once, needs_review, paid
+from tillgate.testing.conformance.judging import expect_paid_once, expect_right_books, needs_review, paid
 from tillgate.testing.world import World, together
 from tillgate.wire.dialects import RefundOutcome
 
@@ -186,6 +186,7 @@ def _expect_refunded(world: World, payment: Payment, amount: str) -> None:
     assert world.refunded_amount(payment) == Decimal(amount), f"the gateway refunded {world.refunded_amount(payment)} instead of {amount}"
     shown = world.shop.refunded(payment.order.key)
     assert shown == Decimal(amount), f"the shop records {shown} as refunded, and the gateway refunded {amount}"
+    expect_right_books(world, payment.order.key)
 
 
 def _asked(world: World) -> int:

@@ -22,7 +22,7 @@ _A_SECOND: Final = len(_SHOWN)
 _WHOLE: Final = (":30.500000", ":30.5")
 """How an instant ends to which no tick was added."""
 ONLY_SHOWN: Final[dict[Any, dict[str, Any]]] = {
-    Order: {"created_at": _SHOWN},
+    Order: {"created_at": _SHOWN, "purge_check_at": _SHOWN},
     Payment: {"repeated_notifications": 0},
     OutboxEvent: {"created_at": _SHOWN, "done_at": _SHOWN},  # whether it is done counts, and not when
     Notification: {"received_at": _SHOWN},

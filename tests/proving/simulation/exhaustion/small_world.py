@@ -89,8 +89,8 @@ class _OneFault(Faults):
 class _People(People):
     """Forget what a process has heard once it is over."""
 
-    def process(self, what: str, action: Callable[[], _T]) -> _T | None:
-        result = super().process(what, action)
+    def process(self, what: str, action: Callable[[], _T], *, is_drivers: bool = False) -> _T | None:
+        result = super().process(what, action, is_drivers=is_drivers)
         scheduler = self._world.scheduler
         assert isinstance(scheduler, Stepping)
         # Nobody here uses what an operation returns; a notification's answer is what the gateway hears.

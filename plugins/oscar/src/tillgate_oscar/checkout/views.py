@@ -27,7 +27,7 @@ from tillgate_oscar.checkout import choice
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.placing import placing_otherwise
 
-__all__ = ["OrderPageMixin", "PaymentDetailsMixin", "PaymentMethodMixin", "StepMixin", "ThankYouMixin"]
+__all__ = ["BasketMixin", "OrderPageMixin", "PaymentDetailsMixin", "PaymentMethodMixin", "StepMixin", "ThankYouMixin"]
 
 _OURS: Final = "tillgate"
 """The prefix of our form: a shop's own form on the same page may have a field `method` too."""
@@ -102,6 +102,14 @@ class StepMixin:
     def get_template_names(self) -> list[str]:
         """Show the shop's page with the test mode."""
         return ["tillgate_oscar/checkout/step.html"]
+
+
+class BasketMixin(StepMixin):
+    """The basket, which says the same."""
+
+    def get_template_names(self) -> list[str]:
+        """Show the shop's basket with the test mode."""
+        return ["tillgate_oscar/basket.html"]
 
 
 class PaymentMethodMixin(_CheckoutMixin):
@@ -378,6 +386,7 @@ class ThankYouMixin:
             names = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
             context |= {"order_page": select_template(names), "tillgate_payment": payment}
             context["tillgate_method"] = shop.method_label(payment.method)
+            context["tillgate_refunded"] = orders.refunded_text(orders.state_of(context["order"]))
             return render(self.request, "tillgate_oscar/checkout/thank_you.html", context)  # type: ignore[attr-defined]
         response: HttpResponse = super().render_to_response(context, **options)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
@@ -405,14 +414,14 @@ class OrderPageMixin:
         part: dict[str, Any] = {"tillgate_is_test": True} if orders.is_test(ours) else {}
         if ours and ours.held and not ours.is_paid:
             part["tillgate_has_paid_nothing"] = True
-        if ours and ours.refunded_amount:
-            part["tillgate_refunded"] = shop.money_text(ours.refunded_amount, ours.payments[-1].currency)
+        if refunded := orders.refunded_text(ours):
+            part["tillgate_refunded"] = refunded
         if orders.waits_for_payment(self.object, ours):
             may_be_cancelled = orders.may_be_cancelled(self.object, ours)
             part |= {
                 "tillgate_pay_url": shop.pay_path(PLUGIN, number),
                 "tillgate_unpaid_detail": orders.unpaid_detail(ours),
-                "tillgate_change_url": orders.change_url(number) if may_be_cancelled else None,
+                "tillgate_change_url": orders.change_url(self.object) if may_be_cancelled else None,
             }
         return part
 

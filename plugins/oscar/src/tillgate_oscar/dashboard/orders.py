@@ -46,7 +46,11 @@ class OrderListMixin:
         for order, mark in _marked(context["orders"]):
             order.status = MarkedStatus(order.status)
             order.status.mark = mark
-        return context
+        return {**context, "list_page": select_template(super().get_template_names())}  # type: ignore[misc]
+
+    def get_template_names(self) -> list[str]:
+        """Show the shop's list, whose table scrolls within itself on a phone."""
+        return ["tillgate_oscar/dashboard/order_list.html"]
 
     def download_selected_orders(self, request: HttpRequest, orders: Any) -> HttpResponse:
         """Add the words of the badge to the status in the file."""

@@ -130,6 +130,7 @@ TILLGATE_SALEOR: dict[str, Any] = {
     "SALEORS": {
         origin: {
             "STOREFRONTS": _list("SALEOR_STOREFRONTS"),
+            "CHECKOUT_URL": os.environ.get("SALEOR_CHECKOUT_URL", ""),
             "DASHBOARDS": _list("SALEOR_DASHBOARDS"),
             "PARTS": _is_on("SALEOR_PARTS"),
         }

@@ -7,7 +7,17 @@ from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from tillgate.django.management.subcommands import audit, check_settlement, doctor, export_payments, import_payments, worker
+from tillgate.django.management.subcommands import (
+    audit,
+    check_settlement,
+    doctor,
+    erase_order,
+    export_order,
+    export_payments,
+    import_payments,
+    restored,
+    worker,
+)
 from tillgate.errors import TillgateError
 
 SUBCOMMANDS: Final[dict[str, Any]] = {
@@ -16,13 +26,16 @@ SUBCOMMANDS: Final[dict[str, Any]] = {
     "doctor": doctor,
     "import-payments": import_payments,
     "export-payments": export_payments,
+    "export-order": export_order,
+    "erase-order": erase_order,
     "check-settlement": check_settlement,
+    "restored": restored,
 }
 """The modules by the name of the subcommand. Each has a docstring, `add_arguments(parser)` and `run(command, options)`."""
 
 
 class Command(BaseCommand):
-    """Look after payments: worker, audit, doctor, import, export, settlement check."""
+    """Look after payments: worker, audit, doctor, import, export, erasure, settlement check."""
 
     help = "Looks after payments: worker runs what is due, compares the ledger, and tells whether all is well."
     # If a wrong setting elsewhere in the project stopped the worker, paid orders would stay unpaid; the doctor reports all problems.

@@ -17,6 +17,7 @@ from django.db import connections
 from tillgate.django.conf import get_settings
 from tillgate.django.management.terminal import Stop, Voice, require_tables, stopped_by_signals, unusable
 from tillgate.django.operations.bounds import TimeBudget
+from tillgate.django.operations.handlers import hanging_ends_process
 from tillgate.django.operations.worker import Progress, WorkDone, run_worker
 
 _log = logging.getLogger("tillgate")
@@ -57,13 +58,13 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     get_settings()  # report a wrong setting now, instead of at the first payment
     require_tables()
     voice = Voice(command, options["verbosity"], tells_time=not options["once"])
-    with stopped_by_signals() as stopped:
+    with stopped_by_signals() as stopped, hanging_ends_process():
         if not options["once"]:
             _loop(options["limit"], options["interval"], voice, stopped)
             return
         budget = TimeBudget(stopped, _LONGEST_SECONDS)
         try:
-            work_done = run_worker(options["limit"], _progress(voice), lambda: budget.is_over)
+            work_done = run_worker(options["limit"], _progress(voice), lambda: budget.is_over, is_first=True)
         except DatabaseFault as error:
             raise CommandError(unusable(error)) from error
     voice.done(_message(work_done) + ("; what is left is for the next worker run" if budget.is_over else ""))
@@ -75,11 +76,12 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
 
 def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Stop) -> None:
     """Run until stopped. Log a failure and try again later, because payments stay open without a worker."""
-    failures = 0
+    failures, is_first = 0, True
     voice.done(f"The worker runs, every {interval_seconds:g} s, until SIGINT or SIGTERM.")
     while not stopped():
         try:
-            work_done = run_worker(limit, _progress(voice), stopped)
+            work_done = run_worker(limit, _progress(voice), stopped, is_first=is_first)
+            is_first = False
         except Exception as error:  # noqa: BLE001  # plugins and the project's code may raise anything
             failures += 1
             # No traceback: during an hour without the database, tracebacks would hide everything else.
@@ -115,6 +117,7 @@ def _message(work_done: WorkDone) -> str:
         "order{s} unpaid": work_done.orders_unpaid,
         "event{s} delivered": work_done.outbox_events,
         "mail{s}": work_done.mails,
+        "order{s} purged": work_done.purged,
         "fault{s}": len(work_done.faults),
     }
     said = {"payment{s} polled": work_done.polled, **{name: count for name, count in counts.items() if count}}

@@ -1,0 +1,133 @@
+"""The table of versions: a sample of the tests on each Python, Django and framework, in environments under .venv-versions/."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from docgen.parts import ROOT, replaced
+from tillgate.testing.report import source_commit
+
+__all__ = ["ROWS", "pages", "run"]
+
+PAGE: Final = ROOT / "docs" / "reference" / "versions.md"
+RESULTS: Final = ROOT / "docs" / "reference" / "versions.json"
+_LOWEST: Final = ROOT / "docgen" / "constraints-lowest.txt"
+_EXTRAS: Final = "[async,celery,django,otel,sandbox,testing]"
+_TOOLS: Final = ("hypothesis", "opentelemetry-sdk", "psycopg[binary]", "pymysql", "pytest-xdist", "schemathesis")
+_CORE: Final = (
+    "tests/wire",
+    "tests/hooks",
+    "tests/test_account.py",
+    "tests/test_client.py",
+    "tests/test_transport.py",
+    "tests/test_cli.py",
+)
+_DJANGO: Final = ("tests/django/operations/test_payments.py", "tests/django/operations/test_outbox.py", "tests/django/test_pages.py")
+_SHOWN: Final = ("Django", "django-oscar", "django-payments", "pydantic")
+
+
+@dataclass(frozen=True)
+class Row:
+    """An environment: a Python, what differs from the constraints, and the samples of tests that run there."""
+
+    python: str
+    pins: tuple[str, ...] = ()
+    plugin: str = ""
+    tests: tuple[str, ...] = (*_CORE, *_DJANGO)
+    is_lowest: bool = False
+
+
+ROWS: Final = {
+    "python-3.11": Row("3.11", ("Django==5.2.*",)),
+    "python-3.12": Row("3.12", ("Django==6.0.*",)),
+    "python-3.13": Row("3.13", ("Django==6.1.*",)),
+    "python-3.14": Row("3.14", ("Django==6.1.*",)),
+    "lowest": Row("3.11", is_lowest=True),
+    "oscar": Row("3.11", ("django-oscar==4.2.*",), "oscar", ("tests/test_payments.py", "tests/test_placing.py")),
+    "oscar-before": Row(
+        "3.11", ("django-oscar==4.1.*", "django-treebeard==4.*"), "oscar", ("tests/test_payments.py", "tests/test_placing.py")
+    ),
+    "django-payments": Row("3.11", ("django-payments==4.1.*",), "django-payments", ("tests/test_provider.py",)),
+}
+"""Saleor is remote, and pretix has an environment and a command of its own."""
+
+
+def run(names: list[str]) -> list[str]:
+    """Run the samples, keep their results, and return the names of those that failed."""
+    results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.is_file() else {}
+    for name in names or ROWS:
+        print(f"{name} ...", flush=True)
+        results[name] = _result(name, ROWS[name])
+        print(f"{name}: {results[name]['result']}", flush=True)
+        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", "utf-8")
+    return [name for name in names or ROWS if "passed" not in results[name]["result"] or "failed" in results[name]["result"]]
+
+
+def pages() -> dict[Path, str]:
+    """Return the page as its results have it."""
+    results = json.loads(RESULTS.read_text("utf-8"))
+    return {PAGE: replaced(PAGE.read_text("utf-8"), "versions", "make versions", "\n".join(_lines(results)))}
+
+
+def _lines(results: dict[str, dict[str, str]]) -> Iterator[str]:
+    yield from ("| environment | with | result | seen |", "|---|---|---|---|")
+    for name in ROWS:
+        found = results.get(name, {"with": "", "result": "not tried", "seen": ""})
+        yield f"| {name} | {found['with']} | {found['result']} | {found['seen']} |"
+
+
+def _result(name: str, row: Row) -> dict[str, str]:
+    day = datetime.datetime.now(datetime.UTC).date()
+    seen = f"commit {source_commit(ROOT)}, {day}"
+    python = _python(row.python)
+    if python is None:
+        return {"with": f"Python {row.python}", "result": "not tried: this Python was not there", "seen": seen}
+    folder = ROOT / ".venv-versions" / name
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV", "DJANGO", "CI"))}
+    own = str(folder / "bin" / "python")
+    subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
+    constraints = _LOWEST if row.is_lowest else _constraints(folder, row)
+    plugin = [str(ROOT / "plugins" / row.plugin) + "[testing]"] if row.plugin else []
+    wanted = [f"{ROOT}{_EXTRAS}", *plugin, *_TOOLS, *row.pins]
+    pip = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(constraints), *wanted]
+    installed = subprocess.run(pip, env=environment, capture_output=True, text=True, check=False)
+    if installed.returncode:
+        return {"with": f"Python {row.python}", "result": f"not installed: {installed.stderr.strip().splitlines()[-1][:200]}", "seen": seen}
+    command = [own, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *row.tests]
+    cwd = ROOT / "plugins" / row.plugin if row.plugin else ROOT
+    done = subprocess.run(command, cwd=cwd, env={**environment, "HYPOTHESIS_PROFILE": "brief"}, capture_output=True, text=True, check=False)
+    (folder / "pytest.log").write_text(done.stdout + done.stderr, "utf-8")
+    told = re.findall(r"^=*\s*(.*(?:passed|failed|error).*?)(?: in .*)$", done.stdout, re.MULTILINE)
+    return {"with": _with(own), "result": told[-1] if told else f"pytest ended with {done.returncode}", "seen": seen}
+
+
+def _python(version: str) -> str | None:
+    found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    return str(found[-1]) if found else shutil.which(f"python{version}")
+
+
+def _constraints(folder: Path, row: Row) -> Path:
+    """Return the constraints without what the row pins otherwise; a framework's own requirements are free with an older release."""
+    free = {pin.partition("==")[0].lower() for pin in row.pins} | {"django-treebeard", "django-stubs", "django-stubs-ext"}
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    path = folder / "constraints.txt"
+    path.write_text("\n".join(line for line in lines if line.partition("==")[0].lower() not in free) + "\n", "utf-8")
+    return path
+
+
+def _with(python: str) -> str:
+    code = (
+        "import importlib.metadata as m, platform, sys\n"
+        "print('Python ' + platform.python_version(), *(f'{d.name} {d.version}' for n in sys.argv[1:]"
+        " for d in m.distributions(name=n)), sep=', ')"
+    )
+    return subprocess.run([python, "-c", code, *_SHOWN], capture_output=True, text=True, check=True).stdout.strip()

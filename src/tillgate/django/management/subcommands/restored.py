@@ -1,0 +1,39 @@
+"""Note that the database was restored, or that another server took over, and lost its changes since a moment. Sends nothing itself.
+
+Queued refunds that may have been sent become unknown, each with a review. The worker asks about the payments of the 30 days before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error as DatabaseFault
+
+from tillgate.django import clock
+from tillgate.django.management.period import WHEN, moment, shown, starts
+from tillgate.django.management.terminal import Voice, require_tables, unusable
+from tillgate.django.operations.restores import note_restored
+
+
+def add_arguments(parser: CommandParser) -> None:
+    """Add the options."""
+    remedy = "the last moment whose changes the database has; if in doubt, the moment at which it served again"
+    parser.add_argument("--since", type=moment, required=True, metavar="WHEN", help=f"{remedy}. WHEN is {WHEN}")
+
+
+def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
+    """Note it, and print the consequences."""
+    require_tables()
+    now = clock.now()
+    since = starts(options["since"], now)
+    if since > now:
+        raise CommandError(f"--since {shown(since)}: lies ahead; give the last moment whose changes the database has")
+    try:
+        done = note_restored(since, "restored")
+    except DatabaseFault as error:
+        raise CommandError(unusable(error)) from error
+    counts = f"{done.refunds} queued refund{'' if done.refunds == 1 else 's'} unknown now, each with a review"
+    polled = f"the worker asks about {done.payments} payment{'' if done.payments == 1 else 's'}"
+    Voice(command, options["verbosity"]).done(f"Changes after {shown(since)} may be lost: {counts}; {polled}.")

@@ -1,0 +1,180 @@
+"""After a restore or a failover: the database may have lost its last changes, though the gateway and the shoppers know of them.
+
+Two marks of the guard show it. PostgreSQL gives each promoted or restored server another timeline. And Django's cache, which is outside
+the database, remembers the newest timeline entry: if the database does not have that entry any more, it went back.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.core.cache import cache
+from django.db import Error as DatabaseFault
+from django.db import connections
+
+from tillgate.account import Account
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.models import Heartbeat, Payment, Refund, Review, TimelineEntry, new_key
+from tillgate.django.operations.heartbeats import begin, set_heartbeat, take_turn
+from tillgate.django.operations.locking import database, durable, outside_transactions, reconnect_if_cut
+from tillgate.django.operations.payments import ask
+from tillgate.django.operations.refunds import doubt
+from tillgate.django.operations.reviews import open_review
+from tillgate.lifecycle import Answer, Found, NotFound, RefundStatus, ReviewReason
+from tillgate.wire.dialects import TransactionStatus
+from tillgate.wire.notifications import Notification as Received
+
+__all__ = ["Restored", "look_for_restore", "note_restored", "tell_of_lost", "was_restored"]
+
+_log = logging.getLogger("tillgate")
+
+DATABASE: Final = "database"
+"""The heartbeat of the database itself: `at` is when it was first seen, or last restored; its detail names it and its server."""
+_ASKED_SINCE: Final = timedelta(days=30)
+"""The payments of so long a time before a restore are asked about: they may have been paid or refunded since."""
+_TOLD_FOR: Final = timedelta(days=3)
+"""So long after a restore an account's own address may tell of a lost payment; later it tells of other software's."""
+_NO_MONEY: Final = frozenset({TransactionStatus.PENDING, TransactionStatus.PROCESSING, TransactionStatus.FAILED, TransactionStatus.CLOSED})
+_TURN: Final = "lost-payments"
+_SERVER: Final = """
+SELECT system_identifier, CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END
+FROM pg_control_system()
+"""
+_unnamed: Final[set[str]] = set()
+"""The databases that do not tell this process their server: it has no right to ask, or they have no timeline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """The consequences of a restore: how many queued refunds are unknown now, and how many payments are asked about."""
+
+    refunds: int
+    payments: int
+
+
+def note_restored(since: datetime, actor: str, until: datetime | None = None) -> Restored:
+    """Note that the database lost its changes after `since`, and open a review.
+
+    A refund that was queued then, or `until` a later moment, may have been sent: it is unknown, and never sent again (I6). The worker
+    asks about the payments of the 30 days before. Safe to repeat.
+    """
+    outside_transactions("restored")
+    until = until or since
+    queued = Refund.objects.filter(status=RefundStatus.QUEUED, created_at__lte=until).order_by("pk").values_list("pk", flat=True)
+    refunds = sum(doubt(pk, actor) for pk in queued)
+    payments = Payment.objects.filter(created_at__gte=since - _ASKED_SINCE, created_at__lte=until).update(next_poll_at=clock.now())
+    with durable():
+        facts = {"since": f"{clock.local(since):%Y-%m-%d %H:%M:%S %Z}".rstrip(), "refunds": refunds}
+        open_review(ReviewReason.ROWS_LOST, facts, actor)
+    name, server = _name(), _server()
+    set_heartbeat(DATABASE, clock.now(), {"name": name, "server": server, "restored": True})
+    _remember(name)
+    return Restored(refunds=refunds, payments=payments)
+
+
+def look_for_restore() -> bool:
+    """Return whether the database has lost changes since the last call of any process, and if so, do the same as `note_restored`."""
+    row = Heartbeat.objects.filter(name=DATABASE).first()
+    server = _server()
+    if row is None:
+        begin(DATABASE, clock.now(), {"name": new_key(), "server": server})
+        return False
+    known = row.detail.get("server")
+    is_another = bool(known and server) and known != server
+    if is_another or _went_back(row):
+        _log.error("the database was restored, or another server took over: queued refunds are not sent, and staff have a review")
+        now = clock.now()
+        newest = TimelineEntry.objects.order_by("-pk").values_list("at", flat=True).first()
+        note_restored(newest or now, "worker", now)
+        return True
+    if server and not known:
+        Heartbeat.objects.filter(name=DATABASE, at=row.at).update(detail={**row.detail, "server": server})
+    _remember(row.detail["name"])
+    return False
+
+
+def _name() -> str:
+    """Return the name of the database, which its backups and replicas share."""
+    detail = Heartbeat.objects.filter(name=DATABASE).values_list("detail", flat=True).first()
+    return str(detail["name"]) if detail else new_key()
+
+
+def _server() -> str:
+    """Return the server of the database with its timeline, or "" where it does not tell."""
+    connection = connections[database()]
+    if connection.vendor != "postgresql" or connection.alias in _unnamed:
+        return ""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(_SERVER)
+            identifier, timeline = cursor.fetchone()
+    except DatabaseFault as error:
+        if connection.is_usable():
+            _log.info("the database does not tell its timeline, so a failover is noticed by the cache alone: %s", error)
+            _unnamed.add(connection.alias)
+        reconnect_if_cut()
+        return ""
+    return f"{identifier}:{timeline}" if timeline else ""
+
+
+def _went_back(row: Heartbeat) -> bool:
+    """Return whether the newest timeline entry that a process saw is gone. A restore that was noticed after that entry counts no more."""
+    try:
+        seen = cache.get(f"tillgate.newest.{row.detail['name']}")
+    except Exception:  # a cache is the project's own, and may raise anything
+        _log.warning("the cache could not be read, so it cannot show that the database went back", exc_info=True)
+        return False
+    if seen is None or seen[1] <= row.at:
+        return False
+    return not TimelineEntry.objects.filter(pk=seen[0], at=seen[1]).exists()
+
+
+def _remember(name: str) -> None:
+    """Keep the newest timeline entry outside the database."""
+    newest = TimelineEntry.objects.order_by("-pk").values_list("pk", "at").first()
+    try:
+        cache.set(f"tillgate.newest.{name}", newest, None)
+    except Exception:  # as above
+        _log.warning("the cache could not be written, so it cannot show that the database went back", exc_info=True)
+
+
+def was_restored() -> bool:
+    """Return whether a restore was noticed in the last three days."""
+    at = Heartbeat.objects.filter(name=DATABASE, at__gte=clock.now() - _TOLD_FOR)
+    return any(detail.get("restored") for detail in at.values_list("detail", flat=True))
+
+
+def tell_of_lost(alias: str, account: Account, reference: str, received: Received) -> None:
+    """Open a review about a payment that a signed notification names, and that the database does not have, if money is behind it.
+
+    The gateway's answer to a query says so; the notification's own word counts where the gateway does not answer or was asked just now.
+    """
+    told = Review.objects.filter(reason=ReviewReason.ROWS_LOST, account=alias, facts__reference=reference)
+    if not reference or told.exists():
+        return
+    answer = _asked(alias, account, reference)
+    if isinstance(answer, NotFound):
+        return
+    said = received.parameters
+    status, amount, currency = account.dialect.status(said.get("status", "")), said.get("amount", "?"), said.get("currency", "")
+    if isinstance(answer, Found):
+        found = answer.transaction
+        status, amount, currency = found.status, str(found.amount or amount), found.currency or currency
+    if status in _NO_MONEY:
+        return
+    facts = {"case": "payment", "reference": reference, "amount": amount} | ({"currency": currency} if currency else {})
+    with durable():
+        open_review(ReviewReason.ROWS_LOST, facts, "webhook", account=alias)
+
+
+def _asked(alias: str, account: Account, reference: str) -> Answer | None:
+    """Return the gateway's answer about a reference, or None where it was asked about another just now (I7)."""
+    if not take_turn(_TURN, clock.now(), timedelta(seconds=get_settings().notification_throttle_seconds)):
+        return None
+    lost = Payment(reference=reference, account=alias)
+    lost.maker = account
+    return ask(lost, quickly=True)

@@ -1,0 +1,104 @@
+"""The watch over the worker by other processes: a worker that is away, frozen or behind opens a review, and mails it without the worker.
+
+The web processes look at most once a minute each, when a shopper opens a page. The worker looks too, for events that another process holds.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import connections
+from django.db.models import Exists, OuterRef
+
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.models import Heartbeat, OutboxEvent, OutboxEventKind, Review
+from tillgate.django.operations.locking import durable
+from tillgate.django.operations.mail import alert_reviews, mail_reviews
+from tillgate.django.operations.reviews import open_review, settle
+from tillgate.django.operations.status import write_status_of
+from tillgate.lifecycle import ReviewReason, ReviewStatus
+
+__all__ = ["WORKER", "first_of_each_order", "look_at_worker", "look_now_and_then"]
+
+_log = logging.getLogger("tillgate")
+
+WORKER: Final = "worker"
+"""The name of the worker's heartbeat."""
+_EVERY_SECONDS: Final = 60.0
+
+
+class _Watch:
+    """When this process looks again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = time.monotonic() + _EVERY_SECONDS
+
+    def is_time(self) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            if now < self._next:
+                return False
+            self._next = now + _EVERY_SECONDS
+            return True
+
+
+_watch: Final = _Watch()
+
+
+def look_now_and_then() -> None:
+    """Look at the worker, if this process has not done so for a minute. Never raises: the page of a shopper goes first."""
+    if not _watch.is_time():
+        return
+    try:
+        if _trouble():
+            # In a thread, since the page must not wait for a mail server.
+            threading.Thread(target=_tell, name="tillgate-watch", daemon=True).start()
+    except Exception:
+        _log.exception("whether the worker runs could not be seen")
+
+
+def look_at_worker() -> None:
+    """Open a review where the worker is away, or shop events wait too long, and close it when that is over."""
+    about = Review.objects.filter(reason=ReviewReason.WORKER_LATE).exclude(status=ReviewStatus.RESOLVED)
+    if facts := _trouble():
+        with durable():
+            open_review(ReviewReason.WORKER_LATE, facts, "watch")
+    elif about.exists():
+        settle(about, "the worker runs again, and no shop event waits")
+        write_status_of(about.filter(status=ReviewStatus.DISMISSED), ReviewStatus.DISMISSED, ReviewStatus.RESOLVED)
+
+
+def _tell() -> None:
+    """Open the review and send it; the worker may be away."""
+    try:
+        for act in (look_at_worker, mail_reviews, alert_reviews):
+            try:
+                act()
+            except Exception:
+                _log.exception("the review of a late worker could not be sent")
+    finally:
+        connections.close_all()  # this thread's own
+
+
+def _trouble() -> dict[str, Any]:
+    """Return the facts about a late worker, the same for as long as the case lasts; none where all is well."""
+    now, late = clock.now(), timedelta(minutes=get_settings().worker_late_minutes)
+    worker_at: datetime | None = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
+    if worker_at and now - worker_at > late:
+        return {"case": "away", "since": worker_at.isoformat(timespec="minutes")}
+    waiting = OutboxEvent.objects.filter(done_at__isnull=True, created_at__lte=now).exclude(kind=OutboxEventKind.REMOTE)
+    oldest: OutboxEvent | None = first_of_each_order(waiting).filter(due_at__lte=now - late).order_by("due_at").first()
+    if oldest is not None and oldest.due_at:
+        return {"case": "queue", "since": oldest.due_at.isoformat(timespec="minutes"), "order": str(oldest.order)}
+    return {}
+
+
+def first_of_each_order(waiting: Any) -> Any:
+    """Return the events that wait for no older event of their order: events behind a failing one would come first for ever."""
+    return waiting.filter(~Exists(waiting.filter(order=OuterRef("order"), pk__lt=OuterRef("pk"))))

@@ -1,0 +1,337 @@
+"""After a restore or a failover: no refund is sent twice, and money of payments that the database has lost is not overlooked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.core.cache import cache
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connections
+
+from tillgate.django import clock, operations
+from tillgate.django.doctor import examine
+from tillgate.django.models import Heartbeat, Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.operations import restores
+from tillgate.django.operations.locking import database
+from tillgate.django.operations.restores import look_for_restore, note_restored
+from tillgate.lifecycle import ReviewReason
+from tillgate.testing.world import World
+
+LOST = ReviewReason.ROWS_LOST
+
+
+def lose(*rows: Any) -> None:
+    """Let the database lose some rows with all that belongs to them."""
+    for row in rows:
+        about = {"payment": row} if isinstance(row, Payment) else {"refund": row}
+        for model in (OutboxEvent, Review, TimelineEntry, Notification):
+            model._default_manager.filter(**about).delete()
+        if isinstance(row, Payment):
+            Order.objects.filter(pk=row.order_id).update(paid_by=None)
+        row.delete()
+
+
+def sent_and_forgotten(world: World) -> Refund:
+    """Return a refund that was sent, of which the database has lost that it was."""
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "2.50")
+    assert refund.status == "succeeded"
+    lose_tail(refund)
+    return refund
+
+
+def lose_tail(refund: Refund) -> None:
+    """Set a refund back to the moment at which it was queued, as a replica knows it that lost the last second."""
+    Refund.objects.filter(pk=refund.pk).update(status="queued", due_at=clock.now(), answer="", refund_no=None)
+    TimelineEntry.objects.filter(refund=refund).exclude(event="refund.queued").delete()
+    OutboxEvent.objects.filter(refund=refund).delete()
+
+
+# The refund -------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_i6_a_refund_that_was_queued_before_a_restore_is_not_sent_again(world: World) -> None:
+    refund = sent_and_forgotten(world)
+    done = note_restored(clock.now(), "restored")
+    assert (done.refunds, done.payments) == (1, 1)
+    for _ in range(3):
+        world.run_worker()
+        world.time.advance(hours=2)
+    refund.refresh_from_db()
+    assert (refund.status, str(world.refunded_amount(refund.payment))) == ("unknown", "2.50")
+    assert sorted(world.reviews()) == ["refund-unknown", "rows-lost"]
+    entries = TimelineEntry.objects.filter(refund=refund).exclude(event="event.delivered")
+    events = entries.order_by("pk").values_list("event", flat=True)
+    assert list(events) == ["refund.queued", "refund.sending", "refund.unknown", "review.opened"]
+
+
+def test_a_refund_that_was_queued_after_a_restore_is_sent(world: World) -> None:
+    since = clock.now()
+    world.time.advance(seconds=1)
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "2.50")
+    lose_tail(refund)
+    assert note_restored(since, "restored").refunds == 0
+    refund.refresh_from_db()
+    assert refund.status == "queued"
+
+
+def test_a_queued_refund_that_a_notification_has_confirmed_is_booked_after_a_restore(world: World) -> None:
+    refund = sent_and_forgotten(world)
+    Refund.objects.filter(pk=refund.pk).update(confirmed=True)
+    note_restored(clock.now(), "restored")
+    refund.refresh_from_db()
+    assert (refund.status, world.reviews()) == ("succeeded", ["rows-lost"])
+
+
+def test_a_restore_that_is_noted_twice_changes_nothing_more(world: World) -> None:
+    sent_and_forgotten(world)
+    since = clock.now()
+    assert [note_restored(since, "restored").refunds for _ in range(2)] == [1, 0]
+    assert sorted(world.reviews()) == ["refund-unknown", "rows-lost"]
+
+
+def test_after_a_restore_the_worker_asks_about_the_payments_of_the_month_before(world: World) -> None:
+    old = world.paid_payment()
+    world.time.advance(days=31)
+    payment = world.paid_payment()
+    world.time.advance(days=2)
+    world.run_worker()
+    world.sandbox.control.set_options({"word_refunded": "refunded"})
+    world.sandbox.control.refund(payment.reference, "12.50")  # by a refund whose row was lost
+    before = world.queries()
+    assert note_restored(clock.now(), "restored").payments == 1
+    world.run_worker()
+    assert world.queries() == before + 1
+    assert world.reviews() == ["rows-lost", "changed-after-paid"]
+    assert world.fresh(old).status == "paid"
+
+
+# The guard --------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_i6_the_worker_notices_that_the_newest_entry_is_gone_and_sends_no_queued_refund(world: World) -> None:
+    payment = world.paid_payment()
+    world.run_worker()
+    refund = operations.refund(payment.pk, "2.50")
+    world.run_worker()
+    lose_tail(refund)
+    world.run_worker()
+    refund.refresh_from_db()
+    assert (refund.status, str(world.refunded_amount(payment))) == ("unknown", "2.50")
+    assert sorted(world.reviews()) == ["refund-unknown", "rows-lost"]
+    assert not all(finding.passed for finding in examine())
+    for review in Review.objects.filter(reason=LOST):
+        operations.resolve(review.pk, "done", "ann", dismissed=True)
+    world.time.advance(minutes=1)
+    world.run_worker()
+    assert world.reviews() == ["refund-unknown"], "it is noticed once"
+
+
+def test_a_restore_is_noticed_though_newer_entries_have_the_lost_numbers(world: World) -> None:
+    world.run_worker()
+    world.paid_payment()
+    world.run_worker()
+    newest = TimelineEntry.objects.latest("pk")
+    TimelineEntry.objects.filter(pk=newest.pk).update(at=newest.at + timedelta(seconds=1))
+    assert look_for_restore()
+    assert not look_for_restore()
+
+
+def test_i6_a_failover_between_two_refunds_of_a_turn_is_noticed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    refunds = [sent_and_forgotten(world) for _ in range(2)]
+    monkeypatch.setattr(restores, "_server", iter(["7:00000001", "7:00000001", "7:00000001", "7:00000002"] + ["7:00000002"] * 9).__next__)
+    look_for_restore()
+    world.run_worker()
+    assert sorted(Refund.objects.values_list("status", flat=True)) == ["succeeded", "unknown"]
+    assert [str(world.refunded_amount(refund.payment)) for refund in refunds] == ["5.00", "2.50"], "the first was sent before it"
+
+
+@pytest.mark.parametrize(
+    ("servers", "noticed"),
+    [
+        (("7:00000001", "7:00000001"), [False, False]),
+        (("7:00000001", "7:00000002", "7:00000002"), [False, True, False]),  # a replica was promoted
+        (("7:00000001", "8:00000001", "8:00000001"), [False, True, False]),  # a dump was loaded into another server
+        (("", "7:00000001", "7:00000002"), [False, False, True]),
+        (("7:00000001", "", "7:00000001"), [False, False, False]),  # it did not tell for a moment
+    ],
+)
+def test_another_server_or_timeline_is_a_restore(
+    world: World, monkeypatch: pytest.MonkeyPatch, servers: tuple[str, ...], noticed: list[bool]
+) -> None:
+    answers = [one for one, was in zip(servers, noticed, strict=True) for _ in range(2 if was else 1)]
+    monkeypatch.setattr(restores, "_server", iter(answers).__next__)
+    assert [look_for_restore() for _ in servers] == noticed
+
+
+def test_the_order_of_things_without_a_restore_is_noticed_as_none(world: World) -> None:
+    payment = world.paid_payment()
+    for _ in range(3):
+        world.time.advance(minutes=10)
+        assert world.run_worker().faults == []
+    operations.refund(payment.pk, "2.50")
+    world.run_worker()
+    assert world.reviews() == []
+    assert Heartbeat.objects.get(name="database").detail.keys() == {"name", "server"}
+
+
+def test_a_cache_that_fails_keeps_no_work_from_being_done(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise ConnectionError("the cache is away")
+
+    world.run_worker()
+    monkeypatch.setattr(type(cache._connections[cache._alias]), "get", away)  # type: ignore[attr-defined]
+    monkeypatch.setattr(type(cache._connections[cache._alias]), "set", away)  # type: ignore[attr-defined]
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    world.time.advance(seconds=6)
+    assert world.run_worker().faults == []
+    assert world.fresh(payment).status == "paid"
+
+
+def test_only_postgresql_tells_its_server_and_timeline(world: World) -> None:
+    told = re.fullmatch(r"\d+:[0-9A-F]{8}", restores._server())
+    assert bool(told) is (connections[database()].vendor == "postgresql")
+
+
+def test_a_database_that_does_not_tell_its_server_is_asked_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection, asked = connections[database()], list[str]()
+
+    class Denied:
+        def __enter__(self) -> Denied:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def execute(self, statement: str) -> None:
+            asked.append(statement)
+            raise DatabaseError("permission denied for function pg_control_system")
+
+    monkeypatch.setattr(connection, "vendor", "postgresql")
+    monkeypatch.setattr(restores, "_unnamed", set())
+    with monkeypatch.context() as patched:
+        patched.setattr(connection, "cursor", Denied)
+        patched.setattr(connection, "is_usable", lambda: True)
+        assert [restores._server() for _ in range(3)] == ["", "", ""]
+    assert len(asked) == 1
+
+
+# The payment that was lost ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lost(world: World) -> Any:
+    """A payment that was paid, and of which the database knows nothing, with the gateway's notification of it."""
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    [told] = world.sent(payment)
+    lose(payment)
+    return told
+
+
+def test_i2_the_signed_notification_of_a_lost_payment_opens_a_review_once(world: World, lost: Any) -> None:
+    answers = [world.post(lost) for _ in range(3)]
+    assert [(answer.status_code, answer.content) for answer in answers] == [(200, b"success")] * 3
+    review = Review.objects.get()
+    assert (review.reason, review.account, review.payment) == (LOST, "default", None)
+    facts = {name: review.facts[name] for name in ("amount", "currency")}
+    assert facts == {"amount": "12.50", "currency": "USD"}
+    assert review.facts["reference"] in review.message
+    assert "12.50" in review.message
+    assert world.queries() == 1, "the gateway's answer counts, and it is asked once"
+    operations.resolve(review.pk, "it was given its order", "ann", dismissed=True)
+    world.post(lost)
+    assert world.reviews() == []
+
+
+def test_each_lost_payment_has_a_review_of_its_own(world: World) -> None:
+    payments = [world.start(world.order()) for _ in range(2)]
+    told = []
+    for payment in payments:
+        world.shopper_pays(payment)
+        told += world.sent(payment)
+    lose(*payments)
+    for one in told:
+        world.post(one)
+    assert world.reviews() == [LOST, LOST]
+
+
+def test_i2_a_lost_payment_is_told_by_the_notification_alone_where_the_gateway_does_not_answer(world: World, lost: Any) -> None:
+    world.sandbox.control.fault("lost_request", occasion="query", times=5)
+    assert world.post(lost).status_code == 200
+    assert world.reviews() == [LOST]
+
+
+def test_i7_lost_payments_are_asked_about_once_in_the_throttle_interval(world: World, configure: Callable[..., None]) -> None:
+    configure(NOTIFICATION_THROTTLE_SECONDS=5)
+    payments = [world.start(world.order()) for _ in range(3)]
+    told = []
+    for payment in payments:
+        world.shopper_pays(payment)
+        told += world.sent(payment)
+    lose(*payments)
+    before = world.queries()
+    for one in told:
+        world.post(one)
+    assert (world.queries() - before, world.reviews()) == (1, [LOST] * 3)
+
+
+def test_a_lost_payment_that_nobody_paid_opens_no_review(world: World) -> None:
+    payment = world.start(world.order())
+    world.sandbox.control.decline(payment.reference)
+    [told] = world.sent(payment, status="success")
+    lose(payment)
+    assert world.post(told).status_code == 200
+    assert world.reviews() == []
+
+
+@pytest.mark.parametrize("kind", ["forged", "unsigned", "a short address"])
+def test_a_notification_at_an_unknown_address_that_is_not_signed_is_not_found(world: World, lost: Any, kind: str) -> None:
+    address, body = urlsplit(lost.url).path, lost.body.decode()
+    body = body.replace("12.50", "99.00") if kind == "forged" else body.partition("&verifySign")[0] if kind == "unsigned" else body
+    address = "/payments/notification/short/" if kind == "a short address" else address
+    assert world.client.post(address, body, content_type=lost.content_type).status_code == 404
+    assert (Review.objects.count(), world.queries()) == (0, 0)
+
+
+def test_i2_the_notification_of_a_refund_that_was_lost_leads_to_a_query_of_its_payment(world: World) -> None:
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "12.50")
+    world.sandbox.control.set_options({"word_refunded": "refunded"})
+    told = world.sent(payment, "refund")
+    lose(refund)
+    assert [world.post(one).status_code for one in told] == [200]
+    assert world.reviews() == ["changed-after-paid"]
+
+
+def test_a_notification_of_another_shops_account_is_not_found(world: World, lost: Any) -> None:
+    world.configure({"TOKEN": "another token of another merchant"})
+    assert world.post(lost).status_code == 404
+
+
+# The command ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_notes_a_restore_and_says_what_follows(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    refund = sent_and_forgotten(world)
+    call_command("tillgate", "restored", "--since", "0m")
+    said = capsys.readouterr().out
+    assert "1 queued refund unknown now, each with a review; the worker asks about 1 payment." in said
+    refund.refresh_from_db()
+    assert refund.status == "unknown"
+    entry = TimelineEntry.objects.get(refund=refund, event="refund.unknown")
+    assert entry.actor == "restored"
+
+
+def test_the_command_needs_a_moment_that_is_not_ahead(world: World) -> None:
+    for options in ((), ("--since", "2999-01-01")):
+        with pytest.raises(CommandError, match="since"):
+            call_command("tillgate", "restored", *options)
+    assert world.reviews() == []

@@ -1,0 +1,118 @@
+"""The watch over the worker: a worker that is away, frozen or behind is told of by the web process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from django.core import mail
+
+from tests.django.conftest import World
+from tillgate.django.models import OutboxEvent, Review
+from tillgate.django.operations import supervision
+from tillgate.django.operations.heartbeats import set_heartbeat
+from tillgate.django.operations.reviews import resolve
+from tillgate.django.operations.supervision import look_at_worker, look_now_and_then
+
+
+@pytest.fixture
+def looks(world: World, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    """Let each page look."""
+    settings.MANAGERS = [("Owner", "owner@shop.example")]
+    monkeypatch.setattr(supervision._watch, "is_time", lambda: True)
+
+
+def ended() -> None:
+    """Wait for the thread of a look."""
+    for thread in threading.enumerate():
+        if thread.name == "tillgate-watch":
+            thread.join()
+
+
+@pytest.mark.usefixtures("looks")
+def test_a_page_of_a_shopper_tells_of_a_worker_that_is_away_without_it(world: World) -> None:
+    payment = world.start(world.order())
+    world.run_worker()
+    world.time.advance(minutes=14)
+    world.come_back(payment)
+    ended()
+    assert (world.reviews(), mail.outbox) == ([], [])
+    world.time.advance(minutes=2)
+    for _ in range(2):
+        assert world.come_back(payment).status_code == 200
+        ended()
+    assert world.reviews() == ["worker-late"]
+    [sent] = mail.outbox
+    assert "The worker has not run since" in sent.body
+    world.run_worker()
+    assert world.reviews() == []
+
+
+@pytest.mark.usefixtures("looks")
+def test_a_shop_event_that_nothing_delivers_is_told_of_though_the_worker_beats(world: World) -> None:
+    order = world.order()
+    with world.failing_handler("tillgate_payment_paid"):
+        payment = world.start(order)
+        world.shopper_pays(payment)
+        world.notification(payment)
+    world.time.advance(minutes=16)
+    set_heartbeat(supervision.WORKER, world.time.now(), {})
+    world.see_pay_page(world.order())
+    ended()
+    [review] = Review.objects.filter(reason="worker-late")
+    assert f"order {payment.order} waits since" in review.message
+    world.run_worker()
+    assert world.shop.is_paid(order)
+    assert world.reviews() == []
+
+
+def test_events_behind_a_failing_one_are_no_trouble(world: World) -> None:
+    payment = world.paid_payment()
+    now = world.time.now()
+    event = OutboxEvent.objects.get(order=payment.order, kind="payment-paid")
+    world.time.advance(minutes=20)
+    set_heartbeat(supervision.WORKER, world.time.now(), {})
+    OutboxEvent.objects.filter(pk=event.pk).update(done_at=None, due_at=world.time.now(), attempts=3)
+    OutboxEvent.objects.create(order=payment.order, payment=payment, kind="payment-paid", created_at=now, due_at=now)
+    look_at_worker()
+    assert world.reviews() == []
+    OutboxEvent.objects.filter(pk=event.pk).update(done_at=now)
+    look_at_worker()
+    assert world.reviews() == ["worker-late"]
+
+
+def test_a_dismissal_covers_the_case_and_not_the_next_one(world: World) -> None:
+    world.run_worker()
+    world.time.advance(hours=1)
+    look_at_worker()
+    [review] = Review.objects.all()
+    resolve(review.pk, "known", "anna", dismissed=True)
+    look_at_worker()
+    assert world.reviews() == []
+    world.run_worker()
+    world.time.advance(hours=1)
+    look_at_worker()
+    assert world.reviews() == ["worker-late"]
+
+
+def test_a_process_looks_once_a_minute_and_a_failure_is_no_matter_of_the_shoppers(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: seconds[0])
+    watch = supervision._Watch()
+    heard = []
+    for _ in range(13):
+        heard.append(watch.is_time())
+        seconds[0] += 10
+    assert heard == [False] * 6 + [True] + [False] * 5 + [True]
+    monkeypatch.setattr(supervision._watch, "is_time", lambda: True)
+
+    def away() -> Any:
+        raise RuntimeError("the database is away")
+
+    monkeypatch.setattr(supervision, "_trouble", away)
+    look_now_and_then()
+    assert "whether the worker runs could not be seen" in caplog.text
