@@ -584,7 +584,7 @@ def test_calls_over_tls_share_a_connection(tls_server: ScriptedGateway, kind: st
         (http(GOOD_BODIES["refund"])[:-1], Cut.CLOSE),
         (Cut.RESET,),
         (PastTls(b"HTTP/1.1 502 Bad Gateway\r\n\r\n"), Cut.CLOSE),
-        (0.7, Cut.CLOSE),
+        (1.5, Cut.CLOSE),
     ],
 )
 def test_an_answer_cut_over_tls_leaves_the_outcome_unknown(
@@ -592,7 +592,7 @@ def test_an_answer_cut_over_tls_leaves_the_outcome_unknown(
 ) -> None:
     monkeypatch.setattr(transport, "_ssl_context", trusting)
     tls_server.script = always(*steps)
-    at = account(base_url=tls_server.url, deadline_seconds=0.4)
+    at = account(base_url=tls_server.url, deadline_seconds=1.0)
 
     async def work(gateway: AsyncGateway) -> list[Any]:
         with pytest.raises(OutcomeUnknown):
