@@ -10,14 +10,14 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final
 
-from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from tillgate.django import operations
 from tillgate.django.amounts import money_text
-from tillgate.django.models import Order, Payment, Review, database
+from tillgate.django.models import Payment, Review
 from tillgate.django.operations import ActionNotPossible, RefundNotPossible
 from tillgate.django.operations import reviews as rows
+from tillgate.django.operations.locking import joined_order
 from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
@@ -153,8 +153,7 @@ def open_review(payment_id: str, message: str, *, actor: str, reason: ReviewReas
     Takes the order's lock and touches the database only. `actor` is the plugin's name.
     """
     payment = Payment.objects.select_related("order").get(pk=int(payment_id))
-    with transaction.atomic(using=database()):
-        order = Order.objects.select_for_update().get(pk=payment.order_id)
+    with joined_order(payment.order_id) as order:
         rows.open_review(reason, message, actor, order=order, payment=payment, account=payment.account)
 
 

@@ -22,7 +22,7 @@ from tests.django import project
 from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import operations
-from tillgate.django.models import OutboxEvent, Payment, Review
+from tillgate.django.models import OutboxEvent, Payment, Refund, Review
 from tillgate.django.operations import outbox
 from tillgate.django.operations.locking import OrderHeld, locked_order
 from tillgate.django.operations.worker import run_account
@@ -168,6 +168,18 @@ def test_a_press_on_an_order_that_a_handler_holds_is_told_to_try_later(world: Wo
         assert time.monotonic() - began < 3
         assert answer.status_code in (200, 302, 409)
         assert Payment.objects.count() == 1
+
+
+@needs_row_locks
+def test_a_refund_of_an_order_that_a_handler_holds_is_refused_soon_and_nothing_is_sent(world: World) -> None:
+    paid, payment = world.paid_payment(), paid_at_the_gateway(world)
+    Payment.objects.filter(pk=paid.pk).update(order_id=payment.order_id)
+    with hanging_handler(world, payment):
+        began = time.monotonic()
+        with pytest.raises(OrderHeld):
+            operations.refund(paid.pk, "1.00")
+        assert time.monotonic() - began < 3
+    assert not Refund.objects.exists()
 
 
 @needs_row_locks

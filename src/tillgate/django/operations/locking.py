@@ -22,6 +22,7 @@ __all__ = [
     "database",
     "durable",
     "in_the_shops_hands",
+    "joined_order",
     "locked",
     "locked_order",
     "network",
@@ -134,6 +135,17 @@ def locked(only: QuerySet[Order], *, patience_seconds: float = _PATIENCE_SECONDS
     transaction_, order = begun
     with transaction_:
         yield order
+
+
+@contextmanager
+def joined_order(order_id: int) -> Iterator[Order]:
+    """Hold an order's lock in the transaction that is open, which waits as long as the database lets it, else like `locked_order`."""
+    if not connections[database()].in_atomic_block:
+        with locked_order(order_id) as order:
+            yield order
+        return
+    with transaction.atomic(using=database()):
+        yield Order.objects.select_for_update().get(pk=order_id)
 
 
 def _begin(only: QuerySet[Order]) -> tuple[ExitStack, Order] | None:

@@ -22,6 +22,7 @@ from tillgate.django.operations.locking import (
     AFTER_A_CALL_SECONDS,
     database,
     durable,
+    joined_order,
     locked_order,
     network,
     outside_transactions,
@@ -161,8 +162,7 @@ def _queue(
 ) -> Refund:
     order_id, currency = Payment.objects.values_list("order_id", "currency").get(pk=payment_id)
     exact = money.amount(amount, currency)
-    with transaction.atomic(using=database()):
-        order = Order.objects.select_for_update().get(pk=order_id)
+    with joined_order(order_id) as order:
         # Under locks, since the host's transaction may see an old snapshot where it reads without.
         payment = Payment.objects.select_for_update().get(pk=payment_id)
         payment.order = order

@@ -6,7 +6,6 @@ The table in `tillgate.lifecycle.review` has a policy for each reason; this modu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -17,7 +16,7 @@ from django.db.models import QuerySet
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
-from tillgate.django.operations.locking import database, locked_order
+from tillgate.django.operations.locking import database, joined_order
 from tillgate.django.operations.status import queue_event, write_status, write_status_of
 from tillgate.django.operations.timeline import record
 from tillgate.lifecycle import (
@@ -263,7 +262,7 @@ def resolve(review_id: int, resolution: str, staff: str, *, dismissed: bool = Fa
     resolution = without_personal_data(resolution)
     order_id = Review.objects.values_list("order_id", flat=True).get(pk=review_id)
     # The order first, as everywhere: an entry in its timeline takes a lock on it too.
-    with _locked_if_any(order_id) as order:
+    with joined_order(order_id) if order_id else transaction.atomic(using=database()) as order:
         review = Review.objects.select_for_update().get(pk=review_id)
         if review.resolved_at is None:
             changed = write_status(review, ReviewStatus.DISMISSED if dismissed else ReviewStatus.RESOLVED)
@@ -273,17 +272,6 @@ def resolve(review_id: int, resolution: str, staff: str, *, dismissed: bool = Fa
             if order:
                 record("review.resolved", order, f"staff:{staff}", resolution, payment=review.payment)
     return review
-
-
-@contextmanager
-def _locked_if_any(order_id: int | None) -> Iterator[Order | None]:
-    """Hold the lock of a review's order, if it has one, in the transaction that is open, or in one of its own."""
-    if order_id and not transaction.get_connection(database()).in_atomic_block:
-        with locked_order(order_id) as order:
-            yield order
-        return
-    with transaction.atomic(using=database()):
-        yield Order.objects.select_for_update().get(pk=order_id) if order_id else None
 
 
 def settle(reviews: QuerySet[Review], resolution: str, by: str = ITSELF) -> None:
