@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core import mail
 
 from tests.django.conftest import World
+from tillgate import shop
 from tillgate.django.models import OutboxEvent, Review
 from tillgate.django.operations import supervision
 from tillgate.django.operations.heartbeats import set_heartbeat
@@ -81,6 +83,16 @@ def test_events_behind_a_failing_one_are_no_trouble(world: World) -> None:
     OutboxEvent.objects.filter(pk=event.pk).update(done_at=now)
     look_at_worker()
     assert world.reviews() == ["worker-late"]
+
+
+def test_a_remote_event_that_nothing_sends_is_told_of_and_one_whose_time_is_to_come_is_not(world: World) -> None:
+    payment = world.paid_payment()
+    shop.enqueue_remote(payment.order.plugin, payment.order.key, "invoice", delay=timedelta(minutes=30))
+    for minutes, told in ((44, []), (2, ["worker-late"])):
+        world.time.advance(minutes=minutes)
+        set_heartbeat(supervision.WORKER, world.time.now(), {})
+        look_at_worker()
+        assert world.reviews() == told
 
 
 def test_a_dismissal_covers_the_case_and_not_the_next_one(world: World) -> None:

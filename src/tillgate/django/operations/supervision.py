@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db import connections
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
@@ -92,10 +92,12 @@ def _trouble() -> dict[str, Any]:
     worker_at: datetime | None = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
     if worker_at and now - worker_at > late:
         return {"case": "away", "since": worker_at.isoformat(timespec="minutes")}
-    waiting = OutboxEvent.objects.filter(done_at__isnull=True, created_at__lte=now).exclude(kind=OutboxEventKind.REMOTE)
-    oldest: OutboxEvent | None = first_of_each_order(waiting).filter(due_at__lte=now - late).order_by("due_at").first()
-    if oldest is not None and oldest.due_at:
-        return {"case": "queue", "since": oldest.due_at.isoformat(timespec="minutes"), "order": str(oldest.order)}
+    waiting = OutboxEvent.objects.filter(done_at__isnull=True, created_at__lte=now)
+    is_remote = Q(kind=OutboxEventKind.REMOTE)
+    for queue in (waiting.exclude(is_remote), waiting.filter(is_remote)):  # neither waits for the other
+        oldest: OutboxEvent | None = first_of_each_order(queue).filter(due_at__lte=now - late).order_by("due_at").first()
+        if oldest is not None and oldest.due_at:
+            return {"case": "queue", "since": oldest.due_at.isoformat(timespec="minutes"), "order": str(oldest.order)}
     return {}
 
 
