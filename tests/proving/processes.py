@@ -81,6 +81,13 @@ class Supervised:
             return f"{self.name} ({how})"
         return ""
 
+    def kill(self) -> None:
+        """Kill -9 the process for good: it is not started again."""
+        self._is_wanted = False
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.wait(10)
+
     def stop(self) -> None:
         """Stop it for good, gently and then not."""
         self._is_wanted = False

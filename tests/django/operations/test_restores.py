@@ -330,6 +330,25 @@ def test_the_command_notes_a_restore_and_says_what_follows(world: World, capsys:
     assert entry.actor == "restored"
 
 
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
+def test_i6_the_day_or_minute_that_the_command_is_given_counts_whole(world: World, form: str) -> None:
+    refund = sent_and_forgotten(world)
+    world.time.advance(minutes=2)
+    call_command("tillgate", "restored", "--since", f"{clock.local(refund.created_at):{form}}")
+    world.run_worker()
+    refund.refresh_from_db()
+    assert (refund.status, str(world.refunded_amount(refund.payment))) == ("unknown", "2.50")
+
+
+def test_a_refund_that_was_queued_after_the_minute_that_the_command_is_given_is_sent(world: World) -> None:
+    since = clock.local(clock.now())
+    world.time.advance(minutes=1)
+    refund = sent_and_forgotten(world)
+    call_command("tillgate", "restored", "--since", f"{since:%Y-%m-%dT%H:%M}")
+    refund.refresh_from_db()
+    assert refund.status == "queued"
+
+
 def test_the_command_needs_a_moment_that_is_not_ahead(world: World) -> None:
     for options in ((), ("--since", "2999-01-01")):
         with pytest.raises(CommandError, match="since"):

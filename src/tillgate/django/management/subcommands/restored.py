@@ -6,20 +6,23 @@ Queued refunds that may have been sent become unknown, each with a review. The w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error as DatabaseFault
 
 from tillgate.django import clock
-from tillgate.django.management.period import WHEN, moment, shown, starts
+from tillgate.django.management.period import WHEN, Moment, ends, moment, shown, starts
 from tillgate.django.management.terminal import Voice, require_tables, unusable
 from tillgate.django.operations.restores import note_restored
 
 
 def add_arguments(parser: CommandParser) -> None:
     """Add the options."""
-    remedy = "the last moment whose changes the database has; if in doubt, the moment at which it served again"
+    remedy = (
+        "the last moment whose changes the database has; if in doubt, the moment at which it served again; a day or a minute counts whole"
+    )
     parser.add_argument("--since", type=moment, required=True, metavar="WHEN", help=f"{remedy}. WHEN is {WHEN}")
 
 
@@ -27,9 +30,10 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     """Note it, and print the consequences."""
     require_tables()
     now = clock.now()
-    since = starts(options["since"], now)
-    if since > now:
-        raise CommandError(f"--since {shown(since)}: lies ahead; give the last moment whose changes the database has")
+    first = starts(options["since"], now)
+    if first > now:
+        raise CommandError(f"--since {shown(first)}: lies ahead; give the last moment whose changes the database has")
+    since = _last(options["since"], now)
     try:
         done = note_restored(since, "restored")
     except DatabaseFault as error:
@@ -37,3 +41,13 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     counts = f"{done.refunds} queued refund{'' if done.refunds == 1 else 's'} unknown now, each with a review"
     polled = f"the worker asks about {done.payments} payment{'' if done.payments == 1 else 's'}"
     Voice(command, options["verbosity"]).done(f"Changes after {shown(since)} may be lost: {counts}; {polled}.")
+
+
+def _last(when: Moment, now: datetime) -> datetime:
+    """Return the last moment of a day or a minute, and at most now: a refund that was queued in it may have been sent."""
+    if isinstance(when, timedelta):
+        return now - when
+    end = ends(when, now)
+    if isinstance(when, datetime):
+        end = end.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    return min(end - timedelta(microseconds=1), now)
