@@ -473,7 +473,7 @@ def _noticed(by: str) -> str:
     found = str(by).partition(":")[0]
     if not found:
         return "not noticed"
-    return found if re.fullmatch(r"I\d+|the books", found) else "an error of the action"
+    return found if re.fullmatch(r"I\d+|personal data|the books", found) else "an error of the action"
 
 
 def _cell(name: str, value: object) -> str:

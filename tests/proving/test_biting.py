@@ -18,6 +18,9 @@ ROOT = Path(__file__).parents[2]
     [
         ("says applied and does nothing", 0, "I3: being paid took effect 0 times"),
         ("logs the token", 0, "I11: a secret or a signature is logged"),
+        ("logs a payment page's key", 0, "I11: a secret or a signature is logged"),
+        ("logs a payer's name", 0, "personal data: a payer's name is logged"),
+        ("stores a payer's name", 0, "personal data: a payer's name is stored in evidence of notification"),
         ("asks at every notification", 0, "I7: "),
         ("starts without looking at open payments", 1, "not noticed"),
     ],

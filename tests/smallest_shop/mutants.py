@@ -24,12 +24,12 @@ from tillgate import hooks, lifecycle, shop
 from tillgate.account import Account
 from tillgate.django import clock, operations, views
 from tillgate.django.models import OutboxEventKind, Payment, Refund
-from tillgate.django.operations import outbox, payments, refunds, starting
+from tillgate.django.operations import notifications, outbox, payments, refunds, starting
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.values import payment_value
 from tillgate.lifecycle import Decision, Found, NotFound, PaymentFacts, PaymentStatus, RefundStatus
 from tillgate.wire.dialects import TransactionStatus
-from tillgate.wire.messages import Refunded, Transaction
+from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, Transaction
 from tillgate.wire.notifications import read_notification
 
 __all__ = ["MUTANTS", "MUTANTS_OF_ROW_LOCKS", "MUTANTS_OF_THE_KIT", "MUTANTS_OF_THE_SIMULATOR", "Mutant"]
@@ -56,15 +56,18 @@ in mid-outbox event, and asks of what was given up only in the end."""
 MUTANTS_OF_ROW_LOCKS: list[Mutant] = []
 """Those that only a database shows on which several transactions write at a time: not SQLite."""
 MUTANTS_OF_THE_SIMULATOR: list[Mutant] = []
-"""Those that break what the kit does not play: no driver makes its shop's own code swallow a failure. They name no scenario."""
+"""Those that break what the kit does not play, and so name no scenario: no driver makes its shop's own code swallow a failure, and no
+gateway of the kit names a payer."""
 _Breaks = Callable[[pytest.MonkeyPatch], None]
 
 
-def mutant(scenario: str, raises: type[BaseException] = AssertionError, among: list[Mutant] = MUTANTS) -> Callable[[_Breaks], _Breaks]:
-    """Add one; its name is the function's."""
+def mutant(
+    scenario: str, raises: type[BaseException] = AssertionError, among: list[Mutant] = MUTANTS, name: str = ""
+) -> Callable[[_Breaks], _Breaks]:
+    """Add one; its name is the function's, unless one is given."""
 
     def add(breaks: _Breaks) -> _Breaks:
-        among.append(Mutant(breaks.__name__.replace("_", " "), scenario, breaks, raises))
+        among.append(Mutant(name or breaks.__name__.replace("_", " "), scenario, breaks, raises))
         return breaks
 
     return add
@@ -659,3 +662,32 @@ def takes_what_a_handler_swallowed_for_told(patch: pytest.MonkeyPatch) -> None:
             yield
 
     patch.setattr(outbox, "in_the_shops_hands", trusting)
+
+
+@mutant("", among=MUTANTS_OF_THE_SIMULATOR, name="logs a payment page's key")
+def logs_the_key_of_a_payment_page(patch: pytest.MonkeyPatch) -> None:
+    real = hooks.pay
+
+    def pay(account: Account, request: PaymentRequest) -> CreatedPayment:
+        created = real(account, request)
+        _log.info("the shopper of %s goes to %s", request.reference, created.payment_url)
+        return created
+
+    patch.setattr(hooks, "pay", pay)
+
+
+@mutant("", among=MUTANTS_OF_THE_SIMULATOR, name="logs a payer's name")
+def logs_the_name_of_a_payer(patch: pytest.MonkeyPatch) -> None:
+    real = hooks.query
+
+    def query(account: Account, reference: str, **bounds: Any) -> Transaction:
+        found = real(account, reference, **bounds)
+        _log.info("%s is %s, by %s", reference, found.status_text, found.raw.get("payerName"))
+        return found
+
+    patch.setattr(hooks, "query", query)
+
+
+@mutant("", among=MUTANTS_OF_THE_SIMULATOR, name="stores a payer's name")
+def stores_the_name_of_a_payer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(notifications, "kept_texts", lambda message, names: dict(message))

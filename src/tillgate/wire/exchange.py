@@ -372,16 +372,23 @@ def _wire_texts(members: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _text(result: Mapping[str, Any], name: str, longest: int = _LONGEST_WORD) -> str | None:
-    value = result.get(name)
+    text, fault = _text_of(result.get(name), longest)
+    if fault:  # raised here, away from the frame that holds the value: it may be a payment page's address with its key (I11)
+        raise AnswerNotUnderstood(f"{name} {fault}")
+    return text
+
+
+def _text_of(value: object, longest: int) -> tuple[str | None, str]:
+    """Return a value as text, None if it is empty, or what is wrong with it."""
     if isinstance(value, WireNumber):
         value = value.text
     if value is None or value == "":
-        return None
+        return None, ""
     if not isinstance(value, str):
-        raise AnswerNotUnderstood(f"{name} is neither text nor a number")
+        return None, "is neither text nor a number"
     if len(value) > longest:  # it must fit into the column that stores it
-        raise AnswerNotUnderstood(f"{name} is longer than {longest} characters")
-    return value
+        return None, f"is longer than {longest} characters"
+    return value, ""
 
 
 def _read_created(credentials: Credentials, request: PaymentRequest, result: Mapping[str, Any]) -> CreatedPayment:
@@ -394,10 +401,9 @@ def _read_created(credentials: Credentials, request: PaymentRequest, result: Map
         settle_currency=_text(result, "settleCurrency"),
         raw=dict(result),
     )
-    url = created.payment_url
-    if not is_web_address(url) or not (credentials.sandbox or is_https(url)):
-        # The message shows only the beginning: the rest holds the key of the page (I11).
-        raise AnswerNotUnderstood(f"cashierUrl begins with {url[:8]!r} and is not an absolute https address")
+    if not is_web_address(created.payment_url) or not (credentials.sandbox or is_https(created.payment_url)):
+        # The message shows only the beginning, and no variable of this frame holds the rest: it is the key of the page (I11).
+        raise AnswerNotUnderstood(f"cashierUrl begins with {created.payment_url[:8]!r} and is not an absolute https address")
     if not created.transaction_no:
         raise AnswerNotUnderstood("transactionNo is missing")
     if created.reference != request.reference:

@@ -30,6 +30,7 @@ from tillgate.django import operations
 from tillgate.django.models import Order, Payment, Refund, Review
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, Sandbox
 from tillgate.testing.cassettes import Cassette
+from tillgate.testing.leaks import everything_logged
 from tillgate.testing.scrubbing import digest
 from tillgate.wire import signing
 
@@ -174,10 +175,18 @@ def look_at_everything(world: World, seen: Seen) -> None:
         seen(f"manage.py tillgate {words}", said.getvalue() + complained.getvalue())
     for letter in mail.outbox:
         seen(f"mail {letter.subject}", f"{letter.body} {getattr(letter, 'alternatives', '')} {letter.message().as_string()}")
+    for table, rows in tables().items():
+        seen(f"table {table}", rows)
+
+
+def tables() -> dict[str, str]:
+    """Return the rows of every table, as a text each."""
+    texts = {}
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names(cursor):
             cursor.execute(f"SELECT * FROM {connection.ops.quote_name(table)}")
-            seen(f"table {table}", repr(cursor.fetchall()))
+            texts[table] = repr(cursor.fetchall())
+    return texts
 
 
 def test_i11_no_token_digest_or_signature_is_seen_anywhere_in_the_life_of_a_shop(world: World, seen: Seen) -> None:
@@ -201,6 +210,19 @@ def test_i11_no_token_digest_or_signature_is_seen_anywhere_in_the_life_of_a_shop
     )
     assert len(seen.signatures) > 20
     assert seen.leaks() == []
+
+
+def test_i11_no_log_and_no_row_shows_the_key_of_a_payment_page_whose_address_is_unusable(world: World) -> None:
+    world.sandbox.control.fault("payment_page_relative", occasion="pay")
+    with everything_logged() as lines:
+        world.client.post(world.way_to_pay(world.order()), {"method": "alipay"})
+        world.time.advance(minutes=10)
+        world.run_worker()
+    payment = Payment.objects.get()
+    assert payment.timeline.filter(message__contains="cashierUrl begins with '/cashier' and is not an absolute").exists()
+    key = world.sandbox.control.service.find(payment.reference).token
+    assert len(key) == 40
+    assert [line for line in [*lines, *tables().values()] if key in line] == []
 
 
 def test_the_search_finds_what_is_there(seen: Seen) -> None:

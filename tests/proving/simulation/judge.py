@@ -9,8 +9,10 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from django.db import connection
-from django.db.models import Max, Q, QuerySet
+from django.db.models import CharField, JSONField, Max, Q, QuerySet, TextField
+from django.db.models.functions import Cast
 
+from tests.proving.simulation.gateway import PAYER_NAME
 from tests.proving.simulation.network import Network, Violated, key_of
 from tillgate import hooks, money
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
@@ -44,6 +46,9 @@ _REFUND_FORWARD: Final = {
 _TAKEN: Final = ("queued", "sending", "unknown", "succeeded")
 _SECRET: Final = re.compile(r"[0-9a-fA-F]{32,}")
 """A token, a signature, or a key in an address: whatever is unguessable has this form here."""
+_NAME: Final = PAYER_NAME.split()[-1]
+"""What a payer's name is recognised by, in any encoding."""
+_PERSONAL: Final = re.compile(_NAME, re.IGNORECASE)
 _LONG_ENOUGH: Final = timedelta(minutes=10)
 _LONG_UNUSABLE: Final = timedelta(hours=24)
 """So long after its time is over a payment of which nothing is known is surely told to a person."""
@@ -245,12 +250,16 @@ class Judge:
         self._mailed_at = budget
         self._mailed += told
 
-    def hear_of_log(self, message: str, error: BaseException | None) -> None:
-        """Take note of what is logged: no secret and no signature, and no call within a transaction."""
+    def hear_of_log(self, printed: str, error: BaseException | None) -> None:
+        """Take note of what a log prints, tracebacks and causes included: no secret, no payer's name, and no call within a transaction."""
         if isinstance(error, InsideTransaction):
             self._note(f"I12: {error}")
-        if _SECRET.search(message) or _SECRET.search(str(error)):
-            self._note(f"I11: a secret or a signature is logged: {_SECRET.sub('...', message)}")
+        for line in printed.splitlines():
+            shown = _PERSONAL.sub("...", _SECRET.sub("...", line.strip()))
+            if _SECRET.search(line):
+                self._note(f"I11: a secret or a signature is logged: {shown}")
+            if _PERSONAL.search(line):
+                self._note(f"personal data: a payer's name is logged: {shown}")
 
     def _note(self, what: str, order_key: str = "") -> None:
         """Keep a violation that was heard of in the middle of a step, where a handler of errors might hide it."""
@@ -265,6 +274,17 @@ class Judge:
     def _hear(self) -> None:
         if self.has_heard:
             raise (self._heard or self._network.heard)[0]
+
+    # What is stored -----------------------------------------------------------------------------------------------------------------------
+
+    def of_personal_data(self) -> None:
+        """Judge that no row of Tillgate's has the payer's name: the gateway tells it in a field that is not kept."""
+        for model in Order._meta.app_config.get_models():
+            for field in model._meta.concrete_fields:
+                if isinstance(field, CharField | TextField | JSONField):
+                    rows = model._default_manager.annotate(said=Cast(field.name, TextField())).filter(said__icontains=_NAME)
+                    row = rows.values_list("pk", flat=True).first()
+                    _must(row is None, "personal data", f"a payer's name is stored in {field.name} of {model._meta.verbose_name} {row}")
 
     # After every step ---------------------------------------------------------------------------------------------------------------------
 

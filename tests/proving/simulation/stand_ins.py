@@ -42,7 +42,7 @@ from tillgate.wire import references
 if TYPE_CHECKING:
     from tests.proving.simulation.world import SimulatedWorld
 
-__all__ = ["in_place"]
+__all__ = ["in_place", "log_that_is_read"]
 
 working = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
 
@@ -83,7 +83,7 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(compiled_once())
         put(switching(scheduler, world.faults))
         put(_handlers_that_fail(world))
-        put(_log_that_is_read(world.judge))
+        put(log_that_is_read(world.judge))
         put(_requests_in_one_go(scheduler))
         put(mock.patch.dict(connection.settings_dict, ATOMIC_REQUESTS=True))  # which no view of ours may be harmed by
         manager = hooks.plugin_manager()
@@ -307,11 +307,13 @@ class _Reader(logging.Handler):
         self._judge = judge
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._judge.hear_of_log(record.getMessage(), record.exc_info[1] if record.exc_info else None)
+        """Read a record as it is printed: with its traceback, and the causes of its error."""
+        self._judge.hear_of_log(self.format(record), record.exc_info[1] if record.exc_info else None)
 
 
 @contextmanager
-def _log_that_is_read(judge: Judge) -> Iterator[None]:
+def log_that_is_read(judge: Judge) -> Iterator[None]:
+    """Let the judge hear what every logger tells the root, down to the last detail."""
     reader, root = _Reader(judge), logging.getLogger()
     level = root.level
     root.addHandler(reader)

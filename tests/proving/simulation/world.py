@@ -20,6 +20,7 @@ from django.db import connection
 
 from tests.proving.simulation.database import Interposed
 from tests.proving.simulation.faults import Faults
+from tests.proving.simulation.gateway import NamingService
 from tests.proving.simulation.judge import Judge
 from tests.proving.simulation.network import Network, Violated
 from tests.proving.simulation.people import People
@@ -33,7 +34,6 @@ from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.sandbox.faults import Planned
 from tillgate.sandbox.notifications import NotificationAttempt
 from tillgate.sandbox.options import Options
-from tillgate.sandbox.service import Service
 from tillgate.sandbox.signing import matches
 from tillgate.testing.driver import ShopDriver
 
@@ -103,7 +103,7 @@ class SimulatedWorld:
             journal_entries=100,
             late_seconds=late,
         )
-        self.service = Service(options, clock=lambda: self.scheduler.seconds)
+        self.service = NamingService(options, clock=lambda: self.scheduler.seconds)
         self.network = Network(self.service, self.scheduler, self.faults, get_settings().notification_throttle_seconds)
         self.judge = Judge(shop, self.service, self.network, self.unit)
         self.people = People(self)
@@ -196,6 +196,7 @@ class SimulatedWorld:
         if self.owner:
             self._worker_at_last()
         self.judge.in_the_end()
+        self.judge.of_personal_data()
         if self.owner:
             self.judge.of_mail()
         self.scheduler.tell("the end")
@@ -239,6 +240,7 @@ class SimulatedWorld:
                     self.judge.after_a_step()
                 if self.steps % self._everything_every == 0:
                     self.judge.everything()
+                    self.judge.of_personal_data()
                 if self.steps % _PROGRESS_EVERY == 0:
                     self.progress()
             self._post()

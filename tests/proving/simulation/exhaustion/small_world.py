@@ -16,11 +16,12 @@ from django.http import HttpResponseBase
 from tests.proving.simulation.exhaustion.rows import canonical, columns_of, insert, models_by_table, select
 from tests.proving.simulation.exhaustion.stepping import STORY, Known, Scope, Stepping, World
 from tests.proving.simulation.faults import KINDS, Faults
+from tests.proving.simulation.gateway import NamingOutbox
 from tests.proving.simulation.people import People
 from tests.proving.simulation.world import SimulatedWorld
 from tillgate.django import operations
 from tillgate.django.models import Payment, Review
-from tillgate.sandbox.notifications import Notification, NotificationKind, Outbox
+from tillgate.sandbox.notifications import Notification, NotificationKind
 from tillgate.sandbox.transactions import Transaction
 from tillgate.testing.driver import ShopDriver
 
@@ -99,7 +100,7 @@ class _People(People):
         return result
 
 
-class _Outbox(Outbox):
+class _Outbox(NamingOutbox):
     """Numbers a notification by what it tells of, and not by how many there were: which came first is told apart by nobody."""
 
     def put(self, kind: NotificationKind, transaction: Transaction, url: str, payload: Mapping[str, str], **more: Any) -> Notification:
