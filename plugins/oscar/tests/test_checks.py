@@ -153,6 +153,36 @@ def test_a_pipeline_without_the_statuses_is_told_what_to_add(monkeypatch: pytest
     assert "'Pending payment': ('Paid', 'Cancelled')" in found()["E005"]
 
 
+OWN = {"Pending": ("Being processed",), "Being processed": ("Complete",), "Complete": ()}
+"""The pipeline of a shop that existed before Tillgate."""
+
+
+def pipeline_of(page: str, *, joined: bool) -> Any:
+    """Run the lines of a page at the end of the settings of such a shop, as they are or with the next status that they name."""
+    text = (README.parents[2] / page).read_text()
+    lines = re.search(r"^(_own = .*?\n)?(# [^\n]*\n)?OSCAR_ORDER_STATUS_PIPELINE = (\{\n.*?^\}|[^\n]*)$", text, re.MULTILINE | re.DOTALL)
+    assert lines is not None
+    assert '"Being processed"' in lines[0], "the lines say how to join a pipeline"
+    given = re.sub(r'"Paid": \([^)]*\)', '"Paid": ("Being processed", "Cancelled")', lines[0]) if joined else lines[0]
+    shop: dict[str, Any] = {"OSCAR_ORDER_STATUS_PIPELINE": OWN}
+    exec(given, shop)
+    return shop["OSCAR_ORDER_STATUS_PIPELINE"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/stripe-in-oscar.md", "plugins/oscar/README.md"])
+def test_a_shop_with_a_pipeline_of_its_own_keeps_it_and_joins_it_as_the_lines_say(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(get_model("order", "Order"), "pipeline", pipeline_of(page, joined=True))
+    assert OWN.items() <= get_model("order", "Order").pipeline.items()
+    assert found() == {}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/stripe-in-oscar.md"])
+def test_a_shop_whose_paid_orders_cannot_go_on_in_its_own_pipeline_is_told_what_to_add(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(get_model("order", "Order"), "pipeline", pipeline_of(page, joined=False))
+    assert list(found()) == ["W007"]
+    assert "'Paid': ('Being processed', 'Cancelled')" in found()["W007"]
+
+
 @pytest.mark.django_db
 def test_the_doctor_runs_the_checks_of_the_plugin(settings: Any) -> None:
     settings.TILLGATE_OSCAR = {"PENDING_STATUS": "Waiting"}

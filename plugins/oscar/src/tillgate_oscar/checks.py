@@ -114,6 +114,29 @@ def check_refunded_statuses() -> shop.Found:
 
 
 @CHECKS.area
+def check_way_of_paid_orders() -> shop.Found:
+    """Whether a paid order can go on in the shop's own pipeline."""
+    try:
+        settings = get_settings()
+    except ConfigurationError:
+        return  # check_settings reports it
+    pipeline, paid = get_model("order", "Order").pipeline, settings.paid_status
+    ends = {paid, settings.cancelled_status, settings.refunded_status, settings.partly_refunded_status}
+    if paid not in pipeline or set(pipeline[paid]) - ends:
+        return
+    before = {settings.pending_status, *pipeline.get(settings.pending_status, ())}
+    if further := [status for status in pipeline if status not in ends | before]:
+        message = (
+            f"OSCAR_ORDER_STATUS_PIPELINE does not lead from {paid!r} to {', '.join(map(repr, further))}: "
+            "staff can only cancel an order that was paid."
+        )
+        initial = getattr(project, "OSCAR_INITIAL_ORDER_STATUS", None) or further[0]
+        following = next((status for status in pipeline.get(initial, ()) if status in further), further[0])
+        hint = f"Let {paid!r} lead to the status that comes next, as in {paid!r}: ({following!r}, {settings.cancelled_status!r})."
+        yield _warning(7, message, hint)
+
+
+@CHECKS.area
 def check_part_payments() -> shop.Found:
     """Whether the shop knows that its own payment handling is not called for orders that are paid with Tillgate."""
     try:
