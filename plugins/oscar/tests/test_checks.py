@@ -64,6 +64,20 @@ def test_a_shop_with_ways_to_pay_of_its_own_needs_a_status_for_their_orders(sett
     assert found() == {}
 
 
+def test_a_shop_with_django_oscar_api_is_told_when_the_orders_of_the_api_do_not_await_payment(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """django-oscar-api need not be installed for this: the check asks for the app's name and reads its setting."""
+    settings.OSCARAPI_INITIAL_ORDER_STATUS = "new"
+    assert found() == {}
+    is_installed = checks.apps.is_installed
+    monkeypatch.setattr(checks.apps, "is_installed", lambda name: name == "oscarapi" or is_installed(name))
+    assert list(found()) == ["W003"]
+    assert "OSCARAPI_INITIAL_ORDER_STATUS = 'Pending payment'" in found()["W003"]
+    settings.OSCARAPI_INITIAL_ORDER_STATUS = "Pending payment"
+    assert found() == {}
+
+
 class Apart:
     """A router that keeps Oscar's orders in a database of their own."""
 

@@ -91,6 +91,14 @@ def check_initial_status() -> shop.Found:
     if initial and initial not in pipeline:
         message = f"OSCAR_INITIAL_ORDER_STATUS {initial!r} is not in OSCAR_ORDER_STATUS_PIPELINE: a free order keeps it for ever."
         yield _warning(3, message, f"Add to OSCAR_ORDER_STATUS_PIPELINE an entry for {initial!r}, or correct OSCAR_INITIAL_ORDER_STATUS.")
+    if apps.is_installed("oscarapi") and (of_api := getattr(project, "OSCARAPI_INITIAL_ORDER_STATUS", "new")) not in pipeline:
+        message = (
+            f"OSCARAPI_INITIAL_ORDER_STATUS {of_api!r} is not in OSCAR_ORDER_STATUS_PIPELINE: no order of the API can be paid or moved."
+        )
+        pending = get_settings().pending_status
+        yield _warning(
+            3, message, f"Set OSCARAPI_INITIAL_ORDER_STATUS = {pending!r}, so that the orders of django-oscar-api await payment."
+        )
     if others and not initial:
         message = "OSCAR_INITIAL_ORDER_STATUS is not set: an order paid in one of OTHER_METHODS has no status, and keeps none for ever."
         yield _warning(3, message, "Set it to a status of your own that OSCAR_ORDER_STATUS_PIPELINE has, such as 'Pending'.")
