@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.sites.models import Site
 from django.core.checks import run_checks
 from django.core.management import call_command
@@ -70,8 +71,8 @@ def test_a_shop_with_django_oscar_api_is_told_when_the_orders_of_the_api_do_not_
     """django-oscar-api need not be installed for this: the check asks for the app's name and reads its setting."""
     settings.OSCARAPI_INITIAL_ORDER_STATUS = "new"
     assert found() == {}
-    is_installed = checks.apps.is_installed
-    monkeypatch.setattr(checks.apps, "is_installed", lambda name: name == "oscarapi" or is_installed(name))
+    is_installed = apps.is_installed
+    monkeypatch.setattr(apps, "is_installed", lambda name: name == "oscarapi" or is_installed(name))
     assert list(found()) == ["W003"]
     assert "OSCARAPI_INITIAL_ORDER_STATUS = 'Pending payment'" in found()["W003"]
     settings.OSCARAPI_INITIAL_ORDER_STATUS = "Pending payment"
