@@ -149,3 +149,21 @@ def test_a_customer_finds_the_way_on_the_page_of_the_order_in_the_account(world:
     assert f'href="{change_url(order)}"' in shopper.get(f"/accounts/orders/{order.number}/").content.decode()
     shopper.post(change_url(order), {"then": "basket"})
     assert shopper.get("/basket/").context["basket"].num_items == 1
+
+
+def test_the_basket_leads_a_guest_and_a_customer_to_the_unpaid_order_and_nobody_else(world: World, shopper: Shopper, product: Make) -> None:
+    user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
+    customer, elsewhere = Shopper(Client()), Shopper(Client())
+    for browser in (customer, elsewhere):
+        browser.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    for browser, seen_by in ((shopper, shopper), (customer, elsewhere)):
+        browser.buys(product("10.00"))
+        order = Order.objects.latest("pk")
+        page = seen_by.get("/basket/").content.decode()
+        notice = page.split('id="tillgate-waiting"')[1].split("</div>")[0]
+        assert order.number in notice
+        assert "/payments/pay/" in notice
+        assert f'href="{change_url(order)}"' in notice
+    assert 'id="tillgate-waiting"' not in Shopper(Client()).get("/basket/").content.decode()
+    elsewhere.post(change_url(order), {"then": "cancel"})
+    assert 'id="tillgate-waiting"' not in elsewhere.get("/basket/").content.decode()

@@ -291,12 +291,16 @@ def test_an_owner_who_disabled_all_methods_gets_no_orders_without_a_way_to_pay(
     assert not Order.objects.exists()
 
 
-def test_an_order_in_a_currency_that_the_account_does_not_take_is_told_so(world: World, shopper: Shopper, product: Make) -> None:
+def test_an_order_in_a_currency_that_the_account_does_not_take_is_told_so_on_the_page_and_in_the_log(
+    world: World, shopper: Shopper, product: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     tea = product()
     tea.stockrecords.update(price_currency="EUR")
     shopper.adds(tea)
     shopper.says_where()
     assert "this one is in EUR" in shopper.get("/checkout/payment-method/").content.decode()
+    (line,) = [record for record in caplog.records if record.name == "oscar.checkout"]
+    assert (line.levelname, "this one is in EUR" in line.getMessage()) == ("WARNING", True)
     assert "this one is in EUR" in shopper.chooses().content.decode()
     assert shopper.previews()["Location"] == "/checkout/payment-method/"
     assert not Order.objects.exists()
@@ -412,6 +416,39 @@ def test_an_order_that_no_method_takes_can_still_be_paid_in_the_shops_own_way(sh
     assert re.findall(r'name="tillgate-method" value="(\w+)"', page) == ["cash"]
     assert shopper.chooses("alipay").status_code == 200, "a method that cannot take the order cannot be chosen"
     assert shopper.chooses("cash").status_code == 302
+
+
+def test_the_payment_step_shows_the_total_cash_and_a_method_that_cannot_take_it_with_the_reason(
+    shopper: Shopper, product: Make, settings: Any, configure: Callable[..., None]
+) -> None:
+    settings.TILLGATE_OSCAR = {"OTHER_METHODS": {"cash": "Cash on delivery"}}
+    methods = [{"code": "alipay"}, {"code": "paypal", "maximums": {"USD": "10.00"}}]
+    configure(account={"METHODS": methods})
+    shopper.adds(product("12.50"))
+    shopper.says_where()
+    page = shopper.get("/checkout/payment-method/").content.decode()
+    assert "$12.50" in page.split('class="tillgate-total"')[1].split("</p>")[0]
+    assert re.findall(r'name="tillgate-method" value="(\w+)"', page) == ["alipay", "cash"]
+    unavailable = page.split("tillgate-unavailable")[1].split("</label>")[0]
+    assert "PayPal" in unavailable
+    assert "USD 10.00" in unavailable
+
+
+def test_the_pages_of_a_sandboxs_waiting_order_say_that_no_money_moves(world: World, shopper: Shopper, product: Make) -> None:
+    user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
+    customer = Shopper(Client())
+    customer.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    shopper.buys(product())
+    order = Order.objects.get()
+    guests = f"/accounts/order-status/{order.number}/{order.verification_hash()}/"
+    shopper.post(shopper.get(guests)["Location"], {"email": "ada@shopper.example"})
+    customer.buys(product())
+    pages = [
+        shopper.get(str(orders.change_url(order))),
+        shopper.get(guests),
+        customer.get(f"/accounts/orders/{Order.objects.get(user=user).number}/"),
+    ]
+    assert ["Test mode" in page.content.decode() for page in pages] == [True] * 3
 
 
 def test_each_page_of_a_sandboxs_order_says_that_no_money_moves(world: World, shopper: Shopper, product: Make) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.sites.models import Site
 from django.core.checks import run_checks
 from django.core.management import call_command
@@ -61,6 +62,20 @@ def test_a_shop_with_ways_to_pay_of_its_own_needs_a_status_for_their_orders(sett
     settings.TILLGATE_OSCAR = {"OTHER_METHODS": {"cash": "Cash on delivery"}}
     assert list(found()) == ["W003"]
     settings.OSCAR_INITIAL_ORDER_STATUS = "Pending payment"
+    assert found() == {}
+
+
+def test_a_shop_with_django_oscar_api_is_told_when_the_orders_of_the_api_do_not_await_payment(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """django-oscar-api need not be installed for this: the check asks for the app's name and reads its setting."""
+    settings.OSCARAPI_INITIAL_ORDER_STATUS = "new"
+    assert found() == {}
+    is_installed = apps.is_installed
+    monkeypatch.setattr(apps, "is_installed", lambda name: name == "oscarapi" or is_installed(name))
+    assert list(found()) == ["W003"]
+    assert "OSCARAPI_INITIAL_ORDER_STATUS = 'Pending payment'" in found()["W003"]
+    settings.OSCARAPI_INITIAL_ORDER_STATUS = "Pending payment"
     assert found() == {}
 
 
@@ -151,6 +166,36 @@ def test_a_shop_without_our_class_loader_is_told_so(settings: Any, monkeypatch: 
 def test_a_pipeline_without_the_statuses_is_told_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(get_model("order", "Order"), "pipeline", {})
     assert "'Pending payment': ('Paid', 'Cancelled')" in found()["E005"]
+
+
+OWN = {"Pending": ("Being processed",), "Being processed": ("Complete",), "Complete": ()}
+"""The pipeline of a shop that existed before Tillgate."""
+
+
+def pipeline_of(page: str, *, joined: bool) -> Any:
+    """Run the lines of a page at the end of the settings of such a shop, as they are or with the next status that they name."""
+    text = (README.parents[2] / page).read_text()
+    lines = re.search(r"^(_own = .*?\n)?(# [^\n]*\n)?OSCAR_ORDER_STATUS_PIPELINE = (\{\n.*?^\}|[^\n]*)$", text, re.MULTILINE | re.DOTALL)
+    assert lines is not None
+    assert '"Being processed"' in lines[0], "the lines say how to join a pipeline"
+    given = re.sub(r'"Paid": \([^)]*\)', '"Paid": ("Being processed", "Cancelled")', lines[0]) if joined else lines[0]
+    shop: dict[str, Any] = {"OSCAR_ORDER_STATUS_PIPELINE": OWN}
+    exec(given, shop)
+    return shop["OSCAR_ORDER_STATUS_PIPELINE"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/stripe-in-oscar.md", "plugins/oscar/README.md"])
+def test_a_shop_with_a_pipeline_of_its_own_keeps_it_and_joins_it_as_the_lines_say(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(get_model("order", "Order"), "pipeline", pipeline_of(page, joined=True))
+    assert OWN.items() <= get_model("order", "Order").pipeline.items()
+    assert found() == {}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/stripe-in-oscar.md"])
+def test_a_shop_whose_paid_orders_cannot_go_on_in_its_own_pipeline_is_told_what_to_add(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(get_model("order", "Order"), "pipeline", pipeline_of(page, joined=False))
+    assert list(found()) == ["W007"]
+    assert "'Paid': ('Being processed', 'Cancelled')" in found()["W007"]
 
 
 @pytest.mark.django_db

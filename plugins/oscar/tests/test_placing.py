@@ -44,6 +44,14 @@ def test_an_order_that_does_not_wait_for_payment_is_not_registered(world: World)
     assert not ExpectedOrder.objects.exists()
 
 
+def test_an_order_of_the_order_creator_with_a_status_that_the_pipeline_lacks_is_left_alone(world: World) -> None:
+    """As django-oscar-api places orders whose initial status nobody has set."""
+    order = create_order(status="new")
+    world.a_day_passes()
+    order.refresh_from_db()
+    assert (order.status, ExpectedOrder.objects.exists()) == ("new", False)
+
+
 def test_the_payment_page_of_an_order_is_one_call_away_also_where_its_status_came_later(world: World) -> None:
     order = create_order(status="Shipped")
     Order.objects.filter(pk=order.pk).update(status="Pending payment")

@@ -415,14 +415,58 @@ def test_a_refunded_order_keeps_its_status_where_the_pipeline_does_not_lead_on(b
     assert (bought.order.status, bought.world.reviews()) == ("Paid", [])
 
 
-def test_a_refunded_order_is_not_shipped_and_what_was_shipped_before_can_come_back(bought: Bought) -> None:
+def test_a_refunded_order_is_not_shipped_also_where_a_part_was_shipped_before(bought: Bought) -> None:
     ships(bought)
     bought.ask(Decimal("32.00"))
-    returned = get_model("order", "ShippingEventType").objects.create(name="Returned")
-    get_class("order.processing", "EventHandler")().handle_shipping_event(bought.order, returned, [bought.pot], [1])
-    bought.order.shipping_events.all().delete()
-    with pytest.raises(InvalidShippingEvent, match="do not ship it"):
+    with pytest.raises(InvalidShippingEvent, match="do not ship it, cancel it"):
         ships(bought)
+    bought.order.shipping_events.all().delete()
+    with pytest.raises(InvalidShippingEvent, match="do not ship it, cancel it"):
+        ships(bought)
+
+
+def moves(bought: Bought, status: str) -> str:
+    get_class("order.processing", "EventHandler")().handle_order_status_change(bought.order, status)
+    return str(bought.order.status)
+
+
+def test_a_refunded_order_gets_no_status_but_cancelled_or_one_of_refunded_orders(
+    bought: Bought, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TILLGATE_OSCAR = {"REFUNDED_STATUS": "Refunded"}
+    bought.ask(Decimal("32.00"))
+    assert bought.order.status == "Paid"
+    with pytest.raises(PaymentError, match=f"order {bought.order.number} was refunded: do not ship it, cancel it"):
+        moves(bought, "Shipped")
+    assert bought.order.status == "Paid"
+    monkeypatch.setitem(Order.pipeline, "Paid", ("Refunded", "Shipped", "Cancelled"))
+    monkeypatch.setitem(Order.pipeline, "Refunded", ("Shipped", "Cancelled"))
+    assert moves(bought, "Refunded") == "Refunded"
+    with pytest.raises(PaymentError, match="do not ship it"):
+        moves(bought, "Shipped")
+    assert moves(bought, "Cancelled") == "Cancelled"
+
+
+@pytest.mark.parametrize(("amount", "ships_on"), [("32.00", False), ("31.99", True)])
+def test_an_order_waits_for_the_result_of_a_refund_of_all_its_money_only(bought: Bought, amount: str, ships_on: bool) -> None:
+    bought.world.sandbox.control.fault("lost_response", occasion="refund")
+    bought.ask(Decimal(amount))
+    if ships_on:
+        ships(bought)
+        assert moves(bought, "Shipped") == "Shipped"
+        return
+    with pytest.raises(InvalidShippingEvent, match="wait for the result"):
+        ships(bought)
+    with pytest.raises(PaymentError, match="wait for the result"):
+        moves(bought, "Shipped")
+    shop.settle_refund(str(Refund.objects.get().pk), done=False, staff="ann")
+    assert moves(bought, "Shipped") == "Shipped"
+
+
+def test_a_partly_refunded_order_is_shipped(bought: Bought) -> None:
+    bought.ask(Decimal("31.99"))
+    ships(bought)
+    assert moves(bought, "Shipped") == "Shipped"
 
 
 def test_how_much_was_refunded_counts_other_sources_and_refunds_under_way(bought: Bought) -> None:

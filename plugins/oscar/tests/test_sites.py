@@ -71,6 +71,14 @@ def test_the_shopper_comes_home_to_the_orders_own_site(world: World, payment: Pa
     assert Client(SERVER_NAME=OTHER).get(answer["Location"].removeprefix(f"http://{OTHER}")).status_code == 200
 
 
+def test_the_return_page_leads_to_change_or_cancel_at_the_orders_own_site(world: World, payment: Payment) -> None:
+    world.sandbox.control.decline(payment.reference)
+    page = world.come_back(payment).content.decode()
+    link = next(part.partition('"')[0] for part in page.split('href="') if "/change/" in part.partition('"')[0])
+    assert link.startswith(f"http://{OTHER}/payments/order/")
+    assert "Green tea" in Client(SERVER_NAME=OTHER).get(link.removeprefix(f"http://{OTHER}")).content.decode()
+
+
 def test_an_order_of_the_processs_own_site_stays_at_the_public_address(world: World, shopper: Shopper, product: Make) -> None:
     """A shop that never set the domain of its only site, which is example.com, keeps its links."""
     shopper.get(shopper.buys(product())["Location"])

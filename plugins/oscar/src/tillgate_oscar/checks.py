@@ -91,6 +91,14 @@ def check_initial_status() -> shop.Found:
     if initial and initial not in pipeline:
         message = f"OSCAR_INITIAL_ORDER_STATUS {initial!r} is not in OSCAR_ORDER_STATUS_PIPELINE: a free order keeps it for ever."
         yield _warning(3, message, f"Add to OSCAR_ORDER_STATUS_PIPELINE an entry for {initial!r}, or correct OSCAR_INITIAL_ORDER_STATUS.")
+    if apps.is_installed("oscarapi") and (of_api := getattr(project, "OSCARAPI_INITIAL_ORDER_STATUS", "new")) not in pipeline:
+        message = (
+            f"OSCARAPI_INITIAL_ORDER_STATUS {of_api!r} is not in OSCAR_ORDER_STATUS_PIPELINE: no order of the API can be paid or moved."
+        )
+        pending = get_settings().pending_status
+        yield _warning(
+            3, message, f"Set OSCARAPI_INITIAL_ORDER_STATUS = {pending!r}, so that the orders of django-oscar-api await payment."
+        )
     if others and not initial:
         message = "OSCAR_INITIAL_ORDER_STATUS is not set: an order paid in one of OTHER_METHODS has no status, and keeps none for ever."
         yield _warning(3, message, "Set it to a status of your own that OSCAR_ORDER_STATUS_PIPELINE has, such as 'Pending'.")
@@ -111,6 +119,29 @@ def check_refunded_statuses() -> shop.Found:
                 f"{name.upper()} {status!r} is never set: OSCAR_ORDER_STATUS_PIPELINE does not lead to it from {settings.paid_status!r}."
             )
             yield _warning(4, message, f"Add it to OSCAR_ORDER_STATUS_PIPELINE, with an entry of its own, or remove {name.upper()}.")
+
+
+@CHECKS.area
+def check_way_of_paid_orders() -> shop.Found:
+    """Whether a paid order can go on in the shop's own pipeline."""
+    try:
+        settings = get_settings()
+    except ConfigurationError:
+        return  # check_settings reports it
+    pipeline, paid = get_model("order", "Order").pipeline, settings.paid_status
+    ends = {paid, settings.cancelled_status, settings.refunded_status, settings.partly_refunded_status}
+    if paid not in pipeline or set(pipeline[paid]) - ends:
+        return
+    before = {settings.pending_status, *pipeline.get(settings.pending_status, ())}
+    if further := [status for status in pipeline if status not in ends | before]:
+        message = (
+            f"OSCAR_ORDER_STATUS_PIPELINE does not lead from {paid!r} to {', '.join(map(repr, further))}: "
+            "staff can only cancel an order that was paid."
+        )
+        initial = getattr(project, "OSCAR_INITIAL_ORDER_STATUS", None) or further[0]
+        following = next((status for status in pipeline.get(initial, ()) if status in further), further[0])
+        hint = f"Let {paid!r} lead to the status that comes next, as in {paid!r}: ({following!r}, {settings.cancelled_status!r})."
+        yield _warning(7, message, hint)
 
 
 @CHECKS.area

@@ -82,7 +82,7 @@ def describe(order_key: str) -> OrderDescription | None:
         description=f"Order {order.number}",
         not_payable_detail=detail,
         email=order.email or None,
-        change_url=None if detail else change_url(order),
+        change_url=None if detail else _change_url_at_home(order),
     )
 
 
@@ -312,6 +312,14 @@ def change_url(order: Any) -> str | None:
         return reverse("tillgate_oscar:change", args=[_signed(order, order.number, _CHANGE_SALT)])
     except NoReverseMatch:  # a process without the shop's addresses may describe an order too
         return None
+
+
+def _change_url_at_home(order: Any) -> str | None:
+    """Return `change_url` for Tillgate's own pages, which stand at the host of `PUBLIC_URL`: the basket is at the order's own site."""
+    url = change_url(order)
+    if url is None or _is_here(order):
+        return url
+    return at_home(order, shop.absolute_url("tillgate_oscar:change", _signed(order, order.number, _CHANGE_SALT)))
 
 
 def read_change(ticket: str) -> str | None:

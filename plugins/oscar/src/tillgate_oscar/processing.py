@@ -64,20 +64,24 @@ class EventHandlerMixin:
         return refunds.queue(order, event_type, amount, quantities, newest_refund=newest_refund, **about)
 
     def validate_shipping_event(self, order: Any, event_type: Any, lines: Any, line_quantities: Any, **kwargs: Any) -> Any:
-        """Refuse the first shipping event of an order whose money was refunded entirely. Later ones may record its return."""
-        if refunds.refunded_of(order, state_of(order)) is refunds.Refunded.ENTIRELY and not order.shipping_events.exists():
-            raise InvalidShippingEvent(gettext("order %(number)s was refunded: do not ship it") % {"number": order.number})
+        """Refuse to ship an order whose money was refunded entirely, or is about to be."""
+        if said := _why_not_shipped(order):
+            raise InvalidShippingEvent(said)
         shops_own = super().validate_shipping_event  # type: ignore[misc]  # a mixin of Oscar's handler
         return shops_own(order, event_type, lines, line_quantities, **kwargs)
 
     def handle_order_status_change(self, order: Any, new_status: str, *arguments: Any, **options: Any) -> Any:
         """Change the status as Oscar does. Raise `PaymentError` if the caller sets an order to waiting or cancelled from an outdated copy.
 
+        An order that was refunded entirely can only be cancelled, or get one of the statuses of refunded orders.
         Oscar writes the whole row as it was read: a payment in between would be lost without an error, and the order cancelled. While the
         money is here, a paid order must not wait again, and must not be cancelled where other code has made it wait.
         """
         shops_own = super().handle_order_status_change  # type: ignore[misc]  # a mixin of Oscar's handler
         settings = get_settings()
+        closing = (settings.cancelled_status, settings.refunded_status, settings.partly_refunded_status)
+        if new_status not in (*closing, settings.pending_status) and (said := _why_not_shipped(order)):
+            raise PaymentError(said)
         is_about_waiting = settings.pending_status in (order.status, new_status)
         if not (is_about_waiting or new_status == settings.cancelled_status) or not is_expected(order):
             return shops_own(order, new_status, *arguments, **options)
@@ -90,6 +94,17 @@ class EventHandlerMixin:
             _refuse_what_has_moved_on(order, lock=True)
             _refuse_what_was_paid(order, new_status)
             return shops_own(order, new_status, *arguments, **options)
+
+
+def _why_not_shipped(order: Any) -> str | None:
+    """Return why an order must not be shipped, and what to do instead; None for one whose money was not refunded, or only in part."""
+    refunded = refunds.refunded_entirely(order, state_of(order))
+    if refunded is refunds.Refunded.ENTIRELY:
+        return gettext("order %(number)s was refunded: do not ship it, cancel it") % {"number": order.number}
+    if refunded is refunds.Refunded.UNDER_WAY:
+        said = gettext("a refund of all the money of order %(number)s is under way: do not ship it, and wait for the result of the refund")
+        return said % {"number": order.number}
+    return None
 
 
 def _was_held_back_unseen(order: Any) -> bool:

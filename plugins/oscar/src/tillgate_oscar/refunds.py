@@ -26,7 +26,18 @@ from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import outstanding, state_of
 from tillgate_oscar.payments import locked, source_of
 
-__all__ = ["MARKS", "Refunded", "changed", "is_refund", "paid_for", "queue", "refund_event_type", "refunded_here", "refunded_of"]
+__all__ = [
+    "MARKS",
+    "Refunded",
+    "changed",
+    "is_refund",
+    "paid_for",
+    "queue",
+    "refund_event_type",
+    "refunded_entirely",
+    "refunded_here",
+    "refunded_of",
+]
 
 _NOTHING: Final = Decimal("0.00")
 
@@ -90,6 +101,15 @@ def refunded_of(order: Any, ours: shop.OrderState | None) -> Refunded | None:
     if not payment.refunded_amount:
         return None
     return Refunded.PARTLY if payment.held_amount or outstanding(order) < order.total_incl_tax else Refunded.ENTIRELY
+
+
+def refunded_entirely(order: Any, ours: shop.OrderState | None) -> Refunded | None:
+    """Return whether all the money of a paid order was refunded, or will be once the refunds under way succeed; None if a part stays."""
+    refunded, payment = refunded_of(order, ours), ours.paid_by if ours else None
+    if refunded is not Refunded.UNDER_WAY or payment is None:
+        return refunded if refunded is Refunded.ENTIRELY else None
+    takes_all = not payment.refundable_amount and outstanding(order) >= order.total_incl_tax
+    return refunded if takes_all else None
 
 
 def is_refund(event_type: Any) -> bool:

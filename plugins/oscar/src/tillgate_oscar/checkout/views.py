@@ -13,6 +13,7 @@ from typing import Any, Final
 from django.apps import apps
 from django.contrib import messages
 from django.db import transaction
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.template.loader import select_template
@@ -31,6 +32,9 @@ __all__ = ["BasketMixin", "OrderPageMixin", "PaymentDetailsMixin", "PaymentMetho
 
 _OURS: Final = "tillgate"
 """The prefix of our form: a shop's own form on the same page may have a field `method` too."""
+
+_MOST_UNPAID_ORDERS: Final = 5
+"""So many of a customer's pending orders the basket looks at."""
 
 _log = logging.getLogger("oscar.checkout")
 
@@ -86,6 +90,16 @@ def _waiting_order(request: HttpRequest) -> tuple[Any, str | None]:
     return (order, method) if order and orders.waits_for_payment(order, orders.state_of(order)) else (None, None)
 
 
+def _unpaid_order(request: HttpRequest) -> Any:
+    """Return the newest unpaid order of this browser or of the customer who is logged in, or None."""
+    chosen = Q(pk=request.session.get(orders.SESSION_KEY))
+    if request.user.is_authenticated:
+        chosen |= Q(user=request.user)
+    pending = get_model("order", "Order")._default_manager.filter(chosen, status=get_settings().pending_status).order_by("-pk")
+    newest = pending[:_MOST_UNPAID_ORDERS]
+    return next((order for order in newest if orders.waits_for_payment(order, orders.state_of(order))), None)
+
+
 def _failed_precondition(url: str, message: str | None = None) -> Exception:
     failed: Exception = get_class("checkout.exceptions", "FailedPreCondition")(url=url, message=message)
     return failed
@@ -105,7 +119,21 @@ class StepMixin:
 
 
 class BasketMixin(StepMixin):
-    """The basket, which says the same."""
+    """The basket, which says the same, and leads to an order that waits for its payment."""
+
+    request: HttpRequest
+
+    def get_context_data(self, **options: Any) -> dict[str, Any]:
+        """Add the unpaid order of the shopper, with the addresses to pay and to change it."""
+        context = super().get_context_data(**options)
+        if order := _unpaid_order(self.request):
+            may_be_cancelled = orders.may_be_cancelled(order, orders.state_of(order))
+            context |= {
+                "tillgate_waiting": order,
+                "tillgate_pay_url": shop.pay_path(PLUGIN, order.number),
+                "tillgate_change_url": orders.change_url(order) if may_be_cancelled else None,
+            }
+        return context
 
     def get_template_names(self) -> list[str]:
         """Show the shop's basket with the test mode."""
