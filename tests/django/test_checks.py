@@ -41,6 +41,7 @@ def sound(settings: Any, world: World) -> Any:
     """Settings with which nothing is wrong, whatever database the tests run on."""
     settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "REVIEW_MAIL_TO": ["owner@shop.example"]}
     settings.EMAIL_TIMEOUT = 10
+    settings.DEFAULT_FROM_EMAIL = "shop@shop.example"
     world.run_worker()
     with database("sqlite", {"transaction_mode": "IMMEDIATE"}, pragma=2):
         yield settings
@@ -314,6 +315,13 @@ def test_w001_mail_that_nobody_gets(sound: Any, backend: str) -> None:
     assert "W001" not in told()
 
 
+def test_w017_mail_about_reviews_comes_from_nowhere(sound: Any) -> None:
+    sound.DEFAULT_FROM_EMAIL = "webmaster@localhost"
+    assert "webmaster@localhost" in told()["W017"]
+    sound.TILLGATE = {**sound.TILLGATE, "REVIEW_MAIL_FROM": "payments@shop.example"}
+    assert told() == {}
+
+
 def test_w002_a_mail_server_that_may_hang(sound: Any) -> None:
     sound.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     assert told() == {}
@@ -463,6 +471,7 @@ def test_e008_tables_without_transactions(sound: Any) -> None:
 def test_the_database_itself_is_looked_at(settings: Any, world: World) -> None:
     """The checks above see stand-ins; here they ask the real one."""
     settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "REVIEW_MAIL_TO": ["owner@shop.example"]}
+    settings.DEFAULT_FROM_EMAIL = "shop@shop.example"
     world.run_worker()
     assert set(told()) <= {"W005", "W007"}  # how the tests' own databases are set up
     if connection.vendor == "sqlite":

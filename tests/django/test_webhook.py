@@ -18,7 +18,7 @@ from tillgate import Account, AnswerNotUnderstood, hooks, shop
 from tillgate.django import clock, operations
 from tillgate.django.models import Notification, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations.refunds import record_external_refund
-from tillgate.django.operations.restores import note_restored
+from tillgate.django.operations.restores import look_for_restore, note_restored
 from tillgate.django.operations.starting import NotPayable
 from tillgate.lifecycle import ReviewAction
 from tillgate.testing.world import World
@@ -126,6 +126,18 @@ def test_i2_a_payment_that_a_restored_database_has_lost_is_told_of_at_the_accoun
     assert [notified(world, payment.reference).status_code for _ in range(2)] == [200, 200]
     assert notified(world, "of-other-software").status_code == 200
     assert world.reviews() == (["rows-lost"] if days == 2 else [])
+
+
+def test_i2_a_lost_payment_is_told_of_though_no_worker_has_noticed_the_restore_yet(world: World, toy: Toy) -> None:
+    world.run_worker()
+    world.time.advance(minutes=1)
+    payment = paid_at_toy(world, toy)
+    look_for_restore()  # the worker's next look
+    TimelineEntry.objects.all().delete()
+    payment.delete()
+    assert notified(world, payment.reference).status_code == 200
+    lost = Review.objects.filter(reason="rows-lost")
+    assert [review.facts.get("reference") for review in lost.order_by("pk")] == [None, payment.reference]
 
 
 def test_a_payment_of_another_account_is_not_found_by_it(world: World, toy: Toy) -> None:

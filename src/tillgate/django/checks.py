@@ -36,6 +36,8 @@ __all__ = ["AREAS", "DATABASE_AREAS", "TAG", "explain_age", "look_at"]
 TAG: Final = "tillgate"
 
 _SMTP: Final = "django.core.mail.backends.smtp.EmailBackend"
+_NO_SENDER: Final = "webmaster@localhost"
+"""Django's default."""
 _SENDING_NOTHING: Final = frozenset(f"django.core.mail.backends.{name}.EmailBackend" for name in ("console", "dummy", "filebased"))
 _MYSQL: Final = "mysql"  # Django's name for MariaDB too
 _SHARED: Final = ("postgresql", _MYSQL)
@@ -149,7 +151,7 @@ def check_plugins() -> Found:
 
 
 def check_mail() -> Found:
-    """Whether mail about open reviews has recipients, and a hanging mail server cannot block the worker."""
+    """Whether mail about open reviews has a sender and recipients, and a hanging mail server cannot block the worker."""
     settings = _settings()
     if settings is None:
         return
@@ -164,6 +166,10 @@ def check_mail() -> Found:
         yield _warning(1, message, hint)
     elif project.EMAIL_BACKEND == _SMTP and project.EMAIL_TIMEOUT is None:
         yield _warning(2, "A mail server that hangs would hold up the worker for ever.", "Set EMAIL_TIMEOUT, to 10 for example.")
+    sender = settings.review_mail_from or project.DEFAULT_FROM_EMAIL
+    if sender == _NO_SENDER and not project.DEBUG:
+        hint = "Set TILLGATE['REVIEW_MAIL_FROM'] or DEFAULT_FROM_EMAIL to an address of the shop's own domain."
+        yield _warning(17, f"Mail about reviews comes from {sender}, which mail servers refuse.", hint)
 
 
 def check_clock() -> Found:

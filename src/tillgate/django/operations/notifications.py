@@ -27,7 +27,7 @@ from tillgate.django.operations.locking import database, durable, locked_order
 from tillgate.django.operations.outbox import deliver
 from tillgate.django.operations.payments import apply_answer, ask, claim_poll
 from tillgate.django.operations.refunds import settle_by_notification
-from tillgate.django.operations.restores import tell_of_lost, was_restored
+from tillgate.django.operations.restores import look_for_restore, tell_of_lost, was_restored
 from tillgate.django.operations.reviews import open_review
 from tillgate.errors import ConfigurationError, SignatureMismatch
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, PaymentStatus, ReviewReason
@@ -152,7 +152,7 @@ def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Acco
         unsettled.update(due_at=clock.now())  # the notification may be about a refund: the worker asks, however often it is repeated
         references.discard(payment.reference)
     ours = {one for one in references if is_new_reference(one)}
-    if ours and was_restored():  # else it is about a payment of other software
+    if ours and (was_restored() or look_for_restore()):  # else it is about a payment of other software
         for reference in sorted(ours - set(Payment.objects.filter(reference__in=ours).values_list("reference", flat=True))):
             with _kept_all_the_same(reference):
                 tell_of_lost(alias, account, reference, received)
