@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 from django.core import mail
 from django.core.checks import run_checks
+from django.test import Client
 from oscar.core.loading import get_class, get_model
+from oscar.test.factories import CountryFactory
 
 from tests.forked.checkout import views
-from tests.shopper import Shopper
+from tests.shopper import ADDRESS, Shopper
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment
 from tillgate.testing.world import World
 from tillgate_oscar.checkout.views import PaymentDetailsMixin
 
 Order = get_model("order", "Order")
+JSON = "application/json"
 
 
 def test_the_mixins_are_on_top_of_the_forks_classes() -> None:
@@ -52,6 +55,26 @@ def test_whoever_chose_a_method_first_and_then_cash_pays_cash(world: World, shop
     shopper.post("/checkout/payment-method/", {"method": "cash"})
     assert shopper.places()["Location"] == "/checkout/thank-you/"
     assert not ExpectedOrder.objects.exists()
+
+
+def test_an_order_of_django_oscar_api_is_paid_through_tillgate_and_else_released(world: World, product: Callable[..., Any]) -> None:
+    CountryFactory(iso_3166_1_a2="US", printable_name="United States", is_shipping_country=True)
+    orders = []
+    for email in ("ada@shopper.example", "bob@shopper.example"):
+        app = Client()
+        added = app.post("/api/basket/add-product/", {"url": f"http://testserver/api/products/{product('12.50').pk}/", "quantity": 1}, JSON)
+        address = {name: ADDRESS[name] for name in ("first_name", "last_name", "line1", "line4", "postcode")}
+        where = {**address, "country": "http://testserver/api/countries/US/"}
+        asked = {"basket": added.json()["url"], "guest_email": email, "shipping_method_code": "free-shipping", "shipping_address": where}
+        placed = app.post("/api/checkout/", asked, JSON)
+        assert placed.status_code == 200, placed.content
+        orders.append(Order.objects.get(number=placed.json()["number"]))
+        assert orders[-1].number in Shopper(Client()).get(placed.json()["payment_url"]).content.decode()
+    paid, left = orders
+    assert {order.status for order in orders} == {"Pending payment"}
+    world.shopper_pays(world.start(paid.number))
+    world.a_day_passes()
+    assert (world.shop.times_paid(paid.number), world.shop.is_released(left.number)) == (1, True)
 
 
 def test_whoever_chose_nothing_hears_what_the_shop_says(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:

@@ -12,7 +12,7 @@ from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.testing.databases import chosen_database, name_of_database
 
 FORKED = os.environ.get("TILLGATE_TEST_FORK") == "1"
-"""Whether the shop forked `checkout`: a shop with cash on delivery and a changed preview."""
+"""Whether the shop forked `checkout`: a shop with cash on delivery, a changed preview, and django-oscar-api."""
 
 DATABASE = name_of_database()
 DATABASES = {"default": chosen_database("tillgate_oscar_tests")}
@@ -75,6 +75,7 @@ INSTALLED_APPS = [
     "treebeard",
     "sorl.thumbnail",
     "django_tables2",
+    *(["rest_framework", "oscarapi"] if FORKED else []),
     "tillgate_oscar",
     "tillgate.django",
     "tests.shop",
@@ -121,6 +122,8 @@ OSCAR_ORDER_STATUS_PIPELINE = {
     "Shipped": (),
     "Cancelled": (),
 }
+OSCARAPI_INITIAL_ORDER_STATUS = "Pending payment"
+OSCARAPI_OVERRIDE_MODULES = ["tests.forked.api"]
 OSCAR_DYNAMIC_CLASS_LOADER = "tillgate_oscar.classes.load"
 
 TILLGATE = {

@@ -1,0 +1,1 @@
+"""What the shop changes of django-oscar-api."""

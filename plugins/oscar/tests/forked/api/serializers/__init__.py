@@ -1,0 +1,1 @@
+"""The serializers that the shop changes."""
