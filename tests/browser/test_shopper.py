@@ -144,6 +144,17 @@ def test_after_a_bounded_wait_the_page_says_what_happens_next(shop: Shop, monkey
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
 
 
+def test_the_page_turns_by_itself_when_money_arrives_after_the_wait(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_PATIENT_POLLS", 0)
+    monkeypatch.setattr(views, "_LATE_POLL_SECONDS", 1)
+    order = shop.world.order()
+    payment = shop.world.start(order)
+    page = shop.open(f"/payments/return/{payment.return_key}/?status=success")
+    expect(page.get_by_role("heading", name="We are still waiting for the payment service")).to_be_visible()
+    shop.world.shopper_pays(payment)
+    expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
+
+
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
 def test_whoever_left_the_payment_page_can_pay_at_once_or_choose_another_method(shop: Shop, options: dict[str, Any], request: Any) -> None:
     payment = shop.world.start(shop.world.order(), "paypal")

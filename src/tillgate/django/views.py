@@ -55,6 +55,9 @@ _View = TypeVar("_View", bound=Callable[..., Any])
 _POLL_SECONDS: Final = 3
 _PATIENT_POLLS: Final = 40
 """The number of requests of a waiting page; after that, in two minutes, it describes the next steps."""
+_LATE_POLL_SECONDS: Final = 20
+_LATE_POLLS: Final = 180
+"""The number of requests of a page that describes the next steps: for an hour it turns by itself when money arrives."""
 
 
 def open_to_all(view: _View) -> _View:
@@ -196,6 +199,8 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         return _private(HttpResponseRedirect(home))  # the shop has its own page for another choice, or the order takes no payment
     if may_pay and order and not choose_url:
         choose_url = _web_address(order.choose_url) or ""
+    is_polling = outcome.awaits and is_patient
+    is_late = not is_patient and payment.is_open and not payment.is_in_doubt and not payment.is_processing
     next_url, tired_url = (f"{request.path}?{urlencode({'wait': wait, 'status': word})}" for wait in (waits + 1, _PATIENT_POLLS))
     page = {
         "outcome": outcome,
@@ -203,14 +208,15 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         "order": order,
         "method": _method_label(payment),
         "refunded_amount": payment.refunded_amount if payment.refunded_amount < payment.amount else None,  # all of it is an outcome
-        "is_polling": outcome.awaits and is_patient,
+        "is_polling": is_polling,
         "poll_seconds": _POLL_SECONDS,
-        "poll": {
+        "poll": (is_polling or is_late)
+        and {
             "statusUrl": reverse("tillgate:status", args=[key]),
             "settledUrl": next_url,
-            "tiredUrl": tired_url,
-            "seconds": _POLL_SECONDS,
-            "times": _PATIENT_POLLS - waits,
+            "tiredUrl": tired_url if is_polling else "",
+            "seconds": _POLL_SECONDS if is_polling else _LATE_POLL_SECONDS,
+            "times": _PATIENT_POLLS - waits if is_polling else _LATE_POLLS,
             "settled": _("The payment service has answered. One moment, please."),
         },
         "next_url": next_url,

@@ -1,5 +1,5 @@
 "use strict";
-// Asks how the payment stands until it is settled, then goes on; after a bounded wait, to the page that says what happens next.
+// Asks how the payment stands until it is settled, then goes on; after a bounded wait, to the page that says what happens next, if there is one.
 (() => {
   const poll = JSON.parse(document.getElementById("tillgate-poll").textContent);
   const news = document.getElementById("tillgate-news");
@@ -14,7 +14,10 @@
         return;
       }
     } catch { /* the next one may get through */ }
-    if (asked >= poll.times) { location.replace(poll.tiredUrl); return; }
+    if (asked >= poll.times) {
+      if (poll.tiredUrl) location.replace(poll.tiredUrl);
+      return;
+    }
     setTimeout(ask, poll.seconds * 1000);
   };
   setTimeout(ask, poll.seconds * 1000);
