@@ -239,3 +239,25 @@ def test_a_refused_start_says_so_and_offers_another_way(shop: Shop) -> None:
     page.get_by_label("Alipay", exact=True).check()
     page.get_by_role("button", name="Continue to payment").click()
     expect(page).to_have_url(re.compile(re.escape(shop.world.sandbox.base_url)))
+
+
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_an_urdu_shopper_pays_on_pages_that_run_from_right_to_left(
+    shop: Shop, options: dict[str, Any], request: Any, settings: Any
+) -> None:
+    settings.LANGUAGE_CODE = "ur"
+    device = request.node.callspec.id
+    order = shop.world.order("39.90")
+    page = shop.open(shop.world.way_to_pay(order), **options)
+    mark, name = (
+        one.evaluate("element => element.getBoundingClientRect().left")
+        for one in (page.locator("input[type=radio]").first, page.get_by_text("PayPal").first)
+    )
+    assert mark > name, "the text stands left of its mark"
+    shop.look(page, f"pay-urdu-{device}")
+    page.locator("main button").first.click()
+    expect(page).to_have_url(re.compile(re.escape(shop.world.sandbox.base_url)))
+    payment = _newest()
+    page.goto(f"/payments/return/{payment.return_key}/")
+    assert page.evaluate("getComputedStyle(document.querySelector('h1')).direction") == "rtl"
+    shop.look(page, f"not-received-urdu-{device}")
