@@ -373,7 +373,7 @@ def test_a_paid_order_without_a_page_of_the_shop_has_no_link(world: World, no_ho
     assert "Back to the shop" not in page
 
 
-@pytest.mark.parametrize("status", ["", "cancelled", "success"])
+@pytest.mark.parametrize("status", ["", "pending", "cancelled", "success"])
 def test_who_left_the_payment_page_reads_what_is_known_and_can_pay_choose_again_or_go_back_to_the_shop(world: World, status: str) -> None:
     payment = world.start(world.order())
     for query in ({}, {"wait": "1"}, {"wait": "40"}):
