@@ -23,6 +23,7 @@ from tests.django.conftest import World
 from tests.smallest_shop.placing import unregistered
 from tillgate import ConfigurationError, InvalidRequest, shop
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
+from tillgate.django.operations import starting
 from tillgate.hooks import PaymentStatus, RefundStatus
 from tillgate.shop import ReviewAction, ReviewReason
 from tillgate.testing.world import together
@@ -217,6 +218,20 @@ def test_what_cannot_be_started_becomes_a_message_for_the_shopper_in_their_langu
     with translation.override("de"):
         assert shop.start_payment(PLUGIN, "987654321", "alipay").message != unknown.message
         assert shop.start_payment(PLUGIN, key, "no-such-method").message.startswith("Die Zahlung")
+
+
+def test_a_plugin_hears_at_once_that_nothing_was_charged_while_the_gateway_hangs(
+    world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TILLGATE = {**settings.TILLGATE, "CALLS_AT_ONCE": 1}
+    monkeypatch.setattr(starting, "_WAIT_FOR_PLACE_SECONDS", 0.01)
+    key = world.order("10.00")
+    with starting._creations.passing("default", 1):  # another shopper's, which hangs
+        told = shop.start_payment(PLUGIN, key, "alipay")
+    assert (told.redirect_url, told.payment, told.outcome) == ("", None, None)
+    assert "nothing was charged" in told.message
+    assert not Payment.objects.exists()
+    assert shop.start_payment(PLUGIN, key, "alipay").redirect_url
 
 
 def test_payment_methods_are_those_of_the_owner_in_order(world: World, settings: Any) -> None:
