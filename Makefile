@@ -124,8 +124,9 @@ cassettes: setup  ## record the cassettes again, from the sandbox or from TILLGA
 docs: .venv-docs/developer  ## open the documentation site, and build it again whenever a page changes
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs serve --open
 
+# Quiet, MkDocs would count no warning.
 docs-check: .venv-docs/developer  ## build the documentation site; a link that leads nowhere is an error
-	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	@mkdir -p var && NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict 2>var/docs.log || { cat var/docs.log; exit 1; }
 
 architecture: setup  ## write the drawings and tables of ARCHITECTURE.md from the code
 	@$(BIN)/python -m docgen architecture
