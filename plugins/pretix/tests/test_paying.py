@@ -205,6 +205,23 @@ def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(world: Worl
     assert message in client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode()
 
 
+@pytest.mark.parametrize(
+    ("status", "word", "message"),
+    [
+        ("failed", "failed", "Your payment was declined."),
+        ("failed", "", "This payment method is not available now."),
+        ("closed", "cancelled", "The payment was cancelled."),
+        ("closed", "expired", "The time to pay has passed."),
+        ("expired", "", "The page to pay"),
+    ],
+)
+def test_the_page_of_an_order_says_why_its_payment_ended(world: World, client: Client, status: str, word: str, message: str) -> None:
+    key = world.order()
+    world.pay_page(key)
+    Payment.objects.update(status=status, status_text=word)
+    assert message in page_of(world, key, client)
+
+
 # pretix's own confirm ---------------------------------------------------------------------------------------------------------------------
 
 

@@ -718,6 +718,20 @@ def test_a_declined_payment_is_a_failure(saleor: SaleorDouble, world: World) -> 
     assert (declined["result"], declined["pspReference"], declined["actions"]) == ("CHARGE_FAILURE", begun["pspReference"], [])
 
 
+@pytest.mark.parametrize(
+    ("status", "word", "message"),
+    [
+        ("failed", "failed", "Your payment was declined. Nothing was charged."),
+        ("closed", "cancelled", "The payment was cancelled. Nothing was charged."),
+        ("expired", "", "The time to pay has passed. Nothing was charged."),
+    ],
+)
+def test_a_shopper_reads_why_a_payment_ended(saleor: SaleorDouble, status: str, word: str, message: str) -> None:
+    transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    Payment.objects.update(status=status, status_text=word)
+    assert saleor.process(transaction)["message"] == message
+
+
 @pytest.mark.parametrize("fault", ["server_error", "lost_response", "broken_json", "denied", "wrong_amount"])
 def test_a_gateway_that_brings_no_news_leaves_it_open(fault: str, saleor: SaleorDouble, world: World) -> None:
     transaction, begun = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)

@@ -304,7 +304,7 @@ def _standing(
             tell_if_unwanted(payment, unwanted_detail(source.status, source.charge_status))
         return answer("CHARGE_SUCCESS", psp_reference=reference, amount=amount, at=paid_at(payment), message=_("Paid."), actions=["REFUND"])
     if not (payment.is_open or payment.reported_paid):
-        return _failed(payment, _("The payment came to nothing. Nothing was charged."))
+        return _failed(payment, f"{payment.unpaid_detail} {_('Nothing was charged.')}")
     if begun.canceled_at and not payment.reported_paid:
         return _failed(payment, _("This was canceled. Nothing was charged."))
     if _is_paid(payment.order.key):
