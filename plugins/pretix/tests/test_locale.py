@@ -13,6 +13,7 @@ READ_BY_SHOPPERS = (
     "templates/tillgate_pretix/returned.html",
     "templates/tillgate_pretix/choose.html",
     "templates/tillgate_pretix/refunded.txt",
+    "templates/tillgate_pretix/paid_twice.txt",
     "mail.py",
     "orders.py",
     "views.py",

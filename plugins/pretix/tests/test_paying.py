@@ -559,6 +559,25 @@ def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> No
     assert world.reviews() == []
 
 
+@pytest.mark.parametrize("address", ["ann@shopper.example", ""])
+def test_the_shopper_is_mailed_once_of_a_second_payment_and_the_log_says_if_there_is_no_address(
+    world: World, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
+    key = world.order()
+    order = order_of(world, key)
+    with scopes_disabled():
+        Order.objects.filter(pk=order.pk).update(email=address, locale="de")
+    first, second = world.pay_page(key), world.pay_page(key, "paypal")
+    for payment in (first, second):
+        world.shopper_pays(payment)
+        world.gateway_notification(payment)
+    world.a_day_passes()
+    told = [str(one.body) for one in mail.outbox if "Zwei Zahlungen" in str(one.subject)]
+    assert len(told) == bool(address)
+    assert all(second.reference in body and "PayPal" in body for body in told)
+    assert (f"order {order.code} has no e-mail address" in caplog.text) is (not address)
+
+
 def test_i5_a_review_closes_when_pretix_refunds_the_other_payment(world: World) -> None:
     key = world.order()
     for payment in (world.pay_page(key), world.pay_page(key, "paypal")):

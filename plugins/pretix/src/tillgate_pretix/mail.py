@@ -1,31 +1,49 @@
-"""Mail to the shopper about refunds: pretix sends its own mail about payments, and none about refunds."""
+"""Mail to the shopper about refunds and second payments, about which pretix itself sends none."""
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from django.utils.translation import gettext as _
 from pretix.base.i18n import language
 
 from tillgate import shop
-from tillgate.hooks import Refund
+from tillgate.hooks import Payment, Refund
 
-__all__ = ["REFUND_MAILED", "tell_of_refund"]
+__all__ = ["PAID_TWICE_MAILED", "REFUND_MAILED", "tell_of_refund", "tell_of_second_payment"]
+
+_log = logging.getLogger("tillgate")
 
 REFUND_MAILED: Final = "tillgate_pretix.order.email.refunded"
 """The type of the entry in an order's history that the mail was sent. pretix lists types with "order.email" as the order's mails."""
+PAID_TWICE_MAILED: Final = "tillgate_pretix.order.email.paid_twice"
+"""The same for the mail about a second payment."""
 
 
 def tell_of_refund(order: Any, refund: Refund) -> None:
-    """Mail the shopper about a refund that succeeded, in the order's language. Call it once for each, in the event's transaction.
-
-    pretix writes the mail into its own queue in the same transaction, and sends it after the commit.
-    """
+    """Mail the shopper about a refund that succeeded, in the order's language. Call it once for each, in the event's transaction."""
     with language(order.locale, order.event.settings.region):
-        facts = {
-            "number": order.code,
-            "amount": shop.money_text(refund.amount, refund.payment.currency),
-            "method": shop.method_label(refund.payment.method),
-        }
-        subject = _("Refund for your order %(number)s") % facts
-    order.send_mail(subject, "tillgate_pretix/refunded.txt", facts, REFUND_MAILED)
+        subject = _("Refund for your order %(number)s") % {"number": order.code}
+        facts = {"amount": shop.money_text(refund.amount, refund.payment.currency)}
+        _send(order, refund.payment, subject, "refunded.txt", REFUND_MAILED, facts)
+
+
+def tell_of_second_payment(order: Any, payment: Payment) -> None:
+    """Mail the shopper once that an order which was paid before was paid again; in the event's transaction too."""
+    told = order.all_logentries().filter(action_type=PAID_TWICE_MAILED)
+    if any(payment.reference in str(entry.parsed_data) for entry in told):  # staff had the event delivered again
+        return
+    with language(order.locale, order.event.settings.region):
+        subject = _("Two payments for your order %(number)s") % {"number": order.code}
+        facts = {"amount": shop.money_text(payment.amount, payment.currency), "reference": payment.reference}
+        _send(order, payment, subject, "paid_twice.txt", PAID_TWICE_MAILED, facts)
+
+
+def _send(order: Any, payment: Payment, subject: str, template: str, logged: str, facts: dict[str, str]) -> None:
+    """Let pretix write the mail into its own queue in the running transaction; it sends it after the commit."""
+    if not order.email:
+        _log.warning("order %s has no e-mail address: %r is not mailed", order.code, subject)
+        return
+    facts = {"number": order.code, "method": shop.method_label(payment.method), **facts}
+    order.send_mail(subject, f"tillgate_pretix/{template}", facts, logged)

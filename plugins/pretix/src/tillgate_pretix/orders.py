@@ -32,6 +32,7 @@ from tillgate.hooks import OrderDescription, PaidOutcome, Payment, PaymentStatus
 from tillgate.hooks import Review as Raised
 from tillgate.shop import MONEY_REASONS, OpenReview, OrderState, PaymentState, RefundState, ReviewReason, money
 from tillgate_pretix.accounts import HOLDER, event_of_alias, settings_of
+from tillgate_pretix.mail import tell_of_second_payment
 from tillgate_pretix.plugin import APP, PLUGIN
 
 __all__ = [
@@ -368,7 +369,7 @@ NOT_OVER: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.PENDI
 
 
 def review_opened(raised: Raised) -> None:
-    """Show the review in the order's history, and book money that did not pay the order.
+    """Show the review in the order's history, book money that did not pay the order, and tell the shopper of a second payment.
 
     pretix shows such an order as overpaid, or as paid in part, and can refund the money. Staff decide about its status.
     """
@@ -381,6 +382,8 @@ def review_opened(raised: Raised) -> None:
         order.log_action(REVIEW_LOGGED, {"reason": raised.reason, "message": shop.masked(raised.message, held.id if held else "")})
         if held is not None and raised.reason in _PAID_NOTHING and held.status == PaymentStatus.PAID:
             _book(order, held)
+        if held is not None and raised.reason == ReviewReason.SECOND_PAYMENT:
+            tell_of_second_payment(order, held)
 
 
 def review_url(review: Raised) -> str | None:

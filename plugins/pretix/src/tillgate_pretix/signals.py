@@ -129,6 +129,11 @@ class ReviewLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has
     """The text of reviews in the order's history."""
 
 
-@log_entry_types.new_from_dict({mail.REFUND_MAILED: _("The shopper was mailed about a refund.")})
+@log_entry_types.new_from_dict(
+    {
+        mail.REFUND_MAILED: _("The shopper was mailed about a refund."),
+        mail.PAID_TWICE_MAILED: _("The shopper was mailed that the order was paid twice."),
+    }
+)
 class MailLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
     """The text of our mail in the order's history."""
