@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import translation
 
 from tests.django.conftest import World
+from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import unregistered
 from tillgate import ConfigurationError, InvalidRequest, shop
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
@@ -101,6 +103,101 @@ def test_an_open_order_waits_for_money_and_a_closed_one_takes_none(world: World)
     shop.close_order(PLUGIN, key)
     assert state(key).is_closed
     assert shop.start_payment(PLUGIN, key, "alipay").redirect_url == ""
+
+
+def declined(world: World, payment: Payment) -> None:
+    world.sandbox.control.decline(payment.reference)
+    world.notification(payment)
+
+
+def opened(world: World) -> str:
+    key = world.order("10.00")
+    shop.open_order(PLUGIN, key)
+    return key
+
+
+def kept_until(key: str) -> datetime:
+    until = state(key).kept_until
+    assert until is not None
+    assert until.tzinfo is not None
+    return until
+
+
+def move_to(world: World, moment: datetime) -> None:
+    world.time.advance(seconds=(moment - world.time.now()).total_seconds())
+    world.run_worker()
+
+
+@pytest.mark.parametrize("tries", [0, 1, 3])
+def test_an_order_can_be_paid_until_the_time_to_which_it_is_kept_and_is_released_after_it(world: World, tries: int) -> None:
+    key = opened(world)
+    for _ in range(tries):
+        world.time.advance(minutes=20)
+        declined(world, world.start(key))
+    until = kept_until(key)
+    assert timedelta(minutes=59) < until - world.time.now() <= timedelta(minutes=60)
+    move_to(world, until - timedelta(seconds=20))
+    assert (ShopOrder.objects.get().status, kept_until(key)) == ("open", until)
+    assert shop.start_payment(PLUGIN, key, "alipay").redirect_url
+    declined(world, Payment.objects.latest("pk"))
+    until = kept_until(key)
+    move_to(world, until + timedelta(seconds=1))
+    assert (ShopOrder.objects.get().status, state(key).kept_until) == ("cancelled", None)
+    assert not shop.start_payment(PLUGIN, key, "alipay").redirect_url
+
+
+def test_an_order_is_never_released_before_a_time_that_was_stated_however_often_it_is_tried(world: World) -> None:
+    world.configure(ORDER_UNPAID_AFTER_MINUTES=60, ORDER_PAYABLE_FOR_MINUTES=150)
+    key, stated = opened(world), []
+    for _ in range(3):
+        stated.append(kept_until(key))
+        payment = world.start(key)
+        assert state(key).kept_until is None, "an open payment keeps it longer"
+        world.time.advance(minutes=40)
+        declined(world, payment)
+    stated.append(kept_until(key))
+    assert stated == sorted(stated)
+    assert stated[-1] - stated[-2] < timedelta(minutes=40), "the time of the first payment bounds them all"
+    move_to(world, stated[-1] - timedelta(seconds=20))
+    assert ShopOrder.objects.get().status == "open"
+    move_to(world, stated[-1] + timedelta(seconds=1))
+    assert ShopOrder.objects.get().status == "cancelled"
+
+
+def test_no_time_is_stated_that_has_passed(world: World) -> None:
+    world.configure(ORDER_UNPAID_AFTER_MINUTES=60, ORDER_PAYABLE_FOR_MINUTES=60)
+    key = world.order("10.00")
+    payment = world.start(key)
+    world.time.advance(minutes=90)
+    declined(world, payment)
+    assert (state(key).waits_since is None, state(key).kept_until) == (False, None)
+    world.run_worker()
+    assert ShopOrder.objects.get().status == "cancelled"
+
+
+def test_nothing_releases_an_order_that_is_paid_or_closed_or_whose_money_is_held(world: World) -> None:
+    paid, closed, held = paid_order(world), opened(world), opened(world)
+    shop.close_order(PLUGIN, closed)
+    ShopOrder.objects.filter(pk=held).update(total="11.00")
+    payment = world.start(held)
+    ShopOrder.objects.filter(pk=held).update(total="12.00")
+    world.shopper_pays(payment)
+    world.notification(payment)
+    assert [state(key).kept_until for key in (paid, closed, held)] == [None, None, None]
+    assert (state(held).is_paid, state(held).held_amount) == (False, Decimal("11.00"))
+    world.time.advance(hours=30)
+    world.run_worker()
+    assert ShopOrder.objects.get(pk=held).status == "open"
+    shop.refund(str(payment.pk), "11.00")
+    move_to(world, kept_until(held) + timedelta(seconds=1))
+    assert ShopOrder.objects.get(pk=held).status == "cancelled"
+
+
+def test_the_time_has_a_zone_in_a_project_without_use_tz(world: World, settings: Any) -> None:
+    settings.USE_TZ, settings.TIME_ZONE = False, "Europe/Berlin"
+    key = opened(world)
+    Order.objects.update(unpaid_check_at=datetime(2099, 7, 1, 12, 0))  # noqa: DTZ001  # as Django stores it there
+    assert kept_until(key).isoformat() == "2099-07-01T12:00:00+02:00"
 
 
 def test_a_closed_order_that_holds_its_stock_again_is_told_unpaid_once_more(world: World) -> None:

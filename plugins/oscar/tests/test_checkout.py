@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -572,6 +573,20 @@ def test_the_start_asked_twice_at_once_makes_one_payment(world: World, shopper: 
     start = shopper.buys(product())["Location"]
     answers: list[Any] = together(lambda: Client().get(start), lambda: Client().get(start))
     assert [world.onward(answer) for answer in answers] == [Payment.objects.get().payment_url] * 2
+
+
+def test_the_page_of_an_unpaid_order_says_until_when_the_goods_are_kept_unless_a_payment_is_open(
+    world: World, shopper: Shopper, product: Make, settings: Any
+) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
+    shopper.get(shopper.buys(product())["Location"])
+    address = orders.status_url(Order.objects.get().number)
+    assert "Your goods are kept for you for a while. You can pay now, in another way too." in shopper.get(address).content.decode()
+    home = home_on(world.come_back(_declined(world)))
+    ExpectedOrder.objects.update(unpaid_check_at=datetime(2099, 7, 9, 15, 5, tzinfo=UTC))
+    said = "<p>Your goods are kept for you until July 10, 2099 00:05 JST. You can pay now, in another way too."
+    assert said in shopper.get(home).content.decode()
+    assert "are kept" not in Shopper().get(address).content.decode(), "another browser reads only how the order stands"
 
 
 def test_back_from_the_payment_page_leads_to_the_order_that_waits(world: World, shopper: Shopper, product: Make) -> None:

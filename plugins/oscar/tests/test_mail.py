@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -11,10 +12,13 @@ from django.contrib.auth import get_user_model
 from django.core import mail
 from django.db.models import F
 from django.utils import translation
+from django.utils.formats import date_format
+from django.utils.timezone import localtime
 from oscar.core.loading import get_class, get_model
 
 from tests.shopper import Shopper
 from tillgate.django import operations
+from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import OutboxEvent, Payment, Review, TimelineEntry
 from tillgate.django.operations.refunds import record_external_refund
 from tillgate.testing.world import World
@@ -199,6 +203,41 @@ def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(world: 
     world.come_back(Payment.objects.latest("pk"))
     wait(world)
     assert len(mail.outbox) == 1
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("en", "Your goods are kept for you until July 9, 2099 17:05 CEST. You can pay now, in another way too."),
+        ("de", "Ihre Waren bleiben bis 9. Juli 2099 17:05 CEST für Sie zurückgelegt. Sie können jetzt bezahlen, auch auf andere Weise."),
+    ],
+)
+def test_the_reminder_says_until_when_the_goods_are_kept_in_the_time_zone_of_the_shop(
+    world: World, payment: Payment, settings: Any, monkeypatch: pytest.MonkeyPatch, language: str, text: str
+) -> None:
+    settings.TIME_ZONE = "Europe/Berlin"
+    monkeypatch.setattr("tillgate_oscar.orders.language_of", lambda payment: language)
+    world.sandbox.control.decline(payment.reference)
+    world.come_back(payment)
+    ExpectedOrder.objects.update(unpaid_check_at=datetime(2099, 7, 9, 15, 5, tzinfo=UTC))
+    wait(world)
+    plain, html = bodies(mail.outbox[0])
+    assert text in plain
+    assert text in html
+
+
+def test_the_goods_are_kept_as_long_as_the_reminder_says(world: World, payment: Payment, settings: Any) -> None:
+    settings.TIME_ZONE = "Europe/Berlin"
+    world.sandbox.control.decline(payment.reference)
+    world.come_back(payment)
+    until = ExpectedOrder.objects.get().unpaid_check_at
+    assert until is not None
+    wait(world)
+    assert f"until {date_format(localtime(until), 'N j, Y H:i T')}. You" in bodies(mail.outbox[0])[0]
+    for moment, status in ((until - timedelta(seconds=20), "Pending payment"), (until + timedelta(seconds=1), "Cancelled")):
+        world.time.advance(seconds=(moment - world.time.now()).total_seconds())
+        world.run_worker()
+        assert Order.objects.get().status == status
 
 
 def test_the_shopper_whose_payment_a_person_let_expire_is_reminded(world: World, payment: Payment) -> None:

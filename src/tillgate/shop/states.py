@@ -11,8 +11,10 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Exists, F, Max, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
+from django.utils import timezone
 
 from tillgate import hooks, money
+from tillgate.django import clock
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations.locking import locked
 from tillgate.django.operations.outbox import AGAIN
@@ -93,6 +95,10 @@ class OrderState:
     """The state of an order: its status and its payments, the oldest first.
 
     `is_paid`: a payment has paid the order, though the event may not be delivered yet. `data` is the plugin's own, see `set_order_data`.
+
+    `kept_until`: the plugin hears `tillgate_order_unpaid` at this time or soon after it, and not earlier, if no payment starts. Another
+    payment that ends unpaid moves the time later at most. The value has a time zone. It is None while a payment is open or its money is
+    held, for a paid or closed order, and once the time has passed.
     """
 
     plugin: str
@@ -101,6 +107,7 @@ class OrderState:
     is_closed: bool
     is_paid: bool
     waits_since: datetime | None
+    kept_until: datetime | None
     payments: tuple[PaymentState, ...]
     data: Mapping[str, Any] = field(default_factory=dict)
 
@@ -242,9 +249,20 @@ def _state(order: Order, payments: list[PaymentState]) -> OrderState:
         is_closed=order.closed_at is not None,
         is_paid=order.paid_by_id is not None or is_applied_soon,
         waits_since=order.created_at if order.unpaid_check_at else None,
+        kept_until=_kept_until(order, payments),
         payments=tuple(payments),
         data=order.data,
     )
+
+
+def _kept_until(order: Order, payments: list[PaymentState]) -> datetime | None:
+    """Return when the worker finds the order unpaid; None where its `is_unpaid` would be false, and once the time has passed."""
+    until = order.unpaid_check_at
+    if until is None or order.closed_at or order.paid_by_id or any(payment.is_open or payment.held_amount > 0 for payment in payments):
+        return None
+    if until <= clock.now():
+        return None
+    return until if timezone.is_aware(until) else timezone.make_aware(until, timezone.get_default_timezone())
 
 
 def _payment_states(chosen: QuerySet[Payment], *, is_locked: bool = False) -> Iterator[PaymentState]:

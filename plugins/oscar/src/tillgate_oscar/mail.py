@@ -111,16 +111,17 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
         return f"not mailed: {name}: the order has no mail address"
     with override(orders.language_of(outbox_event.payment)):
         if name == PAID_MAIL:
-            if _is_dropped(outbox_event, lambda ours: _is_undone(order, ours)):
+            if _state_if_due(outbox_event, lambda ours: not _is_undone(order, ours)) is None:
                 return f"not mailed: {name}: the order is not paid any more"
             dispatcher = _dispatcher(order)
             name_method(dispatcher.dispatcher, order)
             dispatcher.send_order_placed_email_for_user(order, _context(order))
         elif name == REMINDER_MAIL:
-            if _is_dropped(outbox_event, lambda ours: not _may_be_reminded(order, ours)):
+            ours = _state_if_due(outbox_event, lambda ours: _may_be_reminded(order, ours))
+            if ours is None:
                 return f"not mailed: {name}: the order does not wait for a payment any more"
             pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
-            _send(order, "TILLGATE_ORDER_WAITS", pay_url=pay_url)
+            _send(order, "TILLGATE_ORDER_WAITS", pay_url=pay_url, kept_until=ours.kept_until)
         elif outbox_event.payment is not None:
             code = "TILLGATE_REFUNDED" if outbox_event.refund else "TILLGATE_PAID_TWICE"
             moved = outbox_event.refund or outbox_event.payment
@@ -141,20 +142,20 @@ def _may_be_reminded(order: Any, ours: shop.OrderState) -> bool:
     return orders.waits_for_payment(order, ours) and not ours.open_payments
 
 
-def _is_dropped(outbox_event: RemoteEvent, detail: Callable[[shop.OrderState], bool]) -> bool:
-    """Tell whether this mail is dropped, now or earlier, because the order's status forbids it.
+def _state_if_due(outbox_event: RemoteEvent, allows: Callable[[shop.OrderState], bool]) -> shop.OrderState | None:
+    """Return the state of a mail's order; None where the mail is dropped, now or earlier, because the order's status forbids it.
 
     Another mail is due once the status allows it. The mail is marked under the lock of `confirm` and `remind`, which count the mails that
     were not dropped.
     """
     with shop.locked_order(PLUGIN, outbox_event.order.key) as ours:
-        if _DROPPED not in outbox_event.data and not detail(ours):
-            return False
+        if _DROPPED not in outbox_event.data and allows(ours):
+            return ours
         shop.set_remote_data(outbox_event.event_id, **{_DROPPED: True})
-        return True
+        return None
 
 
-def _send(order: Any, code: str, **facts: str) -> None:
+def _send(order: Any, code: str, **facts: Any) -> None:
     dispatcher = _dispatcher(order)
     messages = dispatcher.dispatcher.get_messages(code, {**_context(order), **facts})
     dispatcher.dispatch_order_messages(order, messages, code)

@@ -65,6 +65,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "is_paid": has_arrived or found.status == settings.paid_status,
         "has_paid_nothing": has_arrived and not has_paid,
         "waits": waits,
+        "kept_until": ours.kept_until if ours else None,
         "tillgate_refunded": orders.refunded_text(ours),
         "unpaid_detail": orders.unpaid_detail(ours),
         "pay_url": shop.pay_path(PLUGIN, found.number) if waits and is_shopper else None,
