@@ -97,3 +97,14 @@ def test_every_page_with_addresses_has_a_picture_and_leads_to_what_is_there(one:
     assert [path for _, path in found if not (ROOT / path).exists()] == []
     assert {path.rpartition(".")[2] for kind, path in found if kind == "raw"} == {"png"}
     assert re.findall(r'\]\((?!https?:|#)[^)]*\)|src="(?!https:)', re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)) == []
+
+
+def test_the_workflow_runs_every_part_of_the_one_ci_script() -> None:
+    stages = set(re.findall(r"^stage (.+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)) - {"setup"}
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    parts = set(
+        re.findall(
+            r"^ {10}- (?:setup-simulator )?(.+)$", workflow.partition("        make:\n")[2].partition("    services:")[0], re.MULTILINE
+        )
+    )
+    assert parts == stages

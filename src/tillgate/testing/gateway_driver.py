@@ -150,7 +150,7 @@ class GatewayDriver(ABC):
         found = self.held(reference)
         return sum(found.refunds, Decimal(0)) if found else Decimal(0)
 
-    def leave(self, reference: str) -> None:  # noqa: B027  # few gateways notice
+    def leave(self, reference: str) -> None:  # noqa: B027  # few gateways need it
         """Leave the payment page without paying, as a shopper does; the payment stays open."""
 
     def notify(self, reference: str, kind: NotificationKind = "payment", *, status: str = "") -> Sequence[SentNotification]:
