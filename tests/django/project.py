@@ -18,6 +18,7 @@ USE_TZ = True
 DEBUG = False
 ROOT_URLCONF = "tests.django.project_urls"
 STATIC_URL = "static/"
+DEFAULT_FROM_EMAIL = "shop@shop.example"
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",

@@ -41,7 +41,6 @@ def sound(settings: Any, world: World) -> Any:
     """Settings with which nothing is wrong, whatever database the tests run on."""
     settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "REVIEW_MAIL_TO": ["owner@shop.example"]}
     settings.EMAIL_TIMEOUT = 10
-    settings.DEFAULT_FROM_EMAIL = "shop@shop.example"
     world.run_worker()
     with database("sqlite", {"transaction_mode": "IMMEDIATE"}, pragma=2):
         yield settings
@@ -471,7 +470,6 @@ def test_e008_tables_without_transactions(sound: Any) -> None:
 def test_the_database_itself_is_looked_at(settings: Any, world: World) -> None:
     """The checks above see stand-ins; here they ask the real one."""
     settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "REVIEW_MAIL_TO": ["owner@shop.example"]}
-    settings.DEFAULT_FROM_EMAIL = "shop@shop.example"
     world.run_worker()
     assert set(told()) <= {"W005", "W007"}  # how the tests' own databases are set up
     if connection.vendor == "sqlite":
