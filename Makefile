@@ -48,7 +48,7 @@ demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 wal
 	@SHOP_DIALECT=$(DIALECT) $(BIN)/python -m example_shop.demo $(if $(ONCE),--once) $(if $(GATEWAY),--gateway $(GATEWAY))
 
 test:  ## the tests that must pass before a change lands, without the long ones
-	@echo "about 6 minutes on two cores; the first time, 1 to 4 more for the installation into $(VENV)"
+	@echo "about 4 minutes on two cores; the first time, 1 to 4 more for the installation into $(VENV)"
 	@echo "[1/5] environment" && $(MAKE) --no-print-directory setup
 	@echo "[2/5] style, types and imports" && $(MAKE) --no-print-directory -j2 lint types imports
 	@echo "[3/5] the core" && $(BIN)/pytest -n 2 --ignore tests/django --ignore tests/shop --ignore tests/browser --ignore tests/example_shop $(LONG:%=--ignore %)
