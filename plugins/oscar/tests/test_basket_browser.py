@@ -49,3 +49,30 @@ def test_the_shopper_goes_back_to_the_basket_by_keyboard(
     order.refresh_from_db()
     assert order.status == "Cancelled"
     context.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_basket_tells_of_the_order_that_waits_and_leads_to_its_payment_by_keyboard(
+    chromium: Browser, live_server: Any, world: World, shopper: Shopper, product: Callable[..., Any], width: int
+) -> None:
+    shopper.get(shopper.buys(product("12.50"))["Location"])
+    order = get_model("order", "Order").objects.get()
+    context = chromium.new_context(base_url=live_server.url, viewport={"width": width, "height": 844})
+    context.route(lambda url: not url.startswith(live_server.url), lambda route: route.abort())
+    context.add_cookies([{"name": name, "value": one.value, "url": live_server.url} for name, one in shopper.client.cookies.items()])
+    page = context.new_page()
+    page.goto("/basket/")
+    expect(page.locator("#tillgate-waiting")).to_contain_text(order.number)
+    page.screenshot(path=ARTEFACTS / f"oscar-basket-waiting-{width}.png", full_page=True)
+    faults = {one["id"] for one in Axe().run(page, "#tillgate-waiting").response["violations"]}
+    assert faults <= {"color-contrast"}, "beside the blue of Oscar's own links and buttons"
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    pay = page.locator("#tillgate-waiting").get_by_role("link", name="Pay now")
+    address = pay.get_attribute("href")
+    assert address
+    answer = shopper.get(address)
+    assert order.number in answer.content.decode()
+    page.locator("#tillgate-waiting").get_by_role("link", name="Change or cancel the order").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#tillgate-change")).to_be_visible()
+    context.close()
