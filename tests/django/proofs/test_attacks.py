@@ -342,7 +342,7 @@ def test_a_refund_notification_that_says_nothing_or_the_contrary_confirms_nothin
 def test_a_refunds_notification_and_another_refund_take_their_locks_in_one_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("100.00")
     first = operations.refund(payment.pk, "1.00")
-    met = threading.Barrier(2, timeout=3)
+    met = threading.Barrier(2, timeout=0.3)
 
     def waiting(real: Callable[..., Any]) -> Callable[..., Any]:
         def wait(*arguments: Any, **options: Any) -> Any:
