@@ -212,13 +212,31 @@ def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(world: Worl
         ("failed", "", "This payment method is not available now."),
         ("closed", "cancelled", "The payment was cancelled."),
         ("closed", "expired", "The time to pay has passed."),
-        ("expired", "", "The page to pay"),
+        ("closed", "closed", "The payment was not made."),
+        ("expired", "", "The time to pay has passed."),
     ],
 )
 def test_the_page_of_an_order_says_why_its_payment_ended(world: World, client: Client, status: str, word: str, message: str) -> None:
     key = world.order()
     world.pay_page(key)
     Payment.objects.update(status=status, status_text=word)
+    assert message in page_of(world, key, client)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        ("failed", "Ihre Zahlung wurde abgelehnt."),
+        ("closed", "Die Zahlung wurde abgebrochen."),
+        ("expired", "Die Zeit zum Bezahlen ist abgelaufen."),
+    ],
+)
+def test_a_german_page_says_in_german_why_the_payment_ended(world: World, client: Client, status: str, message: str) -> None:
+    key = world.order()
+    order_of(world, key).event.settings.locales = ["en", "de"]
+    world.pay_page(key)
+    Payment.objects.update(status=status, status_text="cancelled")
+    client.cookies["pretix_language"] = "de"
     assert message in page_of(world, key, client)
 
 
