@@ -723,12 +723,29 @@ def test_a_declined_payment_is_a_failure(saleor: SaleorDouble, world: World) -> 
     [
         ("failed", "failed", "Your payment was declined. Nothing was charged."),
         ("closed", "cancelled", "The payment was cancelled. Nothing was charged."),
+        ("closed", "expired", "The time to pay has passed. Nothing was charged."),
+        ("closed", "closed", "The payment was not made. Nothing was charged."),
         ("expired", "", "The time to pay has passed. Nothing was charged."),
     ],
 )
 def test_a_shopper_reads_why_a_payment_ended(saleor: SaleorDouble, status: str, word: str, message: str) -> None:
     transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     Payment.objects.update(status=status, status_text=word)
+    assert saleor.process(transaction)["message"] == message
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        ("failed", "Ihre Zahlung wurde abgelehnt. Es wurde nichts abgebucht."),
+        ("closed", "Die Zahlung wurde abgebrochen. Es wurde nichts abgebucht."),
+        ("expired", "Die Zeit zum Bezahlen ist abgelaufen. Es wurde nichts abgebucht."),
+    ],
+)
+def test_a_shop_in_german_says_in_german_why_a_payment_ended(saleor: SaleorDouble, settings: Any, status: str, message: str) -> None:
+    settings.LANGUAGE_CODE = "de"
+    transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    Payment.objects.update(status=status, status_text="cancelled")
     assert saleor.process(transaction)["message"] == message
 
 
