@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.core import mail
+from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 from django.utils.timezone import now
@@ -594,6 +595,61 @@ def test_the_shopper_is_mailed_once_of_a_second_payment_and_the_log_says_if_ther
     assert len(told) == bool(address)
     assert all(second.reference in body and "PayPal" in body for body in told)
     assert (f"order {order.code} has no e-mail address" in caplog.text) is (not address)
+
+
+def told_of_two_payments() -> list[str]:
+    """Return the mails about a second payment."""
+    return [str(one.body) for one in mail.outbox if "Two payments" in str(one.subject)]
+
+
+def paid_after_a_bank_transfer(world: World) -> None:
+    """Let a bank transfer pay an order while its shopper is on the payment page, and pays there too."""
+    payment = world.pay_page(world.order())
+    order = order_of(world, payment.order.key)
+    with at(order):
+        order.payments.create(provider="banktransfer", amount=order.total, state=OrderPayment.PAYMENT_STATE_CREATED).confirm()
+    world.shopper_pays(payment)
+    world.gateway_notification(payment)
+    world.a_day_passes()
+    assert world.reviews() == ["paid-not-payable"]
+
+
+def test_a_payment_after_a_bank_transfer_is_mailed_as_a_second_one_with_its_amount_and_the_refund(world: World) -> None:
+    paid_after_a_bank_transfer(world)
+    (body,) = told_of_two_payments()
+    assert "A second payment of USD 12.50 with Alipay has arrived" in body
+    assert "one of the two payments is refunded to you" in body
+
+
+def test_a_second_payment_is_mailed_once_even_if_pretix_is_told_of_its_review_again(world: World) -> None:
+    from tillgate.django.operations.values import review_value
+
+    paid_after_a_bank_transfer(world)
+    with transaction.atomic():
+        orders.review_opened(review_value(Review.objects.get()))
+    assert len(told_of_two_payments()) == 1
+
+
+@pytest.mark.parametrize("otherwise", ["cancelled", "sold out", "cheaper"])
+def test_the_only_payment_of_an_order_is_not_mailed_as_a_second_one(world: World, otherwise: str) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    order = order_of(world, key)
+    with at(order):
+        if otherwise == "cancelled":
+            cancel_order(order.pk, send_mail=False)
+        elif otherwise == "sold out":
+            mark_order_expired(order)
+            order.event.quotas.update(size=0)
+        else:
+            change = OrderChangeManager(order)
+            change.change_price(order.positions.get(), Decimal("0.00"))
+            change.commit()
+    world.shopper_pays(payment)
+    world.gateway_notification(payment)
+    world.a_day_passes()
+    assert world.reviews() == ["paid-not-payable"]
+    assert told_of_two_payments() == []
 
 
 def test_i5_a_review_closes_when_pretix_refunds_the_other_payment(world: World) -> None:

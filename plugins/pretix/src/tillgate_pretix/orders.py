@@ -382,8 +382,18 @@ def review_opened(raised: Raised) -> None:
         order.log_action(REVIEW_LOGGED, {"reason": raised.reason, "message": shop.masked(raised.message, held.id if held else "")})
         if held is not None and raised.reason in _PAID_NOTHING and held.status == PaymentStatus.PAID:
             _book(order, held)
-        if held is not None and raised.reason == ReviewReason.SECOND_PAYMENT:
+        if held is not None and _is_second(order, held, raised):
             tell_of_second_payment(order, held)
+
+
+def _is_second(order: Any, payment: Payment, raised: Raised) -> bool:
+    """Tell whether another payment has paid the order before: one of Tillgate's, or one of another provider, such as a bank transfer."""
+    if raised.reason != ReviewReason.PAID_NOT_PAYABLE:
+        return raised.reason == ReviewReason.SECOND_PAYMENT
+    if order.status != Order.STATUS_PAID or order.pending_sum >= 0:
+        return False
+    held = order.payments.filter(state=OrderPayment.PAYMENT_STATE_CONFIRMED, amount__gt=0)
+    return any(theirs.info_data.get("reference") != payment.reference for theirs in held)
 
 
 def review_url(review: Raised) -> str | None:
