@@ -77,6 +77,20 @@ def test_an_order_of_django_oscar_api_is_paid_through_tillgate_and_else_released
     assert (world.shop.times_paid(paid.number), world.shop.is_released(left.number)) == (1, True)
 
 
+def test_a_payment_details_page_of_the_shops_own_knows_who_pays_with_tillgate(
+    shopper: Shopper, product: Callable[..., Any], tmp_path: Any, settings: Any
+) -> None:
+    page = tmp_path / "oscar" / "checkout" / "payment_details.html"
+    page.parent.mkdir(parents=True)
+    page.write_text("{% if tillgate_chosen %}with {{ tillgate_chosen }}{% else %}You pay the courier in cash.{% endif %}")
+    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [str(tmp_path)]}]
+    shopper.adds(product())
+    shopper.says_where()
+    for choice, said in (({"tillgate-method": "paypal"}, "with PayPal"), ({"method": "cash"}, "You pay the courier in cash.")):
+        shopper.post("/checkout/payment-method/", choice)
+        assert said in shopper.get("/checkout/payment-details/").content.decode()
+
+
 def test_whoever_chose_nothing_hears_what_the_shop_says(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
     shopper.adds(product())
     shopper.says_where()

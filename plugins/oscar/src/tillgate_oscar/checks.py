@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -89,7 +90,10 @@ def check_initial_status() -> shop.Found:
         return  # check_settings reports it
     initial, pipeline = getattr(project, "OSCAR_INITIAL_ORDER_STATUS", None), get_model("order", "Order").pipeline
     if initial and initial not in pipeline:
-        message = f"OSCAR_INITIAL_ORDER_STATUS {initial!r} is not in OSCAR_ORDER_STATUS_PIPELINE: a free order keeps it for ever."
+        message = (
+            f"OSCAR_INITIAL_ORDER_STATUS {initial!r} is not in OSCAR_ORDER_STATUS_PIPELINE: "
+            "an order that is free or paid in another way keeps it for ever."
+        )
         yield _warning(3, message, f"Add to OSCAR_ORDER_STATUS_PIPELINE an entry for {initial!r}, or correct OSCAR_INITIAL_ORDER_STATUS.")
     if apps.is_installed("oscarapi") and (of_api := getattr(project, "OSCARAPI_INITIAL_ORDER_STATUS", "new")) not in pipeline:
         message = (
@@ -130,18 +134,28 @@ def check_way_of_paid_orders() -> shop.Found:
         return  # check_settings reports it
     pipeline, paid = get_model("order", "Order").pipeline, settings.paid_status
     ends = {paid, settings.cancelled_status, settings.refunded_status, settings.partly_refunded_status}
-    if paid not in pipeline or set(pipeline[paid]) - ends:
+    ours = {settings.pending_status, *pipeline.get(settings.pending_status, ()), *_reached(pipeline, paid)} | ends
+    further = [status for status in pipeline if status not in ours]
+    if paid not in pipeline or not further or any(_reached(pipeline, status) & (ours - ends) for status in further):
         return
-    before = {settings.pending_status, *pipeline.get(settings.pending_status, ())}
-    if further := [status for status in pipeline if status not in ends | before]:
-        message = (
-            f"OSCAR_ORDER_STATUS_PIPELINE does not lead from {paid!r} to {', '.join(map(repr, further))}: "
-            "staff can only cancel an order that was paid."
-        )
-        initial = getattr(project, "OSCAR_INITIAL_ORDER_STATUS", None) or further[0]
-        following = next((status for status in pipeline.get(initial, ()) if status in further), further[0])
-        hint = f"Let {paid!r} lead to the status that comes next, as in {paid!r}: ({following!r}, {settings.cancelled_status!r})."
-        yield _warning(7, message, hint)
+    message = (
+        f"OSCAR_ORDER_STATUS_PIPELINE does not lead from {paid!r} to {', '.join(map(repr, further))}: "
+        "staff cannot move an order on to them that was paid."
+    )
+    initial = getattr(project, "OSCAR_INITIAL_ORDER_STATUS", None) or further[0]
+    following = next((status for status in pipeline.get(initial, ()) if status in further), further[0])
+    hint = f"Let {paid!r} lead to the status that comes next, as in {paid!r}: ({following!r}, {settings.cancelled_status!r})."
+    yield _warning(7, message, hint)
+
+
+def _reached(pipeline: Mapping[str, Iterable[str]], status: str) -> set[str]:
+    """Return the statuses that a pipeline leads to from one, in any number of steps."""
+    found, left = set[str](), [status]
+    while left:
+        new = set(pipeline.get(left.pop(), ())) - found
+        found |= new
+        left += new
+    return found
 
 
 @CHECKS.area
@@ -154,8 +168,9 @@ def check_part_payments() -> shop.Found:
     if said is None and apps.is_installed("tillgate.django") and has_own_payment_handling():
         message = "PaymentDetailsView.handle_payment is the shop's own: an order that is paid with Tillgate does not call it."
         hint = (
-            "If it takes a part of the total, such as a gift card, take that in save_payment_details (docs/oscar.md#part-payments): "
-            'Tillgate asks for the rest. Then set TILLGATE_OSCAR = {"OTHER_WAYS_TO_PAY": True}.'
+            'Set TILLGATE_OSCAR = {"OTHER_WAYS_TO_PAY": True} if it is another way to pay the whole order, False if OTHER_METHODS has it. '
+            "If it takes a part of the total, such as a gift card, take that in save_payment_details (docs/oscar.md#part-payments) first: "
+            "Tillgate asks for the rest."
         )
         yield _warning(5, message, hint)
 

@@ -261,8 +261,13 @@ class PaymentDetailsMixin(_CheckoutMixin):
         return response
 
     def get_context_data(self, **options: Any) -> dict[str, Any]:
-        """Add to the preview the choice, the displayed total, and the data that a second submission needs."""
+        """Add to the preview the choice, the displayed total, and the data that a second submission needs.
+
+        A page for payment details of the shop's own gets the choice too: a shopper who pays with Tillgate enters nothing there.
+        """
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
+        if not self.preview and (method := self._chosen()):
+            context["tillgate_chosen"] = shop.method_label(method)
         if not self.preview or not context.get("order_total") or choice.is_free(context["order_total"]):
             return context
         method, preview_page = self._chosen(), select_template(super().get_template_names())  # type: ignore[misc]  # a mixin of Oscar's view
