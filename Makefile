@@ -134,8 +134,8 @@ architecture: setup  ## write the drawings and tables of ARCHITECTURE.md from th
 reference: setup  ## write what docs/reference has from the signatures of hooks and of tillgate.shop
 	@$(BIN)/python -m docgen reference
 
-reliability: setup  ## write docs/reliability.md from what the long proofs left in var/proofs/
-	@$(BIN)/python -m docgen reliability
+reliability: setup  ## write docs/reliability.md from what the long proofs left in var/proofs/; PROVEN=commit of the last `make prove`
+	@$(BIN)/python -m docgen reliability $(if $(PROVEN),--proven '$(PROVEN)')
 
 conformance: setup .venv-pretix/developer  ## run the conformance kit on every shop, or on ONLY="oscar ...", and write the tables of scenarios
 	@$(BIN)/python -m docgen conformance $(ONLY)
@@ -163,7 +163,7 @@ prove: setup  ## the long proofs of the code as it is, in at most 3 hours, and t
 	@echo "[6/8] chaos" && $(MAKE) --no-print-directory chaos MINUTES=5 RESULTS=$(PROOFS)/chaos.jsonl
 	@echo "[7/8] the storm" && $(MAKE) --no-print-directory storm RESULTS=$(PROOFS)/storm.jsonl
 	@echo "[8/8] hostile input" && $(MAKE) --no-print-directory fuzz INPUTS=200000 RESULTS=$(PROOFS)/fuzz.jsonl
-	@$(MAKE) --no-print-directory reliability
+	@$(MAKE) --no-print-directory reliability PROVEN=$$(git rev-parse --short=12 HEAD)
 
 exhaust: setup  ## try everything that can happen to one order, in every order; SCOPE="payments=1,crashes=0" for less
 	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tests.proving.simulation \

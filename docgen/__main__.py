@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import sys
 
@@ -16,12 +17,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m docgen", description=__doc__)
     parser.add_argument("part", choices=["architecture", "reference", "reliability", "conformance", "conformance-stripe", "versions"])
     parser.add_argument("plugins", nargs="*", metavar="PLUGIN", help="the shops to run the conformance kit on; all unless named")
+    parser.add_argument("--proven", metavar="COMMIT", help="the commit whose proofs are the last `make prove`")
     options = parser.parse_args()
     if options.part == "architecture":
         parts.write(architecture.pages())
         return 0
     if options.part == "reliability":
         summary = reliability.summarised(reliability.read_summary())
+        if options.proven:
+            summary = reliability.proven(summary, options.proven, datetime.datetime.now(datetime.UTC).date())
         parts.write({reliability.SUMMARY: reliability.as_text(summary), **reliability.pages(summary)})
         return 0
     if options.part == "versions":

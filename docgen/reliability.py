@@ -6,6 +6,7 @@ docs/reference/reliability.json, and the page from the summary and nothing else:
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections import Counter
@@ -18,12 +19,13 @@ from tests.proving.arguments import ranges
 from tests.proving.killing.results import HELD
 from tests.proving.simulation import together
 
-__all__ = ["PAGE", "SUMMARY", "as_text", "folded", "pages", "read_summary", "summarised"]
+__all__ = ["PAGE", "SUMMARY", "as_text", "folded", "pages", "proven", "read_summary", "summarised"]
 
 COMMAND: Final = "make reliability"
 PROOFS: Final = ROOT / "var" / "proofs"
 SUMMARY: Final = ROOT / "docs" / "reference" / "reliability.json"
 PAGE: Final = ROOT / "docs" / "reliability.md"
+_PROVE: Final = "prove"
 _ALL_OF_THEM: Final = "[the summary](reference/reliability.json)"
 
 Line = Mapping[str, Any]
@@ -39,13 +41,18 @@ def read_summary() -> Summary:
 
 def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
     """Return the summary with what lies in the files. What was kept stays, unless they know more of the same source and setting."""
-    summary = {name: dict(kept.get(name, {})) for name in _FOLDS}
+    summary = {name: dict(kept.get(name, {})) for name in (*_FOLDS, *kept)}
     for name in _FOLDS:
         file = proofs / f"{name}.jsonl"
         lines = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.endswith("}")] if file.exists() else []
         for key, found in folded(name, [line for line in lines if not _is_kept(name, line, summary[name])]).items():
             summary[name][key] = _joined(name, summary[name][key], found) if key in summary[name] else found
     return summary
+
+
+def proven(summary: Summary, commit: str, day: datetime.date) -> Summary:
+    """Return the summary with the commit and the day of the last `make prove`, whose rows the page has first."""
+    return {**summary, _PROVE: {"last": {"commit": commit, "date": f"{day}"}}}
 
 
 def _is_kept(name: str, line: Line, kept: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -221,11 +228,11 @@ def _numbers(ranges: str) -> set[int]:
 
 def pages(summary: Summary) -> dict[Path, str]:
     """Return the page as the summary has it."""
-    page = PAGE.read_text("utf-8")
+    page, last = PAGE.read_text("utf-8"), summary.get(_PROVE, {}).get("last", {})
     for name, (title, wanted, columns) in _TABLES.items():
         kept = summary.get(name, {})
         entries = [kept[key] for key in sorted(kept, key=lambda key: (-int(kept[key]["count"]), key))]
-        page = replaced(page, name, COMMAND, _table(title, wanted, columns, entries, _ALIKE[name], _SUMS.get(name, list)))
+        page = replaced(page, name, COMMAND, _table(title, wanted, columns, entries, _ALIKE[name], _SUMS.get(name, list), last))
     return {PAGE: page}
 
 
@@ -240,7 +247,8 @@ _ALIKE: Final[dict[str, tuple[str, ...]]] = {
     "chaos": (),
     "storm": ("database",),
 }
-"""For each proof: what two runs have in common that differ in their source or versions alone. The page has the one with most of these."""
+"""For each proof: what two runs have in common that differ in their source or versions alone. The page has that of the last `make prove`, and
+of the others the one with most."""
 
 
 _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
@@ -445,16 +453,23 @@ def _table(
     entries: list[dict[str, Any]],
     alike: tuple[str, ...],
     summed: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
+    last: Mapping[str, Any],
 ) -> str:
+    proven: dict[tuple[object, ...], dict[str, Any]] = {}
     most: dict[tuple[object, ...], dict[str, Any]] = {}
     for entry in entries:
-        most.setdefault(tuple(entry[field] for field in alike), entry)
-    left_out = len(entries) - len(most)
+        chosen = proven if last and entry["commit"][:7] == last["commit"][:7] else most  # some proofs note seven digits, others twelve
+        chosen.setdefault(tuple(entry[field] for field in alike), entry)
+    left_out = len(entries) - len(most) - len(proven)
     others = f" {left_out} smaller run{'s' * (left_out > 1)} of other sources {'are' if left_out > 1 else 'is'} in {_ALL_OF_THEM}."
-    lines = [f"{_counted(what, most.values())}, as noted below. A full run is {wanted}.{others if left_out else ''}"]
+    said = _counted(what, most.values())
+    if proven:
+        of_older = f"; {said}, of older code" if most else ""
+        said = f"{sum(entry['count'] for entry in proven.values()):,} {what} by the last `make prove`, on {last['date']}{of_older}"
+    lines = [f"{said}, as noted below. A full run is {wanted}.{others if left_out else ''}"]
     if entries:
         lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]
-        rows = summed(list(most.values()))
+        rows = [row for some in (proven, most) if some for row in summed(list(some.values()))]
         lines += ["| " + " | ".join(_cell(name, row[name]) for name, _ in columns) + " |" for row in rows]
     return "\n".join(lines)
 

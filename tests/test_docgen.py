@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from pathlib import Path
@@ -290,6 +291,16 @@ def test_of_runs_that_differ_in_their_source_alone_the_page_has_the_longest_and_
     assert "smaller" not in alone[0]
     assert pair[0].endswith(" 1 smaller run of other sources is in [the summary](reference/reliability.json).")
     assert three[0].endswith(" 2 smaller runs of other sources are in [the summary](reference/reliability.json).")
+
+
+def test_the_rows_of_the_last_prove_stand_before_longer_ones_of_older_code_and_are_counted_apart() -> None:
+    lines = [seed(1, 10, "aaaaaaabbbbb"), seed(2, 20, "ccc"), seed(3, 30, "ddd")]
+    summary = reliability.proven({"simulation": reliability.folded("simulation", lines)}, "aaaaaaa", datetime.date(2026, 11, 28))
+    [page] = reliability.pages(summary).values()
+    said, *_, first, second = page.partition("simulation: written by `make reliability` -->\n\n")[2].partition("\n\n<!--")[0].splitlines()
+    assert [line.split(" | ")[1] for line in (first, second)] == ["10", "30"]
+    assert said.startswith("10 payments were simulated by the last `make prove`, on 2026-11-28; 30 payments were simulated so far, of older")
+    assert " 1 smaller run of other sources is in " in said
 
 
 def explored(states: int) -> dict[str, object]:

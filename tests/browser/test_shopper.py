@@ -73,6 +73,8 @@ def test_a_waiting_page_moves_on_by_itself_when_the_notification_comes(shop: Sho
     page = shop.open(f"/payments/return/{payment.return_key}/?status={status}")
     expect(page.get_by_role("heading", name=heading)).to_be_visible()
     expect(page.get_by_role("status")).to_have_text("Checking with the payment service…")
+    expect(page.get_by_role("link", name="Pay now")).to_have_count(0 if status else 1)  # who has just paid is not asked to pay
+    expect(page.get_by_role("link", name="Choose another payment method")).to_have_count(0 if status else 1)
     shop.look(page, f"waiting-{status or 'nothing'}-desktop")
     shop.world.shopper_pays(payment)
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from django.utils.functional import Promise
@@ -74,10 +74,8 @@ _CONFIRMING: Final = Outcome(
     title=_("Confirming your payment"),
     text=_("This usually takes a few seconds. You do not have to do anything, and you may close this page: your order is safe."),
     awaits=True,
-    offers="links",
 )
-_BEING_TOLD: Final = replace(_CONFIRMING, offers="")
-"""It has arrived, and the shop is just being told, for which the page does not wait."""
+"""Nothing invites a shopper who has just paid to pay again. It also stands while the shop is being told, for which the page does not wait."""
 _UNANSWERED: Final = Outcome(
     title=_("We are still waiting for the payment service"),
     text=_(
@@ -134,7 +132,7 @@ def outcome_of(payment: Payment, *, says_paid: bool = False, is_patient: bool = 
         if payment.refunded_amount >= payment.amount:
             return _REFUNDED
         reasons = payment.reviews.filter(resolved_at__isnull=True, reason__in=_REVIEWED).values_list("reason", flat=True)
-        return next((_REVIEWED[ReviewReason(reason)] for reason in reasons), PAID if is_told else _BEING_TOLD)
+        return next((_REVIEWED[ReviewReason(reason)] for reason in reasons), PAID if is_told else _CONFIRMING)
     if instead := next((outcome for applies, outcome in _INSTEAD if applies(payment)), None):
         return instead
     if not payment.is_open:
