@@ -247,8 +247,8 @@ _ALIKE: Final[dict[str, tuple[str, ...]]] = {
     "chaos": (),
     "storm": ("database",),
 }
-"""For each proof: what two runs have in common that differ in their source or versions alone. The page has that of the last `make prove`, and
-of the others the one with most."""
+"""For each proof: what two runs have in common that differ in their source or versions alone. The page has that of the last `make prove`,
+and of the others the one with most."""
 
 
 _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {

@@ -299,7 +299,7 @@ def test_the_rows_of_the_last_prove_stand_before_longer_ones_of_older_code_and_a
     [page] = reliability.pages(summary).values()
     said, *_, first, second = page.partition("simulation: written by `make reliability` -->\n\n")[2].partition("\n\n<!--")[0].splitlines()
     assert [line.split(" | ")[1] for line in (first, second)] == ["10", "30"]
-    assert said.startswith("10 payments were simulated by the last `make prove`, on 2026-11-28; 30 payments were simulated so far, of older")
+    assert said.startswith("10 payments were simulated by the last `make prove`, on 2026-11-28; 30 payments were simulated so far, of")
     assert " 1 smaller run of other sources is in " in said
 
 

@@ -380,7 +380,7 @@ def test_who_left_the_payment_page_reads_what_is_known_and_can_pay_choose_again_
         page = text_of(come_back(world, payment, status=status, **query))
         assert ("<h1>We have not received a payment yet</h1>" in page) is (status != "success"), "the return's words shape ours"
         if status == "success" and query != {"wait": "40"}:
-            assert not {"Pay now", "Choose another payment method"} & set(links_of(page)), "no invitation to pay again while it is confirmed"
+            assert not {"Pay now", "Choose another payment method"} & set(links_of(page)), "no invitation to pay again while it waits"
         else:
             assert links_of(page)["Pay now"] == payment.payment_url
             assert world.client.get(links_of(page)["Choose another payment method"]).status_code == 200

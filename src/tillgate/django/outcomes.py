@@ -75,7 +75,7 @@ _CONFIRMING: Final = Outcome(
     text=_("This usually takes a few seconds. You do not have to do anything, and you may close this page: your order is safe."),
     awaits=True,
 )
-"""Nothing invites a shopper who has just paid to pay again. It also stands while the shop is being told, for which the page does not wait."""
+"""Nothing invites a shopper who has just paid to pay again. It also stands while the shop is being told; the page does not wait for it."""
 _UNANSWERED: Final = Outcome(
     title=_("We are still waiting for the payment service"),
     text=_(
