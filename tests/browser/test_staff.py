@@ -39,7 +39,7 @@ def test_staff_gives_part_of_a_payment_back_and_a_double_press_makes_one_refund(
     assert [refund.amount for refund in Refund.objects.all()] == [Decimal("9.90")]
     assert shop.world.sandbox.control.state()["transactions"][0]["refunded"] == "9.90"  # type: ignore[index]
     page.get_by_text("Cause and evidence").first.click()
-    page.get_by_role("button", name="Ask the gateway now").click()
+    page.get_by_role("button", name="Poll now").click()
     expect(page.get_by_text("Polled the gateway: the gateway says that it is paid.")).to_be_visible()
 
 
@@ -89,7 +89,7 @@ def test_staff_settles_a_refund_of_unknown_outcome_and_accepts_with_a_note(shop:
     page.get_by_role("button", name="Refund USD 10.00").click()
     expect(page.get_by_text("The outcome of the refund of USD 10.00 is unknown")).to_be_visible()
     shop.world.sandbox.control.reverse(shop.world.sandbox.control.service.transactions()[0].reference)
-    page.get_by_role("button", name="Ask the gateway now").click()
+    page.get_by_role("button", name="Poll now").click()
     page.goto("/admin/tillgate/review/")
     shop.look(page, "admin-reviews-several")
     page.get_by_role("button", name="The refund was done").click()

@@ -380,7 +380,7 @@ def test_a_difference_is_one_line_and_ends_with_1(world: World) -> None:
     line, summary, totals = text.splitlines()
     assert re.fullmatch(
         rf"paid-there {payment.reference} of order {payment.order}: pending, USD 12\.50, transaction \d+ \| "
-        r"the gateway says 'success', USD 12\.50, transaction \d+ \| “Ask the gateway now” in the admin; the worker looks next at .*",
+        r"the gateway says 'success', USD 12\.50, transaction \d+ \| “Poll now” in the admin; the worker looks next at .*",
         line,
     )
     assert summary.endswith(": 1 difference")

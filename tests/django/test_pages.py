@@ -192,6 +192,16 @@ def test_an_order_that_cannot_be_paid_says_why(world: World) -> None:
     assert "<form" not in page
 
 
+def test_who_comes_too_late_to_pay_finds_the_way_to_the_shop_and_to_the_items(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.start(world.order())
+    total = {"number": "7", "currency": "USD", "amount": Decimal("10.00")}
+    described = hooks.OrderDescription(**total, not_payable_detail="it is cancelled", change_url="/again/7/")  # type: ignore[arg-type]
+    monkeypatch.setattr(views, "_described", lambda *_: described)
+    links = links_of(text_of(world.client.get(world.way_to_pay(payment.order.key))))
+    assert links["Order these items again"] == "/again/7/"
+    assert links["Back to the shop"] == f"/orders/{payment.order.key}/"
+
+
 @pytest.mark.parametrize(
     ("costs", "shown"),
     [
@@ -632,6 +642,46 @@ def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_
     world.time.advance(minutes=10)
     world.run_worker()
     assert "Thank you, your payment has arrived" in text_of(come_back(world, payment)) or not is_open
+
+
+def test_the_page_of_a_second_payment_waits_until_it_can_say_that_the_order_was_paid_twice(world: World, no_home: None) -> None:
+    order = world.order()
+    first, second = world.start(order), world.start(order, "paypal")
+    world.shopper_pays(first)
+    world.notification(first)
+    world.sandbox.control.fault("server_error", occasion="query", times=9)
+    page = text_of(come_back(world, second, status="success"))
+    assert "<h1>This order is already paid</h1>" in page
+    assert "poll.js" in page, "its money may come too"
+    assert not {"Pay now", "Choose another payment method"} & set(links_of(page))
+    status = f"/payments/status/{second.return_key}/"
+    assert not world.client.get(status).json()["settled"]
+    world.sandbox.control.clear_faults()
+    world.shopper_pays(second)
+    world.notification(second)
+    assert world.client.get(status).json()["settled"]
+    page = text_of(come_back(world, second, wait="1"))
+    assert "<h1>This order was paid twice</h1>" in page
+    assert "poll.js" not in page
+
+
+@pytest.mark.parametrize("ends", ["paid by another payment", "closed"])
+def test_a_waiting_page_that_offers_to_pay_changes_once_the_order_takes_no_more_money(world: World, ends: str) -> None:
+    order = world.order()
+    payment, other = world.start(order), world.start(order, "paypal")
+    page = text_of(come_back(world, payment, wait="1"))
+    (status,) = re.findall(r'"statusUrl": "([^"]+)"', page)
+    assert not world.client.get(status).json()["settled"]
+    if ends == "closed":
+        operations.close_order(world.shop.plugin, order)
+    else:
+        world.shopper_pays(other)
+        world.notification(other)
+    assert world.client.get(status).json()["settled"]
+    page = text_of(come_back(world, payment, wait="2"))
+    assert not {"Pay now", "Choose another payment method"} & set(links_of(page))
+    (status,) = re.findall(r'"statusUrl": "([^"]+)"', page)
+    assert not world.client.get(status).json()["settled"], "the page does not reload for ever"
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

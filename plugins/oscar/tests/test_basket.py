@@ -105,6 +105,37 @@ def test_back_in_the_basket_are_lines_quantities_options_and_voucher_and_they_ca
     assert (again.status, again.total_incl_tax) == ("Pending payment", Decimal("18.00"))
 
 
+def test_whoever_comes_by_the_mail_after_the_order_was_released_puts_its_items_into_the_basket_again(
+    world: World, order: Any, shopper: Shopper
+) -> None:
+    world.a_day_passes()
+    assert Order.objects.get().status == "Cancelled"
+    late = Shopper(Client())  # the mail opens in another browser
+    pay_page = late.get(world.way_to_pay(order.number)).content.decode()
+    assert "The shop says: the order was cancelled" in pay_page
+    assert f'href="{change_url(order)}"' in pay_page
+    asked = late.get(change_url(order)).content.decode()
+    assert "This order was cancelled." in asked
+    assert "Cancel the order" not in asked
+    for _ in range(2):  # a second press adds nothing
+        assert late.post(change_url(order), {"then": "again"})["Location"] == "/basket/"
+    basket = late.get("/basket/").context["basket"]
+    assert basket.num_items == 2
+    assert basket.contains_voucher("TEN")
+
+
+def test_i4_the_items_of_an_order_that_money_came_for_are_not_offered_again(world: World, order: Any, shopper: Shopper) -> None:
+    address, payment = change_url(order), Payment.objects.get()
+    shopper.post(address, {"then": "again"})
+    assert Order.objects.get().status == "Pending payment", "it is not cancelled"
+    shopper.post(address, {"then": "cancel"})
+    world.shopper_pays(payment)
+    world.notification(payment)
+    assert orders.describe(order.number).change_url is None  # type: ignore[union-attr]  # it is there
+    assert shopper.post(address, {"then": "again"})["Location"] == orders.status_url(order.number)
+    assert shopper.get("/basket/").context["basket"].is_empty
+
+
 def test_an_item_that_is_not_sold_any_more_is_named(order: Any, shopper: Shopper) -> None:
     get_model("catalogue", "Product").objects.all().delete()
     shopper.post(change_url(order), {"then": "basket"})

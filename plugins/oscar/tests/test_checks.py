@@ -62,7 +62,9 @@ def test_a_shop_with_ways_to_pay_of_its_own_needs_a_status_for_their_orders(sett
     settings.TILLGATE_OSCAR = {"OTHER_METHODS": {"cash": "Cash on delivery"}}
     assert list(found()) == ["W003"]
     settings.OSCAR_INITIAL_ORDER_STATUS = "Pending payment"
-    assert found() == {}
+    assert "looks as if it awaits Tillgate's payment" in found()["W003"]
+    settings.OSCAR_INITIAL_ORDER_STATUS = "Paid"  # any other status of the pipeline
+    assert "W003" not in found()
 
 
 def test_a_shop_with_django_oscar_api_is_told_when_the_orders_of_the_api_do_not_await_payment(

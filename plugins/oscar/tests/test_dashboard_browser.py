@@ -75,7 +75,7 @@ def test_staff_gives_part_of_the_money_back_and_a_double_press_makes_one_refund(
     press = page.get_by_role("button", name="Refund")
     press.click()
     assert not bought.events(), "nothing goes out until somebody says that it is meant"
-    page.get_by_label("Yes, give it back.").check()
+    page.get_by_label("Yes, refund it.").check()
     press.dblclick()
     expect(page.get_by_text("USD 2.50 was refunded.")).to_be_visible()
     expect(page.get_by_text("Money refunded", exact=True)).to_be_visible()

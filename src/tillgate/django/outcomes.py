@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from django.utils.functional import Promise
@@ -117,7 +117,8 @@ _UNPAID: Final[dict[tuple[PaymentStatus, str | None], Outcome]] = {
 _INSTEAD: Final[tuple[tuple[Callable[[Payment], object], Outcome], ...]] = (
     (lambda payment: reported_paid([payment.pk]), _UNDER_REVIEW),
     (lambda payment: payment.is_open and payment.is_processing, _ON_ITS_WAY),
-    (lambda payment: is_order_paid(payment.order), _PAID_OTHERWISE),
+    (lambda payment: payment.is_open and is_order_paid(payment.order), replace(_PAID_OTHERWISE, awaits=True)),  # it may be a second payment
+    (lambda payment: not payment.is_open and is_order_paid(payment.order), _PAID_OTHERWISE),
 )
 """The cases that count before the status of a payment that is not paid. The first that applies counts."""
 

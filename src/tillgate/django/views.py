@@ -212,7 +212,7 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         "poll_seconds": _POLL_SECONDS,
         "poll": (is_polling or is_late)
         and {
-            "statusUrl": reverse("tillgate:status", args=[key]),
+            "statusUrl": reverse("tillgate:status", args=[key]) + ("?offers=payment" if may_pay else ""),
             "settledUrl": next_url,
             "tiredUrl": tired_url if is_polling else "",
             "seconds": _POLL_SECONDS if is_polling else _LATE_POLL_SECONDS,
@@ -301,12 +301,17 @@ def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpRespo
 @require_safe
 @without_atomic_requests
 def status(request: HttpRequest, key: str) -> HttpResponse:
-    """Return the state of a payment to its waiting page, and whether the page must change. It only reads rows."""
-    found = Payment.objects.filter(return_key=key).values_list("pk", "status", "is_processing").first()
+    """Return the state of a payment to its waiting page, and whether the page must change. It only reads rows.
+
+    A page that offers to pay must also change when another payment has paid the order, or the order was closed.
+    """
+    fields = ("pk", "status", "is_processing", "order__paid_by", "order__closed_at")
+    found = Payment.objects.filter(return_key=key).values_list(*fields).first()
     if found is None:
         raise Http404
-    number, stands, is_processing = found
-    is_settled = stands not in OPEN_PAYMENT_STATUSES or is_processing or bool(reported_paid([number]))
+    number, stands, is_processing, paid_by, closed_at = found
+    is_over = "offers" in request.GET and bool(paid_by or closed_at)
+    is_settled = stands not in OPEN_PAYMENT_STATUSES or is_processing or is_over or bool(reported_paid([number]))
     return _private(JsonResponse({"status": stands, "settled": is_settled}))
 
 
@@ -393,6 +398,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "change_url": _web_address(described.change_url) if not (held or under_review or on_its_way) else None,
         "is_asked_back": is_asked_back,
         "not_payable": detail,
+        "home_url": _home(payments.latest("id")) if detail is not None and payments else None,
         "begun": _begun(payments, described.amount, described.currency),
         "held": _shown_held(held),
         "under_review": ", ".join(dict.fromkeys(map(_method_label, under_review))),

@@ -191,7 +191,7 @@ def test_a_refund_of_a_part_made_in_the_dashboard_is_on_the_timeline(shop: Shop,
     page.get_by_role("link", name="Payment", exact=True).click()
     page.get_by_label("Amount in USD").fill("5.00")
     page.get_by_label("Reason").fill("The box is dented")
-    page.get_by_label("Yes, give it back.").check()
+    page.get_by_label("Yes, refund it.").check()
     page.get_by_role("button", name="Refund").click()
     expect(page.get_by_text("USD 5.00 was refunded.")).to_be_visible()
     timeline = page.locator("details").filter(has_text="Timeline")

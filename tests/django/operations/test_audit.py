@@ -165,7 +165,7 @@ def test_what_is_paid_there_and_not_here(world: World) -> None:
     assert (found.kind, found.reference, found.order) == (DifferenceKind.PAID_THERE, payment.reference, str(payment.order))
     assert found.here.startswith("pending, USD 12.50, transaction ")
     assert found.there.startswith("the gateway says 'success', USD 12.50, transaction ")
-    assert found.remedy.startswith("“Ask the gateway now” in the admin; the worker looks next at ")
+    assert found.remedy.startswith("“Poll now” in the admin; the worker looks next at ")
     assert found.told == ""
     world.notification(payment)
     assert look() == []

@@ -26,7 +26,7 @@ from tillgate.wire.dialects import REFERENCE
 from tillgate.wire.messages import Transaction
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-ASK = "“Ask the gateway now” in the admin"
+ASK = "“Poll now” in the admin"
 SETTLE = "settle it under “needs review” in the admin"
 TELL_US = "no run of the software does this: see which row was changed by hand, or tell Tillgate's authors"
 SHOWN = "paid, USD 12.50, transaction 3001"
@@ -353,7 +353,7 @@ def test_a_paid_payment_of_which_nobody_was_told() -> None:
     assert found(ledger(one)) == [("not-delivered", "S1", SHOWN, "nothing was ever queued to tell the shop", TELL_US, "")]
     refused = told(one, outcome="not-payable")
     there = "the shop was told and has not applied it (not-payable), and no person knows"
-    shown = ("not-shown", "S1", SHOWN, there, "give it back in the admin, or settle it in the shop", "")
+    shown = ("not-shown", "S1", SHOWN, there, "refund it in the admin, or settle it in the shop", "")
     assert found(ledger(one, outbox_events=[refused])) == [shown]
     assert found(ledger(one, outbox_events=[refused], reviews=[review(payment=one, reason="amount-missing")])) == [shown]
     assert found(ledger(one, outbox_events=[refused], reviews=[review(payment=payment(2), reason="underpaid")])) == [shown]

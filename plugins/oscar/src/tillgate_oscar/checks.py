@@ -85,9 +85,10 @@ def check_statuses() -> shop.Found:
 def check_initial_status() -> shop.Found:
     """Whether staff can change the status of an order that is not paid with Tillgate, such as a free one or one for cash."""
     try:
-        others = get_settings().other_methods
+        settings = get_settings()
     except ConfigurationError:
         return  # check_settings reports it
+    others = settings.other_methods
     initial, pipeline = getattr(project, "OSCAR_INITIAL_ORDER_STATUS", None), get_model("order", "Order").pipeline
     if initial and initial not in pipeline:
         message = (
@@ -99,12 +100,15 @@ def check_initial_status() -> shop.Found:
         message = (
             f"OSCARAPI_INITIAL_ORDER_STATUS {of_api!r} is not in OSCAR_ORDER_STATUS_PIPELINE: no order of the API can be paid or moved."
         )
-        pending = get_settings().pending_status
         yield _warning(
-            3, message, f"Set OSCARAPI_INITIAL_ORDER_STATUS = {pending!r}, so that the orders of django-oscar-api await payment."
+            3,
+            message,
+            f"Set OSCARAPI_INITIAL_ORDER_STATUS = {settings.pending_status!r}, so that the orders of django-oscar-api await payment.",
         )
-    if others and not initial:
-        message = "OSCAR_INITIAL_ORDER_STATUS is not set: an order paid in one of OTHER_METHODS has no status, and keeps none for ever."
+    if others and initial in (None, "", settings.pending_status):
+        has = f"is {initial!r}: an order paid in one of OTHER_METHODS looks as if it awaits Tillgate's payment."
+        has_none = "is not set: an order paid in one of OTHER_METHODS has no status, and keeps none for ever."
+        message = f"OSCAR_INITIAL_ORDER_STATUS {has if initial else has_none}"
         yield _warning(3, message, "Set it to a status of your own that OSCAR_ORDER_STATUS_PIPELINE has, such as 'Pending'.")
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "is_test",
     "language_of",
     "may_be_cancelled",
+    "may_be_ordered_again",
     "outstanding",
     "paid_by",
     "read_change",
@@ -82,7 +83,7 @@ def describe(order_key: str) -> OrderDescription | None:
         description=f"Order {order.number}",
         not_payable_detail=detail,
         email=order.email or None,
-        change_url=None if detail else _change_url_at_home(order),
+        change_url=_change_url_at_home(order) if detail is None or may_be_ordered_again(order, state_of(order)) else None,
     )
 
 
@@ -162,6 +163,13 @@ def waits_for_payment(order: Any, ours: shop.OrderState | None) -> bool:
 def may_be_cancelled(order: Any, ours: shop.OrderState | None) -> bool:
     """Tell whether its shopper may cancel an order: it waits for payment, and no money is on its way."""
     if ours is None or not waits_for_payment(order, ours) or _why_not(order, _other_sources(order)):
+        return False
+    return not any(payment.is_processing for payment in ours.payments)
+
+
+def may_be_ordered_again(order: Any, ours: shop.OrderState | None) -> bool:
+    """Tell whether a shopper is offered the items of a cancelled order again: no money of it is here or on its way."""
+    if ours is None or order.status != get_settings().cancelled_status or ours.held or ours.reported_paid:
         return False
     return not any(payment.is_processing for payment in ours.payments)
 

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from tillgate import shop
 from tillgate_oscar import orders
-from tillgate_oscar.basket import cancel_into_basket
+from tillgate_oscar.basket import cancel_into_basket, order_again
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.payments import cancel
 
@@ -70,6 +70,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "unpaid_detail": orders.unpaid_detail(ours),
         "pay_url": shop.pay_path(PLUGIN, found.number) if waits and is_shopper else None,
         "change_url": orders.change_url(found) if is_shopper and orders.may_be_cancelled(found, ours) else None,
+        "again_url": orders.change_url(found) if is_shopper and orders.may_be_ordered_again(found, ours) else None,
     }
     response = render(request, "tillgate_oscar/order.html", page)
     if is_arriving and (looks := _looks(request)) < _MOST_LOOKS:
@@ -82,26 +83,34 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
 @csrf_protect
 @require_http_methods(["GET", "HEAD", "POST"])
 def change(request: HttpRequest, ticket: str) -> HttpResponse:
-    """Cancel an unpaid order after a question, or put its items back into the basket, for the holder of the address."""
+    """Cancel an unpaid order after a question, or put its items back into the basket, for the holder of the address.
+
+    The items of an order that was cancelled can be ordered again.
+    """
     number = orders.read_change(ticket)
     if number is None:
         raise Http404
     found = orders.find(number)
-    if found is None or not orders.may_be_cancelled(found, orders.state_of(found)):
+    ours = orders.state_of(found) if found is not None else None
+    is_cancelled = found is not None and orders.may_be_ordered_again(found, ours)
+    if found is None or not (is_cancelled or orders.may_be_cancelled(found, ours)):
         return _private(redirect(orders.status_url(number)))
     if request.method != "POST":
-        pay_url = shop.pay_path(PLUGIN, number)
-        page = {"order": found, "lines": found.lines.all(), "pay_url": pay_url}
+        page = {"order": found, "lines": found.lines.all(), "is_cancelled": is_cancelled, "pay_url": shop.pay_path(PLUGIN, number)}
         response = _private(render(request, "tillgate_oscar/change.html", page))
         response["Referrer-Policy"] = (
             "same-origin"  # under "no-referrer" browsers post the form from the origin "null", which Django refuses
         )
         return response
-    if request.POST.get("then") != "basket":
+    then, basket = request.POST.get("then"), request.basket  # type: ignore[attr-defined]  # set by Oscar's middleware
+    gone: list[str] | None = None
+    if then == "again":
+        gone = order_again(found, basket, request.user) if is_cancelled else None
+    elif then == "basket":
+        gone = cancel_into_basket(found, basket, request.user)
+    else:
         cancel(number)
-        return _private(redirect(orders.status_url(number)))
-    gone = cancel_into_basket(found, request.basket, request.user)  # type: ignore[attr-defined]  # set by Oscar's middleware
-    if gone is None:  # another press, or money, was quicker
+    if gone is None:  # it is cancelled without more; or another press, or money, was quicker
         return _private(redirect(orders.status_url(number)))
     messages.success(request, _("Order %(number)s was cancelled. Its items are in your basket again.") % {"number": number})
     if gone:

@@ -85,6 +85,6 @@ def _outcome(asked: AskedRefund, payment_id: str) -> Answer:
     if refunded.status is RefundStatus.SUCCEEDED:
         return answer("REFUND_SUCCESS", psp_reference=reference, amount=amount, message=_("Refunded."), actions=actions)
     if refunded.status is RefundStatus.FAILED:
-        message = _("The gateway refused to give it back.")
+        message = _("The gateway refused the refund.")
         return answer("REFUND_FAILURE", psp_reference=reference, amount=amount, message=message, actions=actions)
     return {"pspReference": reference}

@@ -50,7 +50,7 @@ _DIFFERENCES: Final[dict[SettlementKind, tuple[str | Promise, str | Promise]]] =
     ),
     SettlementKind.NOT_DONE_HERE: (
         _("Not paid or not refunded here"),
-        _("The file has them, and here they are not finished. Open the payment and press “Ask the gateway now”."),
+        _("The file has them, and here they are not finished. Open the payment and press “Poll now”."),
     ),
     SettlementKind.AMOUNT: (_("Other amounts"), _("Compare them with the gateway's own pages. Then ask the gateway.")),
     SettlementKind.DUPLICATE: (_("Twice in the file"), _("Ask the gateway whether it paid them out twice.")),

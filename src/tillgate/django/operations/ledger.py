@@ -127,7 +127,7 @@ _REFUNDS_IN_DOUBT: Final = {
 """What the gateway says of a refund with an open review."""
 _KNOWN_THERE: Final = frozenset({PaymentStatus.PENDING, PaymentStatus.PAID})
 
-_ASK_NOW: Final = "“Ask the gateway now” in the admin"
+_ASK_NOW: Final = "“Poll now” in the admin"
 _SETTLE: Final = "settle it under “needs review” in the admin"
 _TELL_US: Final = "no run of the software does this: see which row was changed by hand, or tell Tillgate's authors"
 
@@ -292,7 +292,7 @@ def _examine_outbox_event(ledger: OrderLedger, payment: Payment) -> Iterator[Dif
         yield _difference(DifferenceKind.NOT_DELIVERED, payment, here, "nothing was ever queued to tell the shop", _TELL_US)
     elif not held and not _is_refunded(ledger, payment):
         there = f"the shop was told and has not applied it ({outbox_events[-1].outcome}), and no person knows"
-        yield _difference(DifferenceKind.NOT_SHOWN, payment, here, there, "give it back in the admin, or settle it in the shop")
+        yield _difference(DifferenceKind.NOT_SHOWN, payment, here, there, "refund it in the admin, or settle it in the shop")
 
 
 def _waiting(ledger: OrderLedger, payment: Payment, outbox_event: OutboxEvent, here: str, also: Sequence[Review] = ()) -> Difference:
