@@ -416,7 +416,8 @@ class Judge:
                 keys = set(payment.refunds.exclude(status="failed").values_list("notification_key", flat=True))
                 elsewhere = sum(one.units for one in there.refunds if key_of(one.ipn_url) not in keys)
                 entered = sum((self._units(refund.amount) for refund in payment.refunds.filter(external=True)), 0)
-                unseen = max(elsewhere - entered, 0)
+                # Version 3 lists them, and one without a name may stand for a refund of ours of the same amount.
+                unseen = 0 if there.version == "v3" else max(elsewhere - entered, 0)
                 proven = sum(one.units for one in there.refunds if key_of(one.ipn_url) in self._proven - keys)
                 what = f"by the gateway's word {proven} cents of {payment.reference} went out and were refused here, {entered} are entered"
                 _must(entered >= proven, "I5", what)
