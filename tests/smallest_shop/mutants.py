@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import importlib
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,16 +33,21 @@ from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, Transaction
 from tillgate.wire.notifications import read_notification
 
-__all__ = ["MUTANTS", "MUTANTS_OF_ROW_LOCKS", "MUTANTS_OF_THE_KIT", "MUTANTS_OF_THE_SIMULATOR", "Mutant"]
+__all__ = ["MUTANTS", "MUTANTS_OF_ROW_LOCKS", "MUTANTS_OF_THE_KIT", "MUTANTS_OF_THE_SIMULATOR", "Mutant", "misfits"]
 
 working = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
 interpreting: Any = sys.modules["tillgate.lifecycle.interpret"]  # the package gives its function under the same name
 _log = logging.getLogger("tillgate")  # the logger of the core, which the judge must hear
 
 
+def misfits(text: str) -> bool:
+    """Tell whether a mutant failed since it cannot be called as what it replaces."""
+    return re.search(r"unexpected keyword argument|required positional argument|positional arguments? but", text) is not None
+
+
 @dataclass(frozen=True)
 class Mutant:
-    """What is broken, the scenario that notifications, how to break it, and what is raised if not an assertion."""
+    """What is broken, the scenario that notices it, how to break it, and what is raised if not an assertion."""
 
     name: str
     scenario: str
@@ -446,12 +452,12 @@ def asks_at_every_notification(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("amount_mismatch")
 def ignores_the_amount(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(interpreting, "_contradiction", lambda facts, found: None)
+    patch.setattr(interpreting, "_contradiction", lambda facts, found, **_: None)
 
 
 @mutant("currency_mismatch")
 def ignores_the_currency(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(interpreting, "_contradiction", lambda facts, found: None)
+    patch.setattr(interpreting, "_contradiction", lambda facts, found, **_: None)
 
 
 @mutant("notification_is_kept_before_it_is_acknowledged")

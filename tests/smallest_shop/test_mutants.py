@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.smallest_shop.conftest import CAUGHT
-from tests.smallest_shop.mutants import MUTANTS, MUTANTS_OF_ROW_LOCKS, MUTANTS_OF_THE_KIT, Mutant
+from tests.smallest_shop.mutants import MUTANTS, MUTANTS_OF_ROW_LOCKS, MUTANTS_OF_THE_KIT, Mutant, misfits
 from tillgate.testing.conformance import Conformance
 from tillgate.testing.guard import guarded_sockets
 from tillgate.testing.world import World
@@ -45,12 +45,15 @@ COMMONEST = {
 
 
 @pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name.replace(" ", "-"))
-def test_a_mutant_is_caught(world: World, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mutant: Mutant) -> None:
+def test_a_mutant_is_caught(
+    world: World, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture, mutant: Mutant
+) -> None:
     scenario = getattr(Conformance(), f"test_{mutant.scenario}")
     with monkeypatch.context() as patch, guarded_sockets():
         mutant.breaks(patch)
         with pytest.raises(mutant.raises) as caught:
             scenario(world)
+    assert not misfits(f"{caught.value}\n{caplog.text}"), "it is called as what it replaces, or it is caught for nothing"
     said = next(iter(str(caught.value).splitlines()), type(caught.value).__name__)
     request.node.user_properties.append((CAUGHT, f"{mutant.name}: caught by {mutant.scenario}: {said[:140]}"))
 
