@@ -452,12 +452,17 @@ def asks_at_every_notification(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("amount_mismatch")
 def ignores_the_amount(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(interpreting, "_contradiction", lambda facts, found, **_: None)
+    _compare_after(patch, lambda facts, found: dataclasses.replace(found, amount=facts.amount))
 
 
 @mutant("currency_mismatch")
 def ignores_the_currency(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(interpreting, "_contradiction", lambda facts, found, **_: None)
+    _compare_after(patch, lambda facts, found: dataclasses.replace(found, currency=facts.currency, settle_currency=facts.currency))
+
+
+def _compare_after(patch: pytest.MonkeyPatch, made_equal: Callable[[Any, Any], Any]) -> None:
+    compare = interpreting._contradiction
+    patch.setattr(interpreting, "_contradiction", lambda facts, found, **given: compare(facts, made_equal(facts, found), **given))
 
 
 @mutant("notification_is_kept_before_it_is_acknowledged")
