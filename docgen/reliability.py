@@ -461,12 +461,11 @@ def _table(
         chosen = proven if last and entry["commit"][:7] == last["commit"][:7] else most  # some proofs note seven digits, others twelve
         chosen.setdefault(tuple(entry[field] for field in alike), entry)
     left_out = len(entries) - len(most) - len(proven)
-    others = f" {left_out} smaller run{'s' * (left_out > 1)} of other sources {'are' if left_out > 1 else 'is'} in {_ALL_OF_THEM}."
+    others = f" {left_out} smaller run{'s' * (left_out > 1)} {'are' if left_out > 1 else 'is'} in {_ALL_OF_THEM}."
     said = _counted(what, most.values())
     if proven:
-        of_older = f"; {said}, of older code" if most else ""
-        said = f"{sum(entry['count'] for entry in proven.values()):,} {what} by the last `make prove`, on {last['date']}{of_older}"
-    lines = [f"{said}, as noted below. A full run is {wanted}.{others if left_out else ''}"]
+        said = f"{sum(entry['count'] for entry in proven.values()):,} {what} by the last `make prove`, on {last['date']}"
+    lines = [f"{said}. A full run is {wanted}.{others if left_out else ''}"]
     if entries:
         lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]
         rows = [row for some in (proven, most) if some for row in summed(list(some.values()))]

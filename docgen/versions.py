@@ -32,7 +32,8 @@ _CORE: Final = (
     "tests/test_cli.py",
 )
 _DJANGO: Final = ("tests/django/operations/test_payments.py", "tests/django/operations/test_outbox.py", "tests/django/test_pages.py")
-_SHOWN: Final = ("Django", "django-oscar", "django-payments", "pydantic")
+_PRETIX: Final = ("tests/test_paying.py", "tests/test_installation.py")
+_SHOWN: Final = ("Django", "django-oscar", "django-payments", "pretix", "pydantic")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Row:
     plugin: str = ""
     tests: tuple[str, ...] = (*_CORE, *_DJANGO)
     is_lowest: bool = False
+    is_alone: bool = False
+    """Whether the framework pins what it needs by itself, in other versions than the constraints."""
 
 
 ROWS: Final = {
@@ -57,8 +60,10 @@ ROWS: Final = {
         "3.11", ("django-oscar==4.1.*", "django-treebeard==4.*"), "oscar", ("tests/test_payments.py", "tests/test_placing.py")
     ),
     "django-payments": Row("3.11", ("django-payments==4.1.*",), "django-payments", ("tests/test_provider.py",)),
+    "pretix": Row("3.11", ("pretix==2026.8.*",), "pretix", _PRETIX, is_alone=True),
+    "pretix-before": Row("3.11", ("pretix==2026.7.*",), "pretix", _PRETIX, is_alone=True),
 }
-"""Saleor is remote, and pretix has an environment and a command of its own."""
+"""Saleor is remote: the real one is named by an address, not by an environment."""
 
 
 def run(names: list[str]) -> list[str]:
@@ -95,10 +100,13 @@ def _result(name: str, row: Row) -> dict[str, str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV", "DJANGO", "CI"))}
     own = str(folder / "bin" / "python")
     subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
-    constraints = _LOWEST if row.is_lowest else _constraints(folder, row)
     plugin = [str(ROOT / "plugins" / row.plugin) + "[testing]"] if row.plugin else []
-    wanted = [f"{ROOT}{_EXTRAS}", *plugin, *_TOOLS, *row.pins]
-    pip = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(constraints), *wanted]
+    if row.is_alone:
+        wanted = [str(ROOT), *plugin, *row.pins]
+    else:
+        constraints = _LOWEST if row.is_lowest else _constraints(folder, row)
+        wanted = ["--constraint", str(constraints), f"{ROOT}{_EXTRAS}", *plugin, *_TOOLS, *row.pins]
+    pip = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
     installed = subprocess.run(pip, env=environment, capture_output=True, text=True, check=False)
     if installed.returncode:
         return {"with": f"Python {row.python}", "result": f"not installed: {installed.stderr.strip().splitlines()[-1][:200]}", "seen": seen}

@@ -264,7 +264,7 @@ def test_the_headline_says_the_most_at_one_commit_and_all_only_where_there_are_o
     def headline(*commits: str) -> str:
         lines = [seed(number, 10 * number, commit) | {"database": f"of {commit}"} for number, commit in enumerate(commits, 1)]
         [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
-        return page.partition("simulation: written by `make reliability` -->\n\n")[2].partition(", as noted below.")[0]
+        return page.partition("simulation: written by `make reliability` -->\n\n")[2].partition(". A full run is")[0]
 
     assert headline("aaa", "aaa") == "30 payments were simulated so far"
     assert headline("aaa", "bbb", "bbb") == "50 payments were simulated so far at one commit, 60 in all commits"
@@ -275,8 +275,8 @@ def test_the_headline_counts_what_its_table_shows() -> None:
     lines = [seed(1, 10, "aaa"), seed(2, 20, "bbb")]
     [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
     said = page.partition("simulation: written by `make reliability` -->\n\n")[2]
-    assert said.startswith("20 payments were simulated so far, as noted below.")
-    assert " 1 smaller run of other sources is in " in said
+    assert said.startswith("20 payments were simulated so far. A full run is")
+    assert " 1 smaller run is in " in said
 
 
 def test_of_runs_that_differ_in_their_source_alone_the_page_has_the_longest_and_says_how_many_others_there_are() -> None:
@@ -289,8 +289,8 @@ def test_of_runs_that_differ_in_their_source_alone_the_page_has_the_longest_and_
     assert [lines[-1].split(" | ")[1] for lines in (alone, pair, three)] == ["10", "20", "30"]
     assert len(alone) == len(pair) == len(three)
     assert "smaller" not in alone[0]
-    assert pair[0].endswith(" 1 smaller run of other sources is in [the summary](reference/reliability.json).")
-    assert three[0].endswith(" 2 smaller runs of other sources are in [the summary](reference/reliability.json).")
+    assert pair[0].endswith(" 1 smaller run is in [the summary](reference/reliability.json).")
+    assert three[0].endswith(" 2 smaller runs are in [the summary](reference/reliability.json).")
 
 
 def test_the_rows_of_the_last_prove_stand_before_longer_ones_of_older_code_and_are_counted_apart() -> None:
@@ -299,8 +299,8 @@ def test_the_rows_of_the_last_prove_stand_before_longer_ones_of_older_code_and_a
     [page] = reliability.pages(summary).values()
     said, *_, first, second = page.partition("simulation: written by `make reliability` -->\n\n")[2].partition("\n\n<!--")[0].splitlines()
     assert [line.split(" | ")[1] for line in (first, second)] == ["10", "30"]
-    assert said.startswith("10 payments were simulated by the last `make prove`, on 2026-11-28; 30 payments were simulated so far, of")
-    assert " 1 smaller run of other sources is in " in said
+    assert said.startswith("10 payments were simulated by the last `make prove`, on 2026-11-28. A full run is")
+    assert " 1 smaller run is in " in said
 
 
 def explored(states: int) -> dict[str, object]:

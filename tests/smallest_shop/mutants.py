@@ -58,7 +58,7 @@ class Mutant:
 MUTANTS: list[Mutant] = []
 MUTANTS_OF_THE_KIT: list[Mutant] = []
 """Those that break what the simulator does not play: it looks at no page, sells nothing otherwise, places no order wrongly, edits no order
-in mid-outbox event, and asks of what was given up only in the end."""
+in mid-outbox event, asks of what was given up only in the end, and its gateway takes every payment in its currency, whatever it says."""
 MUTANTS_OF_ROW_LOCKS: list[Mutant] = []
 """Those that only a database shows on which several transactions write at a time: not SQLite."""
 MUTANTS_OF_THE_SIMULATOR: list[Mutant] = []
@@ -455,7 +455,7 @@ def ignores_the_amount(patch: pytest.MonkeyPatch) -> None:
     _compare_after(patch, lambda facts, found: dataclasses.replace(found, amount=facts.amount))
 
 
-@mutant("currency_mismatch")
+@mutant("currency_mismatch", among=MUTANTS_OF_THE_KIT)
 def ignores_the_currency(patch: pytest.MonkeyPatch) -> None:
     _compare_after(patch, lambda facts, found: dataclasses.replace(found, currency=facts.currency, settle_currency=facts.currency))
 

@@ -31,7 +31,7 @@ class TillgatePretixConfig(PluginConfig):  # type: ignore[misc]  # pretix has no
         category = "PAYMENT"
         visible = True
         version = __version__
-        compatibility = "pretix>=2026.8"
+        compatibility = "pretix>=2026.7"
         settings_links = ((((_("Payment"), _NAME)), "control:event.settings.payment.provider", {"provider": "tillgate"}),)
 
     def ready(self) -> None:
