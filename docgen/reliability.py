@@ -455,20 +455,20 @@ def _table(
     summed: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
     last: Mapping[str, Any],
 ) -> str:
-    proven: dict[tuple[object, ...], dict[str, Any]] = {}
+    of_last: dict[tuple[object, ...], dict[str, Any]] = {}
     most: dict[tuple[object, ...], dict[str, Any]] = {}
     for entry in entries:
-        chosen = proven if last and entry["commit"][:7] == last["commit"][:7] else most  # some proofs note seven digits, others twelve
+        chosen = of_last if last and entry["commit"][:7] == last["commit"][:7] else most  # some proofs note seven digits, others twelve
         chosen.setdefault(tuple(entry[field] for field in alike), entry)
-    left_out = len(entries) - len(most) - len(proven)
+    left_out = len(entries) - len(most) - len(of_last)
     others = f" {left_out} smaller run{'s' * (left_out > 1)} {'are' if left_out > 1 else 'is'} in {_ALL_OF_THEM}."
     said = _counted(what, most.values())
-    if proven:
-        said = f"{sum(entry['count'] for entry in proven.values()):,} {what} by the last `make prove`, on {last['date']}"
+    if of_last:
+        said = f"{sum(entry['count'] for entry in of_last.values()):,} {what} by the last `make prove`, on {last['date']}"
     lines = [f"{said}. A full run is {wanted}.{others if left_out else ''}"]
     if entries:
         lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]
-        rows = [row for some in (proven, most) if some for row in summed(list(some.values()))]
+        rows = [row for some in (of_last, most) if some for row in summed(list(some.values()))]
         lines += ["| " + " | ".join(_cell(name, row[name]) for name, _ in columns) + " |" for row in rows]
     return "\n".join(lines)
 

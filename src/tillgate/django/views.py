@@ -390,15 +390,17 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         form = MethodForm(choice, price=price, initial=form.initial)
         if form.methods and all(method.problem for method in form.methods):
             unable = _("None of our payment methods takes %(amount)s.") % {"amount": money_text(price.amount, price.currency)}
+    change_url = _web_address(described.change_url) if not (held or under_review or on_its_way) else None
     names = _names([*held, *under_review, *on_its_way])
     page = {
         "form": form,
         "problem": problem or unable,
         "order": described,
-        "change_url": _web_address(described.change_url) if not (held or under_review or on_its_way) else None,
+        "change_url": change_url,
         "is_asked_back": is_asked_back,
         "not_payable": detail,
-        "home_url": _home(payments.latest("id")) if detail is not None and payments else None,
+        "again_url": change_url if described.not_payable_detail else None,
+        "home_url": _home(newest) if detail is not None and (newest := payments.order_by("id").last()) else None,
         "begun": _begun(payments, described.amount, described.currency),
         "held": _shown_held(held),
         "under_review": ", ".join(dict.fromkeys(map(_method_label, under_review))),
