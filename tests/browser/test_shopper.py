@@ -118,6 +118,37 @@ def test_a_shopper_whose_money_is_on_its_way_reads_so_and_is_asked_before_paying
     shop.look(page, f"on-its-way-again-{device}")
 
 
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_whoever_pays_a_second_time_reads_it_without_a_press(shop: Shop, options: dict[str, Any], request: Any) -> None:
+    order = shop.world.order()
+    first, second = shop.world.start(order), shop.world.start(order, "paypal")
+    shop.world.shopper_pays(first)
+    page = shop.open(f"/payments/return/{second.return_key}/?status=success", **options)
+    expect(page.get_by_role("heading", name="This order is already paid")).to_be_visible()
+    shop.look(page, f"second-payment-{request.node.callspec.id}")
+    shop.world.shopper_pays(second)
+    expect(page.get_by_role("heading", name="This order was paid twice")).to_be_visible()
+
+
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_a_waiting_page_stops_offering_an_order_that_another_tab_has_paid_and_a_late_shopper_finds_the_shop(
+    shop: Shop, options: dict[str, Any], request: Any
+) -> None:
+    order = shop.world.order()
+    waiting, other = shop.world.start(order), shop.world.start(order, "paypal")
+    page = shop.open(f"/payments/return/{waiting.return_key}/", **options)
+    expect(page.get_by_role("link", name="Pay now")).to_be_visible()
+    shop.world.shopper_pays(other)
+    expect(page.get_by_role("heading", name="This order is already paid")).to_be_visible()
+    expect(page.get_by_text("Pay now")).to_have_count(0)
+    late = shop.world.order()
+    shop.world.start(late)
+    shop.world.shop.close_order(late)
+    page.goto(shop.world.way_to_pay(late))
+    expect(page.get_by_role("link", name="Back to the shop")).to_be_visible()
+    shop.look(page, f"too-late-{request.node.callspec.id}")
+
+
 def test_a_waiting_page_refreshes_without_javascript(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "_POLL_SECONDS", 1)  # a page without script refreshes after whole seconds
     order = shop.world.order()
