@@ -25,10 +25,13 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_shopper_goes_back_to_the_basket_by_keyboard(
-    chromium: Browser, live_server: Any, world: World, shopper: Shopper, product: Callable[..., Any], width: int
+@pytest.mark.parametrize("button", ["Back to the basket", "Order these items again"])
+def test_the_shopper_goes_back_to_the_basket_by_keyboard_with_an_order_that_waits_or_was_released(
+    chromium: Browser, live_server: Any, world: World, shopper: Shopper, product: Callable[..., Any], button: str, width: int
 ) -> None:
     shopper.get(shopper.buys(product("12.50"))["Location"])
+    if button == "Order these items again":
+        world.a_day_passes()
     order = get_model("order", "Order").objects.get()
     address = orders.change_url(order)
     assert address is not None
@@ -37,11 +40,11 @@ def test_the_shopper_goes_back_to_the_basket_by_keyboard(
     page = context.new_page()
     page.goto(address)
     ARTEFACTS.mkdir(exist_ok=True)
-    page.screenshot(path=ARTEFACTS / f"oscar-change-{width}.png", full_page=True)
+    page.screenshot(path=ARTEFACTS / f"oscar-change-{order.status}-{width}.png", full_page=True)
     faults = {one["id"] for one in Axe().run(page, "#tillgate-change").response["violations"]}
     assert faults <= {"color-contrast"}, "beside the blue of Oscar's own links and buttons"
     assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
-    page.get_by_role("button", name="Back to the basket").focus()
+    page.get_by_role("button", name=button).focus()
     page.keyboard.press("Enter")
     expect(page.get_by_text("Its items are in your basket again")).to_be_visible()
     expect(page.get_by_role("link", name="Green tea").first).to_be_visible()
