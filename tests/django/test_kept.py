@@ -178,7 +178,7 @@ def test_a_kept_database_is_upgraded_from_the_migration_that_it_was_written_at(f
 
 
 def test_the_acts_that_write_the_kept_database_open_a_review_of_every_reason() -> None:
-    with filling.same_randomness():
+    with filling.same_everywhere():
         filling.fill()
     assert set(Review.objects.filter(resolved_at=None).values_list("reason", flat=True)) == {str(reason) for reason in ReviewReason}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,27 +39,28 @@ from tillgate.django.operations.worker import run_account
 from tillgate.hooks import DisputeStatus, RefundOutcome, ReportedRefund
 from tillgate.lifecycle import ReviewReason
 
-__all__ = ["fill", "same_randomness", "serialized"]
+__all__ = ["fill", "same_everywhere", "serialized"]
 
 _FAILED = {"status": TransactionStatus.FAILED, "status_text": "failed"}
 _PENDING = {"status": TransactionStatus.PENDING, "status_text": "pending"}
 
 
 @contextmanager
-def same_randomness() -> Iterator[None]:
-    """Let keys, references and event ids be the same in every run."""
+def same_everywhere() -> Iterator[None]:
+    """Let keys, references and event ids be the same in every run, and let the database not name its server, which PostgreSQL does."""
     source = random.Random(1)
-    with mock.patch("os.urandom", source.randbytes), mock.patch("random._urandom", source.randbytes):
+    no_server = mock.patch("tillgate.django.operations.restores._server", return_value="")
+    with mock.patch("os.urandom", source.randbytes), mock.patch("random._urandom", source.randbytes), no_server:
         yield
 
 
 def serialized() -> str:
-    """Return all rows of the shop and of Tillgate as one of Django's fixtures."""
+    """Return all rows of the shop and of Tillgate as one of Django's fixtures, its fields in the order of their names."""
     rows: list[Any] = []
     for label in ("smallest_shop", "tillgate"):
         for model in apps.get_app_config(label).get_models():
             rows += model._default_manager.order_by("pk")
-    return str(serializers.serialize("json", rows, indent=1)) + "\n"
+    return json.dumps(json.loads(serializers.serialize("json", rows)), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def fill() -> None:
