@@ -220,7 +220,7 @@ audit-dependencies: setup  ## look for known holes in what is installed; says so
 	    && .venv-audit/bin/pip install --quiet --disable-pip-version-check 'pip-audit>=2.7,<3'; }
 	@$(BIN)/python tests/audit_dependencies.py .venv-audit/bin/pip-audit
 
-versions: setup  ## run a sample of the tests on each Python, Django and framework, or on ONLY="oscar lowest", and write the table
+versions: setup  ## run a sample of the tests on each Python, Django and framework, or on ONLY="oscar lowest", and on the Saleor at SALEOR_URL; write the table
 	@$(BIN)/python -m docgen versions $(ONLY)
 
 .venv-release/developer: tests/release/constraints.txt

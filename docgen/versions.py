@@ -1,4 +1,7 @@
-"""The table of versions: a sample of the tests on each Python, Django and framework, in environments under .venv-versions/."""
+"""The table of versions: a sample of the tests on each Python, Django and framework, in environments under .venv-versions/.
+
+Saleor is a server: its tests run on the one that `SALEOR_URL` names, as `plugins/saleor/tests/real/README.md` describes.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import httpx
 
 from docgen.parts import ROOT, replaced
 from tillgate.testing.report import source_commit
@@ -47,6 +52,8 @@ class Row:
     is_lowest: bool = False
     is_alone: bool = False
     """Whether the framework pins what it needs by itself, in other versions than the constraints."""
+    server: str = ""
+    """The release of the server that the tests drive, such as `3.23`."""
 
 
 ROWS: Final = {
@@ -62,19 +69,26 @@ ROWS: Final = {
     "django-payments": Row("3.11", ("django-payments==4.1.*",), "django-payments", ("tests/test_provider.py",)),
     "pretix": Row("3.11", ("pretix==2026.8.*",), "pretix", _PRETIX, is_alone=True),
     "pretix-before": Row("3.11", ("pretix==2026.7.*",), "pretix", _PRETIX, is_alone=True),
+    "saleor": Row("3.11", plugin="saleor", tests=("tests/real",), server="3.23"),
+    "saleor-before": Row("3.11", plugin="saleor", tests=("tests/real",), server="3.22"),
 }
-"""Saleor is remote: the real one is named by an address, not by an environment."""
 
 
 def run(names: list[str]) -> list[str]:
-    """Run the samples, keep their results, and return the names of those that failed."""
+    """Run the samples, keep their results, and return the names of those that failed. A row whose server is not there stays as it was."""
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.is_file() else {}
     for name in names or ROWS:
         print(f"{name} ...", flush=True)
+        if (wanted := ROWS[name].server) and not (found := _saleor()).startswith(f"{wanted}."):
+            print(f"{name}: SALEOR_URL names {f'Saleor {found}' if found else 'no Saleor'}, not one of release {wanted}", flush=True)
+            if name in names:
+                return [name]
+            continue
         results[name] = _result(name, ROWS[name])
         print(f"{name}: {results[name]['result']}", flush=True)
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", "utf-8")
-    return [name for name in names or ROWS if "passed" not in results[name]["result"] or "failed" in results[name]["result"]]
+    tried = [name for name in names or ROWS if name in results]
+    return [name for name in tried if "passed" not in results[name]["result"] or "failed" in results[name]["result"]]
 
 
 def pages() -> dict[Path, str]:
@@ -110,17 +124,35 @@ def _result(name: str, row: Row) -> dict[str, str]:
     installed = subprocess.run(pip, env=environment, capture_output=True, text=True, check=False)
     if installed.returncode:
         return {"with": f"Python {row.python}", "result": f"not installed: {installed.stderr.strip().splitlines()[-1][:200]}", "seen": seen}
-    command = [own, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *row.tests]
+    at_once = "0" if row.server else "2"  # there is one server
+    command = [own, "-m", "pytest", "-q", "-n", at_once, "-p", "no:cacheprovider", *row.tests]
     cwd = ROOT / "plugins" / row.plugin if row.plugin else ROOT
     done = subprocess.run(command, cwd=cwd, env={**environment, "HYPOTHESIS_PROFILE": "brief"}, capture_output=True, text=True, check=False)
     (folder / "pytest.log").write_text(done.stdout + done.stderr, "utf-8")
     told = re.findall(r"^=*\s*(.*(?:passed|failed|error).*?)(?: in .*)$", done.stdout, re.MULTILINE)
-    return {"with": _with(own), "result": told[-1] if told else f"pytest ended with {done.returncode}", "seen": seen}
+    server = f", Saleor {_saleor()}" if row.server else ""
+    return {"with": _with(own) + server, "result": told[-1] if told else f"pytest ended with {done.returncode}", "seen": seen}
 
 
 def _python(version: str) -> str | None:
     found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     return str(found[-1]) if found else shutil.which(f"python{version}")
+
+
+def _saleor() -> str:
+    """Return the version of the Saleor that `SALEOR_URL` names, or "" where it names none."""
+    if not (url := os.environ.get("SALEOR_URL", "")):
+        return ""
+
+    def ask(query: str, variables: dict[str, str], headers: dict[str, str]) -> dict[str, dict[str, str]]:
+        answer = httpx.post(url, json={"query": query, "variables": variables}, headers=headers, timeout=30)
+        found: dict[str, dict[str, str]] = answer.raise_for_status().json()["data"]
+        return found
+
+    who = {"email": os.environ["SALEOR_EMAIL"], "password": os.environ["SALEOR_PASSWORD"]}
+    create = "mutation($email: String!, $password: String!) { tokenCreate(email: $email, password: $password) { token } }"
+    token = ask(create, who, {})["tokenCreate"]["token"]
+    return ask("{ shop { version } }", {}, {"Authorization": f"Bearer {token}"})["shop"]["version"]
 
 
 def _constraints(folder: Path, row: Row) -> Path:
