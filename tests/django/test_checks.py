@@ -279,7 +279,7 @@ def test_w013_no_account_that_the_pay_page_could_use(sound: Any) -> None:
 @pytest.mark.parametrize(
     ("installed", "urls", "says"),
     [
-        (["tillgate"], "tillgate", "it has 'tillgate', which is the library"),  # no address is needed to notification
+        (["tillgate"], "tillgate", "it has 'tillgate', which is the library"),  # no address is needed to notice
         (["tillgate", "tillgate.django"], "tillgate.django.urls", "it has 'tillgate', which is the library"),
         ([], "tillgate.django.urls", "it is missing"),
     ],

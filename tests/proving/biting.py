@@ -1,8 +1,8 @@
 """`make simulate-mutants`: does the simulator bite? Shops and cores that are broken on purpose, and how many payments it takes to
-notification.
+notice.
 
-The mutants are those of the conformance kit, which catches each of them, and a few that only the simulator can notification. One that it
-does not notification is said to be so.
+The mutants are those of the conformance kit, which catches each of them, and a few that only the simulator can notice. One that it
+does not notice is said to be so.
 """
 
 from __future__ import annotations

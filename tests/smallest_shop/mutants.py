@@ -1,4 +1,4 @@
-"""Shops and cores that are broken on purpose, each in one way, and the scenario that must notification."""
+"""Shops and cores that are broken on purpose, each in one way, and the scenario that must notice it."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Cluster:
         ]
         log.touch()
         user = self.user if os.geteuid() == 0 else ""
-        # What the dead server's children hold is freed when they notification its death.
+        # What the dead server's children hold is freed when they notice its death.
         server = Supervised("database", command, {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}, log, user=user, pause=1.0)
         wait_for_port(self.port)
         return server

@@ -46,7 +46,7 @@ def argued(document: str) -> Iterable[Survivor]:
 
 
 def equivalent(document: str) -> Iterable[Survivor]:
-    """Yield those that do what the code does, which are under headings that say so: no test can notification them."""
+    """Yield those that do what the code does, which are under headings that say so: no test can notice them."""
     for section in document.split("\n## ")[1:]:
         if section.startswith("Equivalent"):
             yield from argued(section)
