@@ -88,7 +88,7 @@ PRICE_CHECKOUT: Final = """mutation ($id: ID!, $variant: ID!, $price: PositiveDe
 QUANTITY: Final = """mutation ($id: ID!, $variant: ID!, $quantity: Int!) {
     checkoutLinesUpdate(id: $id, lines: [{quantity: $quantity, variantId: $variant}]) { errors { field message } } }"""
 OUTBOX_EVENT: Final = """mutation ($id: ID!, $method: ID!) {
-    checkoutOutboxEventMethodUpdate(id: $id, deliveryMethodId: $method) { errors { field message } } }"""
+    checkoutDeliveryMethodUpdate(id: $id, deliveryMethodId: $method) { errors { field message } } }"""
 GATEWAYS: Final = """mutation ($id: ID!, $gateway: String!, $amount: PositiveDecimal) {
     paymentGatewayInitialize(id: $id, amount: $amount, paymentGateways: [{id: $gateway}]) {
     gatewayConfigs { id data errors { message } } errors { field message } } }"""

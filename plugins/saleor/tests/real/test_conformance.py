@@ -41,5 +41,6 @@ class TestRealSaleor(Conformance):
         "nothing_starts_on_a_closed_order": "Saleor's staff can cancel what was begun, and not close a checkout: another attempt may begin",
         "paid_after_close": "Saleor keeps a checkout open whose transaction was canceled: the money is reported, and pays it",
         "order_in_another_currency": "a checkout has its channel's currency, and these are of one channel: test_paying tries one in złoty",
+        "currency_without_decimals": "the same: no channel sells in won",
         "late_money_for_a_released_order": "Saleor keeps a checkout open that it was told nobody paid: late money is reported, and pays it",
     }
