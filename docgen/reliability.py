@@ -51,7 +51,7 @@ def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
 
 
 def proven(summary: Summary, commit: str, day: datetime.date) -> Summary:
-    """Return the summary with the commit and the day of the last `make prove`, whose rows the page has first."""
+    """Return the summary with the commit of the last `make prove`, or commits with spaces, and its day. The page has its rows first."""
     return {**summary, _PROVE: {"last": {"commit": commit, "date": f"{day}"}}}
 
 
@@ -455,10 +455,11 @@ def _table(
     summed: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
     last: Mapping[str, Any],
 ) -> str:
+    proven_at = {commit[:7] for commit in last.get("commit", "").split()}  # some proofs note seven digits, others twelve
     of_last: dict[tuple[object, ...], dict[str, Any]] = {}
     most: dict[tuple[object, ...], dict[str, Any]] = {}
     for entry in entries:
-        chosen = of_last if last and entry["commit"][:7] == last["commit"][:7] else most  # some proofs note seven digits, others twelve
+        chosen = of_last if entry["commit"][:7] in proven_at else most
         chosen.setdefault(tuple(entry[field] for field in alike), entry)
     left_out = len(entries) - len(most) - len(of_last)
     others = f" {left_out} smaller run{'s' * (left_out > 1)} {'are' if left_out > 1 else 'is'} in {_ALL_OF_THEM}."

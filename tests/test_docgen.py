@@ -303,6 +303,14 @@ def test_the_rows_of_the_last_prove_stand_before_longer_ones_of_older_code_and_a
     assert " 1 smaller run is in " in said
 
 
+def test_a_prove_of_two_commits_has_the_rows_of_both() -> None:
+    lines = [{"mutant": "logs the token", "scenario": "logs", "noticed": "I11: it is logged", "payments": 7, "commit": "cccccccddddd"}]
+    kept = {"simulation": reliability.folded("simulation", [seed(1, 10, "aaaaaaabbbbb")]), "mutants": reliability.folded("mutants", lines)}
+    [page] = reliability.pages(reliability.proven(kept, "aaaaaaa ccccccc", datetime.date(2026, 11, 28))).values()
+    assert "10 payments were simulated by the last `make prove`" in page
+    assert "1 mutants were simulated by the last `make prove`" in page
+
+
 def explored(states: int) -> dict[str, object]:
     part = {"scope": "whole", "part": "shopper dies, clerk fails", "parts": 25, "states": states, "steps": 9, "ends": 2, "played": 3}
     return {**part, "followed": 4, "seconds": 5.5, "commit": "aaa", "python": "3.11.2"}
