@@ -25,6 +25,13 @@ def decides(payment_page: str, decision: str, home: str) -> str:
         raise AssertionError(f"redirected for ever, at last to {to}")
 
 
+def pays_again(payment_page: str) -> None:
+    """Press pay on the payment page of an order that is paid, and wait until the page that does not lead on says what happened."""
+    with httpx.Client(timeout=30.0, follow_redirects=True) as browser:
+        page = browser.post(payment_page, data={"decision": "pay"}).url
+        until("the shopper is told", lambda: "paid twice" in browser.get(page).text)
+
+
 def _led_from(answer: httpx.Response) -> str:
     """Return the address that a page leads to, or nothing when it stays."""
     assert answer.is_redirect or answer.is_success, f"{answer.url} answered HTTP {answer.status_code}"
