@@ -19,6 +19,7 @@ from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, 
 from tillgate.django.operations.ledger import STATUS_OF_EVENT
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.reviews import ACCOUNT_REASONS
+from tillgate.lifecycle import IllegalTransition
 from tillgate.sandbox.service import Service
 from tillgate.sandbox.transactions import Transaction
 from tillgate.testing.books import fault_of_books
@@ -251,9 +252,14 @@ class Judge:
         self._mailed += told
 
     def hear_of_log(self, printed: str, error: BaseException | None) -> None:
-        """Take note of what a log prints, tracebacks and causes included: no secret, no payer's name, and no call within a transaction."""
+        """Take note of what a log prints, tracebacks and causes included.
+
+        It has no secret and no payer's name, and tells of no call within a transaction, nor of a move that a machine's table refused.
+        """
         if isinstance(error, InsideTransaction):
             self._note(f"I12: {error}")
+        if isinstance(error, IllegalTransition):
+            self._note(f"I9: {error}")
         for line in printed.splitlines():
             shown = _PERSONAL.sub("...", _SECRET.sub("...", line.strip()))
             if _SECRET.search(line):
