@@ -72,12 +72,15 @@ def test_parts_are_given_back_each_under_its_own_reference(saleor: Saleor, gatew
     assert sale.paid.reference not in references
 
 
+def _granted(saleor: Saleor, sale: Sale) -> list[tuple[str, str]]:
+    return [(one["id"], one["status"]) for one in saleor.order(sale.order)["grantedRefunds"]]
+
+
 def test_a_granted_refund_is_given_back(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None:
     granted = saleor.grant_refund(sale.order, sale.paid.transaction, "5.00")
     until_refunded(saleor, sale, "5.00")
     assert refunded_amount(gateway, sale) == Decimal("5.00")
-    (status,) = [one["status"] for one in saleor.order(sale.order)["grantedRefunds"] if one["id"] == granted]
-    assert status == "SUCCESS"
+    until("the granted refund is done", lambda: (granted, "SUCCESS") in _granted(saleor, sale))
 
 
 def test_no_more_than_was_paid_is_given_back(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None:
