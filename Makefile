@@ -134,7 +134,7 @@ architecture: setup  ## write the drawings and tables of ARCHITECTURE.md from th
 reference: setup  ## write what docs/reference has from the signatures of hooks and of tillgate.shop
 	@$(BIN)/python -m docgen reference
 
-reliability: setup  ## write docs/reliability.md from what the long proofs left in var/proofs/; PROVEN=commit of the last `make prove`
+reliability: setup  ## write docs/reliability.md from what the long proofs left in var/proofs/; PROVEN="commit ..." of the last `make prove`
 	@$(BIN)/python -m docgen reliability $(if $(PROVEN),--proven '$(PROVEN)')
 
 conformance: setup .venv-pretix/developer  ## run the conformance kit on every shop, or on ONLY="oscar ...", and write the tables of scenarios
@@ -154,7 +154,7 @@ simulate-mutants: setup  ## break the shop and the core in many ways, and see af
 	    $(if $(ONLY),--only '$(ONLY)') $(if $(RESULTS),--results '$(RESULTS)')
 
 PROOFS := var/proofs
-prove: setup  ## the long proofs of the code as it is, in at most 3 hours on two cores, and the page docs/reliability.md; each goes on where it was
+prove: setup  ## the long proofs of the code as it is, in about 3 hours on two cores, and the page docs/reliability.md; each goes on where it was
 	@echo "[1/7] 60,000 payments on SQLite" && printf '%s\n' 1-50 51-100 \
 	    | xargs -P 2 -I{} $(MAKE) --no-print-directory simulate SEED={} PAYMENTS=840 RESULTS=$(PROOFS)/simulation.jsonl
 	@echo "[2/7] 4,000 on PostgreSQL, and on MariaDB" && printf '%s\n' postgresql mariadb | xargs -P 2 -I{} \

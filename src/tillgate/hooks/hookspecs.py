@@ -149,7 +149,7 @@ def tillgate_refund_changed(refund: Refund) -> None:
     """Let a refund take effect in the shop: the one place for that, wherever the refund was asked for, the gateway's portal included.
 
     Called once for each id and status: *succeeded*, *failed*, or *unknown*. An unknown refund does not mean that money was refunded: the
-    gateway or staff settle it later. A *pending* refund is reported at its end. `tillgate.shop.order_state` counts this refund already.
+    gateway or staff settle it later. A *pending* refund is reported at its end. `tillgate.shop.order_state` includes the refund already.
     """
 
 
