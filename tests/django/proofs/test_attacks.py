@@ -6,11 +6,12 @@ import importlib
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from django.db import connection, transaction
@@ -22,6 +23,7 @@ from tillgate import NotSent, TillgateError, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Notification, Payment, Refund, Review
 from tillgate.django.operations import circuit_breaker
+from tillgate.django.operations.locking import OrderHeld
 from tillgate.django.operations.payments import facts_of
 from tillgate.django.operations.refunds import record_external_refund
 from tillgate.django.operations.reviews import open_review
@@ -31,6 +33,8 @@ from tillgate.testing.world import together
 working: Any = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
 refunding: Any = importlib.import_module("tillgate.django.operations.refunds")
 noticing: Any = importlib.import_module("tillgate.django.operations.notifications")
+
+_T = TypeVar("_T")
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -46,6 +50,14 @@ def die(*_: object) -> None:
 def raise_changed(payment: Payment) -> None:
     with transaction.atomic():
         open_review(ReviewReason.CHANGED_AFTER_PAID, "it says 'refunded'", "worker", order=payment.order, payment=payment)
+
+
+def while_held(act: Callable[[], _T]) -> _T:
+    """Do what a person does who reads "try again in a moment"."""
+    for _ in range(20):
+        with suppress(OrderHeld):
+            return act()
+    return act()
 
 
 def minutes_until_paid(world: World, *payments: Payment) -> float:
@@ -365,20 +377,28 @@ def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_bre
     paid, opened = world.paid_payment("1000.00"), [world.start(world.order()) for _ in range(2)]
     first, times = operations.refund(paid.pk, "1.00"), 20
     forged = "status=success&verifySign=00000000000000000000000000000000"
+    held: Counter[str] = Counter()
 
     def post(path: str, body: str = "") -> list[object]:
-        return [Client(raise_request_exception=False).post(path, body, content_type=FORM).status_code for _ in range(times)]
+        answered: list[object] = []
+        while len(answered) < times:
+            status = Client(raise_request_exception=False).post(path, body, content_type=FORM).status_code
+            if status == 503 and held[path] < times:  # another transaction held the order for a second: the gateway sends it again
+                held[path] += 1
+            else:
+                answered.append(status)
+        return answered
 
     def accept() -> list[object]:
         for _ in range(times):
             for pk in Review.objects.filter(resolved_at=None, reason="forged-notifications").values_list("pk", flat=True):
-                operations.take_action(pk, "dismiss", staff="ann", note="a scan")
+                while_held(lambda pk=pk: operations.take_action(pk, "dismiss", staff="ann", note="a scan"))  # type: ignore[misc]
             time.sleep(0.05)
         return []
 
     actions: list[Callable[[], list[object]]] = [
         lambda: post(f"/payments/refund-notification/{first.notification_key}/"),
-        lambda: [operations.refund(paid.pk, "1.00").status for _ in range(times)],
+        lambda: [while_held(lambda: operations.refund(paid.pk, "1.00").status) for _ in range(times)],
         lambda: [fault for _ in range(8) for fault in operations.run_worker().faults],
         lambda: [fault for _ in range(8) for fault in operations.run_worker().faults],
         accept,
@@ -389,10 +409,13 @@ def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_bre
     said = together(*actions)
     assert {one for answers in said for one in (answers if isinstance(answers, list) else [repr(answers)])} <= {200, "succeeded", "sending"}
     for payment in (paid, *opened):
-        fresh = world.fresh(payment)
-        assert (fresh.notifications + fresh.repeated_notifications, fresh.forged_notifications) == (2 * times + (payment is paid), times)
+        fresh, again = world.fresh(payment), held[f"/payments/notification/{payment.notification_key}/"]
+        least = 2 * times + (payment is paid)
+        assert least <= fresh.notifications + fresh.repeated_notifications <= least + again
+        assert times <= fresh.forged_notifications <= times + again
         assert Notification.objects.filter(payment=payment, refund=None).count() == 20
-    assert Refund.objects.get(pk=first.pk).notifications == times
+    again = held[f"/payments/refund-notification/{first.notification_key}/"]
+    assert times <= Refund.objects.get(pk=first.pk).notifications <= times + again
 
 
 # What is kept and shown -------------------------------------------------------------------------------------------------------------------
