@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import socket
 import time
 import traceback
@@ -169,10 +170,10 @@ def outcomes(kind: str, at: Account, operations: Sequence[str] = OPERATIONS) -> 
 
 
 def closed_port() -> int:
-    """Return a port of this machine on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
+    """Return a port of this machine on which nobody listens, and which the system gives to no server that asks for any port."""
+    while True:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port := 20_000 + secrets.randbelow(12_000))):
+            return port
 
 
 @contextlib.contextmanager

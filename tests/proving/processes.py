@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -22,10 +23,10 @@ _START_SECONDS: Final = 60.0
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nothing listens on, and which the system gives to no server that asks for any port."""
+    while True:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port := 20_000 + secrets.randbelow(12_000))):
+            return port
 
 
 def wait_for_port(port: int, seconds: float = _START_SECONDS) -> None:

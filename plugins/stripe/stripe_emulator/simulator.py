@@ -36,13 +36,14 @@ import http.client
 import json
 import os
 import re
+import secrets
 import socket
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -99,8 +100,7 @@ class Simulator:
         self._stack.callback(receiver.server_close)
         threading.Thread(target=receiver.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         self._stack.callback(receiver.shutdown)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = _free_port()
         self.base_url = f"http://127.0.0.1:{port}"
         log = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
         process = subprocess.Popen(
@@ -218,6 +218,13 @@ class Simulator:
         if answer.status >= 400:
             raise RuntimeError(f"{method} {path}: {answer.status} {content.decode(errors='replace')[:300]}")
         return content
+
+
+def _free_port() -> int:
+    """Return a port that nothing listens on, and which the system gives to no server that asks for any port."""
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port := 20_000 + secrets.randbelow(12_000))):
+            return port
 
 
 def _receiver(received: list[Webhook], deliver: Callable[[Webhook], int]) -> type[BaseHTTPRequestHandler]:
