@@ -5,6 +5,8 @@ VENV := .venv
 # pretix pins what the others need in other versions: its plugin has an environment of its own, and `make test-pretix`.
 PLUGINS := $(filter-out plugins/pretix,$(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml)))
 BIN := $(VENV)/bin
+# Hundreds of tests start processes: each would compile the sources again.
+unexport PYTHONDONTWRITEBYTECODE
 # With about how many packages come; it shows how far pip is.
 INSTALL = $(BIN)/python pip_progress.py $(1) --constraint constraints.txt
 comma := ,
@@ -21,7 +23,7 @@ LONG := tests/benchmarks tests/fuzz tests/proving tests/django/proofs/test_killi
     tests/smallest_shop/test_mutants.py tests/test_scaffold.py tests/testing/test_conformance.py \
     tests/testing/test_gateway_conformance.py tests/testing/test_shop_on_another_gateway.py
 
-.PHONY: help setup environments demo test test-plugins test-long test-shop test-databases test-pythons test-pretix setup-simulator lint types imports cassettes architecture reference reliability conformance conformance-stripe docs docs-check simulate simulate-mutants mutation prove exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies versions release upgrade bench setup-bench clean clean-proofs
+.PHONY: help setup environments demo test test-plugins test-long test-provers test-shop test-databases test-pythons test-pretix setup-simulator lint types imports cassettes architecture reference reliability conformance conformance-stripe docs docs-check simulate simulate-mutants mutation prove exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies versions release upgrade bench setup-bench clean clean-proofs
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -59,7 +61,10 @@ test-plugins: setup  ## types and tests of the plugins but pretix's, each on its
 	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/python -m mypy && ../../$(BIN)/pytest -n 2) &&) true
 
 test-long: setup  ## what takes long: fresh environments, the kit's own tests, the benchmarks, the simulator, the fuzzer
-	@$(BIN)/pytest -n 2 $(LONG)
+	@$(BIN)/pytest -n 2 -m "not provers" $(LONG)
+
+test-provers: setup  ## the tests of the long proofs themselves; `make prove` begins with them
+	@$(BIN)/pytest -n 2 -m provers tests/proving
 
 test-shop: setup  ## the example shop, and every page in a browser
 	@$(BIN)/pytest -n 2 tests/example_shop
@@ -155,15 +160,16 @@ simulate-mutants: setup  ## break the shop and the core in many ways, and see af
 
 PROOFS := var/proofs
 prove: setup  ## the long proofs of the code as it is, in about 3 hours on two cores, and the page docs/reliability.md; each goes on where it was
-	@echo "[1/7] 60,000 payments on SQLite" && printf '%s\n' 1-50 51-100 \
+	@echo "[1/8] what the proofs find" && $(MAKE) --no-print-directory test-provers
+	@echo "[2/8] 60,000 payments on SQLite" && printf '%s\n' 1-50 51-100 \
 	    | xargs -P 2 -I{} $(MAKE) --no-print-directory simulate SEED={} PAYMENTS=840 RESULTS=$(PROOFS)/simulation.jsonl
-	@echo "[2/7] 4,000 on PostgreSQL, and on MariaDB" && printf '%s\n' postgresql mariadb | xargs -P 2 -I{} \
+	@echo "[3/8] 4,000 on PostgreSQL, and on MariaDB" && printf '%s\n' postgresql mariadb | xargs -P 2 -I{} \
 	    env TILLGATE_TEST_DATABASE={} $(MAKE) --no-print-directory simulate SEED=1-7 PAYMENTS=840 RESULTS=$(PROOFS)/simulation.jsonl
-	@echo "[3/7] every mutant" && $(MAKE) --no-print-directory simulate-mutants RESULTS=$(PROOFS)/mutants.jsonl
-	@echo "[4/7] a sample of the lines to kill at" && $(MAKE) --no-print-directory kill-lines SAMPLE=6
-	@echo "[5/7] chaos" && $(MAKE) --no-print-directory chaos MINUTES=5 RESULTS=$(PROOFS)/chaos.jsonl
-	@echo "[6/7] the storm" && $(MAKE) --no-print-directory storm RESULTS=$(PROOFS)/storm.jsonl
-	@echo "[7/7] hostile input" && $(MAKE) --no-print-directory fuzz INPUTS=200000 RESULTS=$(PROOFS)/fuzz.jsonl
+	@echo "[4/8] every mutant" && $(MAKE) --no-print-directory simulate-mutants RESULTS=$(PROOFS)/mutants.jsonl
+	@echo "[5/8] a sample of the lines to kill at" && $(MAKE) --no-print-directory kill-lines SAMPLE=6
+	@echo "[6/8] chaos" && $(MAKE) --no-print-directory chaos MINUTES=5 RESULTS=$(PROOFS)/chaos.jsonl
+	@echo "[7/8] the storm" && $(MAKE) --no-print-directory storm RESULTS=$(PROOFS)/storm.jsonl
+	@echo "[8/8] hostile input" && $(MAKE) --no-print-directory fuzz INPUTS=200000 RESULTS=$(PROOFS)/fuzz.jsonl
 	@$(MAKE) --no-print-directory reliability PROVEN=$$(git rev-parse --short=12 HEAD)
 
 exhaust: setup  ## try everything that can happen to one order, in every order; SCOPE="payments=1,crashes=0" for less
