@@ -11,10 +11,10 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL = $(BIN)/python pip_progress.py $(1) --constraint constraints.txt
 comma := ,
 # What is the same on every database, or tried there by `make kill-lines`.
-ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_settings.py tests/django/test_tutorial.py \
+ANYWHERE := tests/django/security tests/django/test_bad_input.py tests/django/test_checks.py tests/django/test_settings.py tests/django/test_tutorial.py \
     tests/django/test_pages.py tests/django/test_languages.py tests/django/test_observers.py tests/django/test_webhook.py \
     tests/django/operations/test_ledger.py tests/django/operations/test_values.py tests/django/proofs/test_killing.py \
-    tests/smallest_shop/test_mutants.py
+    tests/django/proofs/test_crashes.py tests/smallest_shop/test_mutants.py
 # What another Python could change.
 ON_OTHER_PYTHONS := tests/wire tests/hooks tests/test_account.py tests/test_client.py tests/test_lifecycle.py tests/test_money.py \
     tests/test_plugins.py tests/test_public_names.py tests/test_transport.py

@@ -107,4 +107,4 @@ def test_the_workflow_runs_every_part_of_the_one_ci_script() -> None:
             r"^ {10}- (?:setup-simulator )?(.+)$", workflow.partition("        make:\n")[2].partition("    services:")[0], re.MULTILINE
         )
     )
-    assert parts == stages
+    assert parts == stages | {"test-provers"}, "the tests of the long proofs, for which the script has no time"
