@@ -101,7 +101,7 @@ def peers_effects(database: str, payments: int, copies: int, say: Say) -> dict[s
     tally = Tally()
     with contextlib.ExitStack() as stack:
         chosen = environment("peer", database, stack.enter_context(server.running()), "storm_peer")
-        actor = stack.enter_context(processes.acting("benchmarks.peer.act", chosen, PEER / "python"))
+        actor = stack.enter_context(processes.acting("benchmarks.peer.action", chosen, PEER / "python"))
         path = actor.do("create")
         stack.callback(actor.do, "destroy")
         actor.do("rest")
