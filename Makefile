@@ -11,8 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL = $(BIN)/python pip_progress.py $(1) --constraint constraints.txt
 comma := ,
 # What is the same on every database, or tried there by `make kill-lines`.
-ANYWHERE := tests/django/security tests/django/test_bad_input.py tests/django/test_checks.py tests/django/test_settings.py tests/django/test_tutorial.py \
-    tests/django/test_pages.py tests/django/test_languages.py tests/django/test_observers.py tests/django/test_webhook.py \
+ANYWHERE := tests/django/security tests/django/test_bad_input.py tests/django/test_checks.py tests/django/test_settings.py \
+    tests/django/test_tutorial.py tests/django/test_pages.py tests/django/test_languages.py tests/django/test_observers.py tests/django/test_webhook.py \
     tests/django/operations/test_ledger.py tests/django/operations/test_values.py tests/django/proofs/test_killing.py \
     tests/django/proofs/test_crashes.py tests/smallest_shop/test_mutants.py
 # What another Python could change.
@@ -159,8 +159,8 @@ simulate-mutants: setup  ## break the shop and the core in many ways, and see af
 	    $(if $(ONLY),--only '$(ONLY)') $(if $(RESULTS),--results '$(RESULTS)')
 
 PROOFS := var/proofs
-prove: setup  ## the long proofs of the code as it is, in about 3 hours on two cores, and the page docs/reliability.md; each goes on where it was
-	@echo "[1/8] what the proofs find" && $(MAKE) --no-print-directory test-provers
+prove: setup  ## the long proofs of the code as it is, for hours on two cores, and the page docs/reliability.md; each goes on where it was
+	@echo "[1/8] the tests of the proofs themselves" && $(MAKE) --no-print-directory test-provers
 	@echo "[2/8] 60,000 payments on SQLite" && printf '%s\n' 1-50 51-100 \
 	    | xargs -P 2 -I{} $(MAKE) --no-print-directory simulate SEED={} PAYMENTS=840 RESULTS=$(PROOFS)/simulation.jsonl
 	@echo "[3/8] 4,000 on PostgreSQL, and on MariaDB" && printf '%s\n' postgresql mariadb | xargs -P 2 -I{} \

@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import secrets
-import socket
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -19,6 +17,7 @@ from typing import Any, NoReturn, Protocol
 import httpx
 import hypothesis
 
+from tests.proving.processes import free_port
 from tillgate import Account, AsyncGateway, Gateway, PaymentRequest, RefundRequest, TillgateError
 from tillgate.transport import AsyncTransport
 from tillgate.wire.exchange import Credentials, HttpAnswer
@@ -169,11 +168,8 @@ def outcomes(kind: str, at: Account, operations: Sequence[str] = OPERATIONS) -> 
         return dict(zip(operations, threads.map(outcome, operations), strict=True))
 
 
-def closed_port() -> int:
-    """Return a port of this machine on which nobody listens, and which the system gives to no server that asks for any port."""
-    while True:
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port := 20_000 + secrets.randbelow(12_000))):
-            return port
+closed_port = free_port
+"""Return a port of this machine on which nobody listens."""
 
 
 @contextlib.contextmanager
