@@ -322,5 +322,7 @@ def test_i3_100_payments_and_16_simultaneous_copies_of_each_notification_have_ex
     assert not [one for one in said if isinstance(one, Exception)]
     assert set(statuses) == {200}
     assert len(statuses) == 1600
+    world.time.advance(minutes=1)
+    world.run_worker()  # copies may hold an order longer than another one waits for it: what that one would have done is then the worker's
     assert set(ShopOrder.objects.values_list("times_paid", flat=True)) == {1}
-    assert effects == OutboxEvent.objects.count() == 100
+    assert OutboxEvent.objects.count() == 100

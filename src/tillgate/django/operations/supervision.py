@@ -93,6 +93,8 @@ def _trouble() -> dict[str, Any]:
     if worker_at and now - worker_at > late:
         return {"case": "away", "since": worker_at.isoformat(timespec="minutes")}
     waiting = OutboxEvent.objects.filter(done_at__isnull=True, created_at__lte=now)
+    if not waiting.filter(due_at__lte=now - late).exists():
+        return {}
     is_remote = Q(kind=OutboxEventKind.REMOTE)
     for queue in (waiting.exclude(is_remote), waiting.filter(is_remote)):  # neither waits for the other
         oldest: OutboxEvent | None = first_of_each_order(queue).filter(due_at__lte=now - late).order_by("due_at").first()
