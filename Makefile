@@ -7,14 +7,17 @@ PLUGINS := $(filter-out plugins/pretix,$(patsubst %/pyproject.toml,%,$(wildcard 
 BIN := $(VENV)/bin
 # Hundreds of tests start processes: each would compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
+# pip would compile all modules of all packages, most of which nobody imports: Python compiles what it imports.
+export PIP_COMPILE := 0
 # With about how many packages come; it shows how far pip is.
 INSTALL = $(BIN)/python pip_progress.py $(1) --constraint constraints.txt
 comma := ,
 # What is the same on every database, or tried there by `make kill-lines`.
-ANYWHERE := tests/django/security tests/django/test_bad_input.py tests/django/test_checks.py tests/django/test_settings.py \
-    tests/django/test_tutorial.py tests/django/test_pages.py tests/django/test_languages.py tests/django/test_observers.py tests/django/test_webhook.py \
-    tests/django/operations/test_ledger.py tests/django/operations/test_values.py tests/django/proofs/test_killing.py \
-    tests/django/proofs/test_crashes.py tests/smallest_shop/test_mutants.py
+ANYWHERE := tests/django/security tests/smallest_shop/test_mutants.py tests/django/proofs/test_crashes.py tests/django/proofs/test_killing.py \
+    $(patsubst %,tests/django/test_%.py,admin bad_input currencies languages observers pages settings tutorial webhook) \
+    $(patsubst %,tests/django/operations/test_%.py,accepting accounts actions expect handlers importing ledger mail status uninstalled values wrong_credentials)
+# What needs a database for several processes, whichever it is.
+ON_POSTGRESQL := tests/django/test_celery.py
 # What another Python could change.
 ON_OTHER_PYTHONS := tests/wire tests/hooks tests/test_account.py tests/test_client.py tests/test_lifecycle.py tests/test_money.py \
     tests/test_plugins.py tests/test_public_names.py tests/test_transport.py
@@ -61,10 +64,10 @@ test-plugins: setup  ## types and tests of the plugins but pretix's, each on its
 	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/python -m mypy && ../../$(BIN)/pytest -n 2) &&) true
 
 test-long: setup  ## what takes long: fresh environments, the kit's own tests, the benchmarks, the simulator, the fuzzer
-	@$(BIN)/pytest -n 2 -m "not provers" $(LONG)
+	@$(BIN)/pytest -n 2 --dist loadgroup -m "not provers" $(LONG)
 
-test-provers: setup  ## the tests of the long proofs themselves; `make prove` begins with them
-	@$(BIN)/pytest -n 2 -m provers tests/proving
+test-provers: setup  ## the tests of the long proofs and the benchmarks themselves; `make prove` begins with them
+	@$(BIN)/pytest -n 2 --dist loadgroup -m provers tests/proving tests/benchmarks
 
 test-shop: setup  ## the example shop, and every page in a browser
 	@$(BIN)/pytest -n 2 tests/example_shop
@@ -72,7 +75,7 @@ test-shop: setup  ## the example shop, and every page in a browser
 
 test-databases: setup  ## the tests of the Django app again, on PostgreSQL and on MariaDB, but those that no database changes
 	@$(foreach database,postgresql mariadb,TILLGATE_TEST_DATABASE=$(database) $(BIN)/pytest -n 2 -m "not once" \
-	    tests/django tests/shop tests/smallest_shop $(ANYWHERE:%=--ignore %) &&) true
+	    tests/django tests/smallest_shop $(ANYWHERE:%=--ignore %) $(if $(filter mariadb,$(database)),$(ON_POSTGRESQL:%=--ignore %)) &&) true
 
 .venv-%/developer: pyproject.toml constraints.txt
 	@python=$$(ls $$HOME/.pyenv/versions/$*.*/bin/python 2>/dev/null | tail -n 1); python=$${python:-python$*}; \
@@ -168,7 +171,7 @@ prove: setup  ## the long proofs of the code as it is, for hours on two cores, a
 	@echo "[4/8] every mutant" && $(MAKE) --no-print-directory simulate-mutants RESULTS=$(PROOFS)/mutants.jsonl
 	@echo "[5/8] a sample of the lines to kill at" && $(MAKE) --no-print-directory kill-lines SAMPLE=6
 	@echo "[6/8] chaos" && $(MAKE) --no-print-directory chaos MINUTES=5 RESULTS=$(PROOFS)/chaos.jsonl
-	@echo "[7/8] the storm" && $(MAKE) --no-print-directory storm RESULTS=$(PROOFS)/storm.jsonl
+	@echo "[7/8] the storm" && $(MAKE) --no-print-directory storm PEER_PAYMENTS=100 RESULTS=$(PROOFS)/storm.jsonl
 	@echo "[8/8] hostile input" && $(MAKE) --no-print-directory fuzz INPUTS=200000 RESULTS=$(PROOFS)/fuzz.jsonl
 	@$(MAKE) --no-print-directory reliability PROVEN=$$(git rev-parse --short=12 HEAD)
 

@@ -55,12 +55,16 @@ def rows(page: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
 
 
+@pytest.mark.provers
+@pytest.mark.xdist_group("page")
 def test_every_figure_is_there_and_every_section_says_its_generator(page: str) -> None:
     assert set(FIGURES) <= {compared for compared, *_ in rows(page)}
     for name in set(FIGURES.values()):
         assert f"Generator: `python -m benchmarks {name}`." in page
 
 
+@pytest.mark.provers
+@pytest.mark.xdist_group("page")
 def test_every_ratio_is_shown_with_its_spread_and_judged_against_its_target(page: str) -> None:
     for compared, ratio, judged in rows(page):
         target, _, verdict = judged.partition(": ")
@@ -73,12 +77,16 @@ def test_every_ratio_is_shown_with_its_spread_and_judged_against_its_target(page
             assert target != "-"
 
 
+@pytest.mark.provers
+@pytest.mark.xdist_group("page")
 @pytest.mark.parametrize("named", ["date", "commit", "CPU", "seed", "python", "httpx", "aiohttp", "pydantic", "stripe", "yuansfer"])
 def test_the_page_says_where_and_with_what_it_was_measured(page: str, named: str) -> None:
     run_of_page = page.partition("## The run")[2]
     assert re.search(rf"^\| {named}[^|]* \| [^|]+ \|$|^\| packages \|.* {named} [\d.]+", run_of_page, re.MULTILINE)
 
 
+@pytest.mark.provers
+@pytest.mark.xdist_group("page")
 def test_the_shop_hears_of_each_payment_once_however_many_copies_of_its_notification_come(page: str) -> None:
     (counted,) = (
         [ratio, judged.partition(": ")[2]]
@@ -113,6 +121,8 @@ def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed(m
         databases.why_not("postgresql")
 
 
+@pytest.mark.provers
+@pytest.mark.xdist_group("page")
 def test_a_quick_page_says_that_it_is_not_to_be_quoted(page: str) -> None:
     assert "Do not quote it" in page
 

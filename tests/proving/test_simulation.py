@@ -238,16 +238,19 @@ def seen_over_http() -> list[str]:
     return ran.stdout.splitlines()
 
 
+@pytest.mark.xdist_group("over_http")
 def test_a_framework_with_content_types_plays_one_world_after_another(seen_over_http: list[str]) -> None:
     assert "worlds: [2, 2]" in seen_over_http
 
 
+@pytest.mark.xdist_group("over_http")
 def test_a_database_that_fails_while_the_driver_writes_a_session_ends_the_request_and_not_the_world(seen_over_http: list[str]) -> None:
     failed = [line.partition(": ")[2] for line in seen_over_http if line.startswith("write that fails")]
     assert "('UpdateError after a fault, None', 'cancelled')" in failed
     assert set(failed) <= {"('UpdateError after a fault, None', 'cancelled')", "('deadlock detected, None', 'cancelled')"}
 
 
+@pytest.mark.xdist_group("over_http")
 def test_staff_close_no_order_that_is_paid_and_a_shop_may_refuse_with_an_error_of_its_own(seen_over_http: list[str]) -> None:
     assert "paid: ('not to be closed', 'paid')" in seen_over_http
     assert "paid meanwhile: ('refused: ValidationError', 'paid')" in seen_over_http

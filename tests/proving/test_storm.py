@@ -33,6 +33,7 @@ def stormed(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Comple
     return ran, line
 
 
+@pytest.mark.xdist_group("storm")
 def test_i3_each_payment_has_one_effect_while_copies_of_its_notification_returns_and_workers_are_at_it(stormed: Any) -> None:
     _, noted = stormed
     told = noted["one_effect"]
@@ -42,6 +43,7 @@ def test_i3_each_payment_has_one_effect_while_copies_of_its_notification_returns
     assert sum(told["doors"].values()) == PAYMENTS
 
 
+@pytest.mark.xdist_group("storm")
 def test_i2_every_shopper_who_pays_in_mixed_traffic_has_a_paid_order(stormed: Any) -> None:
     _, noted = stormed
     traffic = noted["mixed"]
@@ -50,6 +52,7 @@ def test_i2_every_shopper_who_pays_in_mixed_traffic_has_a_paid_order(stormed: An
     assert traffic["notifications"]["requests"] >= traffic["payments"]
 
 
+@pytest.mark.xdist_group("storm")
 def test_a_storm_without_errors_says_so_and_succeeds(stormed: Any) -> None:
     ran, noted = stormed
     assert (noted["errors"], noted["lost"], noted["doubled"], ran.returncode) == (0, 0, 0, 0), ran.stdout + ran.stderr

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["running_chromium"]
 
-_NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
+_NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS: Final = (
     *("--no-sandbox", "--disable-gpu", "--no-first-run"),
     *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),  # no calls to its maker
