@@ -173,7 +173,7 @@ class _Chaos:
 
         from tests.proving.chaos.ledger import Compared, compare
 
-        _say("nothing is killed any more; waiting until the ledger agree")
+        _say("nothing is killed any more; waiting until the ledger agrees")
         until = time.monotonic() + _CALM_SECONDS
         told: Compared | None = None
         while (told is None or not told.is_right) and time.monotonic() < until:
