@@ -63,11 +63,11 @@ test:  ## the tests that must pass before a change lands, without the long ones
 test-plugins: setup  ## types and tests of the plugins but pretix's, each on its framework
 	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/python -m mypy && ../../$(BIN)/pytest -n 2) &&) true
 
-test-long: setup  ## what takes long: fresh environments, the kit's own tests, the benchmarks, the simulator, the fuzzer
+test-long: setup  ## what takes long: fresh environments, the kit's own tests, crashes, a failover, a storm
 	@$(BIN)/pytest -n 2 --dist loadgroup -m "not provers" $(LONG)
 
-test-provers: setup  ## the tests of the long proofs and the benchmarks themselves; `make prove` begins with them
-	@$(BIN)/pytest -n 2 --dist loadgroup -m provers tests/proving tests/benchmarks
+test-provers: setup  ## the tests of the long proofs, the fuzzer and the benchmarks themselves; `make prove` begins with them
+	@$(BIN)/pytest -n 2 --dist loadgroup -m provers tests/proving tests/benchmarks tests/fuzz tests/django/proofs/test_killing.py
 
 test-shop: setup  ## the example shop, and every page in a browser
 	@$(BIN)/pytest -n 2 tests/example_shop

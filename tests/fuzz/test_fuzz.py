@@ -31,6 +31,8 @@ from tillgate.django.operations import notifications, payments
 from tillgate.wire import exchange, signing
 from tillgate.wire.notifications import NotificationSignature
 
+pytestmark = pytest.mark.provers
+
 READERS = list(readers())
 EXAMPLES = hypothesis.settings(
     max_examples=40, database=None, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)

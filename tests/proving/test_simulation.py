@@ -15,6 +15,8 @@ from benchmarks import databases
 from tests.proving.simulation import together
 from tests.proving.simulation.faults import KINDS
 
+pytestmark = pytest.mark.provers
+
 ROOT = Path(__file__).parents[2]
 TELLING = "tests.smallest_shop.telling:TellingDriver"
 """The shop that `make simulate` plays."""
@@ -41,7 +43,6 @@ def test_the_same_seed_plays_the_same_world_and_another_seed_another() -> None:
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"])
-@pytest.mark.provers
 def test_the_same_seed_plays_the_same_world_on_every_database(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if detail := databases.why_not(database):
         pytest.skip(detail)
@@ -61,7 +62,6 @@ def test_a_seed_that_is_on_file_is_not_simulated_again_and_its_hash_is_told_all_
     assert len(results.read_text("utf-8").splitlines()) == 1
 
 
-@pytest.mark.provers
 def test_the_last_line_of_several_seeds_is_the_hash_of_all_whichever_are_on_file(tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
     few = ("--payments", "2", "--results", str(results))
@@ -73,7 +73,6 @@ def test_the_last_line_of_several_seeds_is_the_hash_of_all_whichever_are_on_file
     assert some[-2] == together(json.loads(line)["digest"] for line in results.read_text("utf-8").splitlines())
 
 
-@pytest.mark.provers
 def test_an_outage_that_is_on_file_is_not_played_again_and_one_of_other_days_is(tmp_path: Path) -> None:
     few = ("--payments", "2", "--results", str(tmp_path / "results.jsonl"))
     assert "seed 1: in 1 days" in simulate("--outage", "1", *few)
@@ -95,7 +94,6 @@ def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> 
     assert said.splitlines()[-2] == replayed.splitlines()[-2]
 
 
-@pytest.mark.provers
 def test_another_payment_may_be_begun_beside_one_that_the_gateway_calls_paid() -> None:
     """Its payment page is still open, and nobody is led on to it."""
     nothing_else = "closings,crashes,credentials,currencies,errors,handlers,outages,sleeps,unusable"
@@ -111,7 +109,6 @@ def test_another_payment_may_be_begun_beside_one_that_the_gateway_calls_paid() -
         ("PesteringDriver", "seconds after the turn of one mail came that of another"),
     ],
 )
-@pytest.mark.provers
 def test_what_is_told_over_the_network_is_judged(driver: str, violated: str) -> None:
     harmless = ",".join(set(KINDS) - {"amounts", "handlers"})  # what is left out already needs not be left out to find the smallest trace
     said = simulate("--seed", "5-9", "--payments", "20", "--without", harmless, driver=f"tests.proving.broken:{driver}")
@@ -119,7 +116,6 @@ def test_what_is_told_over_the_network_is_judged(driver: str, violated: str) -> 
     assert "exit status 1" in said
 
 
-@pytest.mark.provers
 def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_worker() -> None:
     said = simulate("--outage", "2", "--payments", "8", driver=TELLING)
     assert "in 2 days without a gateway " in said
@@ -140,7 +136,6 @@ def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
     assert "exit status 2" in said
 
 
-@pytest.mark.provers
 def test_everything_that_can_happen_to_a_payment_and_its_notification_is_tried_a_crash_and_a_fault_included() -> None:
     said = simulate("--exhaust", "refunds=0,payments=1,worker_runs=0,returns=0")
     assert "all explored, no violation" in said
@@ -157,14 +152,12 @@ def test_everything_that_can_happen_to_a_payment_and_its_notification_is_tried_a
         ("ForgetfulDriver", "refunds=0,crashes=1,faults=0", "and never given up"),  # needs a death before the creation, and weeks
     ],
 )
-@pytest.mark.provers
 def test_what_is_broken_is_found_by_trying_everything(driver: str, scope: str, violated: str) -> None:
     said = simulate("--exhaust", f"payments=1,worker_runs=0,returns=0,{scope}", driver=f"tests.proving.broken:{driver}")
     assert violated in said
     assert "exit status 1" in said
 
 
-@pytest.mark.provers
 def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path: Path) -> None:
     results = tmp_path / "exhaustion.jsonl"
     scope = "refunds=0,payments=1"
@@ -219,7 +212,6 @@ def test_ctrl_c_ends_a_simulation_with_one_line() -> None:
 
 
 @pytest.mark.parametrize("program", ["compiled", "replayed"])
-@pytest.mark.provers
 def test_what_is_remembered_is_what_doing_it_again_comes_to(program: str) -> None:
     """A query that was compiled, and a step that was played, where it could be played as well."""
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}

@@ -294,11 +294,11 @@ def test_a_notification_before_the_creation_was_answered_costs_no_payment_page_p
 
 
 @pytest.mark.skipif(project.DATABASE == "sqlite", reason="one writer at a time is what SQLite is; the threads above prove it there")
-def test_i3_100_payments_and_16_simultaneous_copies_of_each_notification_have_exactly_100_effects(
+def test_i3_50_payments_and_16_simultaneous_copies_of_each_notification_have_exactly_50_effects(
     world: World, configure: Configure, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=0.05)  # so that several of the copies ask the gateway
-    payments, copies = [world.start(world.order()) for _ in range(100)], 16
+    payments, copies = [world.start(world.order()) for _ in range(50)], 16
     for payment in payments:
         world.shopper_pays(payment)
     barrier = threading.Barrier(copies)
@@ -321,8 +321,8 @@ def test_i3_100_payments_and_16_simultaneous_copies_of_each_notification_have_ex
         )
     assert not [one for one in said if isinstance(one, Exception)]
     assert set(statuses) == {200}
-    assert len(statuses) == 1600
+    assert len(statuses) == 800
     world.time.advance(minutes=1)
     world.run_worker()  # copies may hold an order longer than another one waits for it: what that one would have done is then the worker's
     assert set(ShopOrder.objects.values_list("times_paid", flat=True)) == {1}
-    assert OutboxEvent.objects.count() == 100
+    assert OutboxEvent.objects.count() == 50

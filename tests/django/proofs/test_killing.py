@@ -26,6 +26,8 @@ from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, 
 from tillgate.django.operations.accounts import find_account
 from tillgate.errors import ConfigurationError
 
+pytestmark = pytest.mark.provers
+
 ROOT = Path(__file__).parents[3]
 
 
