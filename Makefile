@@ -16,8 +16,9 @@ comma := ,
 ANYWHERE := tests/django/security tests/smallest_shop/test_mutants.py tests/django/proofs/test_crashes.py tests/django/proofs/test_killing.py \
     $(patsubst %,tests/django/test_%.py,admin bad_input currencies languages observers pages settings tutorial webhook) \
     $(patsubst %,tests/django/operations/test_%.py,accepting accounts actions expect handlers importing ledger mail status uninstalled values wrong_credentials)
-# What needs a database for several processes, whichever it is.
-ON_POSTGRESQL := tests/django/test_celery.py
+# What a second database is enough for.
+ON_POSTGRESQL := tests/django/test_celery.py tests/django/test_commands.py tests/django/test_admin_figures.py \
+    $(patsubst %,tests/django/operations/test_%.py,audit figures heartbeats polling settlement supervision timeline)
 # What another Python could change.
 ON_OTHER_PYTHONS := tests/wire tests/hooks tests/test_account.py tests/test_client.py tests/test_lifecycle.py tests/test_money.py \
     tests/test_plugins.py tests/test_public_names.py tests/test_transport.py
