@@ -17,7 +17,6 @@ from typing import Any, NoReturn, Protocol
 import httpx
 import hypothesis
 
-from tests.proving.processes import free_port
 from tillgate import Account, AsyncGateway, Gateway, PaymentRequest, RefundRequest, TillgateError
 from tillgate.transport import AsyncTransport
 from tillgate.wire.exchange import Credentials, HttpAnswer
@@ -166,10 +165,6 @@ def outcomes(kind: str, at: Account, operations: Sequence[str] = OPERATIONS) -> 
 
     with ThreadPoolExecutor(len(operations)) as threads:
         return dict(zip(operations, threads.map(outcome, operations), strict=True))
-
-
-closed_port = free_port
-"""Return a port of this machine on which nobody listens."""
 
 
 @contextlib.contextmanager

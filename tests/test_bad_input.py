@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.proving.processes import free_port
 from tests.scripted_gateway import Cut, Received, ScriptedGateway, Step, always, http
 from tests.support import (
     GOOD_BODIES,
@@ -21,7 +22,6 @@ from tests.support import (
     account,
     call,
     carry_out,
-    closed_port,
     created,
     envelope,
     everything_shown,
@@ -359,7 +359,7 @@ def test_i11_a_gateway_that_echoes_the_request_leaks_no_signature(
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_closed_port_means_that_nothing_was_sent(kind: str, operation: str) -> None:
     with pytest.raises(NotSent) as caught:
-        carry_out(kind, account(base_url=f"http://127.0.0.1:{closed_port()}", **FAST), operation)
+        carry_out(kind, account(base_url=f"http://127.0.0.1:{free_port()}", **FAST), operation)
     assert (caught.value.operation, caught.value.reference) == (operation, REFERENCE)
 
 

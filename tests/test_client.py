@@ -14,6 +14,7 @@ import httpx
 import pytest
 import stamina
 
+from tests.proving.processes import free_port
 from tests.scripted_gateway import Cut, Received, ScriptedGateway, Step, always, http, in_turn
 from tests.support import (
     GOOD_BODIES,
@@ -26,7 +27,6 @@ from tests.support import (
     account,
     call,
     carry_out,
-    closed_port,
     created,
     envelope,
     everything_shown,
@@ -433,7 +433,7 @@ def test_i11_no_call_shows_a_secret_in_its_outcome_its_traceback_or_a_log(
 @pytest.mark.parametrize("kind", KINDS)
 def test_i11_a_failure_to_connect_shows_no_secret(kind: str, operation: str) -> None:
     with pytest.raises(NotSent) as caught:
-        carry_out(kind, account(base_url=f"http://127.0.0.1:{closed_port()}", **FAST), operation)
+        carry_out(kind, account(base_url=f"http://127.0.0.1:{free_port()}", **FAST), operation)
     shown = everything_shown(caught.value)
     assert TOKEN not in shown
     assert TOKEN_DIGEST not in shown

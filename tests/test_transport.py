@@ -19,6 +19,7 @@ import httpcore
 import httpx
 import pytest
 
+from tests.proving.processes import free_port
 from tests.scripted_gateway import Cut, PastTls, Received, ScriptedGateway, Step, always, http, in_turn
 from tests.support import (
     GOOD_BODIES,
@@ -29,7 +30,6 @@ from tests.support import (
     account,
     call,
     carry_out,
-    closed_port,
     envelope,
     everything_shown,
     found,
@@ -151,7 +151,7 @@ def test_no_proxy_or_password_is_read_from_the_environment(
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login a password b")
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port()}")
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
     carry_out(kind, account(base_url=server.url, **FAST), "query")
     assert "authorization" not in server.requests[0].headers
 
@@ -406,7 +406,7 @@ def silent_addresses(monkeypatch: pytest.MonkeyPatch, *, last: int | None = None
     """Give pay.example five addresses at which nobody answers, and then perhaps this machine; yield their port."""
     with contextlib.ExitStack() as open_sockets:
         # A listener whose queue is full drops what comes: the kernel answers nothing, as a firewall does.
-        port = last or closed_port()
+        port = last or free_port()
         for number in range(2, 7):
             address = (f"127.0.0.{number}", port)
             open_sockets.enter_context(socket.create_server(address, backlog=0))

@@ -934,6 +934,19 @@ def mismatched(world: World, count: int) -> list[Payment]:
     return payments
 
 
+def test_a_worker_run_searches_for_the_first_event_of_each_order_only_where_one_is_due(world: World) -> None:
+    with world.failing_handler("tillgate_payment_paid"):
+        world.paid_payment()
+    world.time.advance(minutes=1)
+    searches = []
+    for _ in range(2):
+        with CaptureQueriesContext(connections["default"]) as captured:
+            world.run_worker()
+        searches.append(sum("NOT EXISTS" in query["sql"] for query in captured))
+    due, idle = searches
+    assert due > idle == 0
+
+
 def test_a_look_that_finds_what_persons_were_told_of_costs_one_statement_at_most(world: World) -> None:
     statements = {}
     for count in (2, 20):

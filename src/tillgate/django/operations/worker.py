@@ -295,7 +295,7 @@ def _shop(work_done: WorkDone, stop: Stop) -> bool:
     left = _each(work_done, "lost refund", _ids(lost, "due_at"), lose, TimeBudget(stop), _REFUNDS)
     left |= _each(work_done, "order", _ids(orders, "unpaid_check_at"), lambda pk: _queue_unpaid(pk, work_done), TimeBudget(stop))
     if not OutboxEvent.objects.filter(done_at__isnull=True, due_at__lte=clock.now()).exists():
-        return left  # as nearly always: the searches below cost ten times as much
+        return left  # as nearly always, and each of the four searches below costs more
     # What has failed comes last: a handler that hangs ends this process, and each worker after it would begin with the same events.
     for state in (Q(attempts=0), Q(attempts__gt=0)):
         for about, kind, act in (("outbox events", ~Q(kind=_REMOTE), tell), ("remote outbox events", Q(kind=_REMOTE), carry)):
