@@ -57,12 +57,15 @@ test:  ## the tests that must pass before a change lands, without the long ones
 	@echo "about 4 minutes on two cores; the first time, 1 to 4 more for the installation into $(VENV)"
 	@echo "[1/5] environment" && $(MAKE) --no-print-directory setup
 	@echo "[2/5] style, types and imports" && $(MAKE) --no-print-directory -j2 lint types imports
-	@echo "[3/5] the core" && $(BIN)/pytest -n 2 --ignore tests/django --ignore tests/shop --ignore tests/browser --ignore tests/example_shop $(LONG:%=--ignore %)
+	@echo "[3/5] the core" && $(BIN)/pytest -n 3 --ignore tests/django --ignore tests/shop --ignore tests/browser --ignore tests/example_shop $(LONG:%=--ignore %)
 	@echo "[4/5] the Django app" && $(BIN)/pytest -n 2 tests/django $(LONG:%=--ignore %)
 	@echo "[5/5] the functions for shop plugins" && $(BIN)/pytest -n 2 tests/shop
 
-test-plugins: setup  ## types and tests of the plugins but pretix's, each on its framework
-	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/python -m mypy && ../../$(BIN)/pytest -n 2) &&) true
+test-plugins: types-plugins  ## types and tests of the plugins but pretix's, each on its framework
+	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/pytest -n 2) &&) true
+
+types-plugins: setup
+	@printf '%s\n' $(PLUGINS) | xargs -P 2 -I{} sh -c 'cd {} && ../../$(BIN)/python -m mypy'
 
 test-long: setup  ## what takes long: fresh environments, the kit's own tests, crashes, a failover, a storm
 	@$(BIN)/pytest -n 2 --dist loadgroup -m "not provers" $(LONG)

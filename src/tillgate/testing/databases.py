@@ -36,12 +36,12 @@ def chosen_database(test_name: str) -> dict[str, Any]:
             "TEST": {"NAME": name},
         }
     if name_of_database() == "mariadb":
-        _provide_mysqldb()
+        server = _server("MYSQL_USER", "root", "MYSQL_PWD", "MYSQL_HOST", "MYSQL_TCP_PORT", "3306")
         return {
             "ENGINE": "django.db.backends.mysql",
-            **_server("MYSQL_USER", "root", "MYSQL_PWD", "MYSQL_HOST", "MYSQL_TCP_PORT", "3306"),
+            **server,
             "TEST": {"NAME": name, "CHARSET": "utf8mb4"},
-            "OPTIONS": {"charset": "utf8mb4", "isolation_level": "read committed"},
+            "OPTIONS": {"charset": "utf8mb4", "isolation_level": "read committed", **_mysqldb_options(server["HOST"])},
         }
     return {
         "ENGINE": "django.db.backends.sqlite3",
@@ -62,7 +62,8 @@ def _server(user: str, default_user: str, password: str, host: str, port: str, d
     return {"NAME": "test", **access, "HOST": given(host, "127.0.0.1"), "PORT": given(port, default_port)}
 
 
-def _provide_mysqldb() -> None:
+def _mysqldb_options(host: str) -> dict[str, Any]:
+    """Provide `MySQLdb`, and return what its driver wants: PyMySQL would read all authorities for each connection on this machine."""
     try:
         import MySQLdb  # type: ignore[import-untyped]  # noqa: F401  # of mysqlclient
     except ImportError:
@@ -70,3 +71,5 @@ def _provide_mysqldb() -> None:
 
         pymysql.version_info = (2, 2, 4, "final", 0)  # the version of mysqlclient that Django asks for, which PyMySQL replaces
         pymysql.install_as_MySQLdb()
+        return {"ssl_disabled": True} if host in ("127.0.0.1", "localhost") else {}
+    return {}
