@@ -201,6 +201,29 @@ def test_only_what_can_be_paid_is_offered(world: World, rf: Any, missing: str, i
         assert (provider.test_mode_message is not None) is (missing != "account")
 
 
+def test_the_page_of_all_methods_reads_the_account_no_more_often_than_the_page_of_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = order_of(world, world.order())
+    page = f"/org/conf/order/{order.code}/{order.secret}/pay/change"
+    looked_up: list[str] = []
+    build = accounts.build
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        looked_up.append("once more")
+        return build(*arguments, **options)
+
+    monkeypatch.setattr(accounts, "build", counted)
+    shown = world.client.get(page).content.decode()
+    assert [method for method in PaymentMethod if f'value="tillgate_{method}"' in shown] == list(PaymentMethod)
+    of_all = len(looked_up)
+    for method in PaymentMethod:
+        accounts.settings_of(order.event).set(accounts.setting_of(method), method == "alipay")
+    looked_up.clear()
+    assert world.client.get(page).content.decode().count('value="tillgate_') == 1
+    assert of_all == len(looked_up) > 0
+
+
 def test_a_method_that_the_installation_does_not_offer_is_offered_by_no_event(world: World) -> None:
     order = order_of(world, world.order())
     world.configure(PAYMENT_METHODS=["paypal"])

@@ -190,23 +190,33 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     def is_allowed(self, request: HttpRequest, total: Any = None) -> bool:
         """Whether a cart can be paid this way."""
-        return bool(super().is_allowed(request, total)) and self._can_take(total, testmode=self.event.testmode)
+        return bool(super().is_allowed(request, total)) and self._can_take(request, total, testmode=self.event.testmode)
 
     def order_change_allowed(self, order: Any, request: HttpRequest | None = None) -> bool:
         """Whether an order that exists can be paid this way."""
-        return bool(super().order_change_allowed(order, request)) and self._can_take(order.pending_sum, testmode=order.testmode)
+        return bool(super().order_change_allowed(order, request)) and self._can_take(request, order.pending_sum, testmode=order.testmode)
 
-    def _can_take(self, total: Any, *, testmode: bool) -> bool:
-        """Tell whether the event's account takes its currency with this method, and a total, where it is known and more than nothing."""
+    def _can_take(self, request: HttpRequest | None, total: Any, *, testmode: bool) -> bool:
+        """Tell whether the method is one of those that take the total. A request asks for all methods, and the account is read once."""
+        known = vars(request).setdefault("_tillgate_methods", {}) if request is not None else {}
+        asked = self.event.pk, total, testmode
+        if asked not in known:
+            known[asked] = self._methods_that_take(total, testmode=testmode)
+        return self.method in known[asked]
+
+    def _methods_that_take(self, total: Any, *, testmode: bool) -> frozenset[str]:
+        """Return the methods with which the account takes the event's currency, and a total that is known and more than nothing."""
         if not accounts.is_complete(self.event, testmode=testmode):
-            return False
+            return frozenset()
         try:
             price = Money(total, self.event.currency) if total is not None and total > 0 else None
-            taken = shop.find_account(alias := accounts.alias_of_event(self.event, testmode=testmode)).taken_currencies
-            choice = next((one for one in shop.payment_methods(alias, price) if one.code == self.method), None)
-        except TillgateError:  # the checks report it; a shop with other ways to pay continues without this one
-            return False
-        return choice is not None and not choice.problem and self.event.currency in taken and self.event.currency in choice.currencies
+            alias = accounts.alias_of_event(self.event, testmode=testmode)
+            if self.event.currency not in shop.find_account(alias).taken_currencies:
+                return frozenset()
+            choices = shop.payment_methods(alias, price)
+        except TillgateError:  # the checks report it; a shop with other ways to pay continues without these
+            return frozenset()
+        return frozenset(one.code for one in choices if not one.problem and self.event.currency in one.currencies)
 
     @property
     def test_mode_message(self) -> str | None:
