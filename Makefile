@@ -88,7 +88,7 @@ test-databases: setup  ## the tests of the Django app again that a database can 
 	@touch $@
 
 test-pythons: .venv-3.12/developer .venv-3.13/developer  ## the tests of wire, client and hooks on the other Pythons
-	@$(foreach version,3.12 3.13,HYPOTHESIS_PROFILE=brief .venv-$(version)/bin/pytest -q -n 2 $(ON_OTHER_PYTHONS) &&) true
+	@$(foreach version,3.12 3.13,HYPOTHESIS_PROFILE=brief .venv-$(version)/bin/pytest -q -n 3 $(ON_OTHER_PYTHONS) &&) true
 
 .venv-pretix/developer: pyproject.toml plugins/pretix/pyproject.toml plugins/pretix/constraints.txt
 	@echo "installing pretix, Tillgate and its plugin into .venv-pretix"

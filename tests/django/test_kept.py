@@ -127,6 +127,7 @@ def expected(before: tuple[str | None, ...], reason: ReviewReason, action: Revie
     raise AssertionError(f"say what {action} changes")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("action", ReviewAction)
 def test_staff_decide_the_kept_reviews_of_every_reason_that_offers_the_action(gateway: Answering, action: ReviewAction) -> None:
     found, wanted = {}, {}
