@@ -26,7 +26,6 @@ PROOFS: Final = ROOT / "var" / "proofs"
 SUMMARY: Final = ROOT / "docs" / "reference" / "reliability.json"
 PAGE: Final = ROOT / "docs" / "reliability.md"
 _PROVE: Final = "prove"
-_ALL_OF_THEM: Final = "[the summary](reference/reliability.json)"
 
 Line = Mapping[str, Any]
 Summary = dict[str, dict[str, dict[str, Any]]]
@@ -461,12 +460,10 @@ def _table(
     for entry in entries:
         chosen = of_last if entry["commit"][:7] in proven_at else most
         chosen.setdefault(tuple(entry[field] for field in alike), entry)
-    left_out = len(entries) - len(most) - len(of_last)
-    others = f" {left_out} smaller run{'s' * (left_out > 1)} {'are' if left_out > 1 else 'is'} in {_ALL_OF_THEM}."
     said = _counted(what, most.values())
     if of_last:
         said = f"{sum(entry['count'] for entry in of_last.values()):,} {what} by the last `make prove`, on {last['date']}"
-    lines = [f"{said}. A full run is {wanted}.{others if left_out else ''}"]
+    lines = [f"{said}. A full run is {wanted}."]
     if entries:
         lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]
         rows = [row for some in (of_last, most) if some for row in summed(list(some.values()))]
