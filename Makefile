@@ -27,7 +27,7 @@ LONG := tests/benchmarks tests/fuzz tests/proving tests/django/proofs/test_killi
     tests/smallest_shop/test_mutants.py tests/test_scaffold.py tests/testing/test_conformance.py \
     tests/testing/test_gateway_conformance.py tests/testing/test_shop_on_another_gateway.py
 
-.PHONY: help setup environments demo test test-plugins test-long test-provers test-shop test-databases test-pythons test-pretix setup-simulator lint types imports cassettes architecture reference reliability conformance conformance-stripe docs docs-check simulate simulate-mutants mutation prove exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies versions release upgrade bench setup-bench clean clean-proofs
+.PHONY: help setup environments demo test test-plugins test-long test-provers test-shop test-databases test-pythons test-pretix setup-simulator lint types types-plugins imports cassettes architecture reference reliability conformance conformance-stripe docs docs-check simulate simulate-mutants mutation prove exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies versions release upgrade bench setup-bench clean clean-proofs
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -64,8 +64,8 @@ test:  ## the tests that must pass before a change lands, without the long ones
 test-plugins: types-plugins  ## types and tests of the plugins but pretix's, each on its framework
 	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/pytest -n 2) &&) true
 
-types-plugins: setup
-	@printf '%s\n' $(PLUGINS) | xargs -P 2 -I{} sh -c 'cd {} && ../../$(BIN)/python -m mypy'
+types-plugins: setup  ## the types of the plugins but pretix's, two at a time
+	@printf '%s\n' $(PLUGINS) | xargs -P 2 -I{} sh -c 'cd {} && ../../$(BIN)/python -m mypy --show-absolute-path'
 
 test-long: setup  ## what takes long: fresh environments, the kit's own tests, crashes, a failover, a storm
 	@$(BIN)/pytest -n 2 --dist loadgroup -m "not provers" $(LONG)

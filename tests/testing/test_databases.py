@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tillgate.errors import ConfigurationError
@@ -30,6 +32,18 @@ def test_a_server_is_on_this_machine_unless_its_own_variable_says_where(
     assert (chosen["ENGINE"], chosen["HOST"]) == (f"django.db.backends.{engine}", "127.0.0.1")
     monkeypatch.setenv(host, "db.example")
     assert chosen_database("my-shop-tests")["HOST"] == "db.example"
+
+
+@pytest.mark.parametrize(("host", "options"), [("127.0.0.1", {"ssl_disabled": True}), ("db.example", {})])
+def test_pymysql_connects_without_tls_to_this_machine_alone_however_often_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, host: str, options: dict[str, bool]
+) -> None:
+    monkeypatch.delitem(sys.modules, "MySQLdb", raising=False)
+    monkeypatch.setenv("TILLGATE_TEST_DATABASE", "mariadb")
+    monkeypatch.setenv("MYSQL_HOST", host)
+    for _ in range(2):
+        found = chosen_database("my-shop-tests")["OPTIONS"]
+        assert {name: value for name, value in found.items() if name == "ssl_disabled"} == options
 
 
 @pytest.mark.parametrize("name", DATABASE_NAMES)

@@ -63,13 +63,13 @@ def _server(user: str, default_user: str, password: str, host: str, port: str, d
 
 
 def _mysqldb_options(host: str) -> dict[str, Any]:
-    """Provide `MySQLdb`, and return what its driver wants: PyMySQL would read all authorities for each connection on this machine."""
+    """Provide `MySQLdb`, and return its options: PyMySQL would read all certificate authorities for each connection to this machine."""
     try:
-        import MySQLdb  # type: ignore[import-untyped]  # noqa: F401  # of mysqlclient
+        import MySQLdb  # type: ignore[import-untyped]  # of mysqlclient
     except ImportError:
         import pymysql
 
         pymysql.version_info = (2, 2, 4, "final", 0)  # the version of mysqlclient that Django asks for, which PyMySQL replaces
         pymysql.install_as_MySQLdb()
-        return {"ssl_disabled": True} if host in ("127.0.0.1", "localhost") else {}
-    return {}
+        import MySQLdb
+    return {"ssl_disabled": True} if MySQLdb.__name__ == "pymysql" and host in ("127.0.0.1", "localhost") else {}
