@@ -31,7 +31,7 @@ from tillgate import (
 )
 from tillgate.django import clock, operations
 from tillgate.django.models import NOTHING, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations import RefundNotPossible, accounts
+from tillgate.django.operations import RefundNotPossible, accounts, refunds
 from tillgate.django.operations.locking import InsideTransaction, OrderHeld, locked_order
 from tillgate.django.operations.refunds import (
     poll_refund,
@@ -173,6 +173,20 @@ def test_a_notification_of_a_refund_whose_order_is_held_is_asked_to_come_again(w
         patch.setattr(operations, "receive_refund_notification", Mock(side_effect=OrderHeld("another transaction holds the order")))
         answer = world.client.post(path, {"status": "success"})
     assert (answer.status_code, answer["Retry-After"]) == (503, "60")
+
+
+@pytest.mark.parametrize(("held_at", "status"), [("_claim", "queued"), ("_settle", "sending")])
+def test_a_refund_whose_order_is_held_after_it_was_queued_is_returned_as_it_stands_and_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, held_at: str, status: str
+) -> None:
+    payment = world.paid_payment("12.50")
+    with monkeypatch.context() as patch:
+        patch.setattr(refunds, held_at, Mock(side_effect=OrderHeld("another transaction holds the order")))
+        assert operations.refund(payment.pk, "2.50").status == status
+    world.time.advance(minutes=20)
+    world.run_worker()
+    assert Refund.objects.get().status == ("succeeded" if status == "queued" else "unknown")
+    assert world.reviews() == ([] if status == "queued" else ["refund-unknown"])
 
 
 @pytest.mark.parametrize("away", ["the plugin fails", "the alias is another merchant's"])

@@ -115,7 +115,7 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
             if given["amount"]:
                 given["amount"] = str(shop.read_typed(given["amount"], request.event.currency))
             done = shop.resolve_review(review.id, staff=request.user.get_username(), **given)
-        except (shop.ActionNotPossible, shop.RefundNotPossible, TillgateError) as error:
+        except TillgateError as error:
             messages.error(request, _("Nothing was done: %(detail)s.") % {"detail": str(error).rstrip(".")})
         else:
             said = _("Resolved: %(message)s.") if done.resolved else _("Not resolved yet: %(message)s.")

@@ -243,7 +243,7 @@ class PaymentAdmin(FiguresAdmin):
                 refund, instead = done.refund, done.message
             else:
                 refund = operations.refund(payment.pk, amount, staff=staff, reason=reason, data={"press": press}, seen=seen)
-        except (operations.RefundNotPossible, operations.ActionNotPossible, TillgateError) as error:
+        except TillgateError as error:
             refund = refund_of_press(payment, press)
             if refund is None:
                 return self.refuse(request, error, back, mask)
@@ -266,7 +266,7 @@ class PaymentAdmin(FiguresAdmin):
             entered = record_external_refund(
                 payment.pk, read_typed(amount, payment.currency), staff=staff_of(request), seen=seen, read=read
             )
-        except (operations.RefundNotPossible, TillgateError) as error:
+        except TillgateError as error:
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))
         said = gettext("Recorded: an external refund of %(amount)s.")
         messages.success(request, said % {"amount": money_text(entered.amount, payment.currency)})

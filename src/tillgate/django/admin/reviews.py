@@ -170,7 +170,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
         try:
             done = operations.take_action(review.pk, action, staff=staff_of(request), **given)
-        except (operations.ActionNotPossible, operations.RefundNotPossible, TillgateError) as error:
+        except TillgateError as error:
             return self.refuse(request, error, back, mask)
         said = gettext("Resolved: %(message)s.") if done.resolved else gettext("Not resolved yet: %(message)s.")
         level = messages.SUCCESS if done.resolved else messages.WARNING

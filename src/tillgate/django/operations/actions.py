@@ -22,6 +22,7 @@ from tillgate.django.operations.refunds import poll_refund, record_external_refu
 from tillgate.django.operations.reviews import ITSELF, UNAPPLIED_REASONS, is_over, resolve
 from tillgate.django.operations.status import queue_event, reopen_order
 from tillgate.django.operations.timeline import record
+from tillgate.errors import TillgateError
 from tillgate.hooks import PaidOutcome, call_owner
 from tillgate.lifecycle import POLICIES, Answer, PaymentStatus, RefundStatus, ReviewAction, ReviewReason
 from tillgate.wire.dialects import DisputeStatus
@@ -36,7 +37,7 @@ _AS_READ: Final = frozenset(
 """Actions by which staff vouch for the statement of a review."""
 
 
-class ActionNotPossible(Exception):
+class ActionNotPossible(TillgateError):
     """The act does not fit; the message says why, to a person."""
 
 

@@ -20,6 +20,7 @@ from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.bounds import unpaid_check_at
 from tillgate.django.operations.locking import (
     AFTER_A_CALL_SECONDS,
+    OrderHeld,
     database,
     durable,
     joined_order,
@@ -92,8 +93,8 @@ _TOLD_AFTER: Final = timedelta(hours=3)
 """A refund that could not leave for so long opens a review."""
 
 
-class RefundNotPossible(Exception):
-    """The payment cannot be refunded now; the message says why, to a person."""
+class RefundNotPossible(TillgateError):
+    """The payment cannot be refunded now, and nothing was; the message says why, to a person."""
 
 
 def refundable(payment: Payment) -> Decimal:
@@ -128,11 +129,18 @@ def refund(
 
     `seen` is the id of the newest refund on the form, 0 for none: if there is a newer one by now (a second press of the button, or a
     colleague), nothing is sent and `RefundNotPossible` is raised. The same happens if `about`, the review that the refund is to resolve, is
-    resolved: the event may have been delivered again, so that this money pays the order.
+    resolved: the event may have been delivered again, so that this money pays the order. Another transaction may hold the order: before the
+    refund is queued that is `RefundNotPossible` too; later the refund is returned as it stands, and the worker goes on with it.
     """
     outside_transactions("refund")
-    queued = _queue(payment_id, amount, staff, reason, data or {}, seen, about)
-    return send_refund(queued.pk)
+    try:
+        queued = _queue(payment_id, amount, staff, reason, data or {}, seen, about)
+    except OrderHeld as error:
+        raise RefundNotPossible(str(error)) from None
+    try:
+        return send_refund(queued.pk)
+    except OrderHeld:
+        return Refund.objects.select_related("payment__order").get(pk=queued.pk)
 
 
 def queue_refund(
