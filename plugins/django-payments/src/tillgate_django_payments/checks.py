@@ -13,8 +13,6 @@ from payments import get_payment_model
 
 from tillgate import ConfigurationError, shop
 
-__all__ = ["CHECKS"]
-
 CHECKS: Final = shop.CheckSet("tillgate_django_payments")
 _error, _warning = CHECKS.error, CHECKS.warning
 

@@ -23,8 +23,6 @@ from tillgate.shop import money
 from tillgate_django_payments import rows
 from tillgate_django_payments.plugin import PLUGIN
 
-__all__ = ["REFUND_REFUSED", "REFUND_UNKNOWN", "TillgateProvider"]
-
 REFUND_REFUSED: Final = "refund-refused"
 """The code of the `PaymentError` for a refund that failed at the gateway; the shop may request it again."""
 REFUND_UNKNOWN: Final = "refund-unknown"

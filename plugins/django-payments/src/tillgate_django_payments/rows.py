@@ -20,8 +20,6 @@ from tillgate.hooks import PaymentStatus as TillgateStatus
 from tillgate_django_payments.plugin import PLUGIN
 from tillgate_django_payments.variants import is_ours, variant_for
 
-__all__ = ["WAITING", "database", "describe", "find", "home", "locked", "paid", "refund_changed", "return_url", "state_of", "unpaid"]
-
 _log = logging.getLogger("tillgate")
 
 WAITING: Final = frozenset({PaymentStatus.WAITING, PaymentStatus.INPUT})

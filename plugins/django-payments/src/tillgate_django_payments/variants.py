@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from tillgate import Method, PaymentMethod
 
-__all__ = ["PROVIDER", "is_ours", "method_variants", "own_variants", "variant_for"]
-
 PROVIDER: Final = "tillgate_django_payments.TillgateProvider"
 """The path of the provider in PAYMENT_VARIANTS."""
 

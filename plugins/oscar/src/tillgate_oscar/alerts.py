@@ -6,8 +6,6 @@ from typing import Any
 
 from django.db import router, transaction
 
-__all__ = ["AlertsDispatcherMixin"]
-
 
 class AlertsDispatcherMixin:
     """Sends "back in stock" mail after the transaction that releases the stock, and never within it (I12).

@@ -10,8 +10,6 @@ from oscar.core.loading import get_model
 
 from tillgate_oscar.payments import cancel
 
-__all__ = ["cancel_into_basket", "order_again"]
-
 
 def cancel_into_basket(order: Any, basket: Any, user: Any) -> list[str] | None:
     """Cancel an order and fill a basket with it, both or neither. Return the titles that are not sold any more; None if it was too late.

@@ -18,8 +18,6 @@ from tillgate_oscar.checkout.choice import has_own_payment_handling
 from tillgate_oscar.classes import OVERLAYS
 from tillgate_oscar.conf import get_settings
 
-__all__ = ["CHECKS"]
-
 CHECKS: Final = shop.CheckSet("tillgate_oscar")
 _error, _warning = CHECKS.error, CHECKS.warning
 

@@ -15,8 +15,6 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 from oscar.core.loading import default_class_loader
 
-__all__ = ["OVERLAYS", "load", "overlay"]
-
 OVERLAYS: Final = {
     ("basket.views", "BasketView"): "tillgate_oscar.checkout.views.BasketMixin",
     ("checkout.views", "IndexView"): "tillgate_oscar.checkout.views.StepMixin",

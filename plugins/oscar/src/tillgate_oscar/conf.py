@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tillgate import shop
 
-__all__ = ["PLUGIN", "Settings", "get_settings"]
-
 PLUGIN: Final = "oscar"
 """The entry point's name, which Tillgate's orders carry."""
 

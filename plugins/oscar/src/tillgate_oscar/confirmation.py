@@ -10,8 +10,6 @@ from django.utils.translation import gettext as _
 from tillgate import shop
 from tillgate_oscar.conf import PLUGIN
 
-__all__ = ["method_of", "name_method"]
-
 
 def method_of(order: Any) -> str:
     """Return the name of the payment method that paid an order, or "" for an order that was not paid through Tillgate."""

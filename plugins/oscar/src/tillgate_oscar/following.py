@@ -13,8 +13,6 @@ from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import is_marked_paid, paid_by, status_once_paid, statuses_of_unpaid
 from tillgate_oscar.payments import locked, take_again
 
-__all__ = ["follow", "follow_written"]
-
 
 def follow(number: str, old_status: str, new_status: str) -> None:
     """Follow an order that was cancelled, held back, waits again or was marked paid by hand. A repeated change has no effect.

@@ -18,8 +18,6 @@ from tillgate_oscar import orders
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.confirmation import name_method
 
-__all__ = ["EVENT_TYPES", "confirm", "confirm_again", "deliver", "remind", "remind_of_failed", "tell_of_refund", "tell_of_second_payment"]
-
 _log = logging.getLogger("oscar.checkout")
 
 PAID_MAIL: Final = "order-paid"

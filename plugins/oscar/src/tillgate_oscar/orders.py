@@ -22,36 +22,6 @@ from tillgate.hooks import OrderDescription, Payment
 from tillgate.shop import money
 from tillgate_oscar.conf import PLUGIN, get_settings
 
-__all__ = [
-    "at_home",
-    "change_url",
-    "describe",
-    "find",
-    "is_expected",
-    "is_held_back",
-    "is_marked_paid",
-    "is_of_shopper",
-    "is_paid_here",
-    "is_test",
-    "language_of",
-    "may_be_cancelled",
-    "may_be_ordered_again",
-    "outstanding",
-    "paid_by",
-    "read_change",
-    "read_preview",
-    "read_status",
-    "refunded_text",
-    "return_url",
-    "sign_preview",
-    "state_of",
-    "status_once_paid",
-    "status_url",
-    "statuses_of_unpaid",
-    "unpaid_detail",
-    "waits_for_payment",
-]
-
 _STATUS_SALT: Final = "tillgate_oscar.order"
 _CHANGE_SALT: Final = "tillgate_oscar.change"
 _PREVIEW_SALT: Final = "tillgate_oscar.preview"

@@ -15,8 +15,6 @@ from tillgate_oscar import mail
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import is_marked_paid, may_be_cancelled, outstanding
 
-__all__ = ["cancel", "is_being_paid", "locked", "paid", "source_of", "take_again", "unpaid"]
-
 _being_paid: ContextVar[str | None] = ContextVar("number of the order that is being paid", default=None)
 _RELEASED: Final = "released"
 """The key in the data of Tillgate's order: how many of each line cancellations released, until they are allocated again."""

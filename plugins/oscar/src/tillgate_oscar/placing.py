@@ -14,8 +14,6 @@ from tillgate import shop
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import find, is_expected, outstanding
 
-__all__ = ["payment_url", "placing_otherwise", "register_placed"]
-
 _placing_otherwise: ContextVar[bool] = ContextVar("whether the order that is being placed is paid in another way", default=False)
 
 

@@ -20,8 +20,6 @@ from tillgate_oscar import refunds
 from tillgate_oscar.conf import get_settings
 from tillgate_oscar.orders import is_expected, paid_by, state_of, statuses_of_unpaid
 
-__all__ = ["EventHandlerMixin"]
-
 
 class EventHandlerMixin:
     """Refunds payments made through Tillgate, and refuses to change a status from an outdated copy.

@@ -26,19 +26,6 @@ from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import outstanding, state_of
 from tillgate_oscar.payments import locked, source_of
 
-__all__ = [
-    "MARKS",
-    "Refunded",
-    "changed",
-    "is_refund",
-    "paid_for",
-    "queue",
-    "refund_event_type",
-    "refunded_entirely",
-    "refunded_here",
-    "refunded_of",
-]
-
 _NOTHING: Final = Decimal("0.00")
 
 

@@ -18,8 +18,6 @@ from tillgate_oscar.orders import is_expected, is_paid_here, status_once_paid, s
 from tillgate_oscar.payments import is_being_paid
 from tillgate_oscar.placing import register_placed
 
-__all__ = ["connect"]
-
 _STORED: Final = "_tillgate_stored_status"
 """On a copy of an order while it is saved: the status that its row had before."""
 

@@ -18,8 +18,6 @@ from tillgate_oscar.basket import cancel_into_basket, order_again
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.payments import cancel
 
-__all__ = ["change", "order"]
-
 _SECONDS_BETWEEN_LOOKS: Final = 2
 _MOST_LOOKS: Final = 15
 

@@ -28,28 +28,6 @@ from pretix.helpers.ssrf import should_block_access
 
 from tillgate import REFERENCE, Account, ConfigurationError, Dialect, shop
 
-__all__ = [
-    "FIELDS",
-    "HOLDER",
-    "OPTIONS",
-    "SECRETS",
-    "alias_of",
-    "alias_of_event",
-    "build",
-    "dialect_of",
-    "event_of_alias",
-    "find",
-    "former_merchants",
-    "is_asked_for",
-    "is_begun",
-    "is_complete",
-    "keep_former",
-    "prefixes_of",
-    "refuse_private",
-    "setting_of",
-    "settings_of",
-]
-
 HOLDER: Final = "tillgate"
 """The identifier of the provider that stores the settings for all methods."""
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from tillgate.shop import CheckSet, Found
 
-__all__ = ["CHECKS"]
-
 CHECKS: Final = CheckSet("tillgate_pretix")
 
 

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from tillgate import shop
 
-__all__ = ["SECTION", "from_file"]
-
 SECTION: Final = "tillgate"
 _LISTS: Final = frozenset({"payment_methods", "review_mail_to"})
 _NOT_HERE: Final = frozenset({"accounts"})  # every event has its own

@@ -11,8 +11,6 @@ from pretix.base.i18n import language
 from tillgate import shop
 from tillgate.hooks import Payment, Refund
 
-__all__ = ["PAID_TWICE_MAILED", "REFUND_MAILED", "tell_of_refund", "tell_of_second_payment"]
-
 _log = logging.getLogger("tillgate")
 
 REFUND_MAILED: Final = "tillgate_pretix.order.email.refunded"

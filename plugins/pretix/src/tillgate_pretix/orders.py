@@ -35,38 +35,6 @@ from tillgate_pretix.accounts import HOLDER, event_of_alias, settings_of
 from tillgate_pretix.mail import tell_of_second_payment
 from tillgate_pretix.plugin import APP, PLUGIN
 
-__all__ = [
-    "CHOOSE",
-    "NOT_OVER",
-    "OPEN",
-    "RETURN_TAG",
-    "REVIEW_LOGGED",
-    "UNDER_WAY",
-    "all_stay_paid",
-    "bill_of",
-    "bills_of",
-    "booked_payment",
-    "conclude",
-    "conclude_all",
-    "conclude_order",
-    "describe",
-    "found",
-    "holds_money",
-    "identifier_of",
-    "method_of",
-    "paid",
-    "payments_of",
-    "refunded_soon",
-    "return_url",
-    "review_opened",
-    "review_url",
-    "reviews_of",
-    "stays_paid",
-    "unpaid",
-    "why_not",
-]
-
-
 _log = logging.getLogger("tillgate")
 
 RETURN_TAG: Final = "tillgate:return"

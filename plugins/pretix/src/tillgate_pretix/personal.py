@@ -17,8 +17,6 @@ from tillgate_pretix.accounts import HOLDER
 from tillgate_pretix.orders import REVIEW_LOGGED, bills_of, method_of
 from tillgate_pretix.plugin import PLUGIN
 
-__all__ = ["Exporter", "Shredder", "erase"]
-
 _LOGGED: Final = {REVIEW_LOGGED: ["message"], "pretix.event.order.refund.failed": ["error"]}
 """The texts in an order's history that come from Tillgate."""
 _MOST_NAMED: Final = 20

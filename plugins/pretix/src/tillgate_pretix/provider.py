@@ -28,8 +28,6 @@ from tillgate.shop import PaymentState
 from tillgate_pretix import accounts, personal, refunds
 from tillgate_pretix.orders import METHODS, OPEN, identifier_of, method_of, payments_of
 
-__all__ = ["PROVIDERS", "MethodProvider", "SettingsHolder"]
-
 
 class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
     """Stores the account and the payment methods of an event. Shoppers cannot pay with it."""

@@ -27,8 +27,6 @@ from tillgate_pretix.mail import tell_of_refund
 from tillgate_pretix.orders import NOT_OVER, REVIEW_LOGGED, UNDER_WAY, booked_payment, conclude, found, method_of, payments_of
 from tillgate_pretix.plugin import PLUGIN
 
-__all__ = ["BeingSent", "changed", "execute", "paid_payment_of", "settle", "settled_in_pretix"]
-
 _waited_for: ContextVar[int | None] = ContextVar("refund that pretix waits for", default=None)
 _LEAVES_WITHIN: Final = timedelta(seconds=25)
 _DECISION: Final = "refund-decided"

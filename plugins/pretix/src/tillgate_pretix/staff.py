@@ -22,8 +22,6 @@ from tillgate_pretix.accounts import prefixes_of
 from tillgate_pretix.orders import refunded_soon, reviews_of
 from tillgate_pretix.plugin import PLUGIN
 
-__all__ = ["PERMISSION", "ReviewsView", "order_panel", "page_url"]
-
 PERMISSION = "event.orders:write"
 
 

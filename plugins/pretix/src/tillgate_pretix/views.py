@@ -20,8 +20,6 @@ from tillgate_pretix.accounts import alias_of
 from tillgate_pretix.orders import OPEN, RETURN_TAG, bill_of, holds_money, method_of
 from tillgate_pretix.plugin import PLUGIN
 
-__all__ = ["returned", "start"]
-
 _OWN_ORDERS: Final = "tillgate_pretix_orders"
 """The session key for the orders that this browser went to pay: it may see them after the return."""
 

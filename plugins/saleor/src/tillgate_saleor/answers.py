@@ -13,8 +13,6 @@ from typing import Any
 
 from django.utils import timezone
 
-__all__ = ["Answer", "answer", "failure", "moment"]
-
 Answer = dict[str, Any]
 
 _LONGEST_MESSAGE = 500  # Saleor keeps 512 characters

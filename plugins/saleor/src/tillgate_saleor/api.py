@@ -21,22 +21,6 @@ from tillgate_saleor.conf import get_settings
 from tillgate_saleor.documents import APP_ID, COSTS, PAID_FOR, REPORT
 from tillgate_saleor.models import LONGEST_ID
 
-__all__ = [
-    "PaidFor",
-    "ReportRefused",
-    "Reported",
-    "SaleorError",
-    "Silent",
-    "TokenRefused",
-    "Unreachable",
-    "ask_app_id",
-    "ask_costs",
-    "ask_paid_for",
-    "client",
-    "fetch_keys",
-    "report",
-]
-
 _SECONDS: Final = 5.0
 """The time limit for a whole answer, however slowly it arrives."""
 _KEYS_SECONDS: Final = 2.5

@@ -17,24 +17,6 @@ from tillgate.shop import money
 from tillgate_saleor.documents import Event
 from tillgate_saleor.models import LONGEST_ID
 
-__all__ = [
-    "Action",
-    "BadBody",
-    "Body",
-    "Cancelation",
-    "Charge",
-    "GatewayInitialize",
-    "HeldTransaction",
-    "Initialize",
-    "PaidTransaction",
-    "Process",
-    "Refund",
-    "Requested",
-    "Source",
-    "StoredMethods",
-    "read_body",
-]
-
 _NOTHING: Final = Decimal("0.00")
 _ID: Final = Field(min_length=1, max_length=LONGEST_ID)
 

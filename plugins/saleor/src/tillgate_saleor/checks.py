@@ -11,8 +11,6 @@ from tillgate import ConfigurationError
 from tillgate.shop import CheckSet, Found, payment_methods
 from tillgate_saleor.conf import get_settings
 
-__all__ = ["CHECKS", "check_apps", "check_channels", "check_settings"]
-
 CHECKS: Final = CheckSet("tillgate_saleor")
 
 

@@ -20,8 +20,6 @@ from django.db import DatabaseError
 
 from tillgate import ConfigurationError
 
-__all__ = ["main"]
-
 _SETTINGS = "tillgate_saleor.service.settings"
 _OF_VARIABLES = (
     "The service makes TILLGATE of PUBLIC_URL, PAYMENT_METHODS, REVIEW_MAIL_TO and the variables TILLGATE_..., "

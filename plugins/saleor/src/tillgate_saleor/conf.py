@@ -10,8 +10,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tillgate.shop import SettingsLoader, is_web_address, read_settings
 
-__all__ = ["Channel", "Saleor", "Settings", "get_settings", "origin_of"]
-
 _PORTS: Final = {"http": 80, "https": 443}
 _FROZEN: Final = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 

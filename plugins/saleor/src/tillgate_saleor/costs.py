@@ -27,8 +27,6 @@ from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
 
-__all__ = ["PAID_NOTHING", "conclude", "costs_of", "kept_for", "left_to_pay", "note_costs", "paid_for", "parts_of"]
-
 PAID_NOTHING: Final = MONEY_REASONS - {ReviewReason.OVERPAID}
 """Review reasons for money that has paid nothing."""
 _TOO_MUCH_OR_LITTLE: Final = MONEY_REASONS - {ReviewReason.PAID_NOT_PAYABLE}

@@ -30,8 +30,6 @@ from tillgate_saleor.paying import channel_of, methods_of
 from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.signatures import BadSignature, read_token
 
-__all__ = ["asset", "content", "page"]
-
 _PERMISSION: Final = "HANDLE_PAYMENTS"
 _SHOWN_AT_MOST: Final = 50
 _TEST_SECONDS: Final = 5.0

@@ -11,8 +11,6 @@ from typing import Final, TypeVar
 
 from django.db import connections
 
-__all__ = ["ANSWER_WITHIN_SECONDS", "TooLate", "within"]
-
 _T = TypeVar("_T")
 
 ANSWER_WITHIN_SECONDS: Final = 12.0

@@ -9,8 +9,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["APP_ID", "COSTS", "PAID_FOR", "REPORT", "SUBSCRIPTIONS", "Event"]
-
 
 class Event(StrEnum):
     """The webhooks of the App, as the header `Saleor-Event` names them."""

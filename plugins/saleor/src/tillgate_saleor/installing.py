@@ -14,8 +14,6 @@ from tillgate_saleor.api import ask_app_id, fetch_keys
 from tillgate_saleor.conf import get_settings, origin_of
 from tillgate_saleor.models import Installation
 
-__all__ = ["OriginNotAllowed", "install", "move", "rotate", "uninstall"]
-
 _LONGEST_API_URL: Final = 255
 
 

@@ -22,8 +22,6 @@ from tillgate_saleor.models import AskedRefund, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
 
-__all__ = ["describe", "paid", "refund_changed", "refund_reference", "return_url", "review_opened", "unpaid"]
-
 _CHECKOUT: Final = b64encode(b"Checkout:").decode()
 """The beginning of a checkout's identifier in Saleor."""
 _NOT_CHARGED: Final = "CHARGE_FAILURE"

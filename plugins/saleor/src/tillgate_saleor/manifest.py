@@ -9,8 +9,6 @@ from tillgate_saleor import __version__
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.documents import SUBSCRIPTIONS
 
-__all__ = ["address", "manifest"]
-
 
 def manifest() -> dict[str, Any]:
     """Return the manifest. Every address is under TILLGATE["PUBLIC_URL"], where Saleor and its staff must reach the App."""

@@ -10,8 +10,6 @@ from django.utils.translation import gettext_lazy as _
 from tillgate.shop import ExactField, MoneyField, OneDatabase
 from tillgate_saleor.conf import origin_of
 
-__all__ = ["LONGEST_ID", "AskedRefund", "Installation", "Purchase", "Transaction"]
-
 LONGEST_ID = 100
 """The longest identifier of Saleor's: with the installation's number before it, it must fit into the key of one of Tillgate's orders."""
 

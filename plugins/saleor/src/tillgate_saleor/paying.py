@@ -51,8 +51,6 @@ from tillgate_saleor.transactions import (
 )
 from tillgate_saleor.unwanted import PAID_CHARGE_STATUSES, tell_if_unwanted, unwanted_detail
 
-__all__ = ["cancel", "channel_of", "charge", "initialize", "initialize_gateway", "methods_of", "process", "stored_methods"]
-
 _CHARGE: Final = "CHARGE"
 """The kind of every payment: the money moves immediately, regardless of the channel's strategy. No payment is only authorized."""
 _LONGEST_URL: Final = 2000

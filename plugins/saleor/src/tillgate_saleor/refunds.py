@@ -24,8 +24,6 @@ from tillgate_saleor.models import AskedRefund, Installation, Transaction
 from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import find_transaction, payment_of, transaction_of
 
-__all__ = ["refund"]
-
 _REFUND: Final = "REFUND"
 _BEGIN_WITHIN: Final = 0.75
 """The part of the answer time in which a refund may start: its row must be written before the answer leaves."""

@@ -25,8 +25,6 @@ from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import CHARGED
 from tillgate_saleor.unwanted import GONE, tell_if_unwanted, unwanted_detail
 
-__all__ = ["deliver", "enqueue"]
-
 _log = logging.getLogger("tillgate")
 
 _REST: Final = timedelta(seconds=10)

@@ -17,8 +17,6 @@ from tillgate.shop import now
 from tillgate_saleor.api import SaleorError, fetch_keys
 from tillgate_saleor.models import Installation
 
-__all__ = ["BadSignature", "read_token", "verify"]
-
 _ALGORITHMS: Final = ["RS256"]
 _FETCH_EVERY: Final = timedelta(minutes=1)
 _LEEWAY_SECONDS: Final = 300

@@ -36,21 +36,6 @@ from tillgate_saleor.costs import costs_of, left_to_pay, parts_of
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
 
-__all__ = [
-    "CHARGED",
-    "DATA_KEY",
-    "attach",
-    "find_purchase",
-    "find_transaction",
-    "is_reported",
-    "note",
-    "paid_at",
-    "payment_id_of",
-    "payment_of",
-    "source_of",
-    "transaction_of",
-]
-
 CHARGED: Final = "CHARGE_SUCCESS"
 """The report that a transaction is charged."""
 DATA_KEY: Final = "saleor_transaction"

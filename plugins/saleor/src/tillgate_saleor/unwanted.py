@@ -13,8 +13,6 @@ from tillgate.shop import locked_order, open_review
 from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import find_purchase
 
-__all__ = ["GONE", "PAID_CHARGE_STATUSES", "tell_if_unwanted", "unwanted_detail"]
-
 GONE: Final = "what it was for is not in Saleor any more, and no order will come of it"
 PAID_CHARGE_STATUSES: Final = frozenset({"FULL", "OVERCHARGED"})
 """The charge statuses of an order that needs no more money."""

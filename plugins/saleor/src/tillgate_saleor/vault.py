@@ -16,8 +16,6 @@ from django.conf import settings as project
 from tillgate import ConfigurationError
 from tillgate_saleor.conf import get_settings
 
-__all__ = ["decrypt", "encrypt", "rotate"]
-
 
 def encrypt(secret: str) -> str:
     """Return a secret in its encrypted form for the database."""

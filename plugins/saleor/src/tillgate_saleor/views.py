@@ -16,8 +16,6 @@ from tillgate_saleor.installing import OriginNotAllowed, install
 from tillgate_saleor.manifest import manifest
 from tillgate_saleor.webhooks import NotTaken, not_taken, read
 
-__all__ = ["manifest_page", "register"]
-
 _log = logging.getLogger("tillgate")
 
 _LONGEST_TOKEN = 1000

@@ -22,8 +22,6 @@ from tillgate_saleor.documents import Event
 from tillgate_saleor.models import Installation
 from tillgate_saleor.signatures import BadSignature, verify
 
-__all__ = ["LARGEST_BODY_BYTES", "NotTaken", "not_taken", "webhook"]
-
 _log = logging.getLogger("tillgate")
 
 LARGEST_BODY_BYTES: Final = 128 * 1024

@@ -24,8 +24,6 @@ from tillgate import (
     WrongCredentials,
 )
 
-__all__ = ["API_VERSION", "Call", "is_test_key"]
-
 API_VERSION: Final = "2026-10-28.endive"
 """The version of Stripe's API that every request names, whatever the account's own default is."""
 

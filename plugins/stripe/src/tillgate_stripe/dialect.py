@@ -8,8 +8,6 @@ from typing import Final
 
 from tillgate import Dialect, InvalidRequest, Method, Money
 
-__all__ = ["DEFAULT_METHOD", "LANGUAGES", "STRIPE", "from_units", "method", "to_units"]
-
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())

@@ -13,8 +13,6 @@ from tillgate.hooks import Finding
 from tillgate_stripe.api import API_VERSION, Call, is_test_key
 from tillgate_stripe.dialect import STRIPE
 
-__all__ = ["EVENTS", "at_stripe", "of_settings"]
-
 _KEY: Final = re.compile(r"[sr]k_(test|live)_\w+", re.ASCII)
 _SECRET: Final = re.compile(r"whsec_\S+", re.ASCII)
 

@@ -12,23 +12,6 @@ from oscar.core.loading import get_class
 from tillgate import InvalidRequest, Money, shop
 from tillgate_oscar.conf import get_settings
 
-__all__ = [
-    "OTHERS",
-    "chosen",
-    "chosen_other",
-    "forget",
-    "has_other_ways",
-    "has_own_payment_handling",
-    "initial",
-    "is_free",
-    "is_oscars_own",
-    "is_written_by_shop",
-    "offered",
-    "price_of",
-    "remember",
-    "why_not_offered",
-]
-
 OTHERS: Final = "others"
 """A query parameter of the payment method step: show the shop's own ways to pay."""
 _PREFIX: Final = "tillgate:"

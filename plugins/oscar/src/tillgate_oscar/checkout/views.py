@@ -28,8 +28,6 @@ from tillgate_oscar.checkout import choice
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.placing import placing_otherwise
 
-__all__ = ["BasketMixin", "OrderPageMixin", "PaymentDetailsMixin", "PaymentMethodMixin", "StepMixin", "ThankYouMixin"]
-
 _OURS: Final = "tillgate"
 """The prefix of our form: a shop's own form on the same page may have a field `method` too."""
 

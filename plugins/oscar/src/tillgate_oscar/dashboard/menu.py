@@ -13,8 +13,6 @@ from oscar.core.loading import get_class
 
 from tillgate import shop
 
-__all__ = ["with_pages"]
-
 _REVIEWS: Final = "admin:tillgate_review_changelist"
 _PAGES: Final[tuple[tuple[str, str | Promise, str, tuple[str, ...]], ...]] = (
     (_REVIEWS, _("Needs review"), "fas fa-bell", ("view_review",)),

@@ -24,8 +24,6 @@ from tillgate_oscar.conf import PLUGIN
 from tillgate_oscar.orders import is_expected, state_of
 from tillgate_oscar.refunds import MARKS, is_refund, paid_for, refund_event_type, refunded_here, refunded_of
 
-__all__ = ["OrderDetailMixin", "OrderListMixin"]
-
 
 class MarkedStatus(str):
     """A status that any template shows with a badge, and that compares as the status alone. Oscar's list has no block for a row."""
