@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -19,9 +20,11 @@ from tests.shopper import Shopper
 from tillgate import shop
 from tillgate.django import operations
 from tillgate.django.models import NOTHING, Refund, Review
+from tillgate.django.operations.locking import OrderHeld
 from tillgate.django.operations.refunds import record_external_refund
 from tillgate.django.operations.values import refund_value
 from tillgate.sandbox import PUBLISHED_STORE_NO
+from tillgate.shop import states
 from tillgate.testing.world import World, together
 from tillgate_oscar import refunds
 from tillgate_oscar.refunds import changed, refund_event_type
@@ -205,6 +208,14 @@ def test_a_refused_refund_is_noted_and_can_be_asked_for_again(bought: Bought) ->
 def test_an_amount_that_cannot_be_given_back_is_a_payment_error(bought: Bought, amount: str) -> None:
     with pytest.raises(PaymentError, match=r"is not an amount of USD|is not above zero|is more than the USD 32\.00"):
         bought.ask(Decimal(amount))
+    assert not Refund.objects.exists()
+
+
+def test_a_refund_of_an_order_that_another_process_holds_is_a_payment_error(bought: Bought, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(states, "locked", Mock(side_effect=OrderHeld("another transaction holds the order")))
+        with pytest.raises(PaymentError, match="another transaction holds the order"):
+            bought.ask(Decimal("4.00"))
     assert not Refund.objects.exists()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.urls import reverse
@@ -16,8 +17,9 @@ from tests.double import DoubleTransaction, SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate.django import operations
 from tillgate.django.models import OutboxEvent, Payment, Refund, Review
+from tillgate.django.operations.locking import OrderHeld
 from tillgate.sandbox import PUBLISHED_STORE_NO
-from tillgate.shop import locked_order, settle_refund
+from tillgate.shop import locked_order, settle_refund, states
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate_saleor import refunds
@@ -271,6 +273,15 @@ def test_a_refund_that_could_not_be_begun_in_time_is_not_begun_later(
     assert held_up.wait(10)
     world.a_day_passes()
     assert refunded_amount(world) == 0
+    assert not Refund.objects.exists()
+
+
+def test_a_refund_of_an_order_that_another_process_holds_is_a_failure_in_words(
+    saleor: SaleorDouble, paid: DoubleTransaction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "locked", Mock(side_effect=OrderHeld("another transaction holds the order")))
+    _, said = saleor.request_refund(paid, Decimal("5.00"))
+    assert (said["result"], said["message"]) == ("REFUND_FAILURE", "another transaction holds the order.")
     assert not Refund.objects.exists()
 
 

@@ -18,7 +18,7 @@ from oscar.apps.order.exceptions import InvalidPaymentEvent
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_class, get_model
 
-from tillgate import InvalidRequest, shop
+from tillgate import InvalidRequest, TillgateError, shop
 from tillgate.hooks import Refund, RefundStatus
 from tillgate.shop import money
 from tillgate_oscar import mail
@@ -47,16 +47,16 @@ def queue(
     data: dict[str, Any] = {"press": press} if press else {}
     if quantities:
         data["lines"] = {str(line.pk): quantity for line, quantity in quantities.items()}
-    with shop.locked_order(PLUGIN, order.number) as ours:
-        if ours.paid_by is None:
-            raise PaymentError(_why_nothing_is_refunded(order, ours))
-        try:
+    try:
+        with shop.locked_order(PLUGIN, order.number) as ours:
+            if ours.paid_by is None:
+                raise PaymentError(_why_nothing_is_refunded(order, ours))
             queued = shop.refund(ours.paid_by.id, amount, staff=staff, reason=reason, data=data, newest_refund=newest_refund)
-        except InvalidRequest as error:
-            raise PaymentError(f"{error.value} {error.remedy}") from None
-        except shop.RefundNotPossible as error:
-            raise PaymentError(str(error)) from None
-        _check_quantities(order, event_type, quantities, ours.paid_by.refunds)
+            _check_quantities(order, event_type, quantities, ours.paid_by.refunds)
+    except InvalidRequest as error:
+        raise PaymentError(f"{error.value} {error.remedy}") from None
+    except TillgateError as error:  # it is not possible now, or another process has the order
+        raise PaymentError(str(error)) from None
     return queued
 
 

@@ -13,9 +13,9 @@ from typing import Final
 
 from django.utils.translation import gettext as _
 
-from tillgate import InvalidRequest, shop
+from tillgate import InvalidRequest, TillgateError, shop
 from tillgate.hooks import RefundStatus
-from tillgate.shop import PaymentState, RefundNotPossible, find_payment, locked_order, money, now
+from tillgate.shop import PaymentState, find_payment, locked_order, money, now
 from tillgate_saleor import bodies
 from tillgate_saleor.answers import Answer, answer, failure
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
@@ -49,7 +49,7 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
         within(ANSWER_WITHIN_SECONDS, lambda: _ask(begun, payment, amount, digest, until), installation.pk)
     except InvalidRequest as error:
         return failure(_REFUND, _("The amount %(detail)s.") % {"detail": error.remedy}, raw)
-    except RefundNotPossible as detail:
+    except TillgateError as detail:  # it is not possible now, or another process has the order
         return failure(_REFUND, f"{detail}.", raw)
     except TooLate:
         pass  # its row has the latest result
