@@ -14,8 +14,6 @@ from django.utils.translation import gettext_lazy as _
 from tillgate.errors import InvalidRequest
 from tillgate.money import Money, decimals_of, format_money, read_localized
 
-__all__ = ["AmountField", "money_text", "read_typed", "typed_text"]
-
 
 def money_text(amount: Decimal, currency: str) -> str:
     """Return an amount with its currency, in the active language: "USD 1,234.50", "1.234,50 EUR"."""

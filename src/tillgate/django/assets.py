@@ -11,8 +11,6 @@ from typing import Final
 
 from django.urls import reverse
 
-__all__ = ["ASSETS", "asset_url"]
-
 _FOLDER: Final = Path(__file__).parent / "web"
 
 

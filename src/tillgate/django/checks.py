@@ -31,8 +31,6 @@ from tillgate.wire.methods import Method
 from tillgate.wire.texts import described
 from tillgate.wire.urls import is_https
 
-__all__ = ["AREAS", "DATABASE_AREAS", "TAG", "explain_age", "look_at"]
-
 TAG: Final = "tillgate"
 
 _SMTP: Final = "django.core.mail.backends.smtp.EmailBackend"

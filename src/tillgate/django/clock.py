@@ -15,8 +15,6 @@ from django.db import Error, connections
 from django.db.models import FloatField, Func, Model, QuerySet
 from django.utils import timezone
 
-__all__ = ["EpochSeconds", "get_and_measure", "local", "now", "start_of"]
-
 _Row = TypeVar("_Row", bound=Model)
 
 _MEASURED_EVERY: Final = 60.0

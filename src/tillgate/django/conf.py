@@ -22,8 +22,6 @@ from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES
 from tillgate.wire.methods import CODE
 from tillgate.wire.urls import is_https, is_web_address, without_user
 
-__all__ = ["Settings", "get_settings"]
-
 _LONGEST: Final = {"account": 128, "merchant_no": 64, "base_url": 255}
 """The column lengths of a payment, which stores the account that made it. Settings cannot import models."""
 _SHORTEST_SECRET: Final = 16

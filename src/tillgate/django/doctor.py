@@ -24,8 +24,6 @@ from tillgate.hooks import Finding
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, RefundStatus
 from tillgate.wire.texts import described
 
-__all__ = ["accounts_in_use", "due_work", "examine", "examine_account"]
-
 
 def examine() -> Iterator[Finding]:
     """Check the settings, the accounts and the database, in this order; yield each finding as it arrives."""

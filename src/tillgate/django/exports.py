@@ -19,8 +19,6 @@ from tillgate.django.operations.figures import Figure
 from tillgate.lifecycle import RefundStatus
 from tillgate.wire.texts import printable
 
-__all__ = ["csv_lines", "figure_rows", "payment_rows", "refund_rows"]
-
 _BATCH: Final = 1000
 _FORMULA: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001  # spreadsheets read the wide signs too
 

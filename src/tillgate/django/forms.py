@@ -15,8 +15,6 @@ from tillgate.django.operations.accounts import find_account
 from tillgate.money import Money
 from tillgate.wire.methods import Terminal
 
-__all__ = ["MethodForm", "RefundForm", "terminal_of"]
-
 
 class MethodForm(forms.Form):
     """Choose one of the payment methods that the owner enabled; the first is preselected, so that keyboard users need one key."""

@@ -23,8 +23,6 @@ from tillgate.django.operations.worker import WORKER
 from tillgate.lifecycle import RefundStatus
 from tillgate.money import Money
 
-__all__ = ["AccountHealth", "Health", "health"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountHealth:

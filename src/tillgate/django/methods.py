@@ -18,8 +18,6 @@ from tillgate.money import Money
 from tillgate.wire.dialects import DIALECTS, Dialect
 from tillgate.wire.methods import Method, PaymentMethod
 
-__all__ = ["MethodChoice", "choices_for", "configured_choices", "label_of"]
-
 _LABELS: Final[Mapping[str, str | Promise]] = {
     PaymentMethod.ALIPAY: "Alipay",
     PaymentMethod.WECHATPAY: "WeChat Pay",

@@ -23,19 +23,6 @@ from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, Claim, OrderStatus, Outbox
 from tillgate.money import Money
 from tillgate.wire.references import new_reference
 
-__all__ = [
-    "Heartbeat",
-    "Notification",
-    "NotificationKind",
-    "Order",
-    "OutboxEvent",
-    "OutboxEventKind",
-    "Payment",
-    "Refund",
-    "Review",
-    "TimelineEntry",
-]
-
 if apps.get_containing_app_config(__name__) is None:
     # Without the app all seems to work: the pages answer, and there are no tables, checks and commands.
     raise ImproperlyConfigured("Tillgate needs its Django app: put 'tillgate.django' into INSTALLED_APPS (it is missing).")

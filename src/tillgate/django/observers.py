@@ -14,8 +14,6 @@ from typing import Final
 from tillgate import hooks
 from tillgate.errors import ConfigurationError
 
-__all__ = ["LOG_NAME", "TELEMETRY_NAME", "LogObserver", "register"]
-
 LOG_NAME: Final = "tillgate-log"
 TELEMETRY_NAME: Final = "tillgate-opentelemetry"
 

@@ -14,8 +14,6 @@ from tillgate.django.operations.reviews import reported_paid
 from tillgate.django.operations.starting import is_order_paid
 from tillgate.lifecycle import PaymentStatus, ReviewReason
 
-__all__ = ["PAID", "Outcome", "outcome_of", "unpaid_detail"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:

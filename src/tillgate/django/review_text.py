@@ -17,8 +17,6 @@ from django.utils.translation import gettext_lazy
 from tillgate.django.amounts import money_text
 from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, ReviewAction, ReviewReason, Scope
 
-__all__ = ["ACTIONS", "EXPLANATIONS", "message_of", "recommendation_of", "recommended", "shown_amount"]
-
 _A: Final = ReviewAction
 _R: Final = ReviewReason
 _AMOUNTS: Final = frozenset({"amount", "found", "expected"})

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
 
-__all__ = ["TelemetryObserver"]
-
 _SCOPE: Final = "tillgate"
 _T = TypeVar("_T")
 

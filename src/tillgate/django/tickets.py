@@ -15,8 +15,6 @@ from django.urls import reverse
 from tillgate.django.models import Order
 from tillgate.django.operations.starting import registered
 
-__all__ = ["new_ticket", "pay_url", "read_start_ticket", "read_ticket", "start_url"]
-
 _SALT: Final = "tillgate.pay"
 VALID_FOR: Final = timedelta(days=7)
 _START_SALT: Final = "tillgate.start"
