@@ -427,11 +427,6 @@ DATABASE_AREAS: Final[Mapping[str, Callable[[], Found]]] = {
 """The checks of the database, by name."""
 
 
-def look_at(area: Callable[[], Found]) -> list[checks.CheckMessage]:
-    """Return the messages of an area's check, without those that the project has silenced."""
-    return [message for message in area() if not message.is_silenced()]
-
-
 def _settings() -> Settings | None:
     try:
         return get_settings()

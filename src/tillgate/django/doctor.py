@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from django.core.checks import CheckMessage, run_checks
@@ -28,33 +28,24 @@ from tillgate.wire.texts import described
 def examine() -> Iterator[Finding]:
     """Check the settings, the accounts and the database, in this order; yield each finding as it arrives."""
     for name, area in checks.AREAS.items():
-        yield _looked_at(name, area, "in order")
+        yield _found(name, area())
     yield from _accounts()
-    if (migrations := _migrations()) is not None:
-        yield migrations
-        if not migrations.passed:
-            return
+    migrations = _migrations()
+    yield migrations
+    if not migrations.passed:
+        return
     for name, area in checks.DATABASE_AREAS.items():
-        yield _looked_at(name, area, _worker() if name == "worker" else "in order")
-    yield from _shop_plugins()
+        yield _found(name, area(), _worker() if name == "worker" else "in order")
+    for label in sorted(tag for tag in registry.tags_available() if tag.startswith("tillgate_")):  # the app labels of shop plugins
+        yield _found(label, run_checks(tags=[label], databases=[database()]))
     yield _due_work()
     yield _reviews()
 
 
-def _shop_plugins() -> Iterator[Finding]:
-    """Run the checks of the installed shop plugins, which Django knows by their app's label."""
-    for label in sorted(tag for tag in registry.tags_available() if tag.startswith("tillgate_")):
-        messages = run_checks(tags=[label], databases=[database()])
-        yield _found(label, [message for message in messages if not message.is_silenced()], "in order")
-
-
-def _looked_at(name: str, area: Callable[[], Iterator[CheckMessage]], well: str) -> Finding:
-    return _found(name, checks.look_at(area), well)
-
-
-def _found(name: str, messages: Sequence[CheckMessage], well: str) -> Finding:
-    finding = " ".join(f"{message.msg} {message.hint or ''} ({message.id})" for message in messages)
-    return Finding(name=name, passed=not messages, finding=finding or well)
+def _found(name: str, messages: Iterable[CheckMessage], well: str = "in order") -> Finding:
+    """Return the messages of a check as one finding, without those that the project has silenced."""
+    finding = " ".join(f"{message.msg} {message.hint or ''} ({message.id})" for message in messages if not message.is_silenced())
+    return Finding(name=name, passed=not finding, finding=finding or well)
 
 
 def _accounts() -> Iterator[Finding]:
@@ -117,18 +108,12 @@ def _worker() -> str:
 
 
 def _due_work() -> Finding:
-    """Count the due work; the worker's check reports work that waits too long."""
-    return Finding(name="due work", passed=True, finding=", ".join(f"{count} {name}" for name, count in due_work().items()))
-
-
-def due_work() -> dict[str, int]:
-    """Return how much work of each kind is due."""
+    """Count the due work of each kind; the worker's check reports work that waits too long."""
     now = clock.now()
-    return {
-        "payments": Payment.objects.filter(next_poll_at__lte=now).count(),
-        "outbox events": OutboxEvent.objects.filter(due_at__lte=now, done_at__isnull=True).count(),
-        "refunds": Refund.objects.filter(due_at__lte=now, status__in={RefundStatus.QUEUED} | UNSETTLED_REFUND_STATUSES).count(),
-    }
+    payments = Payment.objects.filter(next_poll_at__lte=now).count()
+    events = OutboxEvent.objects.filter(due_at__lte=now, done_at__isnull=True).count()
+    refunds = Refund.objects.filter(due_at__lte=now, status__in={RefundStatus.QUEUED} | UNSETTLED_REFUND_STATUSES).count()
+    return Finding(name="due work", passed=True, finding=f"{payments} payments, {events} outbox events, {refunds} refunds")
 
 
 def _reviews() -> Finding:
