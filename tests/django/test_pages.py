@@ -9,7 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import django
 import pytest
 from django.db import OperationalError, connection
 from django.template import engines
@@ -695,8 +694,6 @@ def test_no_cache_answers_for_the_gateways_notifications(world: World, method: s
 
 
 def test_no_page_asks_for_a_login_where_the_project_asks_for_one_everywhere(world: World, settings: Any) -> None:
-    if django.VERSION < (5, 1):
-        pytest.skip("needs Django 5.1")
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     payment = world.paid_payment()
     refund = operations.refund(payment.pk, "1.00")

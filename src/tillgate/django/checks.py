@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import django
 from django.conf import settings as project
 from django.core import checks
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, router, transaction
@@ -40,7 +39,6 @@ _SENDING_NOTHING: Final = frozenset(f"django.core.mail.backends.{name}.EmailBack
 _MYSQL: Final = "mysql"  # Django's name for MariaDB too
 _SHARED: Final = ("postgresql", _MYSQL)
 _TRIED: Final = ("sqlite", *_SHARED)
-_SINCE: Final = "." if django.VERSION >= (5, 1) else ", which needs Django 5.1."
 
 _TIME_OUTS: Final = {
     "postgresql": '"OPTIONS": {"options": "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min"}',
@@ -196,7 +194,7 @@ def check_database_settings() -> Found:
         message = (
             "SQLite transactions begin without the lock for writing: two at once fail with “database is locked”, whatever the timeout."
         )
-        hint = f'In DATABASES["{_database()}"] set "OPTIONS": {{"transaction_mode": "IMMEDIATE"}}{_SINCE}'
+        hint = f'In DATABASES["{_database()}"] set "OPTIONS": {{"transaction_mode": "IMMEDIATE"}}.'
         yield _warning(4, message, hint)
     if connection.vendor in _SHARED and connection.settings_dict.get("CONN_MAX_AGE") == 0 and not options.get("pool"):
         message = "CONN_MAX_AGE is 0: a connection for every request makes notifications several times slower."
@@ -228,15 +226,9 @@ def check_database() -> Found:
     """Whether the database keeps confirmed transactions, and supports several workers."""
     connection = connections[_database()]
     if connection.vendor == "sqlite":
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA synchronous")
-            (level,) = cursor.fetchone() or (0,)
-        if level < 2:
+        if int(_value(connection, "PRAGMA synchronous") or 0) < 2:
             message = "SQLite does not wait for the disk (synchronous is not FULL): a power cut may lose a paid order."
-            hint = 'Set "OPTIONS": {"init_command": "PRAGMA synchronous=FULL;"}' + (
-                "." if django.VERSION >= (5, 1) else ", from Django 5.1."
-            )
-            yield _warning(7, message, hint)
+            yield _warning(7, message, 'Set "OPTIONS": {"init_command": "PRAGMA synchronous=FULL;"}.')
     elif setting := _forgets_what_it_confirmed(connection):
         message = f"After a crash the database may have forgotten what it confirmed ({setting}): a refund could be sent twice."
         yield _warning(7, message, "Let it wait for the disk: synchronous_commit = on, innodb_flush_log_at_trx_commit = 1.")
@@ -253,9 +245,9 @@ def check_database() -> Found:
     if connection.vendor == _MYSQL and (tables := _tables_without_transactions(connection)):
         message = f"These tables have no transactions: {', '.join(tables)}."
         yield _error(8, message, "Convert them: ALTER TABLE ... ENGINE=InnoDB.")
-    if connection.vendor == _MYSQL and (charset := _charset(connection)) != "utf8mb4":
+    if connection.vendor == _MYSQL and (charset := _value(connection, "SELECT @@character_set_connection")) != "utf8mb4":
         message = f"The connection's character set is {charset}: a text with an emoji in it, of the gateway's or yours, cannot be kept."
-        yield _warning(15, message, f'In DATABASES["{_database()}"] set "OPTIONS": {{"charset": "utf8mb4"}}, Django\'s own from 5.2.')
+        yield _warning(15, message, f'In DATABASES["{_database()}"] set "OPTIONS": {{"charset": "utf8mb4"}}, which is Django\'s own.')
     if connection.vendor == _MYSQL and (columns := _columns_without_every_letter(connection)):
         message = f"These columns can keep no emoji, of the gateway's or yours: {', '.join(columns)}."
         hint = (
@@ -271,17 +263,11 @@ def check_database() -> Found:
 
 def _forgets_what_it_confirmed(connection: BaseDatabaseWrapper) -> str:
     """Return the setting that stops a server from waiting for its disk at COMMIT, or an empty string."""
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            for setting in ("synchronous_commit", "fsync"):
-                cursor.execute(f"SHOW {setting}")
-                if cursor.fetchone() == ("off",):
-                    return f"{setting} = off"
-            return ""
-        if connection.vendor == _MYSQL:
-            cursor.execute("SELECT @@innodb_flush_log_at_trx_commit")
-            (value,) = cursor.fetchone() or (1,)
-            return f"innodb_flush_log_at_trx_commit = {value}" if int(value) != 1 else ""
+    if connection.vendor == "postgresql":
+        return next((f"{name} = off" for name in ("synchronous_commit", "fsync") if _value(connection, f"SHOW {name}") == "off"), "")
+    if connection.vendor == _MYSQL:
+        value = _value(connection, "SELECT @@innodb_flush_log_at_trx_commit")
+        return f"innodb_flush_log_at_trx_commit = {value}" if value not in ("", "1") else ""
     return ""
 
 
@@ -294,30 +280,23 @@ def _missing_time_outs(connection: BaseDatabaseWrapper) -> list[str]:
         names, statement = ("idle_transaction_timeout",), "SELECT @@{}"
     else:
         return []
-    missing = []
-    with connection.cursor() as cursor:
-        for name in names:
-            cursor.execute(statement.format(name))
-            if str((cursor.fetchone() or ("",))[0]) == "0":
-                missing.append(name)
-    return missing
-
-
-def _charset(connection: BaseDatabaseWrapper) -> str:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT @@character_set_connection")
-        (charset,) = cursor.fetchone() or ("",)
-    return str(charset)
+    return [name for name in names if _value(connection, statement.format(name)) == "0"]
 
 
 def _is_read_committed_by_default(connection: BaseDatabaseWrapper) -> bool:
     """Tell whether PostgreSQL's default is "read committed". The default may be the server's, the database's or the role's."""
     if "isolation_level" in (connection.settings_dict.get("OPTIONS") or {}):
         return True  # the settings define it
-    with transaction.atomic(using=_database()), connection.cursor() as cursor:
-        cursor.execute("SHOW transaction_isolation")
-        (level,) = cursor.fetchone() or ("",)
-    return level in ("read committed", "read uncommitted")
+    with transaction.atomic(using=_database()):
+        return _value(connection, "SHOW transaction_isolation") in ("read committed", "read uncommitted")
+
+
+def _value(connection: BaseDatabaseWrapper, statement: str) -> str:
+    """Return the value of a setting that a statement reads, or an empty string."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        (value,) = cursor.fetchone() or ("",)
+    return str(value)
 
 
 def _tables_without_transactions(connection: BaseDatabaseWrapper) -> list[str]:

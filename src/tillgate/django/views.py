@@ -15,6 +15,7 @@ from functools import cache, partial, wraps
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
+from django.contrib.auth.decorators import login_not_required
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, UnreadablePostError
@@ -62,8 +63,7 @@ _LATE_POLLS: Final = 180
 
 def open_to_all(view: _View) -> _View:
     """Let a view answer without a login where Django's `LoginRequiredMiddleware` asks for one: the gateway and guests have none."""
-    view.login_required = False  # type: ignore[attr-defined]  # Django's own decorator does it from 5.1 on
-    return view
+    return login_not_required(view)
 
 
 def _body_of(request: HttpRequest) -> bytes:

@@ -95,11 +95,10 @@ class PaymentAdmin(FiguresAdmin):
         """Return the list class that fits the database."""
         return _PaymentList
 
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Refuse to filter by hidden columns: a user could guess their letters one by one."""
         is_hidden = lookup.split("__", maxsplit=1)[0] in ("notification_key", "return_key", "payment_url")
-        of_request = () if request is None else (request,)  # Django 4.2 has none
-        return not is_hidden and super().lookup_allowed(lookup, value, *of_request)
+        return not is_hidden and super().lookup_allowed(lookup, value, request)
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Payment], search_term: str) -> tuple[QuerySet[Payment], bool]:
         """Search indexed columns only, so that a large table answers quickly."""
