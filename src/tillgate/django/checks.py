@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings as project
 from django.core import checks
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, router, transaction
+from django.db import DatabaseError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Min, Model
 from django.http.request import split_domain_port, validate_host
@@ -24,8 +24,10 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import Settings, get_settings
+from tillgate.django.models import ExactField, Heartbeat, Order, Payment, database
 from tillgate.errors import ConfigurationError
 from tillgate.hooks.manager import check_hooks
+from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
 from tillgate.wire.methods import Method
 from tillgate.wire.texts import described
 from tillgate.wire.urls import is_https
@@ -180,21 +182,19 @@ def check_clock() -> Found:
 
 def check_database_settings() -> Found:
     """Whether the database is set up to lock, and to keep its connections."""
-    from tillgate.django.models import Order  # models cannot be imported while the apps are being loaded
-
-    if (reads := router.db_for_read(Order)) != _database():
-        message = f"Tillgate's rows are read from database {reads!r} and written to {_database()!r}: what was just written may be unseen."
-        yield _error(11, message, f"Let the database router read the app `tillgate` from {_database()!r} too.")
-    connection = connections[_database()]
+    if (reads := router.db_for_read(Order)) != database():
+        message = f"Tillgate's rows are read from database {reads!r} and written to {database()!r}: what was just written may be unseen."
+        yield _error(11, message, f"Let the database router read the app `tillgate` from {database()!r} too.")
+    connection = connections[database()]
     if not connection.settings_dict.get("AUTOCOMMIT", True):
         message = "AUTOCOMMIT is off: nothing would be kept before the gateway is called, so that no payment or refund is begun."
-        yield _error(13, message, f'Remove "AUTOCOMMIT" from DATABASES["{_database()}"].')
+        yield _error(13, message, f'Remove "AUTOCOMMIT" from DATABASES["{database()}"].')
     options = connection.settings_dict.get("OPTIONS") or {}
     if connection.vendor == "sqlite" and str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         message = (
             "SQLite transactions begin without the lock for writing: two at once fail with “database is locked”, whatever the timeout."
         )
-        hint = f'In DATABASES["{_database()}"] set "OPTIONS": {{"transaction_mode": "IMMEDIATE"}}.'
+        hint = f'In DATABASES["{database()}"] set "OPTIONS": {{"transaction_mode": "IMMEDIATE"}}.'
         yield _warning(4, message, hint)
     if connection.vendor in _SHARED and connection.settings_dict.get("CONN_MAX_AGE") == 0 and not options.get("pool"):
         message = "CONN_MAX_AGE is 0: a connection for every request makes notifications several times slower."
@@ -224,7 +224,7 @@ def _is_read_committed(connection: BaseDatabaseWrapper, options: Mapping[str, An
 
 def check_database() -> Found:
     """Whether the database keeps confirmed transactions, and supports several workers."""
-    connection = connections[_database()]
+    connection = connections[database()]
     if connection.vendor == "sqlite":
         if int(_value(connection, "PRAGMA synchronous") or 0) < 2:
             message = "SQLite does not wait for the disk (synchronous is not FULL): a power cut may lose a paid order."
@@ -234,7 +234,7 @@ def check_database() -> Found:
         yield _warning(7, message, "Let it wait for the disk: synchronous_commit = on, innodb_flush_log_at_trx_commit = 1.")
     if missing := _missing_time_outs(connection):
         message = f"A transaction that hangs, or whose process is frozen, holds its locks for ever: {' and '.join(missing)} is 0."
-        hint = f'In DATABASES["{_database()}"] set {_TIME_OUTS[connection.vendor]}, longer than TILLGATE["HANDLER_SECONDS"].'
+        hint = f'In DATABASES["{database()}"] set {_TIME_OUTS[connection.vendor]}, longer than TILLGATE["HANDLER_SECONDS"].'
         yield _warning(16, message, hint)
     if connection.vendor == "postgresql" and not _is_read_committed_by_default(connection):
         hint = "Set default_transaction_isolation to 'read committed' (ALTER ROLE or ALTER DATABASE), or \"isolation_level\" in OPTIONS."
@@ -247,7 +247,7 @@ def check_database() -> Found:
         yield _error(8, message, "Convert them: ALTER TABLE ... ENGINE=InnoDB.")
     if connection.vendor == _MYSQL and (charset := _value(connection, "SELECT @@character_set_connection")) != "utf8mb4":
         message = f"The connection's character set is {charset}: a text with an emoji in it, of the gateway's or yours, cannot be kept."
-        yield _warning(15, message, f'In DATABASES["{_database()}"] set "OPTIONS": {{"charset": "utf8mb4"}}, which is Django\'s own.')
+        yield _warning(15, message, f'In DATABASES["{database()}"] set "OPTIONS": {{"charset": "utf8mb4"}}, which is Django\'s own.')
     if connection.vendor == _MYSQL and (columns := _columns_without_every_letter(connection)):
         message = f"These columns can keep no emoji, of the gateway's or yours: {', '.join(columns)}."
         hint = (
@@ -287,7 +287,7 @@ def _is_read_committed_by_default(connection: BaseDatabaseWrapper) -> bool:
     """Tell whether PostgreSQL's default is "read committed". The default may be the server's, the database's or the role's."""
     if "isolation_level" in (connection.settings_dict.get("OPTIONS") or {}):
         return True  # the settings define it
-    with transaction.atomic(using=_database()):
+    with transaction.atomic(using=database()):
         return _value(connection, "SHOW transaction_isolation") in ("read committed", "read uncommitted")
 
 
@@ -310,8 +310,6 @@ def _columns_without_every_letter(connection: BaseDatabaseWrapper) -> list[str]:
 
 def _keys_that_are_not_exact(connection: BaseDatabaseWrapper) -> list[str]:
     """Return the columns with another collation than that of `ExactField`."""
-    from tillgate.django.models import ExactField  # models cannot be imported while the apps are being loaded
-
     exact = {
         f"{model._meta.db_table}.{field.column}" for model in _our_models() for field in model._meta.fields if isinstance(field, ExactField)
     }
@@ -331,25 +329,22 @@ def _of_our_tables(connection: BaseDatabaseWrapper, found: str, what: str = "tab
 
 
 def _our_models() -> list[type[Model]]:
-    from tillgate.django.models import Payment  # models cannot be imported while the apps are being loaded
-
     return list(Payment._meta.apps.get_app_config("tillgate").get_models())
 
 
 def check_worker() -> Found:
     """Whether the worker runs and keeps up."""
-    from tillgate.django.models import Heartbeat, Payment  # models cannot be imported while the apps are being loaded
-    from tillgate.django.operations.worker import WORKER
+    from tillgate.django.operations.worker import WORKER  # here, since every process imports the checks, and few run this one
 
     settings = _settings()
     late = timedelta(minutes=settings.worker_late_minutes if settings else 15)
     now, hint = clock.now(), "Run `manage.py tillgate worker`, `manage.py tillgate worker --once` every minute, or the Celery tasks."
-    last = Heartbeat.objects.using(_database()).filter(name=WORKER).values_list("at", flat=True).first()
+    last = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
     if last is None:
         yield _warning(9, "The worker has never run: payments whose notification is lost would not be found.", hint)
     elif now - last > late:
         yield _warning(10, f"The worker ran last {explain_age(now - last)} ago.", hint)
-    oldest = Payment.objects.using(_database()).aggregate(due=Min("next_poll_at"))["due"]
+    oldest = Payment.objects.aggregate(due=Min("next_poll_at"))["due"]
     if last is not None and oldest and now - oldest > late:
         message = f"The worker does not keep up: a payment has been due for {explain_age(now - oldest)}."
         yield _warning(11, message, "Run more workers, raise QUERIES_PER_SECOND, or see whether the gateway answers.")
@@ -357,11 +352,9 @@ def check_worker() -> Found:
 
 def check_watched() -> Found:
     """Whether the plugin and the account of every open payment are still there."""
-    from tillgate.django.models import Payment  # models cannot be imported while the apps are being loaded
-    from tillgate.django.operations.accounts import account_of
-    from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
+    from tillgate.django.operations.accounts import account_of  # here for the same reason
 
-    watched = Payment.objects.using(_database()).filter(status__in=OPEN_PAYMENT_STATUSES).order_by()
+    watched = Payment.objects.filter(status__in=OPEN_PAYMENT_STATUSES).order_by()
     try:
         known = {name for name, plugin in hooks.plugin_manager().list_name_plugin() if plugin}
         get_settings()
@@ -413,12 +406,6 @@ def _settings() -> Settings | None:
         return None  # check_settings reports it
 
 
-def _database() -> str:
-    from tillgate.django.models import Order  # models cannot be imported while the apps are being loaded
-
-    return router.db_for_write(Order) or DEFAULT_DB_ALIAS
-
-
 def _has_live_account(settings: Settings) -> bool:
     return not settings.accounts or any(not account.sandbox for account in settings.accounts.values())
 
@@ -439,7 +426,7 @@ def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.Check
 @checks.register(TAG, checks.Tags.database)
 def run_database_checks(app_configs: Sequence[Any] | None, databases: Sequence[str] | None, **_: Any) -> list[checks.CheckMessage]:
     """Check the database; before the first migration there are no messages."""
-    if _database() not in (databases or ()) or not _is_asked(app_configs):
+    if database() not in (databases or ()) or not _is_asked(app_configs):
         return []
     messages: list[checks.CheckMessage] = []
     for area in DATABASE_AREAS.values():
