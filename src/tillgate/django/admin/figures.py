@@ -12,7 +12,7 @@ from django import forms
 from django.core.exceptions import PermissionDenied
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.formats import date_format
 from django.utils.functional import Promise
 from django.utils.http import urlencode
@@ -38,6 +38,7 @@ _SLOT, _HEIGHT = 10, 100
 """The size of a day in the chart's own units."""
 
 _KINDS: Final = {Kind.PAYMENT: _("payment"), Kind.REFUND: _("refund")}
+_STATUSES: Final = {Kind.PAYMENT: words.PAYMENT_STATUSES, Kind.REFUND: words.REFUND_STATUSES}
 
 _DIFFERENCES: Final[dict[SettlementKind, tuple[str | Promise, str | Promise]]] = {
     SettlementKind.MISSING_IN_FILE: (
@@ -172,10 +173,7 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
         tests = is_tested_only()
         chosen = {"since": today - timedelta(days=29), "until": today, "tests": tests}
         form = PeriodForm(request.GET if "since" in request.GET else chosen)
-        context: dict[str, Any] = {
-            "form": form,
-            "settlement_url": reverse("admin:tillgate_payment_settlement", current_app=self.admin_site.name),
-        }
+        context: dict[str, Any] = {"form": form}
         if form.is_valid():
             since, until, tests = (form.cleaned_data[name] for name in ("since", "until", "tests"))
             if "csv" in request.GET:
@@ -193,10 +191,7 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
         """Check a settlement file, and show the result."""
         self._need(request)
         form = SettlementForm(request.POST or None, request.FILES or None)
-        context: dict[str, Any] = {
-            "form": form,
-            "figures_url": reverse("admin:tillgate_payment_figures", current_app=self.admin_site.name),
-        }
+        context: dict[str, Any] = {"form": form}
         if request.method == "POST" and form.is_valid():
             given = form.cleaned_data
             rows, faults = read_file(given["file"].read(), {name: given[f"column_{name}"] for name in COLUMNS})
@@ -233,14 +228,13 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
         }
 
     def _difference(self, one: SettlementDifference) -> dict[str, Any]:
-        statuses = words.PAYMENT_STATUSES if one.about is Kind.PAYMENT else words.REFUND_STATUSES
         return {
             "reference": one.reference,
             "url": self.page_url(Payment(pk=one.payment_id)) if one.payment_id else "",
             "about": _KINDS[one.about],
             "line": str(one.line or ""),
             "here": money_text(*one.here) if one.here else "",
-            "word": statuses[one.status] if one.status else None,
+            "word": _STATUSES[one.about][one.status] if one.status else None,
             "there": money_text(*one.there).strip() if one.there else "",
         }
 
@@ -287,7 +281,7 @@ def _part(currency: str, found: list[Figure], since: date, until: date) -> _Part
     headings = (gettext("By month"), gettext("Month")) if by_month else (gettext("By day"), gettext("Day"))
     highest = max((amount for one in by_day.values() for amount in (one.paid, one.refunded)), default=NOTHING)
     statuses = []
-    for kind, known in ((Kind.PAYMENT, words.PAYMENT_STATUSES), (Kind.REFUND, words.REFUND_STATUSES)):
+    for kind, known in _STATUSES.items():
         for status, word in known.items():
             some = [one for one in own if one.kind is kind and one.status == status]
             if some:

@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.clickjacking import xframe_options_deny
 
-from tillgate.django.admin.base import SEES_HEALTH, ReadOnlyAdmin, banner_context, need
+from tillgate.django.admin.base import SEES_HEALTH, ReadOnlyAdmin, need
 from tillgate.django.doctor import accounts_in_use, examine_account
 from tillgate.django.health import AccountHealth, health
 from tillgate.django.operations.circuit_breaker import note_answer
@@ -36,7 +36,6 @@ def health_url(admin: ReadOnlyAdmin[Any]) -> URLPattern:
             return HttpResponseRedirect(address)
         found = health()
         context = {
-            **banner_context(request, admin.admin_site.name),
             "health": found,
             "worker": _LATE if found.is_worker_late else _RUNS,
             "accounts": [(one, _words(one)) for one in found.accounts],
