@@ -67,8 +67,8 @@ def health() -> Health:
         # A reminder for later waits as it should: it joins the queue at its `created_at`.
         events_waiting=OutboxEvent.objects.filter(created_at__lte=now, due_at__isnull=False, done_at__isnull=True).count(),
         open_reviews=opened.count(),
-        held=_totals(held.values_list("amount", "currency")),
-        refunds=_totals(queued),
+        held=totals(held.values_list("amount", "currency")),
+        refunds=totals(queued),
         at=now,
     )
 
@@ -88,7 +88,8 @@ def _account(alias: str) -> AccountHealth:
     )
 
 
-def _totals(amounts: Iterable[tuple[Decimal, str]]) -> tuple[Money, ...]:
+def totals(amounts: Iterable[tuple[Decimal, str]]) -> tuple[Money, ...]:
+    """Return the sum of the amounts of each currency."""
     by_currency = defaultdict[str, list[Decimal]](list)
     for amount, currency in amounts:
         by_currency[currency].append(amount)

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections import defaultdict
 from collections.abc import Mapping
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from tillgate import money
+from tillgate.django.health import totals
 from tillgate.django.management.terminal import Voice, require_tables, say
 from tillgate.django.models import Payment
 from tillgate.django.operations.importing import ImportFault, ImportRow, read_rows, verify_rows, write_payments
 from tillgate.hooks.manager import IMPORTED_NAME, plugin_manager
-from tillgate.money import Money
 from tillgate.wire.messages import Transaction
 from tillgate.wire.texts import printable
 
@@ -82,7 +79,4 @@ def _refuse(command: BaseCommand, faults: list[ImportFault]) -> None:
 
 
 def _totals(verified: list[tuple[ImportRow, Payment, Transaction]]) -> str:
-    amounts: defaultdict[str, list[Decimal]] = defaultdict(list)
-    for row, _, _ in verified:
-        amounts[row.price.currency].append(row.price.amount)
-    return ", ".join(str(Money(money.total(some), currency)) for currency, some in sorted(amounts.items())) or "no money"
+    return ", ".join(map(str, totals((row.price.amount, row.price.currency) for row, _, _ in verified))) or "no money"
