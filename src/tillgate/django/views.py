@@ -206,7 +206,7 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         "outcome": outcome,
         "payment": payment,
         "order": order,
-        "method": _method_label(payment),
+        "method": label_of(payment.method),
         "refunded_amount": payment.refunded_amount if payment.refunded_amount < payment.amount else None,  # all of it is an outcome
         "is_polling": is_polling,
         "poll_seconds": _POLL_SECONDS,
@@ -232,10 +232,6 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
 def _waits(request: HttpRequest) -> int:
     text = request.GET.get("wait", "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
-
-
-def _method_label(payment: Payment) -> str:
-    return label_of(payment.method)
 
 
 def _tell_shop(payment: Payment) -> bool:
@@ -403,8 +399,8 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "home_url": _home(newest) if detail is not None and (newest := payments.order_by("id").last()) else None,
         "begun": _begun(payments, described.amount, described.currency),
         "held": _shown_held(held),
-        "under_review": ", ".join(dict.fromkeys(map(_method_label, under_review))),
-        "on_its_way": ", ".join(dict.fromkeys(map(_method_label, on_its_way))),
+        "under_review": _methods_of(under_review),
+        "on_its_way": _methods_of(on_its_way),
         # In the address, since a shop may have a form of its own.
         "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': names})}" if names else ""),
     }
@@ -446,6 +442,10 @@ def _names(held: list[Payment]) -> str:
     return " ".join(payment.reference for payment in held)
 
 
+def _methods_of(payments: list[Payment]) -> str:
+    return ", ".join(dict.fromkeys(label_of(payment.method) for payment in payments))
+
+
 def _holds_news(payments: QuerySet[Payment], told: str) -> bool:
     """Tell whether money came, or may have come, that the shopper's page did not show: the page may be older."""
     came = [*_held(payments), *_under_review(payments), *_on_its_way(payments)]
@@ -456,9 +456,9 @@ def _shown_held(held: list[Payment]) -> dict[str, Any] | None:
     """Return the message about money that did not pay the order, such as too little: its review is open (I4)."""
     if not held:
         return None
-    methods, currencies = dict.fromkeys(map(_method_label, held)), dict.fromkeys(payment.currency for payment in held)
+    currencies = dict.fromkeys(payment.currency for payment in held)
     return {
-        "method": ", ".join(methods),
+        "method": _methods_of(held),
         "amount": ", ".join(_held_text([payment for payment in held if payment.currency == currency]) for currency in currencies),
     }
 
@@ -475,7 +475,7 @@ def _begun(payments: QuerySet[Payment], amount: Decimal, currency: str) -> dict[
     if payment is None:
         return None
     return {
-        "method": _method_label(payment),
+        "method": label_of(payment.method),
         "payment_url": payment.payment_url,
         "return_url": reverse("tillgate:return", args=[payment.return_key]),
     }

@@ -23,7 +23,6 @@ from tillgate.django.admin.base import ValueFilter, need
 from tillgate.django.admin.figures import FiguresAdmin
 from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.forms import RefundForm
-from tillgate.django.methods import label_of
 from tillgate.django.models import NOTHING, Order, Payment, Refund, Review
 from tillgate.django.operations.refunds import record_external_refund, refundable
 from tillgate.django.staff import words
@@ -60,7 +59,7 @@ class _MethodFilter(ValueFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         used = Payment.objects.order_by("method").values_list("method", flat=True).distinct()
-        return [(code, label_of(code)) for code in used]
+        return [(code, words.method_name(code)) for code in used]
 
 
 class _PaymentList(ChangeList):
