@@ -74,7 +74,6 @@ class PaymentAdmin(FiguresAdmin):
     """Payments, the newest first."""
 
     list_display = ("shown_reference", "shown_status", "shown_amount", "shown_method", "shown_order", "shown_created", "shown_account")
-    list_display_links = ("shown_reference",)
     list_filter = (_StatusFilter, _MethodFilter, ("account", admin.AllValuesFieldListFilter), "created_at")
     search_fields = ("reference", "transaction_no", "order__key")
     search_help_text = _("The beginning of a reference, a whole transaction number, or the shop's key of an order")
