@@ -70,12 +70,9 @@ def examine_account(alias: str, *, deadline_seconds: float | None = None, attemp
     """Check one account with a signed query that moves no money, bounded as in `Gateway.query`."""
     try:
         account = find_account(alias)
-    except TillgateError as error:
-        yield Finding(name=f"account {alias}", passed=False, finding=str(error))
-        return
     except Exception as error:  # noqa: BLE001  # a plugin may raise anything
-        finding = f"a plugin that was asked for it raised {described(error)}: correct it, or remove it"
-        yield Finding(name=f"account {alias}", passed=False, finding=finding)
+        fault = f"a plugin that was asked for it raised {described(error)}: correct it, or remove it"
+        yield Finding(name=f"account {alias}", passed=False, finding=str(error) if isinstance(error, TillgateError) else fault)
         return
     source = f"TILLGATE['ACCOUNTS'][{alias!r}]" if alias in get_settings().accounts else "kept by a plugin"
     configured = Configured(account=account, sources=dict.fromkeys(("base_url", "merchant_no", "token"), source))

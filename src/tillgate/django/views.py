@@ -29,6 +29,7 @@ from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from tillgate import hooks, money
+from tillgate.account import Account
 from tillgate.django import operations
 from tillgate.django.amounts import money_text
 from tillgate.django.assets import ASSETS
@@ -83,6 +84,13 @@ def acknowledgement(payment: Payment) -> HttpResponse:
     return HttpResponse(dialect_of(payment).acknowledgement, content_type="text/plain")
 
 
+def _acknowledged(account: Account | None) -> HttpResponse:
+    """Return the answer to a notification to one of our accounts; raise 404 where there is none."""
+    if account is None:
+        raise Http404
+    return HttpResponse(account.dialect.acknowledgement, content_type="text/plain")
+
+
 def _asked_to_come_again(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Answer 503 to a notification that cannot be judged now, so that the gateway sends it again and nobody is mailed an error."""
 
@@ -110,7 +118,7 @@ def payment_notification(request: HttpRequest, key: str) -> HttpResponse:
     read = cache(partial(_received, request))
     payment = operations.receive_payment_notification(key, read, request.method or "")
     if payment is None:
-        return _unknown(key, read)
+        return _acknowledged(operations.receive_unknown(key, read))
     return acknowledgement(payment)
 
 
@@ -125,16 +133,8 @@ def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
     read = cache(partial(_received, request))
     refund = operations.receive_refund_notification(key, read, request.method or "")
     if refund is None:
-        return _unknown(key, read)
+        return _acknowledged(operations.receive_unknown(key, read))
     return acknowledgement(refund.payment)
-
-
-def _unknown(key: str, read: Callable[[], Notification]) -> HttpResponse:
-    """Return the answer to a notification at an unknown address: not found, unless one of our accounts has signed it."""
-    account = operations.receive_unknown(key, read)
-    if account is None:
-        raise Http404
-    return HttpResponse(account.dialect.acknowledgement, content_type="text/plain")
 
 
 @open_to_all
@@ -157,9 +157,7 @@ def webhook(request: HttpRequest, alias: str) -> HttpResponse:
     except AnswerNotUnderstood as error:
         _log.warning("a notification at the address of the account %r is refused: %s", alias, error)
         return HttpResponse("not a notification of the gateway", status=400, content_type="text/plain")
-    if account is None:
-        raise Http404
-    return HttpResponse(account.dialect.acknowledgement, content_type="text/plain")
+    return _acknowledged(account)
 
 
 @open_to_all
