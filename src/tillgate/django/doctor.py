@@ -15,10 +15,9 @@ from tillgate import doctor
 from tillgate.configuration import Configured
 from tillgate.django import checks, clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Heartbeat, OutboxEvent, Payment, Refund, Review
+from tillgate.django.models import Heartbeat, OutboxEvent, Payment, Refund, Review, database
 from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.locking import database
-from tillgate.django.operations.worker import WORKER
+from tillgate.django.operations.supervision import WORKER
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.hooks import Finding
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, RefundStatus

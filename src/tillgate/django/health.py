@@ -19,7 +19,7 @@ from tillgate.django.models import Heartbeat, Notification, NotificationKind, Ou
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.circuit_breaker import answered_at, silent_since
 from tillgate.django.operations.reviews import HELD_REASONS
-from tillgate.django.operations.worker import WORKER
+from tillgate.django.operations.supervision import WORKER
 from tillgate.lifecycle import RefundStatus
 from tillgate.money import Money
 

@@ -35,9 +35,9 @@ from tillgate.django.amounts import money_text
 from tillgate.django.assets import ASSETS
 from tillgate.django.forms import MethodForm, terminal_of
 from tillgate.django.methods import label_of
-from tillgate.django.models import Order, Payment
+from tillgate.django.models import Order, Payment, database
 from tillgate.django.operations.accounts import dialect_of
-from tillgate.django.operations.locking import OrderHeld, database, without_atomic_requests
+from tillgate.django.operations.locking import OrderHeld, without_atomic_requests
 from tillgate.django.operations.reviews import reported_paid
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, TryLater, is_order_paid, may_go_on, why_not
 from tillgate.django.operations.supervision import look_now_and_then

@@ -23,12 +23,12 @@ from tests.django.operations.test_worker import many
 from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations import bounds
 from tillgate.django.operations.actions import take_action
 from tillgate.django.operations.audit import Audited, audit
 from tillgate.django.operations.ledger import Difference, DifferenceKind
-from tillgate.django.operations.locking import InsideTransaction, database
+from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.payments import ask
 from tillgate.lifecycle import Answer, Found, Inconclusive
 from tillgate.wire.dialects import TransactionStatus

@@ -17,11 +17,10 @@ from tests.django import project
 from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import operations
-from tillgate.django.models import Order, Payment, Refund, Review
+from tillgate.django.models import Order, Payment, Refund, Review, database
 from tillgate.django.operations import accounts
 from tillgate.django.operations.locking import (
     InsideTransaction,
-    database,
     durable,
     locked_order,
     outside_transactions,

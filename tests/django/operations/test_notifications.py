@@ -11,9 +11,8 @@ import pytest
 from django.db import connections
 
 from tillgate.django import clock, operations
-from tillgate.django.models import Notification, Payment, Review, TimelineEntry
+from tillgate.django.models import Notification, Payment, Review, TimelineEntry, database
 from tillgate.django.operations import notifications
-from tillgate.django.operations.locking import database
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.world import World
 from tillgate.wire import signing

@@ -15,9 +15,8 @@ from django.db import DatabaseError, connections
 
 from tillgate.django import clock, operations
 from tillgate.django.doctor import examine
-from tillgate.django.models import Heartbeat, Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import Heartbeat, Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations import restores
-from tillgate.django.operations.locking import database
 from tillgate.django.operations.restores import look_for_restore, note_restored
 from tillgate.lifecycle import ReviewReason
 from tillgate.testing.world import World

@@ -36,7 +36,8 @@ from tillgate.django.operations import bounds, refunds
 from tillgate.django.operations.circuit_breaker import pause
 from tillgate.django.operations.locking import InsideTransaction, durable
 from tillgate.django.operations.reviews import Heard, conclude
-from tillgate.django.operations.worker import WORKER, WorkDone, accounts_due, beat, run_account, run_mail, run_shop, run_worker
+from tillgate.django.operations.supervision import WORKER
+from tillgate.django.operations.worker import WorkDone, accounts_due, beat, run_account, run_mail, run_shop, run_worker
 from tillgate.lifecycle import Found, Inconclusive, NotFound
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.testing.crashes import Crash

@@ -18,9 +18,8 @@ from django.utils import timezone
 
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Payment
+from tillgate.django.models import Payment, database
 from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.locking import database
 from tillgate.errors import ConfigurationError
 
 

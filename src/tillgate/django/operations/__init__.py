@@ -4,7 +4,7 @@ Locks are taken in one order everywhere, and the order's row alone serialises it
 before the network is used, no transaction is open while it is (I12), and status, timeline and outbox event change together.
 """
 
-from tillgate.django.operations.actions import ActionNotPossible, Done, ReviewAction, actions_for, poll_now, take_action, to_withdraw
+from tillgate.django.operations.actions import ActionNotPossible, Done, actions_for, poll_now, take_action, to_withdraw
 from tillgate.django.operations.audit import audit
 from tillgate.django.operations.notifications import (
     CannotBeJudged,
@@ -20,6 +20,7 @@ from tillgate.django.operations.refunds import RefundNotPossible, queue_refund, 
 from tillgate.django.operations.reviews import resolve
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, close_order, open_order, start_payment
 from tillgate.django.operations.worker import run_worker
+from tillgate.lifecycle import ReviewAction
 
 __all__ = [
     "ActionNotPossible",

@@ -12,8 +12,6 @@ from tillgate.django.models import Payment
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.wire.dialects import REFERENCE, Dialect
 
-__all__ = ["account_if_known", "account_of", "dialect_of", "find_account", "is_made_by", "maker_if_known"]
-
 _log = logging.getLogger("tillgate")
 
 _PINNED: Final = ("merchant_no", "base_url", "sandbox")

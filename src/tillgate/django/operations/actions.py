@@ -28,9 +28,6 @@ from tillgate.lifecycle import POLICIES, Answer, PaymentStatus, RefundStatus, Re
 from tillgate.wire.dialects import DisputeStatus
 from tillgate.wire.texts import storable
 
-__all__ = ["ActionNotPossible", "Done", "ReviewAction", "actions_for", "poll_now", "take_action", "to_withdraw"]
-
-
 _AS_READ: Final = frozenset(
     {ReviewAction.FORCE_EXPIRE, ReviewAction.ACCEPT_AS_PAID, ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.DISMISS}
 )

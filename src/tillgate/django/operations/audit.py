@@ -20,7 +20,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from tillgate import hooks, money
-from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations.bounds import Stop, TimeBudget
 from tillgate.django.operations.ledger import (
     STATUS_OF_EVENT,
@@ -33,15 +33,13 @@ from tillgate.django.operations.ledger import (
     examine,
     is_held_as_paid,
 )
-from tillgate.django.operations.locking import database, locked_order, outside_transactions
+from tillgate.django.operations.locking import locked_order, outside_transactions
 from tillgate.django.operations.payments import ask as ask_gateway
 from tillgate.django.operations.payments import facts_of
 from tillgate.django.operations.polling import Ask, Asker
 from tillgate.django.operations.reviews import ACCOUNT_REASONS
 from tillgate.lifecycle import Answer, Found, Inconclusive, PaymentFacts, PaymentStatus, RefundStatus, ReviewReason
 from tillgate.wire.dialects import TransactionStatus
-
-__all__ = ["Audited", "audit"]
 
 _log = logging.getLogger("tillgate")
 

@@ -16,20 +16,6 @@ from tillgate.django.conf import get_settings
 from tillgate.django.models import Order
 from tillgate.lifecycle import Answer, Inconclusive, ReviewReason
 
-__all__ = [
-    "PURGE_CHECK",
-    "TURN_SECONDS",
-    "CircuitBreaker",
-    "Gate",
-    "PollLimit",
-    "RateLimiter",
-    "Stop",
-    "TimeBudget",
-    "disputable",
-    "pay_until",
-    "unpaid_check_at",
-]
-
 _SLOW_SECONDS: Final = 2.0
 """A call that lasts longer makes its key slow."""
 _HANG_SECONDS: Final = 4.0

@@ -22,20 +22,6 @@ from tillgate.django.operations.reviews import open_review, settle
 from tillgate.django.operations.timeline import FORCE_EXPIRE
 from tillgate.lifecycle import PaymentStatus, ReviewReason
 
-__all__ = [
-    "PAUSE",
-    "CreationState",
-    "answered_at",
-    "creation_state",
-    "has_answered",
-    "in_turn",
-    "note_answer",
-    "note_creation",
-    "pause",
-    "resume",
-    "silent_since",
-]
-
 PAUSE: Final = timedelta(minutes=2)
 """The time for which an account rests. Some worker tries its gateway again within five minutes."""
 _TOLD_AFTER: Final = timedelta(minutes=30)

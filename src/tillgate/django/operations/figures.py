@@ -22,8 +22,6 @@ from tillgate.django import clock
 from tillgate.django.models import NOTHING, Payment, Refund
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 
-__all__ = ["Figure", "Kind", "Sum", "figures", "is_tested_only", "payments_between", "refunds_between", "sums_by"]
-
 _BATCH: Final = 5000
 _Key = TypeVar("_Key", bound=Hashable)
 

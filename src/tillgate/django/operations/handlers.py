@@ -21,9 +21,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from tillgate.django.conf import get_settings
-from tillgate.django.operations.locking import database
-
-__all__ = ["HandlerHangs", "hanging_ends_process", "time_limit"]
+from tillgate.django.models import database
 
 _log = logging.getLogger("tillgate")
 

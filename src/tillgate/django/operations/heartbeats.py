@@ -10,8 +10,6 @@ from typing import Any
 
 from tillgate.django.models import Heartbeat
 
-__all__ = ["begin", "set_heartbeat", "take_turn"]
-
 
 def begin(name: str, at: datetime, detail: dict[str, Any] | None = None) -> None:
     """Write a heartbeat unless it is there already."""

@@ -17,10 +17,10 @@ from django.utils.timezone import is_naive, make_aware
 from tillgate import money
 from tillgate.account import Account
 from tillgate.django import clock
-from tillgate.django.models import MOST_DIGITS, NOTHING, Order, Payment, new_key
+from tillgate.django.models import MOST_DIGITS, NOTHING, Order, Payment, database, new_key
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.bounds import TimeBudget, disputable
-from tillgate.django.operations.locking import database, outside_transactions
+from tillgate.django.operations.locking import outside_transactions
 from tillgate.django.operations.payments import ask, facts_of
 from tillgate.django.operations.polling import Asker
 from tillgate.django.operations.refunds import enter_external
@@ -32,8 +32,6 @@ from tillgate.money import Money
 from tillgate.wire.dialects import RefundOutcome
 from tillgate.wire.messages import Transaction
 from tillgate.wire.references import any_reference
-
-__all__ = ["ImportFault", "ImportRow", "read_rows", "verify_rows", "write_payments"]
 
 _REQUIRED: Final = ("reference", "amount", "currency")
 _COLUMNS: Final = (*_REQUIRED, "order", "transaction_no", "method", "paid_at")

@@ -35,18 +35,6 @@ from tillgate.lifecycle import (
 )
 from tillgate.money import Money
 
-__all__ = [
-    "STATUS_OF_EVENT",
-    "Difference",
-    "DifferenceKind",
-    "OrderLedger",
-    "compare_with_gateway",
-    "compare_with_shop",
-    "duplicates",
-    "examine",
-    "is_held_as_paid",
-]
-
 
 class DifferenceKind(StrEnum):
     """The kinds of differences. A review that `interpret` would open has the name of its `ReviewReason` instead."""

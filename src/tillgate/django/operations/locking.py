@@ -15,22 +15,6 @@ from tillgate.django import clock
 from tillgate.django.models import Order, database
 from tillgate.errors import TillgateError
 
-__all__ = [
-    "AFTER_A_CALL_SECONDS",
-    "InsideTransaction",
-    "OrderHeld",
-    "database",
-    "durable",
-    "in_the_shops_hands",
-    "joined_order",
-    "locked",
-    "locked_order",
-    "network",
-    "outside_transactions",
-    "reconnect_if_cut",
-    "without_atomic_requests",
-]
-
 _PATIENCE_SECONDS: Final = 1.0
 """For the order's lock: other operations hold it for milliseconds, and a shop's handler that hangs for ever."""
 AFTER_A_CALL_SECONDS: Final = 10.0

@@ -31,8 +31,6 @@ from tillgate.django.staff.words import reason
 from tillgate.transport import post
 from tillgate.wire.urls import is_web_address
 
-__all__ = ["SIGNATURE", "TIMESTAMP", "alert_reviews", "mail_reviews", "recipients_of_reviews", "signature_of"]
-
 _log = logging.getLogger("tillgate")
 
 HEARTBEAT: Final = "review-mail"

@@ -21,9 +21,9 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Notification, NotificationKind, Payment, Refund, new_key
+from tillgate.django.models import Notification, NotificationKind, Payment, Refund, database, new_key
 from tillgate.django.operations.accounts import account_if_known, dialect_of, find_account, is_made_by, maker_if_known
-from tillgate.django.operations.locking import database, durable, locked_order
+from tillgate.django.operations.locking import durable, locked_order
 from tillgate.django.operations.outbox import deliver
 from tillgate.django.operations.payments import apply_answer, ask, claim_poll
 from tillgate.django.operations.refunds import settle_by_notification
@@ -39,15 +39,6 @@ from tillgate.wire.references import is_new_reference
 from tillgate.wire.signing import SIGNATURE
 
 _log = logging.getLogger("tillgate")
-
-__all__ = [
-    "CannotBeJudged",
-    "receive_payment_notification",
-    "receive_refund_notification",
-    "receive_return",
-    "receive_unknown",
-    "receive_webhook",
-]
 
 
 class CannotBeJudged(Exception):

@@ -43,8 +43,6 @@ from tillgate.lifecycle import BOUND_REFUND_STATUSES, OPEN_PAYMENT_STATUSES, End
 from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
 
-__all__ = ["AGAIN", "abandon", "deliver", "deliver_due", "deliver_now", "deliver_remote", "enqueue_remote", "is_unpaid", "left_for_later"]
-
 _log = logging.getLogger("tillgate")
 
 AGAIN: Final = "again"

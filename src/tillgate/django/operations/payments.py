@@ -16,10 +16,10 @@ from django.db import connections, transaction
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Review
+from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Review, database
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.bounds import Gate, disputable, pay_until, unpaid_check_at
-from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
+from tillgate.django.operations.locking import durable, locked_order, network, outside_transactions
 from tillgate.django.operations.outbox import deliver, deliver_due
 from tillgate.django.operations.refunds import book_reported_refunds, refund_news
 from tillgate.django.operations.reviews import (
@@ -52,22 +52,6 @@ from tillgate.lifecycle import (
     next_retry,
 )
 from tillgate.wire.personal import kept_fields, without_personal_data
-
-__all__ = [
-    "after_change",
-    "apply_answer",
-    "ask",
-    "assign",
-    "claim_poll",
-    "decide_about",
-    "facts_of",
-    "force_expire",
-    "is_unchanged",
-    "matter_of",
-    "next_poll_after",
-    "reconcile",
-    "watched_since",
-]
 
 _log = logging.getLogger("tillgate")
 

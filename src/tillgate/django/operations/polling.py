@@ -15,8 +15,6 @@ from tillgate.django.models import Payment
 from tillgate.django.operations.bounds import CircuitBreaker, RateLimiter, TimeBudget
 from tillgate.lifecycle import Answer, Inconclusive
 
-__all__ = ["Ask", "Asker"]
-
 _log = logging.getLogger("tillgate")
 
 Ask = Callable[[Payment], Answer]

@@ -15,13 +15,12 @@ from django.db.models import QuerySet
 from tillgate import hooks, money
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Refund, Review, new_key, new_refund_id
+from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Refund, Review, database, new_key, new_refund_id
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.bounds import unpaid_check_at
 from tillgate.django.operations.locking import (
     AFTER_A_CALL_SECONDS,
     OrderHeld,
-    database,
     durable,
     joined_order,
     locked_order,
@@ -55,24 +54,6 @@ from tillgate.wire.dialects import RefundOutcome
 from tillgate.wire.messages import Refunded, RefundRequest, ReportedRefund
 from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
-
-__all__ = [
-    "RefundNotPossible",
-    "book_reported_refunds",
-    "doubt",
-    "enter_external",
-    "poll_refund",
-    "queue_refund",
-    "record_external_refund",
-    "refund",
-    "refund_news",
-    "refundable",
-    "refundable_of",
-    "send_refund",
-    "settle_by_notification",
-    "settle_by_staff",
-    "withdraw",
-]
 
 _log = logging.getLogger("tillgate")
 

@@ -18,17 +18,15 @@ from django.db import connections
 from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Heartbeat, Payment, Refund, Review, TimelineEntry, new_key
+from tillgate.django.models import Heartbeat, Payment, Refund, Review, TimelineEntry, database, new_key
 from tillgate.django.operations.heartbeats import begin, set_heartbeat, take_turn
-from tillgate.django.operations.locking import database, durable, outside_transactions, reconnect_if_cut
+from tillgate.django.operations.locking import durable, outside_transactions, reconnect_if_cut
 from tillgate.django.operations.payments import ask
 from tillgate.django.operations.refunds import doubt
 from tillgate.django.operations.reviews import open_review
 from tillgate.lifecycle import Answer, Found, NotFound, RefundStatus, ReviewReason
 from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.notifications import Notification as Received
-
-__all__ = ["Restored", "look_for_restore", "note_restored", "tell_of_lost", "was_restored"]
 
 _log = logging.getLogger("tillgate")
 

@@ -16,14 +16,12 @@ from django.db.models import Max, Model, ProtectedError, Q, QuerySet, Restricted
 
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations.bounds import PURGE_CHECK
-from tillgate.django.operations.locking import database, locked_order
+from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.timeline import ERASED, record
 from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, RefundStatus, ReviewReason
-
-__all__ = ["erase_order", "export_order", "purge_order"]
 
 _TEXT_FACTS: Final = frozenset({"answer", "because", "detail", "error", "name"})
 """The facts of a review that are texts. The others are compared values: amounts, numbers and words of the gateway."""

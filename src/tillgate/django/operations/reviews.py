@@ -15,8 +15,8 @@ from django.db.models import QuerySet
 
 from tillgate import hooks
 from tillgate.django import clock
-from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
-from tillgate.django.operations.locking import database, joined_order
+from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, database
+from tillgate.django.operations.locking import joined_order
 from tillgate.django.operations.status import queue_event, write_status, write_status_of
 from tillgate.django.operations.timeline import record
 from tillgate.lifecycle import (
@@ -36,24 +36,6 @@ from tillgate.lifecycle import (
 )
 from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
-
-__all__ = [
-    "ACCOUNT_REASONS",
-    "HELD_REASONS",
-    "ITSELF",
-    "TELLING_REASONS",
-    "UNAPPLIED_REASONS",
-    "Heard",
-    "conclude",
-    "is_over",
-    "open_among",
-    "open_key",
-    "open_review",
-    "open_reviews_of",
-    "reported_paid",
-    "resolve",
-    "settle",
-]
 
 ACCOUNT_REASONS: Final = reasons(scope=Scope.ACCOUNT)
 TELLING_REASONS: Final = reasons(updates=True)

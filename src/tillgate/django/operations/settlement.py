@@ -27,8 +27,6 @@ from tillgate.django.operations.figures import Kind, payments_between, refunds_b
 from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 
-__all__ = ["COLUMNS", "Checked", "FileFault", "SettlementDifference", "SettlementKind", "SettlementRow", "check_settlement", "read_file"]
-
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "reference": ("reference", "merchantreference", "paymentreference", "orderreference", "outtradeno", "transactionno", "transactionid"),
     "amount": ("amount", "grossamount", "gross", "transactionamount", "paymentamount"),

@@ -22,14 +22,13 @@ from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.methods import choices_for, label_of
-from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, new_key
+from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, database, new_key
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
 from tillgate.django.operations.bounds import PURGE_CHECK, Gate, TimeBudget, disputable, pay_until, unpaid_check_at
 from tillgate.django.operations.circuit_breaker import CreationState, creation_state, note_creation
 from tillgate.django.operations.locking import (
     AFTER_A_CALL_SECONDS,
     OrderHeld,
-    database,
     durable,
     in_the_shops_hands,
     locked_order,
@@ -54,24 +53,6 @@ from tillgate.wire.messages import CreatedPayment, PaymentRequest
 from tillgate.wire.methods import Terminal
 from tillgate.wire.personal import kept_fields, without_personal_data
 from tillgate.wire.references import new_reference
-
-__all__ = [
-    "NotPayable",
-    "StartOutcome",
-    "Started",
-    "TryLater",
-    "close_order",
-    "is_being_created",
-    "is_order_paid",
-    "is_page_live",
-    "is_under_review",
-    "may_go_on",
-    "open_order",
-    "registered",
-    "start_payment",
-    "wait_for_creation",
-    "why_not",
-]
 
 _log = logging.getLogger("tillgate")
 _T = TypeVar("_T")

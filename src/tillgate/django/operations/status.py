@@ -23,18 +23,6 @@ from tillgate.lifecycle import (
     move_review,
 )
 
-__all__ = [
-    "abandon_event",
-    "close_order_row",
-    "deliver_event",
-    "fail_event",
-    "pay_order",
-    "queue_event",
-    "reopen_order",
-    "write_status",
-    "write_status_of",
-]
-
 _MACHINES: Final[dict[type[Model], tuple[Any, Callable[[Any, Any], Any]]]] = {
     Payment: (PaymentStatus, move_payment),
     Refund: (RefundStatus, move_refund),

@@ -23,8 +23,6 @@ from tillgate.django.operations.reviews import open_review, settle
 from tillgate.django.operations.status import write_status_of
 from tillgate.lifecycle import ReviewReason, ReviewStatus
 
-__all__ = ["WORKER", "first_of_each_order", "look_at_worker", "look_now_and_then"]
-
 _log = logging.getLogger("tillgate")
 
 WORKER: Final = "worker"

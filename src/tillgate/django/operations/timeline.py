@@ -9,10 +9,7 @@ from django.db import transaction
 
 from tillgate import hooks
 from tillgate.django import clock
-from tillgate.django.models import Order, Payment, Refund, TimelineEntry
-from tillgate.django.operations.locking import database
-
-__all__ = ["ACCEPTED", "ERASED", "FORCE_EXPIRE", "IMPORTED", "record"]
+from tillgate.django.models import Order, Payment, Refund, TimelineEntry, database
 
 ACCEPTED: Final = "payment.accepted"
 """The event of a payment that staff accepted as paid with another amount."""

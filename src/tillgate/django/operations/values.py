@@ -6,8 +6,6 @@ from tillgate import hooks
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 
-__all__ = ["order_value", "payment_value", "refund_value", "remote_event_value", "review_value"]
-
 
 def order_value(order: Order) -> hooks.Order:
     """Return an order's value."""

@@ -22,13 +22,13 @@ from django.db import close_old_connections, connections
 from django.db.models import Min, Q, QuerySet
 
 from tillgate.django import clock
-from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
+from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, database
 from tillgate.django.operations import bounds
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.bounds import PollLimit, Stop, TimeBudget
 from tillgate.django.operations.circuit_breaker import has_answered, in_turn, pause, resume
 from tillgate.django.operations.heartbeats import set_heartbeat
-from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions, reconnect_if_cut
+from tillgate.django.operations.locking import durable, locked_order, outside_transactions, reconnect_if_cut
 from tillgate.django.operations.mail import alert_reviews, mail_reviews
 from tillgate.django.operations.outbox import deliver_now, deliver_remote, is_unpaid, left_for_later
 from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, next_poll_after
@@ -58,8 +58,6 @@ from tillgate.lifecycle import (
 )
 from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
-
-__all__ = ["WORKER", "Progress", "WorkDone", "accounts_due", "beat", "run_account", "run_mail", "run_shop", "run_worker", "wake"]
 
 _log = logging.getLogger("tillgate")
 
