@@ -34,8 +34,7 @@ from tillgate.lifecycle import (
     decide_refund,
     interpret,
     match_refunds,
-    move_payment,
-    move_refund,
+    move,
     next_refund_poll,
 )
 from tillgate.wire.dialects import REFERENCE, DisputeStatus, TransactionStatus
@@ -426,16 +425,16 @@ def test_i6_a_refund_that_may_have_been_sent_is_unknown_not_queued(outcome: Refu
 def test_every_move_outside_the_tables_raises() -> None:
     for old, new in product(PaymentStatus, PaymentStatus):
         if new is old or new in PAYMENT_TRANSITIONS[old]:
-            assert move_payment(old, new) is new
+            assert move(PAYMENT_TRANSITIONS, old, new) is new
         else:
             with pytest.raises(IllegalTransition, match=f"from {old} to {new}"):
-                move_payment(old, new)
+                move(PAYMENT_TRANSITIONS, old, new)
     for old_refund, new_refund in product(RefundStatus, RefundStatus):
         if new_refund is old_refund or new_refund in REFUND_TRANSITIONS[old_refund]:
-            assert move_refund(old_refund, new_refund) is new_refund
+            assert move(REFUND_TRANSITIONS, old_refund, new_refund) is new_refund
         else:
             with pytest.raises(IllegalTransition, match=f"from {old_refund} to {new_refund}"):
-                move_refund(old_refund, new_refund)
+                move(REFUND_TRANSITIONS, old_refund, new_refund)
 
 
 def test_i6_no_road_leads_from_unknown_back_to_sending() -> None:

@@ -19,8 +19,7 @@ from tests.smallest_shop.driver import SmallestShopDriver
 from tillgate.django import clock
 from tillgate.django.models import Heartbeat, Order, TimelineEntry
 from tillgate.django.operations.locking import InsideTransaction
-from tillgate.lifecycle import IllegalTransition, PaymentStatus
-from tillgate.lifecycle.payment import move_payment
+from tillgate.lifecycle import PAYMENT_TRANSITIONS, IllegalTransition, PaymentStatus, move
 from tillgate.sandbox.options import Options
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -89,7 +88,7 @@ def test_the_judge_hears_a_transaction_across_a_call(judge: Judge) -> None:
 
 def test_the_judge_hears_a_move_that_the_table_of_payments_refused(judge: Judge) -> None:
     try:
-        move_payment(PaymentStatus.PAID, PaymentStatus.FAILED)
+        move(PAYMENT_TRANSITIONS, PaymentStatus.PAID, PaymentStatus.FAILED)
     except IllegalTransition:
         logging.getLogger("tillgate").exception("the worker run failed")
     assert verdict(judge) == "I9: PaymentStatus does not move from paid to failed"

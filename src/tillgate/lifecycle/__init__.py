@@ -6,6 +6,8 @@ Each module's `__all__` lists its public names.
 
 from tillgate.lifecycle.interpret import *  # noqa: F403
 from tillgate.lifecycle.machine import IllegalTransition as IllegalTransition
+from tillgate.lifecycle.machine import Transitions as Transitions
+from tillgate.lifecycle.machine import move as move
 from tillgate.lifecycle.order import *  # noqa: F403
 from tillgate.lifecycle.outbox import *  # noqa: F403
 from tillgate.lifecycle.payment import *  # noqa: F403

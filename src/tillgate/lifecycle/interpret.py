@@ -12,7 +12,8 @@ from decimal import Decimal
 from typing import Final
 
 from tillgate.errors import OrderNotFound, SignatureMismatch, TillgateError, WrongCredentials
-from tillgate.lifecycle.payment import OPEN_PAYMENT_STATUSES, PaymentStatus, move_payment
+from tillgate.lifecycle.machine import move
+from tillgate.lifecycle.payment import OPEN_PAYMENT_STATUSES, PAYMENT_TRANSITIONS, PaymentStatus
 from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, Claim, OpenReview, ReviewReason, claim_of
 from tillgate.wire.dialects import REFERENCE, Dialect, DisputeStatus, RefundOutcome, TransactionStatus
 from tillgate.wire.messages import Transaction
@@ -307,4 +308,5 @@ def _without_amount(found: Transaction) -> tuple[ReviewReason, dict[str, str], s
 
 
 def _to(facts: PaymentFacts, found: Transaction, status: PaymentStatus, detail: str) -> Decision:
-    return Decision(status=move_payment(facts.status, status), transaction_no=facts.transaction_no or found.transaction_no, detail=detail)
+    status = move(PAYMENT_TRANSITIONS, facts.status, status)
+    return Decision(status=status, transaction_no=facts.transaction_no or found.transaction_no, detail=detail)

@@ -7,8 +7,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
 
-__all__ = ["IllegalTransition", "Transitions", "move", "table"]
-
 Status = TypeVar("Status", bound=StrEnum)
 Transitions = Mapping[Status, frozenset[Status]]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from tillgate.lifecycle.machine import move, table
+from tillgate.lifecycle.machine import table
 
-__all__ = ["ORDER_TRANSITIONS", "OrderStatus", "move_order"]
+__all__ = ["ORDER_TRANSITIONS", "OrderStatus"]
 
 
 class OrderStatus(StrEnum):
@@ -30,8 +30,3 @@ ORDER_TRANSITIONS: Final = table(
         _O.PAID: set(),
     }
 )
-
-
-def move_order(old: OrderStatus, new: OrderStatus) -> OrderStatus:
-    """Return the new status, or raise `IllegalTransition` where the table does not lead there."""
-    return move(ORDER_TRANSITIONS, old, new)

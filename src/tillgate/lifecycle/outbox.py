@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from tillgate.lifecycle.machine import move, table
+from tillgate.lifecycle.machine import table
 
-__all__ = ["OUTBOX_TRANSITIONS", "OutboxStatus", "move_event"]
+__all__ = ["OUTBOX_TRANSITIONS", "OutboxStatus"]
 
 
 class OutboxStatus(StrEnum):
@@ -32,8 +32,3 @@ OUTBOX_TRANSITIONS: Final = table(
         _E.ABANDONED: set(),
     }
 )
-
-
-def move_event(old: OutboxStatus, new: OutboxStatus) -> OutboxStatus:
-    """Return the new status, or raise `IllegalTransition` where the table does not lead there."""
-    return move(OUTBOX_TRANSITIONS, old, new)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, Refused, TillgateError
-from tillgate.lifecycle.machine import move, table
+from tillgate.lifecycle.machine import table
 from tillgate.wire.messages import CreatedPayment
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "PaymentStatus",
     "decide_creation",
     "is_unanswered",
-    "move_payment",
     "next_poll",
     "next_retry",
 ]
@@ -64,11 +63,6 @@ LONGEST_BETWEEN_POLLS: Final = timedelta(days=30)
 """The longest pause between two polls of a payment."""
 DISPUTABLE: Final = timedelta(days=540)
 """The time in which banks take the money of a payment back, unless the shop knows better. Money may come as late."""
-
-
-def move_payment(old: PaymentStatus, new: PaymentStatus) -> PaymentStatus:
-    """Return the new status, or raise `IllegalTransition` where the table does not lead there."""
-    return move(PAYMENT_TRANSITIONS, old, new)
 
 
 def decide_creation(outcome: CreatedPayment | TillgateError) -> PaymentStatus:

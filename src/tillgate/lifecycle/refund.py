@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, Refused, TillgateError
-from tillgate.lifecycle.machine import move, table
+from tillgate.lifecycle.machine import table
 from tillgate.wire.messages import Refunded, ReportedRefund
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "RefundStatus",
     "decide_refund",
     "match_refunds",
-    "move_refund",
     "next_refund_poll",
 ]
 
@@ -122,11 +121,6 @@ def _same_id(here: KnownRefund, there: ReportedRefund) -> bool:
 def _same_amount(here: KnownRefund, there: ReportedRefund) -> bool:
     is_unnamed = here.refund_no is None and (there.refund_id is None or here.external)
     return is_unnamed and here.amount == there.amount and here.status not in (RefundStatus.FAILED, RefundStatus.QUEUED)
-
-
-def move_refund(old: RefundStatus, new: RefundStatus) -> RefundStatus:
-    """Return the new status, or raise `IllegalTransition` where the table does not lead there."""
-    return move(REFUND_TRANSITIONS, old, new)
 
 
 def decide_refund(outcome: Refunded | TillgateError) -> RefundStatus:

@@ -11,7 +11,7 @@ from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from tillgate.lifecycle.machine import move, table
+from tillgate.lifecycle.machine import table
 
 __all__ = [
     "POLICIES",
@@ -26,7 +26,6 @@ __all__ = [
     "Scope",
     "claim_of",
     "facts_version",
-    "move_review",
     "reasons",
 ]
 
@@ -49,11 +48,6 @@ REVIEW_TRANSITIONS: Final = table(
         _S.RESOLVED: set(),
     }
 )
-
-
-def move_review(old: ReviewStatus, new: ReviewStatus) -> ReviewStatus:
-    """Return the new status, or raise `IllegalTransition` where the table does not lead there."""
-    return move(REVIEW_TRANSITIONS, old, new)
 
 
 class ReviewReason(StrEnum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -11,22 +10,24 @@ from django.db.models import Model, QuerySet
 from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.lifecycle import (
+    ORDER_TRANSITIONS,
+    OUTBOX_TRANSITIONS,
+    PAYMENT_TRANSITIONS,
+    REFUND_TRANSITIONS,
+    REVIEW_TRANSITIONS,
     OrderStatus,
     OutboxStatus,
     PaymentStatus,
     RefundStatus,
     ReviewStatus,
-    move_event,
-    move_order,
-    move_payment,
-    move_refund,
-    move_review,
+    Transitions,
+    move,
 )
 
-_MACHINES: Final[dict[type[Model], tuple[Any, Callable[[Any, Any], Any]]]] = {
-    Payment: (PaymentStatus, move_payment),
-    Refund: (RefundStatus, move_refund),
-    Review: (ReviewStatus, move_review),
+_MACHINES: Final[dict[type[Model], tuple[Any, Transitions[Any]]]] = {
+    Payment: (PaymentStatus, PAYMENT_TRANSITIONS),
+    Refund: (RefundStatus, REFUND_TRANSITIONS),
+    Review: (ReviewStatus, REVIEW_TRANSITIONS),
 }
 
 
@@ -37,8 +38,8 @@ def write_status(
 
     Raises `IllegalTransition` where the machine's table does not lead there.
     """
-    statuses, move = _MACHINES[type(row)]
-    row.status = move(statuses(row.status), new).value
+    statuses, transitions = _MACHINES[type(row)]
+    row.status = move(transitions, statuses(row.status), new).value
     if now is None:
         return ["status"]
     row.status_since = now  # type: ignore[union-attr]  # a review keeps its times in other columns, and gives none
@@ -50,13 +51,13 @@ def write_status_of(rows: QuerySet[Any], old: PaymentStatus | ReviewStatus, new:
 
     Raises `IllegalTransition` where the machine's table does not lead there.
     """
-    _, move = _MACHINES[rows.model]
-    return bool(rows.filter(status=old.value).update(status=move(old, new).value, **columns))
+    _, transitions = _MACHINES[rows.model]
+    return bool(rows.filter(status=old.value).update(status=move(transitions, old, new).value, **columns))
 
 
 def pay_order(order: Order, payment: Payment) -> None:
     """Note that a payment has paid its order (I4)."""
-    move_order(order.status, OrderStatus.PAID)
+    move(ORDER_TRANSITIONS, order.status, OrderStatus.PAID)
     order.paid_by = payment
     order.save(update_fields=["paid_by"])
 
@@ -64,14 +65,14 @@ def pay_order(order: Order, payment: Payment) -> None:
 def close_order_row(order: Order, now: datetime) -> None:
     """Note that the shop closed an order. A paid order may be closed too: no payment starts any more, and it stays paid."""
     if order.status is not OrderStatus.PAID:
-        move_order(order.status, OrderStatus.CLOSED)
+        move(ORDER_TRANSITIONS, order.status, OrderStatus.CLOSED)
     order.closed_at = now
     order.save(update_fields=["closed_at"])
 
 
 def reopen_order(order: Order) -> None:
     """Note that the shop takes money for a closed order again."""
-    move_order(order.status, OrderStatus.OPEN)
+    move(ORDER_TRANSITIONS, order.status, OrderStatus.OPEN)
     order.closed_at = None
     order.save(update_fields=["closed_at"])
 
@@ -86,7 +87,7 @@ def queue_event(order: Order, kind: OutboxEventKind, *, delay: timedelta = timed
 
 def deliver_event(event: OutboxEvent, now: datetime, outcome: str = "") -> None:
     """Note that an outbox event was delivered, and its outcome."""
-    move_event(event.status, OutboxStatus.DELIVERED)
+    move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.DELIVERED)
     event.done_at, event.due_at, event.fault, event.outcome = now, None, "", outcome
     event.attempts += 1
     event.save(update_fields=["done_at", "due_at", "attempts", "fault", "outcome"])
@@ -94,13 +95,13 @@ def deliver_event(event: OutboxEvent, now: datetime, outcome: str = "") -> None:
 
 def fail_event(event: OutboxEvent, fault: str, due_at: datetime) -> None:
     """Note that a delivery failed, and when the worker tries again."""
-    move_event(event.status, OutboxStatus.FAILING)
+    move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.FAILING)
     event.attempts, event.fault, event.due_at = event.attempts + 1, fault, due_at
     event.save(update_fields=["attempts", "fault", "due_at"])
 
 
 def abandon_event(event: OutboxEvent, now: datetime) -> None:
     """Note that staff let a failing remote event be."""
-    move_event(event.status, OutboxStatus.ABANDONED)
+    move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.ABANDONED)
     event.done_at, event.due_at, event.outcome = now, None, OutboxStatus.ABANDONED.value
     event.save(update_fields=["done_at", "due_at", "outcome"])
