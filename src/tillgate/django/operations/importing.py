@@ -17,7 +17,7 @@ from django.utils.timezone import is_naive, make_aware
 from tillgate import money
 from tillgate.account import Account
 from tillgate.django import clock
-from tillgate.django.models import MOST_DIGITS, NOTHING, Order, Payment, database, new_key
+from tillgate.django.models import MOST_DIGITS, NOTHING, Order, Payment, database
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.bounds import TimeBudget, disputable
 from tillgate.django.operations.locking import outside_transactions
@@ -178,8 +178,6 @@ def _unsaved(row: ImportRow, account: Account, alias: str, plugin: str) -> Payme
     return Payment(
         order=Order(plugin=plugin, key=row.order_key, created_at=row.paid_at),
         reference=row.reference,
-        notification_key=new_key(),
-        return_key=new_key(),
         account=alias,
         merchant_no=account.merchant_no,
         base_url=account.base_url,

@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from tillgate import hooks, money
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Refund, Review, database, new_key, new_refund_id
+from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Refund, Review, database
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.bounds import unpaid_check_at
 from tillgate.django.operations.locking import (
@@ -171,8 +171,6 @@ def _queue(
         now = clock.now()
         queued = Refund(
             payment=payment,
-            notification_key=new_key(),
-            refund_id=new_refund_id(),
             amount=exact,
             requested_by=staff[:150],
             reason=without_personal_data(storable(reason))[:255],
@@ -564,8 +562,6 @@ def enter_external(
     now = clock.now()
     entered = Refund(
         payment=payment,
-        notification_key=new_key(),
-        refund_id=new_refund_id(),
         refund_no=refund_no,
         amount=amount,
         status=RefundStatus.SUCCEEDED.value,

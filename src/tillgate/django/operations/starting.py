@@ -22,7 +22,7 @@ from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.methods import choices_for, label_of
-from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, database, new_key
+from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, database
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
 from tillgate.django.operations.bounds import PURGE_CHECK, Gate, TimeBudget, disputable, pay_until, unpaid_check_at
 from tillgate.django.operations.circuit_breaker import CreationState, creation_state, note_creation
@@ -385,8 +385,6 @@ def _new_payment(
     payment = Payment(
         order=order,
         reference=new_reference(description.number),
-        notification_key=new_key(),
-        return_key=new_key(),
         account=alias,
         merchant_no=account.merchant_no,
         base_url=account.base_url,
