@@ -39,7 +39,7 @@ from tillgate.django.operations.status import abandon_event, deliver_event, fail
 from tillgate.django.operations.timeline import record
 from tillgate.django.operations.values import order_value, payment_value, refund_value, remote_event_value, review_value
 from tillgate.errors import ConfigurationError
-from tillgate.lifecycle import BOUND_REFUND_STATUSES, OPEN_PAYMENT_STATUSES, End, OutboxStatus, PaymentStatus, ReviewReason, reasons
+from tillgate.lifecycle import BOUND_REFUND_STATUSES, OPEN_PAYMENT_STATUSES, End, PaymentStatus, ReviewReason, reasons
 from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
 
@@ -47,8 +47,6 @@ _log = logging.getLogger("tillgate")
 
 AGAIN: Final = "again"
 """In the data of an outbox event that a person wished repeated: the review that it is about."""
-ABANDONED: Final = OutboxStatus.ABANDONED.value
-"""The outcome of a remote outbox event that a person has let be."""
 _NOT_APPLIED_REASONS: Final = reasons(ends=End.APPLIED)
 _LEASE: Final = timedelta(minutes=2)
 _REMOTE_SECONDS: Final = 110.0

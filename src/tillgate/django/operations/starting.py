@@ -311,12 +311,6 @@ def is_order_paid(order: Order) -> bool:
     return any(one.payment is not None and one.payment.refunded_amount < one.payment.amount for one in untold)
 
 
-def is_under_review(plugin: str, order_key: str) -> bool:
-    """Return whether the gateway reports a payment of an order as paid though a check failed: the shopper should be asked (I4)."""
-    payments = Payment.objects.filter(order__plugin=plugin, order__key=order_key)
-    return bool(reported_paid(list(payments.values_list("pk", flat=True))))
-
-
 def is_page_live(payment: Payment) -> bool:
     """Tell whether a shopper can still finish on the payment page of a payment."""
     now, is_open_for = clock.now(), payment.page_closes_at - payment.created_at
