@@ -18,7 +18,7 @@ from tillgate.django import clock
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations.locking import locked
 from tillgate.django.operations.outbox import AGAIN
-from tillgate.django.operations.refunds import refundable_of
+from tillgate.django.operations.refunds import refundable
 from tillgate.django.operations.values import order_value, payment_value, refund_value
 from tillgate.django.outcomes import unpaid_detail
 from tillgate.django.staff.masking import Mask
@@ -291,7 +291,7 @@ def _payment_states(chosen: QuerySet[Payment], *, is_locked: bool = False) -> It
             payment_url=payment.payment_url,
             held_amount=max(NOTHING, money.left_of(payment.amount, [refunded])) if is_paid else NOTHING,
             refunded_amount=refunded,
-            refundable_amount=refundable_of(payment, refunds),
+            refundable_amount=refundable(payment, refunds),
             paid_the_order=payment.pk == payment.order.paid_by_id,
             reported_paid=vars(payment)["is_reported"],
             awaits_delivery=vars(payment)["awaits_delivery"],

@@ -78,15 +78,12 @@ class RefundNotPossible(TillgateError):
     """The payment cannot be refunded now, and nothing was; the message says why, to a person."""
 
 
-def refundable(payment: Payment) -> Decimal:
-    """Return how much of a payment can still be refunded."""
-    return _left(payment, payment.refunds.all()) if payment.status == PaymentStatus.PAID else NOTHING
-
-
-def refundable_of(payment: Payment, refunds: Iterable[Refund]) -> Decimal:
-    """Return how much of a payment can still be refunded, by its refunds that were read already."""
+def refundable(payment: Payment, refunds: Iterable[Refund] | None = None) -> Decimal:
+    """Return how much of a payment can still be refunded. `refunds` are its refunds, if the caller has read them."""
     if payment.status != PaymentStatus.PAID:
         return NOTHING
+    if refunds is None:
+        return _left(payment, payment.refunds.all())
     return max(NOTHING, money.left_of(payment.amount, [one.amount for one in refunds if one.status in BOUND_REFUND_STATUSES]))
 
 
@@ -185,19 +182,11 @@ def _queue(
     return queued
 
 
-def _may_be_refunded_elsewhere(payment: Payment) -> bool:
-    return _blocking_reason(payment) is not None
-
-
 def _blocking_reason(payment: Payment) -> str | None:
     """Return the reason of an open review that blocks refunds, a dispute's first, or None."""
-    reasons_found = set(_elsewhere(payment).values_list("reason", flat=True))
+    blocking = Review.objects.filter(payment=payment, reason__in=_ELSEWHERE_REASONS, resolved_at__isnull=True)
+    reasons_found = set(blocking.values_list("reason", flat=True))
     return next((one for one in (ReviewReason.DISPUTED, *reasons_found) if one in reasons_found), None)
-
-
-def _elsewhere(payment: Payment) -> QuerySet[Review]:
-    """Return the open reviews by which money may have been refunded without a refund here."""
-    return Review.objects.filter(payment=payment, reason__in=_ELSEWHERE_REASONS, resolved_at__isnull=True)
 
 
 def _check_seen(payment: Payment, seen: int | None) -> None:
@@ -241,9 +230,8 @@ def send_refund(refund_id: int) -> Refund:
     refund_no = outcome.refund_no if isinstance(outcome, Refunded) else None
     settled = _settle(claimed, status, answer, actor="refund", only_from=only_from, refund_no=refund_no)
     if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
-        alias = claimed.payment.account
         with durable():
-            open_review(ReviewReason.ACCOUNT_GONE, {"error": outcome}, "refund", payment=claimed.payment, account=alias)
+            open_review(ReviewReason.ACCOUNT_GONE, {"error": outcome}, "refund", payment=claimed.payment, account=claimed.payment.account)
     return settled
 
 
@@ -337,7 +325,7 @@ def _claim(refund_id: int) -> Refund | None:
         refund.payment.order = order
         if refund.status != RefundStatus.QUEUED:
             return None
-        if _may_be_refunded_elsewhere(refund.payment) and not refund.confirmed:
+        if _blocking_reason(refund.payment) and not refund.confirmed:
             refund.due_at = clock.now() + _LONGEST_PAUSE
             refund.save(update_fields=["due_at"])
             return None
@@ -388,7 +376,8 @@ def _settle_locked(
         if refund.status == RefundStatus.FAILED and status is RefundStatus.SUCCEEDED and staff == ITSELF:
             _doubt_refusal(order, refund, "notification" if actor == "webhook" else "answer", actor)
         if refund.status == RefundStatus.SUCCEEDED and status is RefundStatus.FAILED and staff == ITSELF:
-            _tell_of_returned(order, refund, actor)
+            # The shopper has no money, and the shop's books say otherwise.
+            _raise_once(ReviewReason.REFUND_RETURNED, {}, actor, order, refund)
         return refund, False
     was, now = RefundStatus(refund.status), clock.now()
     nobody_refused = status is not RefundStatus.FAILED or was in UNSETTLED_REFUND_STATUSES
@@ -413,12 +402,6 @@ def _settle_locked(
     return refund, True
 
 
-def _tell_of_returned(order: Order, refund: Refund, actor: str) -> None:
-    """Open a review, once, about a refund that failed after it was done: the shopper has no money, and the shop's books say otherwise."""
-    if not Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_RETURNED).exists():
-        _raise(ReviewReason.REFUND_RETURNED, {}, actor, order, refund)
-
-
 def _due_after(refund: Refund, status: RefundStatus, now: datetime) -> datetime | None:
     """Return when a refund that came to a status is sent or asked about next."""
     if status is RefundStatus.QUEUED:
@@ -432,10 +415,9 @@ def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
         settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT), f"it waits no longer: {refund.status}")
         return
     waited = refund.status_since - refund.created_at
-    if waited < _TOLD_AFTER or Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT).exists():
-        return
-    hours = int(waited.total_seconds() // 3600)
-    _raise(ReviewReason.REFUND_NOT_SENT, {"answer": answer, "hours": hours}, "refund", order, refund)
+    if waited >= _TOLD_AFTER:
+        hours = int(waited.total_seconds() // 3600)
+        _raise_once(ReviewReason.REFUND_NOT_SENT, {"answer": answer, "hours": hours}, "refund", order, refund)
 
 
 def _conclude_refund(refund: Refund) -> None:
@@ -488,9 +470,13 @@ def settle_by_notification(order: Order, refund_id: int) -> bool:
 
 def _doubt_refusal(order: Order, refund: Refund, who: str, actor: str) -> None:
     """Open a review when a refund that is held to be refused was made: nothing more is refunded until a person has polled (I5)."""
-    if Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_CONTRADICTED).exists():
-        return  # gateways repeat their notifications
-    _raise(ReviewReason.REFUND_CONTRADICTED, {"answer": refund.answer, "case": who}, actor, order, refund)
+    _raise_once(ReviewReason.REFUND_CONTRADICTED, {"answer": refund.answer, "case": who}, actor, order, refund)
+
+
+def _raise_once(reason: ReviewReason, facts: Mapping[str, Any], actor: str, order: Order, refund: Refund) -> None:
+    """Open a review about a refund that had none for this reason, not even a closed one: gateways repeat their notifications."""
+    if not Review.objects.filter(refund=refund, reason=reason).exists():
+        _raise(reason, facts, actor, order, refund)
 
 
 def _raise(reason: ReviewReason, facts: Mapping[str, Any], actor: str, order: Order, refund: Refund) -> None:
@@ -607,8 +593,7 @@ def book_reported_refunds(order: Order, payment: Payment, reported: Collection[R
                 settle(reviews, f"{Money(there.amount, payment.currency)} was refunded again elsewhere", ITSELF)
                 continue
             facts = {"status": f"refunded {Money(there.amount, payment.currency)} more"}
-            about: dict[str, Any] = {"order": order, "payment": payment, "account": payment.account}
-            open_review(ReviewReason.CHANGED_AFTER_PAID, facts, actor, **about)
+            open_review(ReviewReason.CHANGED_AFTER_PAID, facts, actor, order=order, payment=payment, account=payment.account)
             continue
         _conclude_refunded(payment, ITSELF, _OVER_ONCE_REFUNDED)
         _tell_shop(order, entered)
