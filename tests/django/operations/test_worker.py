@@ -1077,7 +1077,7 @@ def test_i2_of_many_orders_that_hanging_transactions_hold_one_is_waited_for_and_
     with held_by_a_hanging_transaction(list(held)):
         work_done = WorkDone()
         if kind == "refund":
-            working._account("default", work_done, bounds.PollLimit(0), working._quiet, working._never)
+            working._account("default", work_done, bounds.PollLimit(0), working._quiet, bounds.never)
         else:
             work_done.add(run_shop())
     assert [fault.partition(": ")[2].partition(":")[0] for fault in work_done.faults] == ["OrderHeld"]

@@ -21,7 +21,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from tillgate import hooks, money
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
-from tillgate.django.operations.bounds import Stop, TimeBudget
+from tillgate.django.operations.bounds import Stop, TimeBudget, never
 from tillgate.django.operations.ledger import (
     STATUS_OF_EVENT,
     Difference,
@@ -72,10 +72,6 @@ def _quiet(_: Audited) -> None:
     """Show nothing."""
 
 
-def _never() -> bool:
-    return False
-
-
 def audit(
     since: datetime,
     until: datetime,
@@ -84,7 +80,7 @@ def audit(
     ask: Ask = ask_gateway,
     connections: int | None = None,
     progress: Progress = _quiet,
-    stop: Stop = _never,
+    stop: Stop = never,
 ) -> Iterator[Difference]:
     """Yield every difference about the payments that were started in a period: at `since` or later, and before `until`.
 

@@ -23,6 +23,7 @@ _HANG_SECONDS: Final = 4.0
 _SLOW_FOR_SECONDS: Final = 30.0
 
 Stop = Callable[[], bool]
+"""Says that no new work may begin."""
 
 _SILENCES_BEFORE_PAUSE: Final = 5
 """So many queries in a row without news, and the account rests."""
@@ -30,6 +31,11 @@ TURN_SECONDS: Final = 60.0
 """After so long the others get their turn; a call that is under way is awaited."""
 PURGE_CHECK: Final = timedelta(days=30)
 """The longest time between two checks whether an order has details that are older than they are kept: a changed setting counts by then."""
+
+
+def never() -> bool:
+    """Let new work begin at any time: it is a `Stop`."""
+    return False
 
 
 def disputable() -> timedelta:

@@ -19,11 +19,12 @@ from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.models import MOST_DIGITS, NOTHING, Order, Payment, database
 from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.bounds import TimeBudget, disputable
+from tillgate.django.operations.bounds import TimeBudget, disputable, never
 from tillgate.django.operations.locking import outside_transactions
 from tillgate.django.operations.payments import ask, facts_of
 from tillgate.django.operations.polling import Asker
 from tillgate.django.operations.refunds import enter_external
+from tillgate.django.operations.settlement import FileFault
 from tillgate.django.operations.status import pay_order, write_status
 from tillgate.django.operations.timeline import IMPORTED, record
 from tillgate.errors import InvalidRequest
@@ -37,19 +38,6 @@ _REQUIRED: Final = ("reference", "amount", "currency")
 _COLUMNS: Final = (*_REQUIRED, "order", "transaction_no", "method", "paid_at")
 _LONGEST: Final = {"order": 128, "transaction_no": 255, "method": 32}
 _BATCH: Final = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportFault:
-    """What is wrong with a line of the file: the column, its value and the remedy."""
-
-    line: int
-    field: str
-    value: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.field} {self.value!r} {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +55,7 @@ class ImportRow:
 
 def read_rows(
     lines: Iterable[Mapping[str | None, Any]], columns: Sequence[str], alias: str
-) -> tuple[list[ImportRow], list[ImportFault], int]:
+) -> tuple[list[ImportRow], list[FileFault], int]:
     """Read the lines of a file, and return its payments, all faults, and how many payments are here already.
 
     A payment that is here already with the same amount is left out, so that an import can be run again.
@@ -76,7 +64,7 @@ def read_rows(
     if fault := _fault_of_columns(columns):
         return [], [fault], 0
     rows: list[ImportRow] = []
-    faults: list[ImportFault] = []
+    faults: list[FileFault] = []
     seen: dict[str, int] = {}
     for line, cells in enumerate(lines, 2):
         try:
@@ -84,7 +72,7 @@ def read_rows(
             if row.reference in seen:
                 raise InvalidRequest("reference", row.reference, f"stands in line {seen[row.reference]} already")
         except InvalidRequest as error:
-            faults.append(ImportFault(line=line, field=error.field, value=str(error.value)[:80], remedy=error.remedy))
+            faults.append(FileFault(line=line, field=error.field, value=str(error.value)[:80], remedy=error.remedy))
         else:
             seen[row.reference] = line
             rows.append(row)
@@ -92,20 +80,20 @@ def read_rows(
     for row in rows:
         if row.reference in known and known[row.reference] != row.price:
             remedy = f"is here already, with {known[row.reference]}"
-            faults.append(ImportFault(line=row.line, field="reference", value=row.reference, remedy=remedy))
+            faults.append(FileFault(line=row.line, field="reference", value=row.reference, remedy=remedy))
     return [row for row in rows if row.reference not in known], sorted(faults, key=lambda fault: fault.line), len(known)
 
 
-def _fault_of_columns(columns: Sequence[str]) -> ImportFault | None:
+def _fault_of_columns(columns: Sequence[str]) -> FileFault | None:
     for name in columns:
         if name not in _COLUMNS or columns.count(name) > 1:
             near = difflib.get_close_matches(name.lower(), _COLUMNS, n=1)
             meant = f": did you mean {near[0]!r}?" if near and near[0] != name else ""
-            return ImportFault(
+            return FileFault(
                 line=1, field="column", value=name, remedy=f"is unknown or comes twice{meant} The columns are {', '.join(_COLUMNS)}"
             )
     if missing := next((name for name in _REQUIRED if name not in columns), None):
-        return ImportFault(line=1, field="column", value=missing, remedy="is missing")
+        return FileFault(line=1, field="column", value=missing, remedy="is missing")
     return None
 
 
@@ -159,14 +147,14 @@ def _known(references: list[str]) -> dict[str, Money]:
     return known
 
 
-def verify_rows(rows: Sequence[ImportRow], alias: str, plugin: str) -> Iterator[tuple[ImportRow, Payment, Transaction | ImportFault]]:
+def verify_rows(rows: Sequence[ImportRow], alias: str, plugin: str) -> Iterator[tuple[ImportRow, Payment, Transaction | FileFault]]:
     """Query the gateway about each payment, and yield it with the answer, or with the fault that the gateway's answer shows.
 
     At most `TILLGATE["QUERIES_PER_SECOND"]` queries are sent in a second. Uses no database transaction.
     """
     outside_transactions("verify_rows")
     account = find_account(alias)
-    with Asker(ask, TimeBudget(lambda: False, math.inf)) as asker:
+    with Asker(ask, TimeBudget(never, math.inf)) as asker:
         for start in range(0, len(rows), _BATCH):
             batch = rows[start : start + _BATCH]
             payments = [_unsaved(row, account, alias, plugin) for row in batch]
@@ -193,7 +181,7 @@ def _unsaved(row: ImportRow, account: Account, alias: str, plugin: str) -> Payme
     )
 
 
-def _verified(row: ImportRow, payment: Payment, answer: Answer | None) -> Transaction | ImportFault:
+def _verified(row: ImportRow, payment: Payment, answer: Answer | None) -> Transaction | FileFault:
     """Return the gateway's transaction if it says paid for the right money, else what is wrong."""
     remedy = "was not asked about: the gateway answers no more"
     if isinstance(answer, Found):
@@ -205,15 +193,15 @@ def _verified(row: ImportRow, payment: Payment, answer: Answer | None) -> Transa
         remedy = "is not known to the gateway: is it of another account?"
     elif isinstance(answer, Inconclusive):
         remedy = f"could not be verified: {answer.detail}"
-    return ImportFault(line=row.line, field="reference", value=row.reference, remedy=remedy)
+    return FileFault(line=row.line, field="reference", value=row.reference, remedy=remedy)
 
 
-def write_payments(verified: Sequence[tuple[ImportRow, Payment, Transaction]], actor: str) -> list[ImportFault]:
+def write_payments(verified: Sequence[tuple[ImportRow, Payment, Transaction]], actor: str) -> list[FileFault]:
     """Write verified payments with their orders and refunds, all or none, and return the faults for which none was written.
 
     The shop hears nothing: it knows that its orders are paid.
     """
-    faults: list[ImportFault] = []
+    faults: list[FileFault] = []
     with transaction.atomic(using=database()):
         for row, payment, found in verified:
             order, _ = Order.objects.get_or_create(
@@ -224,13 +212,13 @@ def write_payments(verified: Sequence[tuple[ImportRow, Payment, Transaction]], a
             order = Order.objects.select_for_update().get(pk=order.pk)
             if order.paid_by_id is not None or order.closed_at is not None:
                 remedy = "is here already, and another payment has paid it" if order.paid_by_id else "is here already, and closed"
-                faults.append(ImportFault(line=row.line, field="order", value=order.key, remedy=remedy))
+                faults.append(FileFault(line=row.line, field="order", value=order.key, remedy=remedy))
                 continue
             payment.order = order
             try:
                 _write(order, payment, found, actor)
             except InvalidRequest as error:  # the gateway lists more refunds than the payment has
-                faults.append(ImportFault(line=row.line, field=error.field, value=str(error.value), remedy=error.remedy))
+                faults.append(FileFault(line=row.line, field=error.field, value=str(error.value), remedy=error.remedy))
         if faults:
             transaction.set_rollback(True, using=database())
     return faults

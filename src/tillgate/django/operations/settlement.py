@@ -67,7 +67,7 @@ class SettlementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFault:
-    """The fault of a line of the file."""
+    """The fault of a line of a file: the field, its value and the remedy. `reference` is that of the line, where it has one."""
 
     line: int
     field: str

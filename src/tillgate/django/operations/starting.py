@@ -24,7 +24,7 @@ from tillgate.django.conf import get_settings
 from tillgate.django.methods import choices_for, label_of
 from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, database
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
-from tillgate.django.operations.bounds import PURGE_CHECK, Gate, TimeBudget, disputable, pay_until, unpaid_check_at
+from tillgate.django.operations.bounds import PURGE_CHECK, Gate, TimeBudget, disputable, never, pay_until, unpaid_check_at
 from tillgate.django.operations.circuit_breaker import CreationState, creation_state, note_creation
 from tillgate.django.operations.locking import (
     AFTER_A_CALL_SECONDS,
@@ -128,7 +128,7 @@ def start_payment(
         raise InvalidRequest("method", method, f"is not offered by this shop: {', '.join(offered)}")
     order_id, siblings = _look_up(plugin, order_key)
     chosen, state = find_account(account), creation_state(account)
-    time_to_look = TimeBudget(lambda: False, _LOOKS_SECONDS)
+    time_to_look = TimeBudget(never, _LOOKS_SECONDS)
     for sibling in siblings:
         if time_to_look.is_over:
             break  # the worker asks about the others

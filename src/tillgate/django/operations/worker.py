@@ -25,7 +25,7 @@ from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, database
 from tillgate.django.operations import bounds
 from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.bounds import PollLimit, Stop, TimeBudget
+from tillgate.django.operations.bounds import PollLimit, Stop, TimeBudget, never
 from tillgate.django.operations.circuit_breaker import has_answered, in_turn, pause, resume
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import durable, locked_order, outside_transactions, reconnect_if_cut
@@ -122,11 +122,7 @@ def _quiet(_: WorkDone) -> None:
     """Show nothing."""
 
 
-def _never() -> bool:
-    return False
-
-
-def run_worker(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _never, *, is_first: bool = False) -> WorkDone:
+def run_worker(limit: int | None = None, progress: Progress = _quiet, stop: Stop = never, *, is_first: bool = False) -> WorkDone:
     """Do all due work, and return a summary. Safe to run many times at the same time.
 
     `limit` bounds the payments polled; `progress` receives the summary now and then; once `stop` returns true, the current work is
@@ -185,9 +181,9 @@ def run_account(account: str) -> WorkDone:
     """Give one account its turn: send its queued refunds, ask about its due refunds and payments, and deliver what follows to the shops."""
     outside_transactions("run_account")
     work_done = WorkDone()
-    _account(account, work_done, PollLimit(None), _quiet, _never)
+    _account(account, work_done, PollLimit(None), _quiet, never)
     if work_done.work:
-        _shop(work_done, _never)  # new events for the shops
+        _shop(work_done, never)  # new events for the shops
     return work_done
 
 
@@ -195,8 +191,8 @@ def run_shop() -> WorkDone:
     """Do the due work for shops: lost refunds, unpaid orders, outbox events, details that are older than they are kept."""
     outside_transactions("run_shop")
     work_done = WorkDone()
-    _shop(work_done, _never)
-    _purge(work_done, _never)
+    _shop(work_done, never)
+    _purge(work_done, never)
     return work_done
 
 

@@ -18,7 +18,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from tillgate.django.health import totals
 from tillgate.django.management.terminal import Voice, require_tables, say
 from tillgate.django.models import Payment
-from tillgate.django.operations.importing import ImportFault, ImportRow, read_rows, verify_rows, write_payments
+from tillgate.django.operations.importing import ImportRow, read_rows, verify_rows, write_payments
+from tillgate.django.operations.settlement import FileFault
 from tillgate.hooks.manager import IMPORTED_NAME, plugin_manager
 from tillgate.wire.messages import Transaction
 from tillgate.wire.texts import printable
@@ -47,7 +48,7 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     voice = Voice(command, options["verbosity"])
     verified: list[tuple[ImportRow, Payment, Transaction]] = []
     for row, payment, answer in verify_rows(rows, options["account"], plugin):
-        if isinstance(answer, ImportFault):
+        if isinstance(answer, FileFault):
             faults.append(answer)
         else:
             verified.append((row, payment, answer))
@@ -62,7 +63,7 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     voice.done(f"{len(verified):,} payments ({_totals(verified)}) {done}" + (f"; {known:,} were here already" if known else ""))
 
 
-def _read(path: Path, alias: str) -> tuple[list[ImportRow], list[ImportFault], int]:
+def _read(path: Path, alias: str) -> tuple[list[ImportRow], list[FileFault], int]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, strict=True)
@@ -71,7 +72,7 @@ def _read(path: Path, alias: str) -> tuple[list[ImportRow], list[ImportFault], i
         raise CommandError(f"{path} cannot be read as CSV in UTF-8: {error}") from error
 
 
-def _refuse(command: BaseCommand, faults: list[ImportFault]) -> None:
+def _refuse(command: BaseCommand, faults: list[FileFault]) -> None:
     for fault in faults:
         say(command, printable(str(fault)))
     say(command, f"{len(faults):,} lines are wrong, and nothing was imported.")
