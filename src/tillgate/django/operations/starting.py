@@ -345,11 +345,7 @@ def wait_for_creation(payment: Payment, seconds: float = 10.0) -> None:
 def _hand_out(duplicate: Payment) -> Started:
     age = (clock.now() - duplicate.created_at).total_seconds()
     wait_for_creation(duplicate, max(0.0, _WAIT_FOR_DUPLICATE_SECONDS - age))  # what hangs is not waited for
-    if duplicate.status == PaymentStatus.PAID:
-        return Started(payment=duplicate, outcome=StartOutcome.PAID)
-    if duplicate.payment_url and duplicate.is_open:
-        return Started(payment=duplicate, outcome=StartOutcome.REDIRECT)
-    return Started(payment=duplicate, outcome=_not_begun(duplicate), detail="the payment could not be started")
+    return _as_started(duplicate, "the payment could not be started")
 
 
 def _page_minutes(description: hooks.OrderDescription, account: Account, now: datetime) -> int:
@@ -456,20 +452,16 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
             facts, about = {"error": outcome}, {"reference": payment.reference}
             open_review(reason, facts, actor, account=payment.account, evidence=about)
     note_creation(payment.account, state, is_answered=is_answered)
-    return _as_started(payment, outcome)
+    return _as_started(payment, str(outcome))
 
 
-def _as_started(payment: Payment, outcome: CreatedPayment | TillgateError) -> Started:
+def _as_started(payment: Payment, detail: str) -> Started:
+    """Return a payment with the next step for the shopper; `detail` says why it has no payment page."""
     if payment.status == PaymentStatus.PAID:
         return Started(payment=payment, outcome=StartOutcome.PAID)
-    if isinstance(outcome, CreatedPayment) and payment.is_open:
-        payment.payment_url = outcome.payment_url
+    if payment.payment_url and payment.is_open:
         return Started(payment=payment, outcome=StartOutcome.REDIRECT)
-    return Started(payment=payment, outcome=_not_begun(payment), detail=str(outcome))
-
-
-def _not_begun(payment: Payment) -> StartOutcome:
-    return StartOutcome.UNKNOWN if payment.is_open else StartOutcome.REFUSED
+    return Started(payment=payment, outcome=StartOutcome.UNKNOWN if payment.is_open else StartOutcome.REFUSED, detail=detail)
 
 
 def open_order(plugin: str, order_key: str, actor: str = "shop") -> None:
