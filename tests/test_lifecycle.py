@@ -30,6 +30,7 @@ from tillgate.lifecycle import (
     RefundStatus,
     ReviewReason,
     answer_of,
+    claim_of,
     decide_creation,
     decide_refund,
     interpret,
@@ -602,13 +603,13 @@ def test_an_open_payment_is_unanswered_six_hours_after_its_time_to_pay(
 def test_i2_a_doubt_says_whether_the_gateway_calls_the_payment_paid(said_by: dict[str, Any], claim: Claim) -> None:
     decision = decide(FACTS, found(replace(said("success"), **said_by), LATER))
     assert decision.review
-    assert decision.claim is claim
+    assert claim_of(decision.review, decision.facts, reported_paid=decision.reported_paid) is claim
 
 
 def test_what_the_gateway_does_not_tell_of_a_payment_claims_nothing() -> None:
     decision = decide(FACTS, NotFound(asked_at=LATER, was_reported_paid=True))
     assert decision.review is ReviewReason.PAYMENT_UNKNOWN
-    assert decision.claim is Claim.NONE
+    assert claim_of(decision.review, decision.facts, reported_paid=decision.reported_paid) is Claim.NONE
     assert decide(replace(FACTS, transaction_no=None), NotFound(asked_at=LATER, was_reported_paid=True)).status is PaymentStatus.PENDING
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from tillgate.errors import OrderNotFound, SignatureMismatch, TillgateError, WrongCredentials
 from tillgate.lifecycle.machine import move
 from tillgate.lifecycle.payment import OPEN_PAYMENT_STATUSES, PAYMENT_TRANSITIONS, PaymentStatus
-from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, Claim, OpenReview, ReviewReason, claim_of
+from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, OpenReview, ReviewReason
 from tillgate.wire.dialects import REFERENCE, Dialect, DisputeStatus, RefundOutcome, TransactionStatus
 from tillgate.wire.messages import Transaction
 from tillgate.wire.personal import without_personal_data
@@ -118,11 +118,6 @@ class Decision:
         is_forgotten = self.review is ReviewReason.PAYMENT_UNKNOWN and self.status is PaymentStatus.PAID
         is_disputed = self.review is ReviewReason.DISPUTED and self.facts.get("case") != DisputeStatus.LOST
         return self.is_conclusive and not is_forgotten and not is_disputed
-
-    @property
-    def claim(self) -> Claim:
-        """The claim of the answer about the payment."""
-        return claim_of(self.review or "", self.facts, reported_paid=self.reported_paid)
 
 
 def answer_of(outcome: Transaction | TillgateError, asked_at: datetime, dialect: Dialect = REFERENCE) -> Answer:
