@@ -55,7 +55,7 @@ def test_what_is_over_stays_over(world: World) -> None:
     payment = world.paid_payment()
     delivered = OutboxEvent.objects.get(payment=payment)
     with pytest.raises(IllegalTransition):
-        status.abandon_event(delivered, clock.now())
+        status.abandon_event(delivered)
     with pytest.raises(IllegalTransition):
         status.reopen_order(world.fresh(payment).order)
     closed = Review(reason="overpaid", status=ReviewStatus.RESOLVED.value)

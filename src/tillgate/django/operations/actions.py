@@ -78,8 +78,7 @@ def actions_for(review: Review, refunds: Iterable[Refund] | None = None) -> tupl
 def _fitting(review: Review) -> tuple[ReviewAction, ...]:
     if review.reason == ReviewReason.SIGNATURE_MISMATCH and review.payment_id is None:
         return (ReviewAction.DISMISS,)  # a creation raised it, and the answer to a query proves nothing about the signing of creations
-    policy = POLICIES.get(ReviewReason(review.reason)) if review.reason in POLICIES else None
-    fitting = policy.actions if policy else (ReviewAction.DISMISS,)
+    fitting = POLICIES[ReviewReason(review.reason)].actions if review.reason in POLICIES else (ReviewAction.DISMISS,)
     if review.reason == ReviewReason.DISPUTED and review.facts.get("case") != DisputeStatus.LOST:
         fitting = tuple(action for action in fitting if action is not ReviewAction.RECORD_EXTERNAL_REFUND)  # nothing is lost yet
     return fitting if review.reported_paid else tuple(action for action in fitting if action is not ReviewAction.ACCEPT_AS_PAID)

@@ -138,7 +138,7 @@ def _carry_out(order: Order, outbox_event: OutboxEvent) -> None:
     limit = time_limit(partial(_note_hanging, order.pk, outbox_event.pk), f"{outbox_event.kind} of order {order}")
     with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands(), limit:
         outcome = _HANDLERS[OutboxEventKind(outbox_event.kind)](order, outbox_event)
-    deliver_event(outbox_event, clock.now(), outcome)
+    deliver_event(outbox_event, outcome)
     _settle_failing(outbox_event)
     message = f"the shop was told: {outbox_event.kind}" + (f" ({outbox_event.outcome})" if outbox_event.outcome else "")
     record("event.delivered", order, f"outbox:{outbox_event.event_id}", message, payment=outbox_event.payment, refund=outbox_event.refund)
@@ -351,7 +351,7 @@ def deliver_remote(order_id: int) -> int:
             # As it is by now: where the lease ran out, another worker may have carried it too, or failed to.
             carried = order.outbox_events.filter(pk=outbox_event.pk, done_at__isnull=True).select_related("payment").first()
             if carried:
-                deliver_event(carried, clock.now())
+                deliver_event(carried)
                 _settle_failing(carried)
                 message = without_personal_data(storable(said)) if isinstance(said, str) else f"carried over the network: {carried.name}"
                 record("event.delivered", order, f"outbox:{carried.event_id}", message, payment=carried.payment)
@@ -365,7 +365,7 @@ def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
         row = order.outbox_events.select_related("payment").get(pk=outbox_event.pk)
         if row.done_at is not None:
             return
-        abandon_event(row, clock.now())
+        abandon_event(row)
         record(
             "event.abandoned",
             order,

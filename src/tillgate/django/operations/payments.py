@@ -284,8 +284,7 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, a
         due = min(due or payment.next_poll_at, payment.next_poll_at)  # a notification that came since has brought it forward (I7)
     payment.next_poll_at, payment.last_polled_at = due, now
     payment.save(update_fields=[*changed, "status_text", "transaction_no", "is_processing", "next_poll_at", "last_polled_at"])
-    if decision.review:
-        _raise(order, payment, decision, actor)
+    _raise(order, payment, decision, actor)
     if not isinstance(answer, Inconclusive):  # a person's word ends nothing that an answer has said
         conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))
     if moved:

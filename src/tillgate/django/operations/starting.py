@@ -495,5 +495,5 @@ def close_order(plugin: str, order_key: str, actor: str = "shop") -> None:
     with transaction.atomic(using=database()):
         order = Order.objects.select_for_update().get(pk=registered(plugin, order_key).pk)
         if order.closed_at is None:
-            close_order_row(order, clock.now())
+            close_order_row(order)
             record("order.closed", order, actor, "the shop closed the order")

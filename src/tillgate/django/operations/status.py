@@ -62,11 +62,11 @@ def pay_order(order: Order, payment: Payment) -> None:
     order.save(update_fields=["paid_by"])
 
 
-def close_order_row(order: Order, now: datetime) -> None:
+def close_order_row(order: Order) -> None:
     """Note that the shop closed an order. A paid order may be closed too: no payment starts any more, and it stays paid."""
     if order.status is not OrderStatus.PAID:
         move(ORDER_TRANSITIONS, order.status, OrderStatus.CLOSED)
-    order.closed_at = now
+    order.closed_at = clock.now()
     order.save(update_fields=["closed_at"])
 
 
@@ -85,10 +85,10 @@ def queue_event(order: Order, kind: OutboxEventKind, *, delay: timedelta = timed
     return event
 
 
-def deliver_event(event: OutboxEvent, now: datetime, outcome: str = "") -> None:
+def deliver_event(event: OutboxEvent, outcome: str = "") -> None:
     """Note that an outbox event was delivered, and its outcome."""
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.DELIVERED)
-    event.done_at, event.due_at, event.fault, event.outcome = now, None, "", outcome
+    event.done_at, event.due_at, event.fault, event.outcome = clock.now(), None, "", outcome
     event.attempts += 1
     event.save(update_fields=["done_at", "due_at", "attempts", "fault", "outcome"])
 
@@ -100,8 +100,8 @@ def fail_event(event: OutboxEvent, fault: str, due_at: datetime) -> None:
     event.save(update_fields=["attempts", "fault", "due_at"])
 
 
-def abandon_event(event: OutboxEvent, now: datetime) -> None:
+def abandon_event(event: OutboxEvent) -> None:
     """Note that staff let a failing remote event be."""
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.ABANDONED)
-    event.done_at, event.due_at, event.outcome = now, None, OutboxStatus.ABANDONED.value
+    event.done_at, event.due_at, event.outcome = clock.now(), None, OutboxStatus.ABANDONED.value
     event.save(update_fields=["done_at", "due_at", "outcome"])
