@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
@@ -179,10 +179,9 @@ _HELD: Final = (_A.REFUND, _A.WITHDRAW, _A.DISMISS)
 _HELD_UNAPPLIED: Final = (_A.REFUND, _A.WITHDRAW, _A.REDELIVER, _A.DISMISS)
 
 
-def _answer(*actions: ReviewAction, reported_paid: bool = False) -> ReviewPolicy:
-    """Return the row of an answer that could not be applied to its payment."""
-    ends = frozenset({End.ANSWER})
-    return ReviewPolicy(scope=Scope.PAYMENT, actions=actions or _UNAPPLIED, ends=ends, updates=True, reported_paid=reported_paid)
+def _answer(*actions: ReviewAction, ends: Collection[End] = (End.ANSWER,), **more: bool) -> ReviewPolicy:
+    """Return the row of a case about a payment that later answers update; by default an answer that could not be applied to it."""
+    return ReviewPolicy(scope=Scope.PAYMENT, actions=actions or _UNAPPLIED, ends=frozenset(ends), updates=True, **more)
 
 
 def _account(*more: End) -> ReviewPolicy:
@@ -203,26 +202,10 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
         _R.TRANSACTION_NO_MISSING: _answer(reported_paid=True),
         _R.REFERENCE_MISMATCH: _answer(),
         _R.UNRECOGNISED_STATUS: _answer(),
-        _R.PAYMENT_UNKNOWN: ReviewPolicy(
-            scope=Scope.PAYMENT, actions=_UNAPPLIED, ends=frozenset({End.FOUND, End.SETTLED}), updates=True, says_nothing=True
-        ),
-        _R.PAYMENT_UNANSWERED: ReviewPolicy(
-            scope=Scope.PAYMENT, actions=_UNAPPLIED, ends=frozenset({End.FOUND, End.ANSWER}), updates=True, says_nothing=True
-        ),
-        _R.CHANGED_AFTER_PAID: ReviewPolicy(
-            scope=Scope.PAYMENT,
-            actions=(_A.POLL, _A.RECORD_EXTERNAL_REFUND, _A.DISMISS),
-            ends=frozenset({End.FULL_REFUND}),
-            updates=True,
-            blocks_refunds=True,
-        ),
-        _R.DISPUTED: ReviewPolicy(
-            scope=Scope.PAYMENT,
-            actions=(_A.RECORD_EXTERNAL_REFUND, _A.POLL, _A.DISMISS),
-            ends=frozenset({End.ANSWER, End.FULL_REFUND}),
-            updates=True,
-            blocks_refunds=True,
-        ),
+        _R.PAYMENT_UNKNOWN: _answer(ends=(End.FOUND, End.SETTLED), says_nothing=True),
+        _R.PAYMENT_UNANSWERED: _answer(ends=(End.FOUND, End.ANSWER), says_nothing=True),
+        _R.CHANGED_AFTER_PAID: _answer(_A.POLL, _A.RECORD_EXTERNAL_REFUND, _A.DISMISS, ends=(End.FULL_REFUND,), blocks_refunds=True),
+        _R.DISPUTED: _answer(_A.RECORD_EXTERNAL_REFUND, _A.POLL, _A.DISMISS, ends=(End.ANSWER, End.FULL_REFUND), blocks_refunds=True),
         _R.WRONG_CREDENTIALS: _account(),
         _R.SIGNATURE_MISMATCH: _account(),
         _R.ACCOUNT_GONE: _account(),
