@@ -152,23 +152,23 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
     if detail := _over(outbox_event, payment):
         return detail
     if order.paid_by_id and order.paid_by_id != payment.pk:
-        _hold(order, payment, ReviewReason.SECOND_PAYMENT, {})
+        _hold(payment, ReviewReason.SECOND_PAYMENT, {})
         return "second-payment"
     described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     if described is None:
-        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, {"case": "unknown"})
+        _hold(payment, ReviewReason.PAID_NOT_PAYABLE, {"case": "unknown"})
         return hooks.PaidOutcome.NOT_PAYABLE.value
     if order.closed_at or described.not_payable_detail is not None:
         because = described.not_payable_detail
         facts = {"case": "shop", "because": because} if because else {"case": "closed"}
-        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, facts)
+        _hold(payment, ReviewReason.PAID_NOT_PAYABLE, facts)
         return hooks.PaidOutcome.NOT_PAYABLE.value
     if described.currency != payment.currency:
         facts = {"case": "currency", "found": payment.currency, "expected": described.currency}
-        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, facts)
+        _hold(payment, ReviewReason.PAID_NOT_PAYABLE, facts)
         return hooks.PaidOutcome.NOT_PAYABLE.value
     if described.amount > payment.amount:
-        _hold(order, payment, ReviewReason.UNDERPAID, _costs_by_now(payment, described))
+        _hold(payment, ReviewReason.UNDERPAID, _costs_by_now(payment, described))
         return hooks.PaidOutcome.UNDERPAID.value
     outcome = hooks.call_owner(order.plugin, "tillgate_payment_paid", payment=payment_value(payment))
     if outcome is None and not hooks.implements(order.plugin, "tillgate_payment_paid"):
@@ -181,15 +181,10 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
             held = Review.objects.filter(payment=payment, reason__in=_NOT_APPLIED_REASONS)
             settle(held, "the shop was told again, and has applied the payment")
         if described.amount < payment.amount:
-            _hold(
-                order,
-                payment,
-                ReviewReason.OVERPAID,
-                _costs_by_now(payment, described),
-            )
+            _hold(payment, ReviewReason.OVERPAID, _costs_by_now(payment, described))
     else:
         reason = ReviewReason.UNDERPAID if outcome == hooks.PaidOutcome.UNDERPAID else ReviewReason.PAID_NOT_PAYABLE
-        _hold(order, payment, reason, {"case": "outcome", "outcome": outcome})
+        _hold(payment, reason, {"case": "outcome", "outcome": outcome})
     return str(outcome)
 
 
@@ -213,8 +208,8 @@ def _costs_by_now(payment: Payment, described: hooks.OrderDescription) -> dict[s
     return {"found": payment.amount, "expected": described.amount, "currency": payment.currency}
 
 
-def _hold(order: Order, payment: Payment, reason: ReviewReason, facts: Mapping[str, Any]) -> None:
-    open_review(reason, facts, "outbox", order=order, payment=payment, account=payment.account)
+def _hold(payment: Payment, reason: ReviewReason, facts: Mapping[str, Any]) -> None:
+    open_review(reason, facts, "outbox", order=payment.order, payment=payment, account=payment.account)
 
 
 def is_unpaid(order: Order) -> bool:

@@ -283,7 +283,7 @@ def _ask_again_later(polled: Refund, refund_no: str | None) -> Refund:
         refund.due_at, refund.refund_no = next_refund_poll(refund.status_since, now), refund.refund_no or refund_no
         refund.save(update_fields=["due_at", "refund_no"])
         if refund.status == RefundStatus.PENDING and now - refund.status_since >= REFUND_LATE_AFTER:
-            _raise(ReviewReason.REFUND_LATE, {"answer": refund.answer, "days": REFUND_LATE_AFTER.days}, "worker", order, refund)
+            _raise(ReviewReason.REFUND_LATE, {"answer": refund.answer, "days": REFUND_LATE_AFTER.days}, "worker", refund)
     return refund
 
 
@@ -374,10 +374,10 @@ def _settle_locked(
     refund.payment.order = order
     if refund.status not in only_from:
         if refund.status == RefundStatus.FAILED and status is RefundStatus.SUCCEEDED and staff == ITSELF:
-            _doubt_refusal(order, refund, "notification" if actor == "webhook" else "answer", actor)
+            _doubt_refusal(refund, "notification" if actor == "webhook" else "answer", actor)
         if refund.status == RefundStatus.SUCCEEDED and status is RefundStatus.FAILED and staff == ITSELF:
             # The shopper has no money, and the shop's books say otherwise.
-            _raise_once(ReviewReason.REFUND_RETURNED, {}, actor, order, refund)
+            _raise_once(ReviewReason.REFUND_RETURNED, {}, actor, refund)
         return refund, False
     was, now = RefundStatus(refund.status), clock.now()
     nobody_refused = status is not RefundStatus.FAILED or was in UNSETTLED_REFUND_STATUSES
@@ -390,15 +390,15 @@ def _settle_locked(
     record(f"refund.{status}", order, actor, answer or str(refund.money), payment=refund.payment, refund=refund)
     if was in UNSETTLED_REFUND_STATUSES:
         settle(Review.objects.filter(refund=refund, reason__in=_UNSETTLED_REASONS), answer, staff)
-    _tell_of_waiting(order, refund, answer)
+    _tell_of_waiting(refund, answer)
     if status is RefundStatus.UNKNOWN:
-        _raise(ReviewReason.REFUND_UNKNOWN, {"answer": answer}, actor, order, refund)
+        _raise(ReviewReason.REFUND_UNKNOWN, {"answer": answer}, actor, refund)
     if status is RefundStatus.FAILED and refund.confirmed:
-        _doubt_refusal(order, refund, "notification", actor)
+        _doubt_refusal(refund, "notification", actor)
     if status is RefundStatus.SUCCEEDED:
         _conclude_refund(refund)
     if status not in (RefundStatus.QUEUED, RefundStatus.PENDING):
-        _tell_shop(order, refund)
+        _tell_shop(refund)
     return refund, True
 
 
@@ -409,7 +409,7 @@ def _due_after(refund: Refund, status: RefundStatus, now: datetime) -> datetime 
     return next_refund_poll(now, now) if status in UNSETTLED_REFUND_STATUSES else None
 
 
-def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
+def _tell_of_waiting(refund: Refund, answer: str) -> None:
     """Open a review about a refund that could not be sent for hours, and take it back once it waits no longer."""
     if refund.status != RefundStatus.QUEUED:
         settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT), f"it waits no longer: {refund.status}")
@@ -417,7 +417,7 @@ def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
     waited = refund.status_since - refund.created_at
     if waited >= _TOLD_AFTER:
         hours = int(waited.total_seconds() // 3600)
-        _raise_once(ReviewReason.REFUND_NOT_SENT, {"answer": answer, "hours": hours}, "refund", order, refund)
+        _raise_once(ReviewReason.REFUND_NOT_SENT, {"answer": answer, "hours": hours}, "refund", refund)
 
 
 def _conclude_refund(refund: Refund) -> None:
@@ -452,8 +452,9 @@ def _conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReas
         order.save(update_fields=["unpaid_check_at", "tried_since"])
 
 
-def _tell_shop(order: Order, refund: Refund) -> None:
-    queue_event(order, OutboxEventKind.REFUND_CHANGED, payment=refund.payment, refund=refund, data={"status": str(refund.status)})
+def _tell_shop(refund: Refund) -> None:
+    payment = refund.payment
+    queue_event(payment.order, OutboxEventKind.REFUND_CHANGED, payment=payment, refund=refund, data={"status": str(refund.status)})
 
 
 def settle_by_notification(order: Order, refund_id: int) -> bool:
@@ -468,21 +469,21 @@ def settle_by_notification(order: Order, refund_id: int) -> bool:
     return has_moved
 
 
-def _doubt_refusal(order: Order, refund: Refund, who: str, actor: str) -> None:
+def _doubt_refusal(refund: Refund, who: str, actor: str) -> None:
     """Open a review when a refund that is held to be refused was made: nothing more is refunded until a person has polled (I5)."""
-    _raise_once(ReviewReason.REFUND_CONTRADICTED, {"answer": refund.answer, "case": who}, actor, order, refund)
+    _raise_once(ReviewReason.REFUND_CONTRADICTED, {"answer": refund.answer, "case": who}, actor, refund)
 
 
-def _raise_once(reason: ReviewReason, facts: Mapping[str, Any], actor: str, order: Order, refund: Refund) -> None:
+def _raise_once(reason: ReviewReason, facts: Mapping[str, Any], actor: str, refund: Refund) -> None:
     """Open a review about a refund that had none for this reason, not even a closed one: gateways repeat their notifications."""
     if not Review.objects.filter(refund=refund, reason=reason).exists():
-        _raise(reason, facts, actor, order, refund)
+        _raise(reason, facts, actor, refund)
 
 
-def _raise(reason: ReviewReason, facts: Mapping[str, Any], actor: str, order: Order, refund: Refund) -> None:
+def _raise(reason: ReviewReason, facts: Mapping[str, Any], actor: str, refund: Refund) -> None:
     payment = refund.payment
     facts = {"amount": refund.amount, "currency": payment.currency, "payment": payment.reference, **facts}
-    open_review(reason, facts, actor, order=order, payment=payment, refund=refund, account=payment.account)
+    open_review(reason, facts, actor, order=payment.order, payment=payment, refund=refund, account=payment.account)
 
 
 def settle_by_staff(refund_id: int, *, done: bool, staff: str) -> Refund:
@@ -525,7 +526,7 @@ def record_external_refund(
         if review is not None:
             resolve(review.pk, f"{entered.money} was refunded elsewhere", staff)
         _conclude_refunded(payment, staff, _OVER_ONCE_REFUNDED | _ELSEWHERE_REASONS)
-        _tell_shop(order, entered)
+        _tell_shop(entered)
     deliver(order.pk)
     return entered
 
@@ -596,7 +597,7 @@ def book_reported_refunds(order: Order, payment: Payment, reported: Collection[R
             open_review(ReviewReason.CHANGED_AFTER_PAID, facts, actor, order=order, payment=payment, account=payment.account)
             continue
         _conclude_refunded(payment, ITSELF, _OVER_ONCE_REFUNDED)
-        _tell_shop(order, entered)
+        _tell_shop(entered)
 
 
 def _note_as_sent(order: Order, payment: Payment, refund_id: int, actor: str, message: str) -> None:
