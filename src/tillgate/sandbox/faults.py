@@ -17,136 +17,104 @@ from .errors import UnknownOption, WrongOption
 
 Occasion = Literal["pay", "query", "refund", "created", "decision", "callback", "notification"]
 Stage = Literal["instead", "damage", "moment"]
+MagicOccasion = Occasion | Literal["carrier"]
+"""The occasion of a magic amount; the *carrier* is the call that carries the amount."""
 
 _CALLS: tuple[Occasion, ...] = ("pay", "query", "refund")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to misbehave: *instead* of the work, as *damage* to the answer after it, or at a *moment* outside the three calls."""
+    """One way to misbehave: *instead* of the work, as *damage* to the answer after it, or at a *moment* outside the three calls.
+
+    `magic` are the cents of its magic amounts, each with its occasion and perhaps a number of times, as in `Magic`.
+    """
 
     name: str
     stage: Stage
     occasions: tuple[Occasion, ...]
     summary: str
+    magic: tuple[tuple[int, MagicOccasion] | tuple[int, MagicOccasion, int], ...]
 
 
 _ALL = (
-    Fault("lost_request", "instead", _CALLS, "The connection closes, nothing was done."),
-    Fault("lost_response", "damage", _CALLS, "The work is done, the connection closes without an answer."),
-    Fault("delay", "damage", _CALLS, "The answer comes after `delay_seconds`."),
-    Fault("server_error", "instead", _CALLS, "HTTP 503, nothing was done."),
-    Fault("server_error_done", "damage", _CALLS, "HTTP 502, although the work is done."),
-    Fault("rate_limited", "instead", _CALLS, "HTTP 429 with Retry-After, nothing was done."),
-    Fault("broken_json", "damage", _CALLS, "The JSON of the answer stops in the middle."),
-    Fault("html_body", "damage", _CALLS, "HTTP 200 with an HTML page."),
-    Fault("redirect", "damage", _CALLS, "HTTP 302 to another address."),
-    Fault("json_list", "damage", _CALLS, "The answer is a JSON list."),
-    Fault("missing_ret_code", "damage", _CALLS, "The envelope has no ret_code."),
-    Fault("numeric_ret_code", "damage", _CALLS, "ret_code is a JSON number."),
-    Fault("huge_body", "damage", _CALLS, "The answer is `huge_body_bytes` long."),
-    Fault("slow_drip", "damage", _CALLS, "The answer comes byte by byte, `drip_pause_seconds` apart."),
-    Fault("cut", "damage", _CALLS, "The connection closes after `cut_after_bytes` bytes (-1: anywhere)."),
-    Fault("empty_body", "damage", _CALLS, "HTTP 200 with nothing in it."),
-    Fault("system_error", "damage", _CALLS, "ret_code 000000, although the work is done."),
-    Fault("bad_signature", "damage", _CALLS, "The answer carries a wrong verifySign."),
-    Fault("refused", "instead", ("pay", "refund"), "The gateway refuses with a code of its table."),
-    Fault("unknown_code", "damage", _CALLS, "A ret_code that nobody knows, although the work is done."),
-    Fault("denied", "instead", ("query",), "The query says 000022 order not found although the order exists."),
-    Fault("payment_page_missing", "damage", ("pay",), "No cashierUrl in the answer."),
-    Fault("payment_page_relative", "damage", ("pay",), "cashierUrl is a path without a host."),
-    Fault("other_reference", "damage", ("pay", "query"), "The answer names another reference."),
-    Fault("wrong_amount", "damage", ("pay", "query"), "The answer names a cent more."),
-    Fault("amount_number", "damage", ("pay", "query"), "The amount is a JSON number."),
-    Fault("amount_text", "damage", ("pay", "query"), "The amount is text."),
-    Fault("missing_amount", "damage", ("pay", "query"), "No amount in the answer."),
-    Fault("wrong_currency", "damage", ("pay", "query"), "currency is EUR."),
-    Fault("missing_currency", "damage", ("pay", "query"), "No currency in the answer."),
-    Fault("wrong_settle_currency", "damage", ("pay", "query"), "settleCurrency is EUR."),
-    Fault("wrong_transaction_no", "damage", ("pay", "query"), "The answer names another transactionNo."),
-    Fault("unknown_status", "damage", ("query",), "A status word that nobody knows."),
-    Fault("notification_forged", "moment", ("created",), "A forged notification says success before anybody paid."),
-    Fault("late_money", "moment", ("decision",), "Paying first fails; the money comes after `late_seconds`."),
-    Fault("raw_macros", "moment", ("callback",), "The shopper comes back with the macros unreplaced."),
-    Fault("no_return", "moment", ("callback",), "The shopper is not sent back."),
-    Fault("notification_missing", "moment", ("notification",), "The notification is never sent."),
-    Fault("notification_late", "moment", ("notification",), "The first notification comes after `late_seconds`."),
-    Fault("notification_duplicate", "moment", ("notification",), "The notification is sent twice at once."),
-    Fault("notification_reordered", "moment", ("notification",), "An older notification, saying pending, comes after this one."),
-    Fault("notification_bad_signature", "moment", ("notification",), "The notification is true, its signature is wrong."),
-    Fault("notification_wrong_amount", "moment", ("notification",), "The notification names a cent more."),
+    Fault("lost_request", "instead", _CALLS, "The connection closes, nothing was done.", ((1, "carrier"),)),
+    Fault(
+        "lost_response", "damage", _CALLS, "The work is done, the connection closes without an answer.", ((2, "carrier"), (34, "query", 3))
+    ),
+    Fault("delay", "damage", _CALLS, "The answer comes after `delay_seconds`.", ((3, "carrier"), (35, "query", 3))),
+    Fault("server_error", "instead", _CALLS, "HTTP 503, nothing was done.", ((4, "carrier"), (31, "query", 3))),
+    Fault("server_error_done", "damage", _CALLS, "HTTP 502, although the work is done.", ((5, "carrier"),)),
+    Fault("rate_limited", "instead", _CALLS, "HTTP 429 with Retry-After, nothing was done.", ((6, "carrier"), (32, "query", 3))),
+    Fault("broken_json", "damage", _CALLS, "The JSON of the answer stops in the middle.", ((7, "carrier"), (33, "query", 3))),
+    Fault("html_body", "damage", _CALLS, "HTTP 200 with an HTML page.", ((8, "carrier"),)),
+    Fault("redirect", "damage", _CALLS, "HTTP 302 to another address.", ((9, "carrier"),)),
+    Fault("json_list", "damage", _CALLS, "The answer is a JSON list.", ((11, "carrier"),)),
+    Fault("missing_ret_code", "damage", _CALLS, "The envelope has no ret_code.", ((12, "carrier"),)),
+    Fault("numeric_ret_code", "damage", _CALLS, "ret_code is a JSON number.", ((13, "carrier"),)),
+    Fault("huge_body", "damage", _CALLS, "The answer is `huge_body_bytes` long.", ((14, "carrier"),)),
+    Fault("slow_drip", "damage", _CALLS, "The answer comes byte by byte, `drip_pause_seconds` apart.", ((15, "carrier"),)),
+    Fault("cut", "damage", _CALLS, "The connection closes after `cut_after_bytes` bytes (-1: anywhere).", ((16, "carrier"),)),
+    Fault("empty_body", "damage", _CALLS, "HTTP 200 with nothing in it.", ((17, "carrier"),)),
+    Fault("system_error", "damage", _CALLS, "ret_code 000000, although the work is done.", ((18, "carrier"),)),
+    Fault("bad_signature", "damage", _CALLS, "The answer carries a wrong verifySign.", ((19, "carrier"), (37, "query", 3))),
+    Fault("refused", "instead", ("pay", "refund"), "The gateway refuses with a code of its table.", ((21, "carrier"),)),
+    Fault("unknown_code", "damage", _CALLS, "A ret_code that nobody knows, although the work is done.", ((22, "carrier"),)),
+    Fault("denied", "instead", ("query",), "The query says 000022 order not found although the order exists.", ((36, "query", 3),)),
+    Fault("payment_page_missing", "damage", ("pay",), "No cashierUrl in the answer.", ((23, "pay"),)),
+    Fault("payment_page_relative", "damage", ("pay",), "cashierUrl is a path without a host.", ((24, "pay"),)),
+    Fault("other_reference", "damage", ("pay", "query"), "The answer names another reference.", ((26, "pay"), (51, "query"))),
+    Fault("wrong_amount", "damage", ("pay", "query"), "The answer names a cent more.", ((27, "pay"), (43, "query"))),
+    Fault("amount_number", "damage", ("pay", "query"), "The amount is a JSON number.", ((28, "pay"),)),
+    Fault("amount_text", "damage", ("pay", "query"), "The amount is text.", ((44, "query"),)),
+    Fault("missing_amount", "damage", ("pay", "query"), "No amount in the answer.", ((42, "query"),)),
+    Fault("wrong_currency", "damage", ("pay", "query"), "currency is EUR.", ((45, "query"),)),
+    Fault("missing_currency", "damage", ("pay", "query"), "No currency in the answer.", ((46, "query"),)),
+    Fault("wrong_settle_currency", "damage", ("pay", "query"), "settleCurrency is EUR.", ((47, "query"),)),
+    Fault("wrong_transaction_no", "damage", ("pay", "query"), "The answer names another transactionNo.", ((48, "query"),)),
+    Fault("unknown_status", "damage", ("query",), "A status word that nobody knows.", ((41, "query"),)),
+    Fault("notification_forged", "moment", ("created",), "A forged notification says success before anybody paid.", ((67, "created"),)),
+    Fault("late_money", "moment", ("decision",), "Paying first fails; the money comes after `late_seconds`.", ((71, "decision"),)),
+    Fault("raw_macros", "moment", ("callback",), "The shopper comes back with the macros unreplaced.", ((72, "callback"),)),
+    Fault("no_return", "moment", ("callback",), "The shopper is not sent back.", ((73, "callback"),)),
+    Fault("notification_missing", "moment", ("notification",), "The notification is never sent.", ((61, "notification"),)),
+    Fault("notification_late", "moment", ("notification",), "The first notification comes after `late_seconds`.", ((62, "notification"),)),
+    Fault("notification_duplicate", "moment", ("notification",), "The notification is sent twice at once.", ((63, "notification"),)),
+    Fault(
+        "notification_reordered",
+        "moment",
+        ("notification",),
+        "An older notification, saying pending, comes after this one.",
+        ((64, "notification"),),
+    ),
+    Fault(
+        "notification_bad_signature",
+        "moment",
+        ("notification",),
+        "The notification is true, its signature is wrong.",
+        ((65, "notification"),),
+    ),
+    Fault("notification_wrong_amount", "moment", ("notification",), "The notification names a cent more.", ((66, "notification"),)),
 )
 FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _ALL})
 
 
 @dataclass(frozen=True, slots=True)
 class Magic:
-    """The fault of one amount, so many `times` (0: always); the occasion *carrier* is the call that carries the amount.
+    """The fault of one amount, so many `times` (0: always).
 
     The amount is `MAGIC_DOLLARS` and so many cents: 1301 of the smallest unit of any currency, which is KRW 1301 or KWD 1.301.
     """
 
     cents: int
     fault: str
-    occasion: Occasion | Literal["carrier"]
+    occasion: MagicOccasion
     times: int = 0
 
 
 MAGIC_DOLLARS = 13
-_TABLE = (
-    Magic(1, "lost_request", "carrier"),
-    Magic(2, "lost_response", "carrier"),
-    Magic(3, "delay", "carrier"),
-    Magic(4, "server_error", "carrier"),
-    Magic(5, "server_error_done", "carrier"),
-    Magic(6, "rate_limited", "carrier"),
-    Magic(7, "broken_json", "carrier"),
-    Magic(8, "html_body", "carrier"),
-    Magic(9, "redirect", "carrier"),
-    Magic(11, "json_list", "carrier"),
-    Magic(12, "missing_ret_code", "carrier"),
-    Magic(13, "numeric_ret_code", "carrier"),
-    Magic(14, "huge_body", "carrier"),
-    Magic(15, "slow_drip", "carrier"),
-    Magic(16, "cut", "carrier"),
-    Magic(17, "empty_body", "carrier"),
-    Magic(18, "system_error", "carrier"),
-    Magic(19, "bad_signature", "carrier"),
-    Magic(21, "refused", "carrier"),
-    Magic(22, "unknown_code", "carrier"),
-    Magic(23, "payment_page_missing", "pay"),
-    Magic(24, "payment_page_relative", "pay"),
-    Magic(26, "other_reference", "pay"),
-    Magic(27, "wrong_amount", "pay"),
-    Magic(28, "amount_number", "pay"),
-    Magic(31, "server_error", "query", 3),
-    Magic(32, "rate_limited", "query", 3),
-    Magic(33, "broken_json", "query", 3),
-    Magic(34, "lost_response", "query", 3),
-    Magic(35, "delay", "query", 3),
-    Magic(36, "denied", "query", 3),
-    Magic(37, "bad_signature", "query", 3),
-    Magic(41, "unknown_status", "query"),
-    Magic(42, "missing_amount", "query"),
-    Magic(43, "wrong_amount", "query"),
-    Magic(44, "amount_text", "query"),
-    Magic(45, "wrong_currency", "query"),
-    Magic(46, "missing_currency", "query"),
-    Magic(47, "wrong_settle_currency", "query"),
-    Magic(48, "wrong_transaction_no", "query"),
-    Magic(51, "other_reference", "query"),
-    Magic(61, "notification_missing", "notification"),
-    Magic(62, "notification_late", "notification"),
-    Magic(63, "notification_duplicate", "notification"),
-    Magic(64, "notification_reordered", "notification"),
-    Magic(65, "notification_bad_signature", "notification"),
-    Magic(66, "notification_wrong_amount", "notification"),
-    Magic(67, "notification_forged", "created"),
-    Magic(71, "late_money", "decision"),
-    Magic(72, "raw_macros", "callback"),
-    Magic(73, "no_return", "callback"),
-)
-MAGIC: Mapping[int, Magic] = MappingProxyType({MAGIC_DOLLARS * 100 + row.cents: row for row in _TABLE})
+_ROWS = sorted((Magic(cents, fault.name, *rest) for fault in _ALL for cents, *rest in fault.magic), key=lambda row: row.cents)
+MAGIC: Mapping[int, Magic] = MappingProxyType({MAGIC_DOLLARS * 100 + row.cents: row for row in _ROWS})
 
 
 def _known(key: str, name: str) -> Fault:
