@@ -114,13 +114,11 @@ class Ledger:
         if transaction.status != "pending" and not (late and decision == "pay" and transaction.status in ("failed", "expired")):
             raise NotPossible(f"transaction {transaction_no} is {transaction.status}: nothing is left to decide")
         self.journal.add(now, "event", f"the shopper chose {decision}", transaction)
-        if decision == "leave":
-            transaction.left = True
-        elif decision == "decline" or not self._strike("decision", transaction):
-            self._become(transaction, "paid" if decision == "pay" else "failed", now)
-        else:
+        if decision == "pay" and self._strike("decision", transaction):
             self._become(transaction, "failed", now)
             self._schedule(now + self.options.late_seconds, "late_money", transaction)
+        elif decision != "leave":
+            self._become(transaction, "paid" if decision == "pay" else "failed", now)
         fault = self._strike("callback", transaction)
         if fault is None:
             return self.way_back(transaction)
@@ -185,13 +183,13 @@ class Ledger:
         if refund.ipn_url and refund.status != "pending" and self.options.notification_on_refund:
             self._put_notification("refund", transaction, refund, at)
 
-    def notify(self, transaction: Transaction, kind: NotificationKind = "payment", *, status: str = "", at: float = 0) -> None:
+    def notify(self, transaction: Transaction, kind: NotificationKind = "payment", *, status: str = "") -> None:
         """Schedule a notification about a transaction, true or false, regardless of the switches."""
         refund = next((one for one in reversed(transaction.refunds) if one.ipn_url), None)
         if kind == "refund" and refund is None:
             raise NotPossible("no refund of this transaction has named an ipnUrl")
         word = status or {"forged": self.options.word_paid, "stale": self.options.word_pending}.get(kind) or self.word(transaction)
-        self._put_notification(kind, transaction, refund if kind == "refund" else None, at or self.clock(), word=word)
+        self._put_notification(kind, transaction, refund if kind == "refund" else None, self.clock(), word=word)
 
     def settle(self, now: float) -> None:
         """Make every change that is due: expiries and late money."""

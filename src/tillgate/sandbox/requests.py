@@ -170,7 +170,6 @@ def read_order(endpoint: Endpoint, parameters: Mapping[str, str], options: Optio
         timeout_minutes=_read_minutes(parameters.get("timeout", "")),
         goods=_read_goods(parameters.get("goodsInfo", ""), options),
         version=endpoint.version,
-        store_no=parameters["storeNo"] if is_v3 else "",
         note=parameters.get("note", "") if is_v3 else "",
     )
 

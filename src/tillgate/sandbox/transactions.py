@@ -52,7 +52,6 @@ class Order:
     timeout_minutes: int
     goods: tuple[Goods, ...]
     version: Version = "v1"
-    store_no: str = ""
     note: str = ""
 
 
@@ -68,7 +67,6 @@ class Transaction(Order):
     decided_at: float | None = None
     refunds: list[Refund] = field(default_factory=list)
     magic_used: int = 0
-    left: bool = False
 
     @property
     def expires_at(self) -> float:
