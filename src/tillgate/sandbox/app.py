@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import cast
 
 from starlette.applications import Starlette
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from . import control_api, pages
 from .access import Access
@@ -75,10 +75,8 @@ async def _deliver(answer: Answer, scope: Scope, receive: Receive, send: Send) -
     """Deliver the answer according to its fate."""
     if answer.delay_seconds:
         await asyncio.sleep(answer.delay_seconds)
-    if answer.fate == "answer":
+    if answer.fate in ("answer", "drip"):
         await _send(answer, send)
-    elif answer.fate == "drip":
-        await _drip(answer, send)
     else:
         transport: asyncio.Transport | None = scope.get("state", {}).get("transport")
         if transport is None:
@@ -90,20 +88,13 @@ async def _deliver(answer: Answer, scope: Scope, receive: Receive, send: Send) -
             pass
 
 
-def _start(answer: Answer) -> Message:
+async def _send(answer: Answer, send: Send) -> None:
     headers = [(name.encode(), value.encode("latin-1")) for name, value in answer.headers]
     headers.append((b"content-length", str(len(answer.body)).encode()))
-    return {"type": "http.response.start", "status": answer.http_status, "headers": headers}
-
-
-async def _send(answer: Answer, send: Send) -> None:
-    await send(_start(answer))
-    await send({"type": "http.response.body", "body": answer.body})
-
-
-async def _drip(answer: Answer, send: Send) -> None:
-    await send(_start(answer))
-    for position in range(len(answer.body)):
-        await send({"type": "http.response.body", "body": answer.body[position : position + 1], "more_body": True})
+    await send({"type": "http.response.start", "status": answer.http_status, "headers": headers})
+    rest = answer.body
+    while answer.fate == "drip" and rest:
+        await send({"type": "http.response.body", "body": rest[:1], "more_body": True})
         await asyncio.sleep(answer.pause_seconds)
-    await send({"type": "http.response.body", "body": b""})
+        rest = rest[1:]
+    await send({"type": "http.response.body", "body": rest})

@@ -47,12 +47,8 @@ def _guarded(action: Action, control: Control, access: Access) -> Callable[[Requ
         try:
             body = await _read(request) if writes else {}
             return JSONResponse({"ok": True} if (answer := action(control, request, body)) is None else answer)
-        except UnknownTransaction as error:
-            return JSONResponse({"error": str(error)}, 404)
-        except NotPossible as error:
-            return JSONResponse({"error": str(error)}, 409)
         except (SandboxError, ValueError) as error:
-            return JSONResponse({"error": str(error)}, 400)
+            return JSONResponse({"error": str(error)}, {UnknownTransaction: 404, NotPossible: 409}.get(type(error), 400))
 
     return serve
 

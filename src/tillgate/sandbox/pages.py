@@ -55,7 +55,7 @@ _ENVIRONMENT.filters |= {
     "body": shown,
     "vendor": lambda vendor: contract.PAYMENT_METHODS[vendor],
 }
-_ENVIRONMENT.globals |= {"magic": MAGIC, "faults": FAULTS}
+_ENVIRONMENT.globals |= {"magic": MAGIC, "faults": FAULTS, "refreshes": _REFRESHES}
 
 
 def _page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
@@ -164,7 +164,6 @@ def _ledger(control: Control, request: Request) -> Response:
             now=control.clock(),
             base_url=str(request.base_url).rstrip("/"),
             refresh=_refresh(request),
-            refreshes=_REFRESHES,
         )
 
 
@@ -183,5 +182,4 @@ def _timeline(control: Control, request: Request) -> Response:
             entries=service.journal.of(transaction),
             now=control.clock(),
             refresh=_refresh(request),
-            refreshes=_REFRESHES,
         )
