@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
@@ -289,6 +291,13 @@ def test_macros_are_replaced_and_escaped_and_the_rest_is_left_alone(callback_url
 def test_the_list_of_macros_is_data() -> None:
     transaction = transaction_with("https://shop.example/{vendor}/{amount}")
     assert way_back(transaction, "success", Options(macros=("vendor",)), 0.0) == "https://shop.example/alipay/{amount}"
+
+
+def test_every_macro_that_the_reference_names_can_be_replaced() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "sandbox.md").read_text()
+    names = [*Options().macros, *re.findall(r"`(\w+)`", page.split("Also known: ")[1].splitlines()[0])]
+    transaction = transaction_with("https://shop.example/" + "".join(f"{{{name}}}" for name in names))
+    assert "{" not in way_back(transaction, "success", Options(macros=tuple(names)), 0.0)
 
 
 @given(st.text(st.characters(codec="utf-8")))

@@ -50,7 +50,7 @@ def find_leaks(folder: Path | str, *, secrets: Collection[str] = (), environment
     A missing folder raises `FileNotFoundError`: a search without files would always succeed.
     """
     if not Path(folder).is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder, so nothing in it could be polled")
+        raise FileNotFoundError(f"{folder} is not a folder, so nothing in it can be searched")
     known = {*secrets, PUBLISHED_TEST_TOKEN, environment.get("TILLGATE_TOKEN", "")} - {""}
     files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
     return [Leak(path, what) for path in files for what in leaks_in(path.read_text("utf-8", errors="replace"), secrets=known)]
