@@ -140,6 +140,7 @@ class TestMembers:
     def test_answers_keep_no_value_that_the_interface_does_not_name(self) -> None:
         found = scrubbed({"ret_code": "000100", "result": {"payer": {"email": "ada@x.org", "age": 36}, "paidAt": "2025-01-01", "ok": True}})
         assert found["result"] == {"payer": {"email": "***", "age": 0}, "paidAt": "***", "ok": True}
+        assert scrubbed({"result": {"vendor": "alipay", "method": "ada"}})["result"] == {"vendor": "alipay", "method": "***"}
 
     @pytest.mark.parametrize("name", ["token", "accessToken", "client_secret", "PASSWORD"])
     def test_member_called_a_credential_is_one(self, name: str) -> None:

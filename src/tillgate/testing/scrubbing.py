@@ -39,7 +39,7 @@ _KEPT_ANSWER_HEADERS = ("content-type", "retry-after")
 _INTERFACE = frozenset(
     [
         *("ret_code", "ret_msg", "retMsg", "result", "transactionNo", "reference", "amount", "currency", "settleCurrency", "cashierUrl"),
-        *("status", "merchantNo", "verifySign", "method", "terminal", "ipnUrl", "callbackUrl", "description", "timeout", "goodsInfo"),
+        *("status", "merchantNo", "verifySign", "vendor", "terminal", "ipnUrl", "callbackUrl", "description", "timeout", "goodsInfo"),
         *("refundAmount", "refundReference", "refundInfo", "transactionType"),
     ]
 )
