@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from tillgate.errors import ConfigurationError
-from tillgate.wire.dialects import REFERENCE, Dialect, dialect_named, dialect_names
+from tillgate.wire.dialects import REFERENCE, Dialect
 from tillgate.wire.exchange import Credentials
 from tillgate.wire.methods import Method, read_currencies, read_methods
 from tillgate.wire.urls import is_https, is_web_address, without_user
@@ -49,10 +49,10 @@ def _webhook_secrets(value: object) -> tuple[SecretStr, ...]:
 
 
 def _dialect(value: object) -> Dialect:
-    found = dialect_named(value) if isinstance(value, str) else value
+    found = Dialect.named(value) if isinstance(value, str) else value
     if isinstance(found, Dialect):
         return found
-    remedy = f"is not a Dialect or the name of one: {', '.join(dialect_names())}; is the plugin of this gateway installed?"
+    remedy = f"is not a Dialect or the name of one: {', '.join(Dialect.names())}; is the plugin of this gateway installed?"
     raise ConfigurationError("dialect", value, remedy)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tillgate.account import Account
 from tillgate.errors import ConfigurationError
-from tillgate.wire.dialects import REFERENCE, dialect_named
+from tillgate.wire.dialects import REFERENCE, Dialect
 
 __all__ = ["DEFAULT_FILE", "FIELDS", "Configured", "load_account"]
 
@@ -67,7 +67,7 @@ def load_account(
 
 def _needed(name: object) -> list[str]:
     """Return the settings that an account must be given, by the name of its dialect."""
-    dialect = (dialect_named(name) if isinstance(name, str) else None) or REFERENCE
+    dialect = (Dialect.named(name) if isinstance(name, str) else None) or REFERENCE
     return [*(() if dialect.base_url else ("base_url",)), *(() if "merchant_no" not in dialect.required else ("merchant_no",)), "token"]
 
 

@@ -310,8 +310,8 @@ def test_a_method_that_its_gateway_gives_no_name_has_tillgates_name_or_its_code(
 
 def test_a_method_has_the_name_that_the_dialect_of_an_installed_gateway_plugin_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
     beads = Dialect(name="beads", gateway="beads", methods=(Method(code="gold", label="Golden beads"), Method(code="alipay", label="Pay")))
-    monkeypatch.setattr("tillgate.wire.dialects.dialect_names", lambda: ["reference", "beads"])
-    monkeypatch.setattr("tillgate.wire.dialects.dialect_named", {"beads": beads}.get)
+    monkeypatch.setattr(Dialect, "names", lambda: ["reference", "beads"])
+    monkeypatch.setattr(Dialect, "named", {"beads": beads}.get)
     assert (label_of("gold"), label_of("alipay"), label_of("silver")) == ("Golden beads", "Alipay", "silver")
 
 

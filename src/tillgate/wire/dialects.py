@@ -26,8 +26,6 @@ __all__ = [
     "RefundOutcome",
     "SignatureRule",
     "TransactionStatus",
-    "dialect_named",
-    "dialect_names",
 ]
 
 _PAY_PARAMETERS: Final = (
@@ -180,12 +178,15 @@ class Dialect:
     @staticmethod
     def named(name: str) -> Dialect | None:
         """Return a preset or an installed plugin's dialect by its name; None for an unknown name."""
-        return dialect_named(name)
+        if name in DIALECTS:
+            return DIALECTS[name]
+        found = entry.load() if (entry := _plugins_own().get(name)) else None
+        return found if isinstance(found, Dialect) else None
 
     @staticmethod
     def names() -> list[str]:
         """Return the names of the presets, and of the installed plugins' dialects."""
-        return dialect_names()
+        return [*DIALECTS, *sorted(_plugins_own())]
 
     @property
     def is_of_plugin(self) -> bool:
@@ -279,20 +280,8 @@ DIALECTS: Final = {dialect.name: dialect for dialect in (REFERENCE, EXAMPLES, V3
 """The presets by name, as an account names them."""
 
 
-def dialect_named(name: str) -> Dialect | None:
-    """Return a preset, or the dialect that a gateway plugin has under the entry points `tillgate.dialects`; None for an unknown name."""
-    if name in DIALECTS:
-        return DIALECTS[name]
-    found = entry.load() if (entry := _plugins_own().get(name)) else None
-    return found if isinstance(found, Dialect) else None
-
-
-def dialect_names() -> list[str]:
-    """Return the names of the presets, and of the installed plugins' dialects."""
-    return [*DIALECTS, *sorted(_plugins_own())]
-
-
 @functools.cache
 def _plugins_own() -> dict[str, EntryPoint]:
+    """Return the dialects that gateway plugins have under the entry points `tillgate.dialects`, by name."""
     # To look through all installed distributions takes tens of milliseconds, and a page asks dozens of times.
     return {entry.name: entry for entry in entry_points(group="tillgate.dialects")}
