@@ -7,10 +7,8 @@ too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata, resources
-from importlib.resources.abc import Traversable
+from importlib import metadata
 from pathlib import Path
 from string import Template
 from typing import Final
@@ -23,6 +21,7 @@ __all__ = ["Scaffold", "write_plugin"]
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST: Final = 40
 """Names become names of files, classes and columns; the name of every known framework is shorter."""
+_TEMPLATES: Final = Path(__file__).parent / "template"
 _SUFFIX: Final = ".tmpl"
 """The suffix hides the templates from tools that look for Python."""
 
@@ -47,7 +46,8 @@ def write_plugin(name: str, into: Path) -> Scaffold:
         "package": folder.name.replace("-", "_"),
         "class_name": "".join(part.capitalize() for part in name.split("-")),
     }
-    texts = {Template(path).substitute(words): Template(text).substitute(words) for path, text in _templates()}
+    templates = {path.relative_to(_TEMPLATES).as_posix(): path.read_text("utf-8") for path in _TEMPLATES.rglob(f"*{_SUFFIX}")}
+    texts = {Template(path.removesuffix(_SUFFIX)).substitute(words): Template(text).substitute(words) for path, text in templates.items()}
     try:
         folder.mkdir()  # one atomic step: it fails if the folder exists
         for path, text in texts.items():
@@ -71,15 +71,3 @@ def _check(name: str) -> None:
         raise InvalidRequest("name", name, "is the built-in plugin that speaks with the gateway: choose another")
     if metadata.entry_points(group=ENTRY_POINT_GROUP, name=name):
         raise InvalidRequest("name", name, "is a plugin that is installed here, and orders belong to a plugin by its name: choose another")
-
-
-def _templates() -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of every template."""
-    folders: list[tuple[str, Traversable]] = [("", resources.files(__name__) / "template")]
-    while folders:
-        path, folder = folders.pop()
-        for entry in folder.iterdir():
-            if entry.is_dir():
-                folders.append((f"{path}{entry.name}/", entry))
-            elif entry.name.endswith(_SUFFIX):
-                yield path + entry.name.removesuffix(_SUFFIX), entry.read_text("utf-8")
