@@ -1,4 +1,4 @@
-"""The fixtures of `tillgate.testing`, a pytest plugin that a project names explicitly: see the package's docstring."""
+"""The fixtures of `tillgate.testing`, a pytest plugin that a project names explicitly (docs/reference/testing.md)."""
 
 from __future__ import annotations
 
@@ -117,31 +117,16 @@ def gateway_dialect() -> Dialect:
 @pytest.fixture
 def gateway_account(request: pytest.FixtureRequest, gateway_dialect: Dialect) -> Account:
     """Return the account to call the gateway with: the test merchant in a replay, the sandbox's or the live one in a recording."""
-    if not _is_recording(request.config):
-        return Account(
-            base_url=REPLAY_BASE_URL,
-            merchant_no=PUBLISHED_MERCHANT_NO,
-            token=PUBLISHED_TEST_TOKEN,
-            dialect=gateway_dialect,
-            store_no=PUBLISHED_STORE_NO,
-        )
-    if _is_live():
+    base_url, merchant_no, token = REPLAY_BASE_URL, PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
+    store_no, is_sandbox = PUBLISHED_STORE_NO, False
+    if _is_recording(request.config) and _is_live():
         base_url, merchant_no, token = (os.environ[name] for name in _LIVE)
-        is_sandbox = os.environ.get("TILLGATE_SANDBOX", "").lower() in _YES
-        store_no = os.environ.get("TILLGATE_STORE_NO", "")
-        return Account(
-            base_url=base_url, merchant_no=merchant_no, token=token, sandbox=is_sandbox, dialect=gateway_dialect, store_no=store_no
-        )
-    sandbox: Sandbox = request.getfixturevalue("sandbox")
-    merchant_no, token = next(iter(sandbox.options.merchants.items()))
-    return Account(
-        base_url=sandbox.base_url,
-        merchant_no=merchant_no,
-        token=token,
-        sandbox=True,
-        dialect=gateway_dialect,
-        store_no=PUBLISHED_STORE_NO,
-    )
+        store_no, is_sandbox = os.environ.get("TILLGATE_STORE_NO", ""), os.environ.get("TILLGATE_SANDBOX", "").lower() in _YES
+    elif _is_recording(request.config):
+        running: Sandbox = request.getfixturevalue("sandbox")
+        base_url, is_sandbox = running.base_url, True
+        merchant_no, token = next(iter(running.options.merchants.items()))
+    return Account(base_url=base_url, merchant_no=merchant_no, token=token, sandbox=is_sandbox, dialect=gateway_dialect, store_no=store_no)
 
 
 @pytest.fixture
