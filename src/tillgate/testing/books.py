@@ -9,8 +9,6 @@ from tillgate.django.models import Order, Payment, Refund
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.testing.driver import ShopDriver
 
-__all__ = ["fault_of_books"]
-
 
 def fault_of_books(shop: ShopDriver, order_key: str, *, asks_whether_paid: bool = True) -> str:
     """Return the wrong facts of a shop about an order that only Tillgate pays, once all events are delivered; empty if all is right.

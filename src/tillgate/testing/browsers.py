@@ -13,8 +13,6 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-__all__ = ["running_chromium"]
-
 _NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS: Final = (
     *("--no-sandbox", "--disable-gpu", "--no-first-run"),

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from tillgate.errors import ConfigurationError
 
-__all__ = ["DATABASE_NAMES", "chosen_database", "name_of_database"]
-
 DATABASE_NAMES: Final = ("sqlite", "postgresql", "mariadb")
 
 

@@ -11,8 +11,6 @@ from decimal import Decimal
 from html import unescape
 from typing import Any
 
-__all__ = ["ShopDriver", "pay_link"]
-
 
 def pay_link(page: Any) -> str | None:
     """Return the address of Tillgate's pay page that a page of the shop, a response of Django's test client, links to, or None."""

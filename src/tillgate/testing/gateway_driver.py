@@ -13,8 +13,6 @@ from pydantic import SecretStr
 from tillgate.account import Account
 from tillgate.wire.dialects import RefundOutcome
 
-__all__ = ["Fault", "GatewayDriver", "Held", "NotificationKind", "Operation", "SentNotification"]
-
 Operation = Literal["pay", "query", "refund"]
 
 NotificationKind = Literal["payment", "refund", "stale", "forged"]

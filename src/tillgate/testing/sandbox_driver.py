@@ -13,8 +13,6 @@ from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHE
 from tillgate.testing.gateway_driver import Fault, GatewayDriver, Held, NotificationKind, Operation, SentNotification
 from tillgate.wire.dialects import RefundOutcome
 
-__all__ = ["SandboxDriver"]
-
 _FORM: Final = "application/x-www-form-urlencoded"
 _SIGNATURE: Final = re.compile(rb"verifySign\W{1,6}([0-9a-f]{32})")
 

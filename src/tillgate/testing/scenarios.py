@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-__all__ = ["Scenarios"]
-
 _PREFIX = "test_"
 
 

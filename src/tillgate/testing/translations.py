@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from django.utils.translation.template import templatize
 
-__all__ = ["SHOPPER_LANGUAGES", "faults_of_catalogue"]
-
 SHOPPER_LANGUAGES: Final = ("bn", "es", "fil", "fr", "id", "ja", "ko", "ms", "pt_BR", "th", "ur", "vi", "zh_Hans", "zh_Hant")
 """The languages of the wallets' users, in which shoppers read; staff read English and German."""
 

@@ -33,8 +33,6 @@ from tillgate.testing.sandbox_driver import SandboxDriver
 from tillgate.wire.dialects import V3
 from tillgate.wire.methods import Method, PaymentMethod
 
-__all__ = ["ShopIsDown", "Time", "World", "together"]
-
 _T = TypeVar("_T")
 
 _FORM: Final = "application/x-www-form-urlencoded"

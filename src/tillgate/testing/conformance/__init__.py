@@ -24,8 +24,6 @@ from tillgate.testing.conformance.refunds import Refunds
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.scenarios import Scenarios
 
-__all__ = ["Conformance"]
-
 
 @pytest.mark.usefixtures("conforming")
 class Conformance(Paying, Notifications, Money, Refunds, Faults, Scenarios):

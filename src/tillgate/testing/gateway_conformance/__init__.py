@@ -21,8 +21,6 @@ from tillgate.testing.gateway_conformance.refunding import Refunding
 from tillgate.testing.gateway_driver import GatewayDriver
 from tillgate.testing.scenarios import Scenarios
 
-__all__ = ["GatewayConformance"]
-
 
 @pytest.mark.usefixtures("conforming_gateway")
 class GatewayConformance(PayingAtGateway, Refunding, Notifying, Scenarios):
