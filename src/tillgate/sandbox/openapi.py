@@ -106,8 +106,9 @@ def _responses(endpoint: Endpoint, options: Options) -> Schema:
 def _request(endpoint: Endpoint, options: Options) -> Schema:
     required, optional = contract.REQUIRED[endpoint], contract.OPTIONAL[endpoint]
     is_v3 = endpoint.version == "v3"
+    currencies = options.currencies if is_v3 else contract.V1_CURRENCIES
     own: dict[str, Schema] = {
-        "currency": {"type": "string", "enum": list(_currencies(endpoint, options)), "description": "Transaction currency."},
+        "currency": {"type": "string", "enum": list(currencies), "description": "Transaction currency."},
         "terminal": {"type": "string", "enum": list(contract.TERMINALS[endpoint.version]), "description": "Terminal type."},
     }
     fields = {name: own.get(name) or _FIELDS[name] for name in (*required, *optional)}
@@ -132,10 +133,6 @@ def _request(endpoint: Endpoint, options: Options) -> Schema:
     elif is_v3:
         schema["anyOf"] = [{"required": [name]} for name in contract.EITHER]
     return schema
-
-
-def _currencies(endpoint: Endpoint, options: Options) -> tuple[str, ...]:
-    return options.currencies if endpoint.version == "v3" else contract.V1_CURRENCIES
 
 
 def _result(endpoint: Endpoint, options: Options) -> Schema | None:

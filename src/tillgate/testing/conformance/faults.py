@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from decimal import Decimal
-from hashlib import md5
 from itertools import count
 from typing import Final, TypeVar
 from unittest import mock
@@ -27,6 +26,7 @@ from tillgate.testing.conformance.judging import (
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.gateway_driver import Fault
 from tillgate.testing.leaks import everything_logged
+from tillgate.testing.scrubbing import digest
 from tillgate.testing.world import WRITES, World
 
 _T = TypeVar("_T")
@@ -168,7 +168,7 @@ class Faults:
             _much_happens(world)
         assert lines
         tokens = (world.gateway.account_settings()["TOKEN"], _WRONG_TOKEN)
-        secrets = {*tokens, *(md5(token.encode(), usedforsecurity=False).hexdigest() for token in tokens)}
+        secrets = {*tokens, *map(digest, tokens)}
         signatures = world.gateway.signatures()
         assert len(signatures) > 5, "the gateway received hardly any signature: this proves nothing"
         text = "\n".join(lines).lower()
