@@ -94,7 +94,8 @@ FAILURES: dict[str, tuple[Step, ...]] = {
 @pytest.mark.parametrize("failure", FAILURES)
 def test_i6_i8_pay_and_refund_are_never_sent_twice(scripted: ScriptedGateway, kind: str, failure: str) -> None:
     scripted.script = always(*FAILURES[failure])
-    came = outcomes(kind, account(base_url=scripted.url, **SLOW, query_attempts=10), ["pay", "refund"])
+    patience = SLOW if "in time" in failure else FAST  # a busy machine may take a while to read a request
+    came = outcomes(kind, account(base_url=scripted.url, **patience, query_attempts=10), ["pay", "refund"])
     assert sorted(request.operation for request in scripted.requests) == ["pay", "refund"]
     for operation, error in came.items():
         assert isinstance(error, OutcomeUnknown)
