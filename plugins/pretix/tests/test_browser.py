@@ -1,0 +1,90 @@
+"""The pages of shoppers and staff in a browser, with pretix's own styles, as wide as a phone and as a desktop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
+from django.conf import settings as project
+from playwright.sync_api import Browser, Page, expect
+
+from tests.shopping import order_of, staff
+from tests.test_staff import PAGE
+from tillgate.testing.browsers import running_chromium
+from tillgate.testing.world import World
+
+ARTEFACTS = Path(__file__).parents[3] / "artefacts"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for these tests, closed before any other runs: its event loop would confuse them."""
+    with running_chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(params=[390, 1280])
+def page(chromium: Browser, live_server: Any, settings: Any, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """Return a page of a browser, of each width, on a live pretix."""
+    settings.SITE_URL = live_server.url
+    # pretix's settings for tests leave out its styles.
+    settings.COMPRESS_PRECOMPILERS = project.COMPRESS_PRECOMPILERS_ORIGINAL
+    settings.COMPRESS_ENABLED, settings.COMPRESS_CACHE_BACKEND = True, "default"
+    context = chromium.new_context(viewport={"width": request.param, "height": 844}, base_url=live_server.url)
+    context.set_default_timeout(20_000)
+    yield context.new_page()
+    context.close()
+
+
+def check(page: Page, name: str, part: str | None = None) -> None:
+    """Keep a picture of a page, and check that it fits and that axe finds nothing in it, or in the part of it that is ours."""
+    width = page.evaluate("document.documentElement.clientWidth")
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / f"pretix-{name}-{width}.png", animations="disabled", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    found = Axe().run(page, context=part).response["violations"]
+    assert [(fault["id"], fault["nodes"][0]["html"][:100]) for fault in found] == []
+
+
+def test_a_shopper_who_chooses_pays_and_comes_back_sees_what_happened_and_what_to_do(page: Page, world: World) -> None:
+    key = world.order()
+    order = order_of(world, key)
+    page.goto(world.shop.pay_path(key) or "")
+    check(page, "choose")
+    page.get_by_role("radio", name="PayPal").focus()
+    page.keyboard.press("Space")
+    expect(page.get_by_role("radio", name="PayPal")).to_be_checked()
+    payment = world.pay_page(key, "paypal")
+    page.goto(f"/org/conf/order/{order.code}/{order.secret}/")
+    expect(page.get_by_text("We are waiting for your payment with PayPal.")).to_be_visible()
+    check(page, "waiting")
+    world.shopper_pays(payment)
+    world.gateway_notification(payment)
+    page.reload()
+    expect(page.get_by_text("We are waiting for your payment")).to_have_count(0)
+    check(page, "paid")
+
+
+def test_staff_refund_a_second_payment_by_keyboard(page: Page, world: World, live_server: Any) -> None:
+    key = world.order()
+    for payment in [world.pay_page(key, method) for method in ("alipay", "paypal")]:
+        world.shopper_pays(payment)
+        world.gateway_notification(payment)
+    world.run_worker()
+    cookies = staff(world, "event.orders:read", "event.orders:write").cookies
+    page.context.add_cookies([{"name": name, "value": cookie.value, "url": live_server.url} for name, cookie in cookies.items()])
+    page.goto(PAGE)
+    expect(page.get_by_role("heading", name="Paid twice")).to_be_visible()
+    check(page, "review", "form.panel-body")
+    page.get_by_label("Amount in USD, for refunds").focus()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Refund…")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Refund")).to_be_visible()
+    check(page, "refund", "form[method=post]:has([name=is_sure])")
+    page.get_by_role("button", name="Refund USD 12.50").press("Enter")
+    expect(page.get_by_text("Resolved: ")).to_be_visible()
+    assert world.refunded_amount(payment) == payment.amount
