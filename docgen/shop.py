@@ -17,23 +17,7 @@ from tillgate import shop
 __all__ = ["GROUPS", "pages"]
 
 PAGE: Final = ROOT / "docs" / "reference" / "shop.md"
-GROUPS: Final = (
-    "orders",
-    "states",
-    "payments",
-    "refunds",
-    "reviews",
-    "remote",
-    "staff",
-    "personal",
-    "web",
-    "accounts",
-    "settings",
-    "checks",
-    "fields",
-    "http",
-    "worker",
-)
+GROUPS: Final = tuple(shop.MODULES)
 """The modules of the package in the order of the page."""
 _LISTED: Final = frozenset(GROUPS[GROUPS.index("staff") :])
 """The modules of helpers: a line of a list for each, with the first sentence of its docstring."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[1]
 PUBLIC_MODULES: Final = ("tillgate", "tillgate.hooks", "tillgate.shop", "tillgate.testing")
+_SHOP_MODULES: Final = tuple(f"tillgate.shop.{path.stem}" for path in sorted((ROOT / "src/tillgate/shop").glob("[!_]*.py")))
+"""Where mkdocstrings, which runs nothing, finds the names that `tillgate.shop` resolves on first use."""
 ELSEWHERE: Final = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
@@ -66,7 +68,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         place = f"source/{source.removesuffix('.md')}.md"
         files.append(File.generated(config, place, content=_shown(source, place)))
     for module in PUBLIC_MODULES:
-        files.append(File.generated(config, f"api/{module}.md", content=f"# {module}\n\n::: {module}\n"))
+        shown = _SHOP_MODULES if module == "tillgate.shop" else (module,)
+        files.append(File.generated(config, f"api/{module}.md", content="\n\n".join((f"# {module}", *(f"::: {one}" for one in shown)))))
     return files
 
 

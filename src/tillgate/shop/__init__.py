@@ -6,216 +6,23 @@ The names are resolved on first use, so a plugin's module can import this one wi
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tillgate import money
-
-if TYPE_CHECKING:
-    from tillgate.shop.accounts import check_account, find_account
-    from tillgate.shop.checks import CheckSet, Found
-    from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
-    from tillgate.shop.http import DeadlineTransport, keep_to
-    from tillgate.shop.orders import close_order, open_order, order_data, paid_order_keys, pay_path, pay_url, set_order_data, start_url
-    from tillgate.shop.payments import (
-        MethodChoice,
-        StartedPayment,
-        StartOutcome,
-        explain,
-        has_payments,
-        may_continue,
-        payment_methods,
-        poll,
-        start_payment,
-        wait_for_creation,
-    )
-    from tillgate.shop.personal import erase_order, export_order
-    from tillgate.shop.refunds import RefundNotPossible, refund, refund_order, settle_refund, was_withdrawn, withdraw_refund
-    from tillgate.shop.remote import OutboxStatus, RemoteState, deliver_remote, enqueue_remote, remote_events, set_remote_data
-    from tillgate.shop.reviews import (
-        MONEY_REASONS,
-        ActionNotPossible,
-        ActionResult,
-        OpenReview,
-        ReviewAction,
-        ReviewReason,
-        close_reviews,
-        count_open_reviews,
-        newest_reviews,
-        open_review,
-        open_reviews,
-        resolve_review,
-    )
-    from tillgate.shop.settings import SettingsLoader, is_web_address, read_settings, setting_names
-    from tillgate.shop.staff import (
-        MAY_REFUND,
-        RefundForm,
-        admin_url,
-        badge_of,
-        form_id,
-        masked,
-        method_label,
-        money_text,
-        read_typed,
-        refund_of_press,
-        say_refund,
-        timeline,
-    )
-    from tillgate.shop.states import (
-        OrderState,
-        PaymentState,
-        RefundState,
-        find_payment,
-        find_refund,
-        last_change_at,
-        locked_order,
-        order_state,
-        order_states,
-        redelivered_payment,
-    )
-    from tillgate.shop.web import (
-        InsideTransaction,
-        MethodForm,
-        absolute_url,
-        acknowledge,
-        database,
-        open_to_all,
-        outside_transactions,
-        read_request,
-        receive_notification,
-        return_path,
-        terminal_of,
-        webhook_url,
-        without_atomic_requests,
-    )
-    from tillgate.shop.worker import run_worker
-
-__all__ = [
-    "MAY_REFUND",
-    "MONEY_REASONS",
-    "ActionNotPossible",
-    "ActionResult",
-    "CheckSet",
-    "DeadlineTransport",
-    "ExactField",
-    "Found",
-    "InsideTransaction",
-    "MethodChoice",
-    "MethodForm",
-    "MoneyField",
-    "OneDatabase",
-    "OpenReview",
-    "OrderState",
-    "OutboxStatus",
-    "PaymentState",
-    "RefundForm",
-    "RefundNotPossible",
-    "RefundState",
-    "RemoteState",
-    "ReviewAction",
-    "ReviewReason",
-    "SettingsLoader",
-    "StartOutcome",
-    "StartedPayment",
-    "absolute_url",
-    "acknowledge",
-    "admin_url",
-    "badge_of",
-    "check_account",
-    "close_order",
-    "close_reviews",
-    "count_open_reviews",
-    "database",
-    "deliver_remote",
-    "enqueue_remote",
-    "erase_order",
-    "explain",
-    "export_order",
-    "find_account",
-    "find_payment",
-    "find_refund",
-    "form_id",
-    "has_payments",
-    "is_web_address",
-    "keep_to",
-    "last_change_at",
-    "locked_order",
-    "masked",
-    "may_continue",
-    "method_label",
-    "money",
-    "money_text",
-    "newest_reviews",
-    "now",
-    "open_order",
-    "open_review",
-    "open_reviews",
-    "open_to_all",
-    "order_data",
-    "order_state",
-    "order_states",
-    "outside_transactions",
-    "paid_order_keys",
-    "pay_path",
-    "pay_url",
-    "payment_methods",
-    "poll",
-    "read_request",
-    "read_settings",
-    "read_typed",
-    "receive_notification",
-    "redelivered_payment",
-    "refund",
-    "refund_of_press",
-    "refund_order",
-    "remote_events",
-    "resolve_review",
-    "return_path",
-    "run_worker",
-    "say_refund",
-    "set_order_data",
-    "set_remote_data",
-    "setting_names",
-    "settle_refund",
-    "start_payment",
-    "start_url",
-    "terminal_of",
-    "timeline",
-    "wait_for_creation",
-    "was_withdrawn",
-    "webhook_url",
-    "withdraw_refund",
-    "without_atomic_requests",
-]
+from tillgate import money as money
 
 MODULES: Final = {
-    "worker": ("run_worker",),
-    "accounts": (
-        "check_account",
-        "find_account",
-    ),
-    "http": (
-        "DeadlineTransport",
-        "keep_to",
-    ),
-    "checks": (
-        "CheckSet",
-        "Found",
-    ),
-    "fields": (
-        "ExactField",
-        "MoneyField",
-        "OneDatabase",
-        "now",
-    ),
-    "orders": (
-        "close_order",
-        "open_order",
-        "order_data",
-        "paid_order_keys",
-        "pay_path",
-        "pay_url",
-        "set_order_data",
-        "start_url",
+    "orders": ("close_order", "open_order", "order_data", "paid_order_keys", "pay_path", "pay_url", "set_order_data", "start_url"),
+    "states": (
+        "OrderState",
+        "PaymentState",
+        "RefundState",
+        "find_payment",
+        "find_refund",
+        "last_change_at",
+        "locked_order",
+        "order_state",
+        "order_states",
+        "redelivered_payment",
     ),
     "payments": (
         "MethodChoice",
@@ -229,26 +36,7 @@ MODULES: Final = {
         "start_payment",
         "wait_for_creation",
     ),
-    "personal": (
-        "erase_order",
-        "export_order",
-    ),
-    "refunds": (
-        "RefundNotPossible",
-        "refund",
-        "refund_order",
-        "settle_refund",
-        "was_withdrawn",
-        "withdraw_refund",
-    ),
-    "remote": (
-        "OutboxStatus",
-        "RemoteState",
-        "deliver_remote",
-        "enqueue_remote",
-        "remote_events",
-        "set_remote_data",
-    ),
+    "refunds": ("RefundNotPossible", "refund", "refund_order", "settle_refund", "was_withdrawn", "withdraw_refund"),
     "reviews": (
         "MONEY_REASONS",
         "ActionNotPossible",
@@ -263,12 +51,7 @@ MODULES: Final = {
         "open_reviews",
         "resolve_review",
     ),
-    "settings": (
-        "SettingsLoader",
-        "is_web_address",
-        "read_settings",
-        "setting_names",
-    ),
+    "remote": ("OutboxStatus", "RemoteState", "deliver_remote", "enqueue_remote", "remote_events", "set_remote_data"),
     "staff": (
         "MAY_REFUND",
         "RefundForm",
@@ -283,18 +66,7 @@ MODULES: Final = {
         "say_refund",
         "timeline",
     ),
-    "states": (
-        "OrderState",
-        "PaymentState",
-        "RefundState",
-        "find_payment",
-        "find_refund",
-        "last_change_at",
-        "locked_order",
-        "order_state",
-        "order_states",
-        "redelivered_payment",
-    ),
+    "personal": ("erase_order", "export_order"),
     "web": (
         "InsideTransaction",
         "MethodForm",
@@ -310,8 +82,16 @@ MODULES: Final = {
         "webhook_url",
         "without_atomic_requests",
     ),
+    "accounts": ("check_account", "find_account"),
+    "settings": ("SettingsLoader", "is_web_address", "read_settings", "setting_names"),
+    "checks": ("CheckSet", "Found"),
+    "fields": ("ExactField", "MoneyField", "OneDatabase", "now"),
+    "http": ("DeadlineTransport", "keep_to"),
+    "worker": ("run_worker",),
 }
+"""The public names of each module of the package, its `__all__`; type checkers find them in `__init__.pyi`."""
 _MODULE_OF: Final = {name: module for module, names in MODULES.items() for name in names}
+__all__ = ["money", *_MODULE_OF]  # noqa: PLE0604  # the names are text
 
 
 def __getattr__(name: str) -> Any:
