@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import cache, partial, wraps
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from django.contrib.auth.decorators import login_not_required
@@ -52,19 +52,12 @@ from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification
 
 _log = logging.getLogger("tillgate")
 
-_View = TypeVar("_View", bound=Callable[..., Any])
-
 _POLL_SECONDS: Final = 3
 _PATIENT_POLLS: Final = 40
 """The number of requests of a waiting page; after that, in two minutes, it describes the next steps."""
 _LATE_POLL_SECONDS: Final = 20
 _LATE_POLLS: Final = 180
 """The number of requests of a page that describes the next steps: for an hour it turns by itself when money arrives."""
-
-
-def open_to_all(view: _View) -> _View:
-    """Let a view answer without a login where Django's `LoginRequiredMiddleware` asks for one: the gateway and guests have none."""
-    return login_not_required(view)
 
 
 def _body_of(request: HttpRequest) -> bytes:
@@ -107,7 +100,7 @@ def _asked_to_come_again(view: Callable[..., HttpResponse]) -> Callable[..., Htt
     return receive
 
 
-@open_to_all
+@login_not_required
 @csrf_exempt
 @without_atomic_requests
 @never_cache
@@ -122,7 +115,7 @@ def payment_notification(request: HttpRequest, key: str) -> HttpResponse:
     return acknowledgement(payment)
 
 
-@open_to_all
+@login_not_required
 @csrf_exempt
 @without_atomic_requests
 @never_cache
@@ -137,7 +130,7 @@ def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
     return acknowledgement(refund.payment)
 
 
-@open_to_all
+@login_not_required
 @csrf_exempt
 @without_atomic_requests
 @never_cache
@@ -160,7 +153,7 @@ def webhook(request: HttpRequest, alias: str) -> HttpResponse:
     return _acknowledged(account)
 
 
-@open_to_all
+@login_not_required
 @csrf_exempt
 @without_atomic_requests
 @never_cache
@@ -290,7 +283,7 @@ def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpRespo
     return response
 
 
-@open_to_all
+@login_not_required
 @never_cache
 @require_safe
 @without_atomic_requests
@@ -309,7 +302,7 @@ def status(request: HttpRequest, key: str) -> HttpResponse:
     return _private(JsonResponse({"status": stands, "settled": is_settled}))
 
 
-@open_to_all
+@login_not_required
 @csrf_protect
 @without_atomic_requests
 @never_cache
@@ -322,7 +315,7 @@ def pay(request: HttpRequest, ticket: str) -> HttpResponse:
     return _pay(request, *authority, request.POST if request.method == "POST" else None, told=request.GET.get("held", ""))
 
 
-@open_to_all
+@login_not_required
 @csrf_protect
 @without_atomic_requests
 @never_cache
@@ -497,7 +490,7 @@ def _explain(started: Started) -> str:
     return _("The payment service did not answer. If you were charged, your order will be marked paid automatically. You can try again.")
 
 
-@open_to_all
+@login_not_required
 @require_safe
 @without_atomic_requests
 def asset(request: HttpRequest, name: str) -> HttpResponse:

@@ -73,7 +73,6 @@ MODULES: Final = {
         "absolute_url",
         "acknowledge",
         "database",
-        "open_to_all",
         "outside_transactions",
         "read_request",
         "receive_notification",

@@ -13,7 +13,7 @@ from tillgate.django.forms import MethodForm
 from tillgate.django.forms import terminal_of as _terminal_of
 from tillgate.django.models import Payment, database
 from tillgate.django.operations.locking import InsideTransaction, outside_transactions, without_atomic_requests
-from tillgate.django.views import acknowledgement, open_to_all
+from tillgate.django.views import acknowledgement
 from tillgate.wire.methods import Terminal
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
 
@@ -23,7 +23,6 @@ __all__ = [
     "absolute_url",
     "acknowledge",
     "database",
-    "open_to_all",
     "outside_transactions",
     "read_request",
     "receive_notification",

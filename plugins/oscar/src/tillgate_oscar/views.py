@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
@@ -22,7 +23,7 @@ _SECONDS_BETWEEN_LOOKS: Final = 2
 _MOST_LOOKS: Final = 15
 
 
-@shop.open_to_all
+@login_not_required
 @never_cache
 @require_safe
 def order(request: HttpRequest, ticket: str) -> HttpResponse:
@@ -76,7 +77,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
     return _private(response)
 
 
-@shop.open_to_all
+@login_not_required
 @never_cache
 @csrf_protect
 @require_http_methods(["GET", "HEAD", "POST"])

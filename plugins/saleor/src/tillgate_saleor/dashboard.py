@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
@@ -23,7 +24,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
 
 from tillgate import Account, TillgateError
-from tillgate.shop import OpenReview, absolute_url, check_account, find_account, newest_reviews, open_to_all, without_atomic_requests
+from tillgate.shop import OpenReview, absolute_url, check_account, find_account, newest_reviews, without_atomic_requests
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation
 from tillgate_saleor.paying import channel_of, methods_of
@@ -38,7 +39,7 @@ _TYPES: Final = {"page.css": "text/css; charset=utf-8", "page.js": "text/javascr
 _ASSETS: Final = {name: (_FOLDER / name).read_text("utf-8") for name in _TYPES}
 
 
-@open_to_all
+@login_not_required
 @never_cache
 @require_safe
 @xframe_options_exempt  # the content security policy is more exact
@@ -67,7 +68,7 @@ def _mark(name: str) -> str:
     return hashlib.sha256(_ASSETS[name].encode()).hexdigest()[:12]
 
 
-@open_to_all
+@login_not_required
 @require_safe
 def asset(request: HttpRequest, name: str) -> HttpResponse:
     """Serve the page's style and script as separate files, which a strict content security policy allows."""
@@ -76,7 +77,7 @@ def asset(request: HttpRequest, name: str) -> HttpResponse:
     return HttpResponse(_ASSETS[name], content_type=_TYPES[name], headers={"Cache-Control": "public, max-age=86400"})
 
 
-@open_to_all
+@login_not_required
 @csrf_exempt  # the token in a header gives the permission, and no other site's page can send it
 @never_cache
 @without_atomic_requests

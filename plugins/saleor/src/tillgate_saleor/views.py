@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
 from pydantic import SecretStr
 
-from tillgate.shop import open_to_all, without_atomic_requests
+from tillgate.shop import without_atomic_requests
 from tillgate_saleor.api import SaleorError
 from tillgate_saleor.installing import OriginNotAllowed, install
 from tillgate_saleor.manifest import manifest
@@ -21,14 +22,14 @@ _log = logging.getLogger("tillgate")
 _LONGEST_TOKEN = 1000
 
 
-@open_to_all
+@login_not_required
 @require_safe
 def manifest_page(request: HttpRequest) -> HttpResponse:
     """Return the App's manifest to Saleor."""
     return JsonResponse(manifest())
 
 
-@open_to_all
+@login_not_required
 @csrf_exempt
 @without_atomic_requests
 @require_POST

@@ -10,11 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from tillgate.shop import open_to_all, without_atomic_requests
+from tillgate.shop import without_atomic_requests
 from tillgate_saleor import paying, refunds
 from tillgate_saleor.answers import Answer
 from tillgate_saleor.bodies import BadBody, read_body
@@ -40,7 +41,7 @@ def not_taken(fault: NotTaken) -> HttpResponse:
     return JsonResponse({"success": False, "error": {"code": fault.code, "message": fault.message}}, status=fault.status)
 
 
-@open_to_all
+@login_not_required
 @csrf_exempt
 @without_atomic_requests
 @require_POST
