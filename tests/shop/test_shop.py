@@ -378,12 +378,6 @@ def test_the_worker_polls_what_is_due(world: World) -> None:
     assert state(key).is_paid
 
 
-def test_i11_a_text_is_masked_for_the_secrets_of_its_payment(world: World) -> None:
-    payment = world.start(world.order("10.00"))
-    assert payment.notification_key not in shop.masked(f"Look at {payment.notification_key}.", str(payment.pk))
-    assert shop.masked("Look at it.") == "Look at it."
-
-
 # Refunds ----------------------------------------------------------------------------------------------------------------------------------
 
 

@@ -107,7 +107,7 @@ class Refund:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """A case that staff must decide: its reason, a sentence that describes it, and its order and payment if it has any.
+    """A case that staff must decide: its reason, a sentence without secrets that describes it, and its order and payment if it has any.
 
     `account` is the alias of an account that the review is about, instead of an order.
     """

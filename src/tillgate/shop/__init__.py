@@ -58,7 +58,6 @@ MODULES: Final = {
         "admin_url",
         "badge_of",
         "form_id",
-        "masked",
         "method_label",
         "money_text",
         "read_typed",

@@ -11,7 +11,7 @@ from django.urls import NoReverseMatch, reverse
 
 from tillgate.django.amounts import money_text, read_typed
 from tillgate.django.forms import RefundForm
-from tillgate.django.models import Order, Payment, Refund
+from tillgate.django.models import Order, Refund
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import MAY_REFUND, Line, badge, refund_outcome, row_id, timeline_of
@@ -23,7 +23,6 @@ __all__ = [
     "admin_url",
     "badge_of",
     "form_id",
-    "masked",
     "method_label",
     "money_text",
     "read_typed",
@@ -65,12 +64,6 @@ def refund_of_press(payment: PaymentState, press: str) -> RefundState | None:
     The key stands in the refund's data as `press`.
     """
     return next((refund for refund in reversed(payment.refunds) if press and refund.data.get("press") == press), None)
-
-
-def masked(text: str, payment_id: str = "") -> str:
-    """Return a text without the secrets of the accounts and of a payment."""
-    payments = Payment.objects.filter(pk=int(payment_id)).prefetch_related("refunds") if payment_id else Payment.objects.none()
-    return Mask(payments, [refund for payment in payments for refund in payment.refunds.all()]).text(text)
 
 
 def admin_url(request: HttpRequest, model: str, row: str) -> str:

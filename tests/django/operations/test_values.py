@@ -9,6 +9,7 @@ import pytest
 from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import clock, operations
+from tillgate.django.conf import get_settings
 from tillgate.django.models import OutboxEvent, Payment, Refund, Review
 from tillgate.django.operations.values import order_value, payment_value, refund_value, remote_event_value, review_value
 from tillgate.lifecycle import PaymentStatus, RefundStatus
@@ -56,6 +57,16 @@ def test_a_reviews_value_names_its_order_and_payment_if_it_has_any(payment: Paym
     )
     review.order = review.payment = None
     assert (review_value(review).order, review_value(review).payment) == (None, None)
+
+
+def test_i11_no_secret_stands_in_a_reviews_value(payment: Payment) -> None:
+    refund = operations.refund(payment.pk, "2.50")
+    token = get_settings().accounts["default"].token.get_secret_value()
+    secrets = [token, payment.notification_key, payment.return_key, payment.payment_url, refund.notification_key]
+    about = {"order": payment.order, "payment": payment, "refund": refund}
+    review = Review.objects.create(reason="underpaid", facts={"detail": " ".join(secrets)}, opened_at=clock.now(), **about)
+    assert [secret for secret in secrets if secret in review.message] == secrets
+    assert [secret for secret in secrets if secret in review_value(review).message] == []
 
 
 def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: Payment) -> None:

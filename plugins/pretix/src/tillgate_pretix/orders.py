@@ -347,7 +347,7 @@ def review_opened(raised: Raised) -> None:
         if order is None:
             return
         held = raised.payment
-        order.log_action(REVIEW_LOGGED, {"reason": raised.reason, "message": shop.masked(raised.message, held.id if held else "")})
+        order.log_action(REVIEW_LOGGED, {"reason": raised.reason, "message": raised.message})
         if held is not None and raised.reason in _PAID_NOTHING and held.status == PaymentStatus.PAID:
             _book(order, held)
         if held is not None and _is_second(order, held, raised):

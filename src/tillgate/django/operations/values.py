@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tillgate import hooks
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
+from tillgate.django.staff.masking import Mask
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 
 
@@ -40,11 +41,12 @@ def refund_value(refund: Refund, status: str | None = None) -> hooks.Refund:
 
 
 def review_value(review: Review) -> hooks.Review:
-    """Return a review's value."""
+    """Return a review's value; its message is without secrets."""
     order = order_value(review.order) if review.order else None
     payment = payment_value(review.payment) if review.payment else None
     account = (review.account or None) if order is None else None
-    return hooks.Review(id=str(review.pk), reason=review.reason, message=review.message, order=order, payment=payment, account=account)
+    message = Mask([review.payment], [review.refund]).text(review.message)
+    return hooks.Review(id=str(review.pk), reason=review.reason, message=message, order=order, payment=payment, account=account)
 
 
 def remote_event_value(outbox_event: OutboxEvent) -> hooks.RemoteEvent:
