@@ -403,6 +403,14 @@ def test_a_refund_is_refused_for_too_much_for_a_newer_one_and_for_an_unpaid_orde
     assert Refund.objects.count() == 1
 
 
+@pytest.mark.parametrize("given", ["", "0x1", "-1", "1e3", "9" * 30, "٣"])
+def test_a_newest_refund_that_a_form_cannot_have_sent_is_none(world: World, given: str) -> None:
+    key = paid_order(world)
+    assert shop.refund_order(PLUGIN, key, "1.00", newest_refund=given).status is RefundStatus.SUCCEEDED
+    with pytest.raises(shop.RefundNotPossible):
+        shop.refund_order(PLUGIN, key, "1.00", newest_refund=given)
+
+
 def test_a_refund_that_waits_can_be_withdrawn_and_a_sent_one_cannot(world: World) -> None:
     key = paid_order(world)
     with transaction.atomic():
@@ -555,11 +563,6 @@ def test_staff_are_told_the_outcome_of_a_refund(world: World, rf: RequestFactory
     request._messages = CookieStorage(request)  # type: ignore[attr-defined]
     shop.say_refund(request, asked.id)
     assert ["0.01" in str(message) for message in get_messages(request)] == [True]
-
-
-@pytest.mark.parametrize("given", [None, "", "0x1", "-1", "1e3", "9" * 30, "٣"])
-def test_an_id_that_a_form_cannot_have_sent_is_none(given: str | None) -> None:
-    assert shop.form_id(given) == ""
 
 
 def test_only_who_may_see_the_admin_gets_an_address_in_it(rf: RequestFactory) -> None:

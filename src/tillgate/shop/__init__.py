@@ -57,7 +57,6 @@ MODULES: Final = {
         "RefundForm",
         "admin_url",
         "badge_of",
-        "form_id",
         "method_label",
         "money_text",
         "read_typed",

@@ -10,6 +10,7 @@ from tillgate.django import operations
 from tillgate.django.models import Order, Refund, TimelineEntry
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.refunds import RefundNotPossible, settle_by_staff, withdraw
+from tillgate.django.staff.showing import row_id
 from tillgate.shop.states import RefundState, refund_state
 
 __all__ = ["RefundNotPossible", "refund", "refund_order", "settle_refund", "was_withdrawn", "withdraw_refund"]
@@ -27,11 +28,11 @@ def refund(
     """Refund part or all of a payment, and return the refund as it stands.
 
     Outside a transaction the refund is sent now, and the returned status is its outcome. Inside one it is queued, and sent after the
-    commit. `newest_refund` is the id of the newest refund that staff saw, "" for none: a newer one refuses the action.
+    commit. `newest_refund` is the id of the newest refund that staff saw, as a form sends it: a newer one refuses the action.
 
     Raises `RefundNotPossible` or `InvalidRequest`, and nothing was refunded.
     """
-    seen = None if newest_refund is None else int(newest_refund or 0)
+    seen = None if newest_refund is None else row_id(newest_refund)
     about: dict[str, Any] = {"staff": staff, "reason": reason, "data": data, "seen": seen}
     try:
         row = operations.refund(int(payment_id), amount, **about)

@@ -21,6 +21,7 @@ from tillgate.django.operations.locking import joined_order
 from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
+from tillgate.django.staff.showing import row_id
 from tillgate.lifecycle import ReviewAction, ReviewReason
 from tillgate.shop.states import RefundState, refund_state
 
@@ -179,8 +180,8 @@ def resolve_review(
     `press` is an idempotency key: a repeated one makes no second refund. Raises `ActionNotPossible`, `RefundNotPossible` or
     `InvalidRequest`, and nothing was done.
     """
-    seen: dict[str, Any] = {"seen": None if newest_refund is None else int(newest_refund or 0)}
-    seen |= {"withdraws": int(withdraws) if withdraws else None, "press": press, "read": version}
+    seen: dict[str, Any] = {"seen": None if newest_refund is None else row_id(newest_refund)}
+    seen |= {"withdraws": row_id(withdraws) or None, "press": press, "read": version}
     mask = _mask(Review.objects.select_related("payment", "refund").get(pk=int(review_id)))
     try:
         done = operations.take_action(int(review_id), str(action), staff=staff, note=note, amount=amount, **seen)

@@ -14,7 +14,7 @@ from tillgate.django.forms import RefundForm
 from tillgate.django.models import Order, Refund
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
-from tillgate.django.staff.showing import MAY_REFUND, Line, badge, refund_outcome, row_id, timeline_of
+from tillgate.django.staff.showing import MAY_REFUND, Line, badge, refund_outcome, timeline_of
 from tillgate.shop.states import PaymentState, RefundState
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "RefundForm",
     "admin_url",
     "badge_of",
-    "form_id",
     "method_label",
     "money_text",
     "read_typed",
@@ -32,11 +31,6 @@ __all__ = [
 ]
 
 method_label = words.method_name
-
-
-def form_id(given: str | None) -> str:
-    """Return the id of a payment, refund or review from a form, or "" if the form has none that can be one."""
-    return str(row_id(given) or "")
 
 
 def badge_of(value: PaymentState | RefundState) -> str:

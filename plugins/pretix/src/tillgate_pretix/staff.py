@@ -93,10 +93,9 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
 
     def post(self, request: Any, **_kwargs: Any) -> HttpResponse:
         """Run the chosen review action."""
-        given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in ("action", "note", "amount", "version")}
-        given |= {name: shop.form_id(request.POST.get(name)) for name in ("newest_refund", "withdraws")}
-        chosen = shop.form_id(request.POST.get("review"))
-        review = next((one for one in reviews_of_event(request.event) if one.id == chosen), None)
+        fields = ("action", "note", "amount", "version", "newest_refund", "withdraws")
+        given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in fields}
+        review = next((one for one in reviews_of_event(request.event) if one.id == request.POST.get("review")), None)
         if review is None:
             raise Http404
         under_way = refunded_soon(review) if given["action"] == ReviewAction.REFUND else 0

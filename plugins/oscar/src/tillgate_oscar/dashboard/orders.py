@@ -136,7 +136,7 @@ class OrderDetailMixin:
                 quantities,
                 reason=request.POST.get("reason", ""),
                 press=press,
-                newest_refund=None if seen is None else shop.form_id(seen),
+                newest_refund=seen,
             )
         except (PaymentError, InvalidPaymentEvent, InvalidRequest) as error:
             refund = _of_same_press(order, press)
