@@ -74,7 +74,7 @@ def test_an_unknown_plugin_or_order_is_refused_now_and_not_an_hour_later(world: 
 
 
 @pytest.mark.parametrize(
-    "call", [shop.open_order, shop.close_order, shop.pay_url, shop.pay_path, lambda plugin, key: shop.start_url(plugin, key, "alipay")]
+    "call", [shop.open_order, shop.close_order, shop.pay_url, shop.pay_path, lambda plugin, key: shop.pay_path(plugin, key, "alipay")]
 )
 def test_an_order_key_that_is_not_text_is_refused_with_the_remedy(world: World, call: Any) -> None:
     key = UUID(int=7)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tillgate import money as money
 
 MODULES: Final = {
-    "orders": ("close_order", "open_order", "order_data", "paid_order_keys", "pay_path", "pay_url", "set_order_data", "start_url"),
+    "orders": ("close_order", "open_order", "order_data", "paid_order_keys", "pay_path", "pay_url", "set_order_data"),
     "states": (
         "OrderState",
         "PaymentState",

@@ -15,7 +15,7 @@ from tillgate.django.operations.bounds import unpaid_check_at
 from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import PaymentStatus
 
-__all__ = ["close_order", "open_order", "order_data", "paid_order_keys", "pay_path", "pay_url", "set_order_data", "start_url"]
+__all__ = ["close_order", "open_order", "order_data", "paid_order_keys", "pay_path", "pay_url", "set_order_data"]
 
 
 def open_order(plugin: str, order_key: str, *, actor: str = "shop", even_if_closed: bool = False) -> None:
@@ -59,10 +59,14 @@ def order_data(plugin: str, order_key: str) -> dict[str, Any]:
     return Order.objects.filter(plugin=plugin, key=order_key).values_list("data", flat=True).first() or {}
 
 
-def pay_path(plugin: str, order_key: str) -> str:
-    """Return the path of `pay_url`, for a page of the shop itself. The plugin knows the order already."""
+def pay_path(plugin: str, order_key: str, method: str | None = None) -> str:
+    """Return the path of `pay_url`, for a page of the shop itself. The plugin knows the order already.
+
+    With the payment method that the shopper has just chosen, the path starts the payment, and is good for an hour. It serves a shop that is
+    inside a transaction when the choice is made: the next request calls the gateway.
+    """
     _require_text(order_key)
-    return tickets.pay_url(plugin, order_key)
+    return tickets.start_url(plugin, order_key, method) if method else tickets.pay_url(plugin, order_key)
 
 
 def pay_url(plugin: str, order_key: str) -> str:
@@ -72,15 +76,6 @@ def pay_url(plugin: str, order_key: str) -> str:
     """
     _require_known(plugin, order_key)
     return get_settings().address("tillgate:pay", tickets.new_ticket(plugin, order_key))
-
-
-def start_url(plugin: str, order_key: str, method: str) -> str:
-    """Return the path that starts the payment which the shopper has just chosen; it is good for an hour.
-
-    For a shop that is inside a transaction when the choice is made: the next request calls the gateway.
-    """
-    _require_text(order_key)
-    return tickets.start_url(plugin, order_key, method)
 
 
 def _require_text(order_key: object) -> None:

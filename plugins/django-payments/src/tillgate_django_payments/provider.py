@@ -67,7 +67,7 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         except InvalidRequest as error:
             raise PaymentError(str(error)) from None
         shop.open_order(PLUGIN, key)  # if the browser dies on its way, the shop learns that the payment is unpaid
-        raise RedirectNeeded(shop.start_url(PLUGIN, key, self.method) if self.method else shop.pay_path(PLUGIN, key))
+        raise RedirectNeeded(shop.pay_path(PLUGIN, key, self.method))
 
     def process_data(self, payment: Any, request: HttpRequest) -> HttpResponse:
         """Answer requests to the library's own addresses. Tillgate hands out its own addresses instead of these.

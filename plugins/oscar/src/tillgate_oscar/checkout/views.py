@@ -61,7 +61,7 @@ class _CheckoutMixin:
         """
         total = f"{order.currency} {order.total_incl_tax:.2f}"
         if seen == total and method in choice.offered():
-            return shop.start_url(PLUGIN, str(order.number), method)
+            return shop.pay_path(PLUGIN, str(order.number), method)
         if seen and seen != total:
             said = _("You have placed this order in another window already. Its total is %(total)s.")
             messages.warning(self.request, said % {"total": total})
