@@ -50,7 +50,10 @@ class MethodForm(forms.Form):
 
 
 class RefundForm(forms.Form):
-    """The amount and the reason of a refund, of at most the money that is left. The operation validates them too."""
+    """The amount and the reason of a refund, of at most the money that is left. The operation validates them too.
+
+    Show it to staff with the permission `tillgate.refund_payment`.
+    """
 
     reason = forms.CharField(label=_("Reason"), max_length=255, required=False)
 

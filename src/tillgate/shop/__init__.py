@@ -39,7 +39,6 @@ MODULES: Final = {
     "refunds": ("RefundNotPossible", "refund", "refund_order", "settle_refund", "was_withdrawn", "withdraw_refund"),
     "reviews": (
         "MONEY_REASONS",
-        "ActionNotPossible",
         "ActionResult",
         "OpenReview",
         "ReviewAction",
@@ -53,20 +52,17 @@ MODULES: Final = {
     ),
     "remote": ("OutboxStatus", "RemoteState", "deliver_remote", "enqueue_remote", "remote_events", "set_remote_data"),
     "staff": (
-        "MAY_REFUND",
         "RefundForm",
         "admin_url",
         "badge_of",
         "method_label",
         "money_text",
         "read_typed",
-        "refund_of_press",
         "say_refund",
         "timeline",
     ),
     "personal": ("erase_order", "export_order"),
     "web": (
-        "InsideTransaction",
         "MethodForm",
         "absolute_url",
         "acknowledge",

@@ -27,7 +27,6 @@ from tillgate.shop.states import RefundState, refund_state
 
 __all__ = [
     "MONEY_REASONS",
-    "ActionNotPossible",
     "ActionResult",
     "OpenReview",
     "ReviewAction",
@@ -177,8 +176,8 @@ def resolve_review(
 ) -> ActionResult:
     """Run the action that staff chose for a review, and return the result. Call it outside any transaction.
 
-    `press` is an idempotency key: a repeated one makes no second refund. Raises `ActionNotPossible`, `RefundNotPossible` or
-    `InvalidRequest`, and nothing was done.
+    `press` is an idempotency key: a repeated one makes no second refund. Raises a `TillgateError` that says to
+    staff why nothing was done.
     """
     seen: dict[str, Any] = {"seen": None if newest_refund is None else row_id(newest_refund)}
     seen |= {"withdraws": row_id(withdraws) or None, "press": press, "read": version}

@@ -1,4 +1,4 @@
-"""Staff pages: permissions, status badges, timelines, the refund form and the message about a refund."""
+"""Staff pages: status badges, timelines, the refund form and the message about a refund."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from tillgate.django.forms import RefundForm
 from tillgate.django.models import Order, Refund
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
-from tillgate.django.staff.showing import MAY_REFUND, Line, badge, refund_outcome, timeline_of
+from tillgate.django.staff.showing import Line, badge, refund_outcome, timeline_of
 from tillgate.shop.states import PaymentState, RefundState
 
 __all__ = [
-    "MAY_REFUND",
     "RefundForm",
     "admin_url",
     "badge_of",
     "method_label",
     "money_text",
     "read_typed",
-    "refund_of_press",
     "say_refund",
     "timeline",
 ]
@@ -50,14 +48,6 @@ def timeline(plugin: str, order_key: str, *, payment_id: str = "") -> list[Line]
     entries = order.timeline.filter(Q(payment=int(payment_id)) | Q(payment__isnull=True)) if payment_id else order.timeline.all()
     payments = list(order.payments.prefetch_related("refunds"))
     return timeline_of(entries, Mask(payments, [refund for payment in payments for refund in payment.refunds.all()]))
-
-
-def refund_of_press(payment: PaymentState, press: str) -> RefundState | None:
-    """Return the refund that the same idempotency key made already: a double press makes one refund and shows its result twice.
-
-    The key stands in the refund's data as `press`.
-    """
-    return next((refund for refund in reversed(payment.refunds) if press and refund.data.get("press") == press), None)
 
 
 def admin_url(request: HttpRequest, model: str, row: str) -> str:

@@ -12,13 +12,12 @@ from tillgate.django.conf import get_settings
 from tillgate.django.forms import MethodForm
 from tillgate.django.forms import terminal_of as _terminal_of
 from tillgate.django.models import Payment, database
-from tillgate.django.operations.locking import InsideTransaction, outside_transactions, without_atomic_requests
+from tillgate.django.operations.locking import outside_transactions, without_atomic_requests
 from tillgate.django.views import acknowledgement
 from tillgate.wire.methods import Terminal
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
 
 __all__ = [
-    "InsideTransaction",
     "MethodForm",
     "absolute_url",
     "acknowledge",

@@ -15,7 +15,6 @@ from oscar.apps.order.exceptions import InvalidShippingEvent
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_model
 
-from tillgate import shop
 from tillgate_oscar import refunds
 from tillgate_oscar.conf import get_settings
 from tillgate_oscar.orders import is_expected, paid_by, state_of, statuses_of_unpaid
@@ -51,7 +50,7 @@ class EventHandlerMixin:
         if not refunds.is_refund(event_type) or not refunds.refunded_here(order, state_of(order)):
             shops_own = super().handle_payment_event  # type: ignore[misc]  # a mixin of Oscar's handler
             return shops_own(order, event_type, amount, lines, line_quantities, **kwargs)
-        if self.user is not None and not self.user.has_perm(shop.MAY_REFUND):
+        if self.user is not None and not self.user.has_perm(refunds.MAY_REFUND):
             raise PaymentError(gettext("refunding money needs the permission “Can refund payments”"))
         quantities = dict(zip(lines, line_quantities, strict=True)) if lines and line_quantities else {}
         self.validate_payment_event(  # type: ignore[attr-defined]  # of Oscar's handler

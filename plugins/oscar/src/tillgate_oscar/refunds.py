@@ -26,6 +26,9 @@ from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import outstanding, state_of
 from tillgate_oscar.payments import locked, source_of
 
+MAY_REFUND: Final = "tillgate.refund_payment"
+"""Tillgate's permission for staff who refund money."""
+
 _NOTHING: Final = Decimal("0.00")
 
 
@@ -58,6 +61,13 @@ def queue(
     except TillgateError as error:  # it is not possible now, or another process has the order
         raise PaymentError(str(error)) from None
     return queued
+
+
+def of_press(order: Any, press: str) -> shop.RefundState | None:
+    """Return the refund that the same press of the button has queued before, or None."""
+    ours = state_of(order)
+    refunds = ours.paid_by.refunds if ours and ours.paid_by else ()
+    return next((refund for refund in reversed(refunds) if press and refund.data.get("press") == press), None)
 
 
 class Refunded(StrEnum):

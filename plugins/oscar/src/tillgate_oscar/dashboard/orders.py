@@ -22,7 +22,7 @@ from oscar.core.loading import get_model
 from tillgate import InvalidRequest, Money, shop
 from tillgate_oscar.conf import PLUGIN
 from tillgate_oscar.orders import is_expected, state_of
-from tillgate_oscar.refunds import MARKS, is_refund, paid_for, refund_event_type, refunded_here, refunded_of
+from tillgate_oscar.refunds import MARKS, MAY_REFUND, is_refund, of_press, paid_for, refund_event_type, refunded_here, refunded_of
 
 
 class MarkedStatus(str):
@@ -88,7 +88,7 @@ class OrderDetailMixin:
             return context
         names = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
         left, refunds = ours.refundable_amount, ours.paid_by.refunds if ours.paid_by else ()
-        may_refund = left and self.request.user.has_perm(shop.MAY_REFUND)
+        may_refund = left and self.request.user.has_perm(MAY_REFUND)
         return context | {
             "order_page": select_template(names),
             "tillgate_payments": _payments(ours, self.request),
@@ -139,7 +139,7 @@ class OrderDetailMixin:
                 newest_refund=seen,
             )
         except (PaymentError, InvalidPaymentEvent, InvalidRequest) as error:
-            refund = _of_same_press(order, press)
+            refund = of_press(order, press)
             if refund is None:
                 messages.error(request, gettext("Nothing was refunded: %(detail)s.") % {"detail": _detail(error)})
         if refund is not None:
@@ -157,11 +157,6 @@ def _detail(error: Exception) -> str:
     if isinstance(error, InvalidRequest):
         return f"“{error.value}” {error.remedy}"
     return str(error) or gettext("more was asked for than was bought")  # Oscar raises some of its errors without a message
-
-
-def _of_same_press(order: Any, press: str) -> shop.RefundState | None:
-    ours = state_of(order)
-    return shop.refund_of_press(ours.paid_by, press) if ours and ours.paid_by else None
 
 
 def _payments(ours: shop.OrderState, request: HttpRequest) -> list[dict[str, Any]]:
