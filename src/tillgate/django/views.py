@@ -356,7 +356,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         else:
             if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):
                 return _private(_onward(request, started), "same-origin")
-            problem = _explain(started)
+            problem = started.outcome.message
     held, under_review, on_its_way = _held(payments), _under_review(payments), _on_its_way(payments)
     paid_by = payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None)
     is_refunded = paid_by is not None and paid_by.refunded_amount >= paid_by.amount
@@ -482,12 +482,6 @@ def _onward(request: HttpRequest, started: Started) -> HttpResponse:
     response = render(request, "tillgate/leave.html", {"payment": started.payment})
     response["Refresh"] = f"0; url={iri_to_uri(started.payment.payment_url)}"
     return response
-
-
-def _explain(started: Started) -> str:
-    if started.outcome is StartOutcome.REFUSED:
-        return _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later.")
-    return _("The payment service did not answer. If you were charged, your order will be marked paid automatically. You can try again.")
 
 
 @login_not_required

@@ -28,7 +28,6 @@ MODULES: Final = {
         "MethodChoice",
         "StartOutcome",
         "StartedPayment",
-        "explain",
         "has_payments",
         "may_continue",
         "payment_methods",

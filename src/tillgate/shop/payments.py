@@ -24,7 +24,6 @@ __all__ = [
     "MethodChoice",
     "StartOutcome",
     "StartedPayment",
-    "explain",
     "has_payments",
     "may_continue",
     "payment_methods",
@@ -87,7 +86,7 @@ def start_payment(
     outcome = started.outcome
     return StartedPayment(
         redirect_url=started.payment.payment_url if outcome is StartOutcome.REDIRECT else "",
-        message=explain(outcome) if outcome in (StartOutcome.REFUSED, StartOutcome.UNKNOWN) else "",
+        message=outcome.message,
         is_paid=outcome is StartOutcome.PAID,
         outcome=outcome,
         payment=find_payment(plugin, payment_id=str(started.payment.pk)),
@@ -123,10 +122,3 @@ def wait_for_creation(payment_id: str) -> bool:
 def has_payments(account: str) -> bool:
     """Return whether a payment was ever started with an account."""
     return Payment.objects.filter(account=account).exists()
-
-
-def explain(outcome: StartOutcome) -> str:
-    """Return the message for a shopper where no payment page was opened."""
-    if outcome is StartOutcome.REFUSED:
-        return _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later.")
-    return _("The payment service did not answer. If you were charged, your order will be marked paid automatically. You can try again.")

@@ -16,7 +16,6 @@ from tillgate.shop import (
     PaymentState,
     StartedPayment,
     StartOutcome,
-    explain,
     find_account,
     locked_order,
     may_continue,
@@ -169,7 +168,7 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
         started = within(ANSWER_WITHIN_SECONDS, start, installation.pk)
     except TooLate:
         payment = payment_of(find_transaction(installation, body.transaction.id))
-        return _not_begun(payment) if payment else failure(_CHARGE, explain(StartOutcome.UNKNOWN))
+        return _not_begun(payment) if payment else failure(_CHARGE, StartOutcome.UNKNOWN.message)
     return _started(installation, body, started, bill)
 
 
@@ -269,7 +268,7 @@ def _started(installation: Installation, body: bodies.Initialize, started: Start
     if started.is_paid and payment.data.get(DATA_KEY) != begun.pk:
         return _paid_by_another(begun)
     if not attach(begun, payment):
-        return failure(_CHARGE, explain(StartOutcome.UNKNOWN))
+        return failure(_CHARGE, StartOutcome.UNKNOWN.message)
     if started.outcome is StartOutcome.REFUSED:
         return _failed(payment, started.message)
     # After a double press the earlier transaction leads to the page too, as if the later one came after its answer.
@@ -334,7 +333,7 @@ def _paid_by_another(begun: Transaction) -> Answer:
 
 def _not_begun(payment: PaymentState) -> Answer:
     """Return that it is unknown whether the gateway created it. The worker polls it, and reports money that comes."""
-    return _failed(payment, explain(StartOutcome.UNKNOWN))
+    return _failed(payment, StartOutcome.UNKNOWN.message)
 
 
 def _failed(payment: PaymentState, message: str) -> Answer:

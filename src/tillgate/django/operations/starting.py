@@ -81,7 +81,7 @@ class TryLater(TillgateError):
 
 
 class StartOutcome(StrEnum):
-    """The result of an attempt to start a payment."""
+    """The result of an attempt to start a payment. `message` tells the problem to a shopper, and is empty without one."""
 
     REDIRECT = "redirect"
     """Send the shopper to the payment page."""
@@ -91,6 +91,17 @@ class StartOutcome(StrEnum):
     """The gateway refused, or no request could leave: nothing was charged, and the shopper may try another payment method."""
     UNKNOWN = "unknown"
     """It is unknown whether the gateway created it; it is watched, and the shopper may try again."""
+
+    @property
+    def message(self) -> str:
+        """The problem, for a shopper in the active language; empty without one."""
+        if self is StartOutcome.REFUSED:
+            return _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later.")
+        if self is StartOutcome.UNKNOWN:
+            return _(
+                "The payment service did not answer. If you were charged, your order will be marked paid automatically. You can try again."
+            )
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
