@@ -8,6 +8,6 @@ docs/reference/testing.md lists the fixtures and the rest, and docs/how-to/recor
 """
 
 from tillgate.testing.cassettes import Cassette
-from tillgate.testing.leaks import Leak, find_leaks
+from tillgate.testing.leaks import find_leaks
 
-__all__ = ["Cassette", "Leak", "find_leaks"]
+__all__ = ["Cassette", "find_leaks"]
