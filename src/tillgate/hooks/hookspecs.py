@@ -63,7 +63,7 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None
 def tillgate_query_refund(account: Account, request: RefundRequest, refund_no: str | None) -> Refunded | None:
     """Query a refund that was sent, and return it as it stands; None where the gateway has no such query.
 
-    Called by `tillgate.hooks.query_refund` for a pending refund, and for one of unknown outcome. `refund_no` is the gateway's number of the
+    Called for a pending refund, and for one of unknown outcome. `refund_no` is the gateway's number of the
     refund, None where the answer with it was lost. The hook must change nothing. Raises `OrderNotFound` when the gateway knows of no such
     refund; any other error is inconclusive.
     """
@@ -73,7 +73,7 @@ def tillgate_query_refund(account: Account, request: RefundRequest, refund_no: s
 def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
     """Return the payment methods of an account with their currencies and limits.
 
-    Called by `tillgate.hooks.payment_methods` when a shopper chooses, so it must be quick. Without such a plugin the methods are those of
+    Called when a shopper chooses, so it must be quick. Without such a plugin the methods are those of
     the account, or else of its dialect.
     """
 

@@ -14,7 +14,7 @@ from typing import Final
 from tillgate.errors import OrderNotFound, SignatureMismatch, TillgateError, WrongCredentials
 from tillgate.lifecycle.machine import move
 from tillgate.lifecycle.payment import OPEN_PAYMENT_STATUSES, PAYMENT_TRANSITIONS, PaymentStatus
-from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, OpenReview, ReviewReason
+from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, ReviewFacts, ReviewReason
 from tillgate.wire.dialects import REFERENCE, Dialect, DisputeStatus, RefundOutcome, TransactionStatus
 from tillgate.wire.messages import Transaction
 from tillgate.wire.personal import without_personal_data
@@ -142,7 +142,7 @@ _MOVES_NOTHING: Final = frozenset({TransactionStatus.PAID, TransactionStatus.REF
 """Words of the gateway by which no payment ends unpaid."""
 
 
-def in_context(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer) -> Answer:
+def in_context(facts: PaymentFacts, reviews: Iterable[ReviewFacts], answer: Answer) -> Answer:
     """Return the answer as the payment's open reviews let it count.
 
     After a report of "paid", an older answer that says "unpaid" is inconclusive, and so is "not found". A gateway that denied a reference
@@ -163,7 +163,7 @@ def in_context(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answe
     return replace(answer, expired_is_forgotten=is_forgetful, was_reported_paid=answer.was_reported_paid or bool(reported))
 
 
-def interpret(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer) -> Decision:
+def interpret(facts: PaymentFacts, reviews: Iterable[ReviewFacts], answer: Answer) -> Decision:
     """Return the meaning of an answer for a payment with these open reviews."""
     answer = in_context(facts, reviews, answer)
     if isinstance(answer, Inconclusive):

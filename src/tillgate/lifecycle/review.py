@@ -18,8 +18,8 @@ __all__ = [
     "REVIEW_TRANSITIONS",
     "Claim",
     "End",
-    "OpenReview",
     "ReviewAction",
+    "ReviewFacts",
     "ReviewPolicy",
     "ReviewReason",
     "ReviewStatus",
@@ -274,7 +274,7 @@ def facts_version(reason: str, facts: Mapping[str, Any], *, reported_paid: bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenReview:
+class ReviewFacts:
     """The facts of an open review that `interpret` needs."""
 
     reason: str

@@ -1,4 +1,4 @@
-"""The mutants that no test notifications, and the document that argues each of them."""
+"""The mutants that no test notices, and the document that argues each of them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ _MONEY_MAY_BE_LATE: Final = 0.2
 _DAY: Final = 86_400.0
 _LONGEST_PAUSE: Final = 300.0
 _FORM: Final = "application/x-www-form-urlencoded"
-_REFUSALS: Final = (operations.NotPayable, operations.RefundNotPossible, operations.ActionNotPossible, TillgateError, ShopIsDown)
+_REFUSALS: Final = (operations.NotPayable, TillgateError, ShopIsDown)
 """What an operation says no with; nothing was done."""
 
 

@@ -26,7 +26,7 @@ from tillgate.lifecycle import (
     End,
     Found,
     NotFound,
-    OpenReview,
+    ReviewFacts,
     ReviewReason,
     ReviewStatus,
     Scope,
@@ -78,11 +78,11 @@ def open_among(keys: Iterable[str]) -> dict[str, str]:
     return {key: version for key, version in rows if key in asked}
 
 
-def open_reviews_of(reviews: Iterable[Review]) -> Iterator[OpenReview]:
+def open_reviews_of(reviews: Iterable[Review]) -> Iterator[ReviewFacts]:
     """Yield the open ones of some reviews as `interpret` reads them: only where they may count, so most answers cost no statement."""
     for one in reviews:
         if one.resolved_at is None:
-            yield OpenReview(reason=one.reason, opened_at=one.opened_at, reported_paid=one.reported_paid, facts=one.facts)
+            yield ReviewFacts(reason=one.reason, opened_at=one.opened_at, reported_paid=one.reported_paid, facts=one.facts)
 
 
 def version_of(reason: str, facts: Mapping[str, Any], *, subject: str, reported_paid: bool = False) -> tuple[dict[str, str], str]:

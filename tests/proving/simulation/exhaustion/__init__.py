@@ -40,10 +40,10 @@ wherever it may stand here: everything that can follow follows there too. Those 
 for one:
 
 - *The process that is over.* All that a process of the shop leaves to its actor is its answer. What it heard before is forgotten.
-- *What is loaded and never polled.* A query for a model reads all its columns. Those that a process never looks at are kept from it,
+- *What is loaded and never looked at.* A query for a model reads all its columns. Those that a process never looks at are kept from it,
   and looking at one is an error: `unread` has them.
 - *Instants.* All that happens between two jumps of the clock happens within a fraction of a second, while whatever is compared with an
-  offset (a throttle, a lease, a look that is due) is whole seconds away, or is polled for by whoever comes later. So moments are kept to
+  offset (a throttle, a lease, a look that is due) is whole seconds away, or is looked for by whoever comes later. So moments are kept to
   the second. Of two instants only the order can matter, and only where one is the moment of a change that somebody compares with the one
   at which the gateway was asked: *status_since* of a payment and, for a worker, *opened_at*. So the clock advances with each such change
   (of a payment's status, a review), and not otherwise. Within a transaction it is half a tick later than outside: whoever asked before
