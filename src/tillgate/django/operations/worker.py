@@ -443,7 +443,8 @@ def _claim(account: str, until: datetime, count: int) -> tuple[list[Payment], da
     now = clock.now()
     leased_until = now + _lease(account)
     with durable():
-        due = _due(account, until).order_by("next_poll_at", "pk")
+        # Not by key too: after a restore all are due at the same moment, and PostgreSQL would sort all of them for each claim.
+        due = _due(account, until).order_by("next_poll_at")
         skip_locked = connections[database()].features.has_select_for_update_skip_locked
         batch = list(due.select_for_update(skip_locked=skip_locked)[:count])
         rows = Payment.objects.filter(pk__in=[payment.pk for payment in batch])
