@@ -170,7 +170,7 @@ def locked_order(plugin: str, order_key: str) -> Iterator[OrderState]:
 
     Every event of the order takes the same lock first, so lock the shop's own rows after it. Raises `Order.DoesNotExist` of Django's
     `ObjectDoesNotExist` for an order that Tillgate does not know. Outside a transaction it waits for a second at most, for an order that a
-    handler holds, and raises Django's `OperationalError` then.
+    handler holds, and raises a `TillgateError` then, which is Django's `OperationalError` too.
     """
     only, connection = Order.objects.filter(plugin=plugin, key=order_key), transaction.get_connection(database())
     if not connection.in_atomic_block and connection.get_autocommit():
