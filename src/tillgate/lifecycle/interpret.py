@@ -164,41 +164,65 @@ def in_context(facts: PaymentFacts, reviews: Iterable[ReviewFacts], answer: Answ
 
 
 def interpret(facts: PaymentFacts, reviews: Iterable[ReviewFacts], answer: Answer) -> Decision:
-    """Return the meaning of an answer for a payment with these open reviews."""
+    """Return the meaning of an answer for a payment with these open reviews.
+
+    The order of the cases is the policy: a doubt comes before any word of the gateway, "paid" before
+    every other word, and a word that settles before the time that is over.
+    """
     answer = in_context(facts, reviews, answer)
     if isinstance(answer, Inconclusive):
         return _inconclusive(facts, answer.detail, answer.review)
     if isinstance(answer, NotFound):
         return _not_found(facts, answer)
     found = answer.transaction
+    # An answer about other money counts for nothing, whatever it says: staff compare (I1).
     if doubt := _contradiction(facts, found, settles_in_currency=answer.settles_in_currency):
         return _held(facts, found, *doubt)
     said = found.status
+    # Whatever the payment was before: late money is still money (I9).
     if said is TransactionStatus.PAID:
         decision = _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
         return _with_disputes(decision, facts, found)
+    # Paid never moves back (I9); at most staff have a case.
     if facts.status is PaymentStatus.PAID:
-        is_explained = said is TransactionStatus.REFUNDED and (facts.refunded > 0 or found.refunds)
-        if is_explained or facts.refunded >= facts.amount:  # any word may follow a full refund (unspecified behaviour 18)
-            return _to(facts, found, facts.status, f"it was refunded, and the gateway says {found.status_text!r}")
-        detail = f"it was paid, and now the gateway says {found.status_text!r}"
-        return replace(_to(facts, found, facts.status, detail), review=ReviewReason.CHANGED_AFTER_PAID, facts={"status": found.status_text})
+        return _after_paid(facts, found)
     is_open, too_late = facts.status in OPEN_PAYMENT_STATUSES, answer.asked_at >= facts.expires_at
-    if said in (TransactionStatus.UNRECOGNISED, TransactionStatus.REFUNDED):  # of money that nobody saw come
-        decision = replace(_to(facts, found, facts.status, _unrecognised(found)), is_understood=False)
-        if not too_late and is_open:
-            return decision
-        return replace(decision, review=ReviewReason.UNRECOGNISED_STATUS, facts={UNRECOGNISED: found.status_text})
+    if said in (TransactionStatus.UNRECOGNISED, TransactionStatus.REFUNDED):
+        return _unclear(facts, found, is_watched=is_open and not too_late)
+    # It ended unpaid already, and only "paid" moves it on.
     if not is_open:
         return _to(facts, found, facts.status, f"the gateway says {found.status_text!r}")
     if said in (TransactionStatus.FAILED, TransactionStatus.CLOSED):
         return _to(facts, found, PaymentStatus(said), f"the gateway says {found.status_text!r}")
-    if said is TransactionStatus.PROCESSING:  # whatever the page's time: the shopper has finished on it
-        decision = _to(facts, found, PaymentStatus.PENDING, "the shopper has finished, and the money is on its way")
-        return replace(decision, is_processing=True)
+    # Before the page's time: the shopper has finished, so the end of the page ends nothing.
+    if said is TransactionStatus.PROCESSING:
+        detail = "the shopper has finished, and the money is on its way"
+        return replace(_to(facts, found, PaymentStatus.PENDING, detail), is_processing=True)
     if too_late:
-        return _to(facts, found, PaymentStatus.EXPIRED, "the payment page timed out without a payment")
+        detail = "the payment page timed out without a payment"
+        return _to(facts, found, PaymentStatus.EXPIRED, detail)
     return _to(facts, found, PaymentStatus.PENDING, "the gateway waits for the shopper")
+
+
+def _after_paid(facts: PaymentFacts, found: Transaction) -> Decision:
+    """Return the meaning of another word than "paid" about a paid payment."""
+    is_explained = found.status is TransactionStatus.REFUNDED and (facts.refunded > 0 or found.refunds)
+    # Any word may follow a full refund (unspecified behaviour 18).
+    if is_explained or facts.refunded >= facts.amount:
+        detail = f"it was refunded, and the gateway says {found.status_text!r}"
+        return _to(facts, found, facts.status, detail)
+    unchanged = _to(facts, found, facts.status, f"it was paid, and now the gateway says {found.status_text!r}")
+    return replace(unchanged, review=ReviewReason.CHANGED_AFTER_PAID, facts={"status": found.status_text})
+
+
+def _unclear(facts: PaymentFacts, found: Transaction, *, is_watched: bool) -> Decision:
+    """Return the meaning of an unknown word, or of "refunded" about a payment that was never seen paid."""
+    decision = replace(_to(facts, found, facts.status, _unrecognised(found)), is_understood=False)
+    # While the page is open the next poll may bring a word that we know.
+    if is_watched:
+        return decision
+    reason = ReviewReason.UNRECOGNISED_STATUS
+    return replace(decision, review=reason, facts={UNRECOGNISED: found.status_text})
 
 
 def _with_disputes(decision: Decision, facts: PaymentFacts, found: Transaction) -> Decision:
