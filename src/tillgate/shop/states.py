@@ -43,7 +43,8 @@ class RefundState(hooks.Refund):
     """A refund as it stands. `answer` is the gateway's own text, without secrets. `reason` is for staff only.
 
     `confirmed`: a notification on the refund's own address says that it succeeded. `external`: it was made in the gateway's portal, and the
-    gateway listed it or staff entered it. `refund_no`: the gateway's number of the refund. `idempotency_key`: the key that the caller gave it.
+    gateway listed it or staff entered it. `refund_no`: the gateway's number of the refund. `idempotency_key`: the
+    caller's key.
     """
 
     answer: str

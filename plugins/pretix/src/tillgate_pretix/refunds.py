@@ -51,7 +51,12 @@ def execute(asked: Any) -> None:
     held = paid_payment_of(asked.payment)
     if held is None:
         raise PaymentException(_("This payment was not made through Tillgate."))
-    about: dict[str, Any] = {"staff": "pretix", "reason": asked.comment or "", "data": {"refund": asked.pk}, "idempotency_key": f"refund-{asked.pk}"}
+    about: dict[str, Any] = {
+        "staff": "pretix",
+        "reason": asked.comment or "",
+        "data": {"refund": asked.pk},
+        "idempotency_key": f"refund-{asked.pk}",
+    }
     is_waited_for = _waited_for.set(asked.pk)
     try:
         # Both or neither: without a queued refund, pretix's would be in transit forever. Tillgate sends it on commit (I12).

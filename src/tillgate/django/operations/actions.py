@@ -125,9 +125,10 @@ def take_action(
 ) -> Done:
     """Do an action that staff chose for a review.
 
-    `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired; `seen` and
-    `idempotency_key` are as in `refund`, also after the review was resolved. `read` is the review's `version` from the form: staff cannot resolve a review with other facts. `withdraws` is
-    the refund from the form, by `to_withdraw`: a second press withdraws no other refund.
+    `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired. `seen` and `idempotency_key` are as in
+    `refund`; a repeated key returns its refund also after the review was resolved. `read` is the review's `version` from the form: staff
+    cannot resolve a review with other facts. `withdraws` is the refund from the form, by `to_withdraw`: a second press withdraws no other
+    refund.
 
     Raises `ActionNotPossible`, `RefundNotPossible` or `InvalidRequest` without any change.
     """
@@ -145,7 +146,9 @@ def take_action(
         raise ActionNotPossible(f"its payment is open: {remedy}")
     if read and read != review.version and action in _AS_READ:
         raise _says_something_else(review)
-    given = _Given(staff=staff, note=storable(note.strip()), amount=amount, idempotency_key=idempotency_key, seen=seen, read=read, withdraws=withdraws)
+    given = _Given(
+        staff=staff, note=storable(note.strip()), amount=amount, idempotency_key=idempotency_key, seen=seen, read=read, withdraws=withdraws
+    )
     return _ACTIONS[ReviewAction(action)](review, given)
 
 

@@ -199,7 +199,7 @@ def _queue(
 def _check_key(key: str | None) -> None:
     if key is not None and (not 0 < len(key) <= LONGEST_IDEMPOTENCY_KEY or storable(key) != key):
         # An empty key, such as one that a form has lost, would make one refund of all.
-        raise InvalidRequest("idempotency_key", key[:40], f"must have 1 to {LONGEST_IDEMPOTENCY_KEY} characters, and none that a database refuses")
+        raise InvalidRequest("idempotency_key", key[:40], f"must have 1 to {LONGEST_IDEMPOTENCY_KEY} characters that a database stores")
 
 
 def _refund_of_key(payment: Payment, refunds: Iterable[Refund], key: str | None, amount: Decimal) -> Refund | None:
