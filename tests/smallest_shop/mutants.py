@@ -58,7 +58,8 @@ class Mutant:
 MUTANTS: list[Mutant] = []
 MUTANTS_OF_THE_KIT: list[Mutant] = []
 """Those that break what the simulator does not play: it looks at no page, sells nothing otherwise, places no order wrongly, edits no order
-in mid-outbox event, repeats no idempotency key, asks of what was given up only in the end, and its gateway takes every payment in its currency, whatever it says."""
+in mid-outbox event, repeats no idempotency key, asks of what was given up only in the end, and its gateway takes every payment in its
+currency, whatever it says."""
 MUTANTS_OF_ROW_LOCKS: list[Mutant] = []
 """Those that only a database shows on which several transactions write at a time: not SQLite."""
 MUTANTS_OF_THE_SIMULATOR: list[Mutant] = []
