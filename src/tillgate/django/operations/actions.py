@@ -136,8 +136,8 @@ def take_action(
     rows = Review.objects.select_related("order", "payment__order", "refund__payment", "outbox_event")
     review = rows.get(pk=review_id)
     if review.resolved_at:
-        is_refund = action == ReviewAction.REFUND and review.payment is not None
-        repeated = find_repeated(review.payment, amount or "", idempotency_key) if is_refund else None
+        payment = review.payment if action == ReviewAction.REFUND else None
+        repeated = find_repeated(payment, amount or "", idempotency_key) if payment else None
         return _refunded(review, repeated) if repeated else _too_late(review)
     if action not in _fitting(review):
         raise ActionNotPossible(f"{action!r} does not resolve {review.reason!r}")
