@@ -58,12 +58,13 @@ def said(response: Any) -> list[str]:
     return [str(message) for message in response.context["messages"]]
 
 
-def press(client: Client, payment: Payment, amount: str, *, seen: int | None = None, mark: str = "", **more: str) -> Any:
+def press(client: Client, payment: Payment, amount: str, *, seen: int | None = None, key: str | None = None, **more: str) -> Any:
     """Press the last button of a refund, as the page that asks had drawn it."""
     if seen is None:
         shown = client.get(page_of(payment, "refund"), {"amount": amount}).context
-        seen, mark = (shown["seen"], shown["press"]) if shown and "seen" in shown else (0, "")
-    return client.post(page_of(payment, "refund"), {"amount": amount, "seen": str(seen), "press": mark, **more}, follow=True)
+        seen, key = (shown["seen"], shown["idempotency_key"]) if shown and "seen" in shown else (0, None)
+    carried = {} if key is None else {"idempotency_key": key}
+    return client.post(page_of(payment, "refund"), {"amount": amount, "seen": str(seen), **carried, **more}, follow=True)
 
 
 def second_payment(world: World) -> Review:
@@ -213,7 +214,7 @@ def test_an_action_on_an_order_that_another_process_holds_says_that_staff_can_tr
 
     payment = world.paid_payment()
     monkeypatch.setattr(operations, {"refund": "refund", "query": "poll_now"}[action], held)
-    page = boss.post(f"/admin/tillgate/payment/{payment.pk}/{action}/", {"amount": "1.00", "press": "x"}, follow=True)
+    page = boss.post(f"/admin/tillgate/payment/{payment.pk}/{action}/", {"amount": "1.00", "idempotency_key": "x"}, follow=True)
     assert page.status_code == 200
     assert "try again in a moment" in page.content.decode()
     assert not Refund.objects.exists()
@@ -440,7 +441,8 @@ def test_a_payment_that_is_not_paid_cannot_be_refunded(world: World, boss: Clien
 def test_a_double_press_makes_one_refund_and_is_told_of_it_twice(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     for _ in range(2):
-        assert said(press(boss, payment, "10.00", seen=0, mark="the-same-press")) == ["USD 10.00 was refunded."]
+        assert said(press(boss, payment, "10.00", seen=0, key="the-same")) == ["USD 10.00 was refunded."]
+    assert "already names a refund of USD 10.00" in said(press(boss, payment, "11.00", seen=0, key="the-same"))[0]
     assert Refund.objects.count() == 1
 
 
@@ -453,7 +455,7 @@ def test_two_of_the_staff_press_refund_at_once_and_one_refund_is_made(world: Wor
     def work(number: int, client: Client) -> None:
         try:
             gate.wait()
-            answer = press(client, payment, "10.00", seen=0, mark=f"press-{number}")
+            answer = press(client, payment, "10.00", seen=0, key=f"of-{number}")
             # Not from the answer's context: the test client hears what any thread renders.
             told.extend(re.findall(r'<ul class="messagelist">\s*<li[^>]*>(.*?)</li>', answer.content.decode()))
         finally:
@@ -536,7 +538,7 @@ def test_i4_the_second_payment_is_refunded_in_one_step(world: World, boss: Clien
     question = boss.get(f"{page_of(review.payment, 'refund')}?review={review.pk}").content.decode()
     assert "Refund USD 25.00" in question
     assert "Paid twice" in question
-    answer = press(boss, review.payment, "25.00", seen=0, mark="x", review=str(review.pk))
+    answer = press(boss, review.payment, "25.00", seen=0, key="x", review=str(review.pk))
     assert said(answer) == ["USD 25.00 was refunded."]
     assert answer.request["PATH_INFO"] == page_of(review)
     review.refresh_from_db()
@@ -544,7 +546,9 @@ def test_i4_the_second_payment_is_refunded_in_one_step(world: World, boss: Clien
     assert "all of it was refunded" in boss.get(LISTS[2], {"state": "resolved"}).content.decode()
     assert "tillgate-card " not in boss.get(LISTS[2]).content.decode()
     assert TimelineEntry.objects.filter(event="review.resolved", actor="staff:anna").exists()
-    again = press(boss, review.payment, "25.00", seen=0, mark="y", review=str(review.pk))
+    twice = press(boss, review.payment, "25.00", seen=0, key="x", review=str(review.pk))
+    assert said(twice) == ["USD 25.00 was refunded."]
+    again = press(boss, review.payment, "25.00", seen=0, key="y", review=str(review.pk))
     assert said(again) == ["Nothing was refunded: anna had resolved it already: all of it was refunded: USD 25.00."]
     assert Refund.objects.count() == 1
 
@@ -555,7 +559,7 @@ def test_money_that_a_colleague_decided_to_keep_meanwhile_is_not_given_back(worl
     assert payment is not None
     asked = boss.get(page_of(payment, "refund"), {"review": review.pk}).context
     staff(is_superuser=True, name="bob").post(page_of(review, "action"), {"action": "dismiss", "note": "it pays the next order"})
-    response = press(boss, payment, "25.00", seen=asked["seen"], mark=asked["press"], review=str(review.pk))
+    response = press(boss, payment, "25.00", seen=asked["seen"], key=asked["idempotency_key"], review=str(review.pk))
     assert said(response) == ["Nothing was refunded: bob had resolved it already: it pays the next order."]
     assert not Refund.objects.exists()
     assert response.redirect_chain[-1][0] == page_of(review)
@@ -575,7 +579,7 @@ def test_a_refund_that_resolves_something_asks_for_no_reason_of_its_own(world: W
 def test_a_part_of_a_second_payment_leaves_it_open(world: World, boss: Client) -> None:
     review = second_payment(world)
     assert review.payment
-    press(boss, review.payment, "5.00", seen=0, mark="x", review=str(review.pk))
+    press(boss, review.payment, "5.00", seen=0, key="x", review=str(review.pk))
     review.refresh_from_db()
     assert review.resolved_at is None
 
@@ -770,7 +774,7 @@ def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(world: Worl
     assert review.message in asked.content.decode()
     assert not asked.context["is_sure"], "all of it is more than the difference: a person says how much"
     assert boss.get(page_of(payment, "refund"), {"review": str(review.pk), "amount": "2.00"}).context["is_sure"]
-    press(boss, payment, "2.00", seen=0, mark="x", review=str(review.pk))
+    press(boss, payment, "2.00", seen=0, key="x", review=str(review.pk))
     review.refresh_from_db()
     assert review.resolution == "USD 2.00 was refunded"
 
@@ -837,7 +841,7 @@ def test_a_number_of_two_payments_is_settled_by_giving_one_back(world: World, bo
     world.notification(second)
     review = Review.objects.get(reason=ReviewReason.DUPLICATE_TRANSACTION_NO)
     assert (review.payment, review.account) == (second, "default")
-    press(boss, second, "12.50", seen=0, mark="x", review=str(review.pk))
+    press(boss, second, "12.50", seen=0, key="x", review=str(review.pk))
     review.refresh_from_db()
     assert review.resolution
 
@@ -872,14 +876,14 @@ def test_what_no_database_keeps_is_taken_out_of_notes_and_reasons(world: World, 
     review = second_payment(world)
     assert action(boss, review, "dismiss", note="as\0agreed") == "Resolved: as\ufffdagreed."
     payment = world.paid_payment()
-    press(boss, payment, "1.00", seen=0, mark="x", reason="too\0late")
+    press(boss, payment, "1.00", seen=0, key="x", reason="too\0late")
     assert Refund.objects.get().reason == "too\ufffdlate"
 
 
 def test_a_refund_that_could_not_leave_is_not_said_to_be_on_its_way(world: World, boss: Client, configure: Callable[..., None]) -> None:
     payment = world.paid_payment()
     configure({"MERCHANT_NO": "200099"})
-    [message] = said(press(boss, payment, "5.00", seen=0, mark="x"))
+    [message] = said(press(boss, payment, "5.00", seen=0, key="x"))
     assert message.startswith("The refund of USD 5.00 could not be sent yet, and the worker tries it again: merchant_no")
 
 

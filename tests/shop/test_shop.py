@@ -431,7 +431,71 @@ def test_a_refund_that_the_gateway_refused_was_not_withdrawn(world: World) -> No
     assert (refused.status, shop.was_withdrawn(refused.id)) == (RefundStatus.FAILED, False)
 
 
+def test_repeated_key_returns_first_refund(world: World) -> None:
+    """Whatever became of it: on its way, failed, or succeeded long ago."""
+    key = paid_order(world)
+    with transaction.atomic():
+        queued = shop.refund_order(PLUGIN, key, "4.00", idempotency_key="return 1")
+        assert shop.refund_order(PLUGIN, key, Decimal(4), idempotency_key="return 1") == queued
+    sent = shop.refund_order(PLUGIN, key, "4.00", idempotency_key="return 1", newest_refund="")
+    assert (sent.id, sent.status, sent.idempotency_key) == (queued.id, RefundStatus.SUCCEEDED, "return 1")
+    world.sandbox.control.fault("refused", occasion="refund")
+    refused = [shop.refund_order(PLUGIN, key, "6.00", idempotency_key="return 2") for _ in range(2)]
+    assert [(one.id, one.status) for one in refused] == [(refused[0].id, RefundStatus.FAILED)] * 2
+    assert shop.refund_order(PLUGIN, key, "6.00", idempotency_key="return 3").status is RefundStatus.SUCCEEDED
+    assert shop.refund_order(PLUGIN, key, "4.00", idempotency_key="return 1").id == queued.id
+    assert state(key).refunded_amount == Decimal("10.00")
+
+
+def test_repeated_key_refuses_another_amount(world: World) -> None:
+    key = paid_order(world)
+    shop.refund_order(PLUGIN, key, "4.00", idempotency_key="return 1")
+    said = "idempotency key 'return 1' already names a refund of USD 4.00 of .*choose a new key to refund USD 5.00 as well"
+    with pytest.raises(shop.RefundNotPossible, match=said):
+        shop.refund_order(PLUGIN, key, "5.00", idempotency_key="return 1")
+    assert Refund.objects.count() == 1
+
+
+def test_key_names_refund_of_one_payment(world: World) -> None:
+    for key in (paid_order(world), paid_order(world)):
+        assert shop.refund_order(PLUGIN, key, "4.00", idempotency_key="same").status is RefundStatus.SUCCEEDED
+    shop.refund_order(PLUGIN, key, "1.00", idempotency_key="SAME")
+    for _ in range(2):  # without a key each call is a wish of its own
+        shop.refund_order(PLUGIN, key, "1.00")
+    assert state(key).refunded_amount == Decimal("7.00")
+
+
+@pytest.mark.parametrize("wrong", ["", "k" * 256, "k\0"])
+def test_unusable_key_names_its_field(world: World, wrong: str) -> None:
+    with pytest.raises(InvalidRequest, match="1 to 255 characters") as refused:
+        shop.refund_order(PLUGIN, paid_order(world), "4.00", idempotency_key=wrong)
+    assert refused.value.field == "idempotency_key"
+    assert not Refund.objects.exists()
+
+
 # Reviews ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_repeated_key_of_review_refunds_once(world: World) -> None:
+    key = world.order("10.00")
+    payment = world.start(key)
+    shop.close_order(PLUGIN, key)
+    world.shopper_pays(payment)
+    world.notification(payment)
+    (review,) = shop.open_reviews(PLUGIN, order_keys=[key])
+    given: dict[str, Any] = {"staff": "ann", "amount": "5.00", "idempotency_key": "same-key"}
+    for _ in range(2):
+        done = shop.resolve_review(review.id, ReviewAction.REFUND, **given)
+        assert (done.resolved, done.message) == (False, "refund success")
+    assert state(key).refunded_amount == Decimal("5.00")
+    with pytest.raises(shop.RefundNotPossible, match=r"already names a refund of USD 5\.00"):
+        shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"amount": "4.00"})
+    rest = [shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"idempotency_key": "rest"}) for _ in range(2)]
+    assert rest == [shop.ActionResult(resolved=True, message="refund success")] * 2
+    with pytest.raises(shop.RefundNotPossible, match=r"already names a refund of USD 5\.00"):
+        shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"amount": "4.00"})
+    assert shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"idempotency_key": "more"}).message.startswith("ann had resolved")
+    assert state(key).refunded_amount == Decimal("10.00")
 
 
 def test_an_order_in_doubt_says_so_and_its_review_can_be_accepted(world: World) -> None:

@@ -58,7 +58,8 @@ class Mutant:
 MUTANTS: list[Mutant] = []
 MUTANTS_OF_THE_KIT: list[Mutant] = []
 """Those that break what the simulator does not play: it looks at no page, sells nothing otherwise, places no order wrongly, edits no order
-in mid-outbox event, asks of what was given up only in the end, and its gateway takes every payment in its currency, whatever it says."""
+in mid-outbox event, repeats no idempotency key, asks of what was given up only in the end, and its gateway takes every payment in its
+currency, whatever it says."""
 MUTANTS_OF_ROW_LOCKS: list[Mutant] = []
 """Those that only a database shows on which several transactions write at a time: not SQLite."""
 MUTANTS_OF_THE_SIMULATOR: list[Mutant] = []
@@ -599,6 +600,11 @@ def reuses_a_reference(patch: pytest.MonkeyPatch) -> None:
 @mutant("double_click")
 def makes_a_payment_of_every_press(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(starting, "_duplicate", lambda *_: None)
+
+
+@mutant("repeated_refund", among=MUTANTS_OF_THE_KIT)
+def looks_for_no_key_of_a_refund(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(refunds, "_refund_of_key", lambda *_: None)
 
 
 @mutant("found_paid_when_paying_again")

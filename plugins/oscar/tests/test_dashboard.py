@@ -249,11 +249,35 @@ def test_an_amount_that_cannot_be_given_back_is_a_message(bought: Bought, ann: C
 
 
 @pytest.mark.parametrize(
-    "changes", [{"tillgate_seen": "x"}, {"tillgate_seen": "9" * 30}, {"tillgate_press": "x" * 5000}, {"reason": "y" * 999}]
+    "changes", [{"tillgate_seen": "x"}, {"tillgate_seen": "9" * 30}, {"tillgate_idempotency_key": "x" * 255}, {"reason": "y" * 999}]
 )
 def test_tampered_fields_are_no_error_of_the_server(bought: Bought, ann: Client, changes: dict[str, str]) -> None:
     page = presses(ann, bought.order, amount="2.50", **changes)
     assert messages_of(page) == ["USD 2.50 was refunded."]
+
+
+def test_unusable_key_is_a_message(bought: Bought, ann: Client) -> None:
+    for key in ("", "x" * 5000):
+        (said,) = messages_of(presses(ann, bought.order, amount="2.50", tillgate_idempotency_key=key))
+        assert "must have 1 to 255 characters" in said
+    assert not Refund.objects.exists()
+
+
+def test_repeated_key_refuses_another_amount(bought: Bought, ann: Client) -> None:
+    before = ann.get(url_of(bought.order))
+    presses(ann, bought.order, before, amount="2.50")
+    (said,) = messages_of(presses(ann, bought.order, before, amount="3.00"))
+    assert "already names a refund of USD 2.50" in said
+    assert bought.refunded_amount() == Decimal("2.50")
+
+
+def test_double_press_for_last_lines_refunds_once(bought: Bought, ann: Client) -> None:
+    """The first press refunds all of a line, so that Oscar permits no more of it; the second shows the same result."""
+    before = ann.get(url_of(bought.order))
+    said = [messages_of(presses_for_lines(ann, bought.order, {bought.tea: bought.tea.quantity}, before)) for _ in range(2)]
+    assert said[0] == said[1]
+    assert "was refunded" in said[0][0]
+    assert Refund.objects.count() == 1
 
 
 def test_a_form_without_an_amount_or_without_our_marks_is_no_error_of_the_server(bought: Bought, ann: Client) -> None:

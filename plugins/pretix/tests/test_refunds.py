@@ -92,6 +92,15 @@ def test_a_refund_that_the_service_refuses_fails_and_may_be_asked_for_again(worl
     assert world.refunded_amount(payment) == Decimal("5.00")
 
 
+def test_refund_executed_twice_is_sent_once(world: World) -> None:
+    order, payment = bought(world)
+    refund = refunded_amount(order, "5.00")
+    with at(order):
+        refund.payment_provider.execute_refund(refund)
+    assert refunds_of(order) == [("5.00", "done")]
+    assert world.refunded_amount(payment) == Decimal("5.00")
+
+
 def test_a_payment_that_was_not_made_here_is_not_given_back_here(world: World) -> None:
     order = order_of(world, world.order())
     theirs = newest_payment(order)

@@ -140,6 +140,16 @@ def test_money_is_given_back_by_who_is_sure(world: World, twice: Any) -> None:
     assert review.resolved_by == "ann@example.org"
 
 
+def test_repeated_key_refunds_once(world: World, twice: Any) -> None:
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    asked = {"review": Review.objects.get().pk, "action": "refund", "amount": "5.00", "newest_refund": ""}
+    fields = fields_of(browser.post(PAGE, asked).content.decode())
+    for _ in range(2):
+        assert "refund success" in browser.post(PAGE, fields, follow=True).content.decode()
+    assert "already names a refund of USD 5.00" in browser.post(PAGE, fields | {"amount": "6.00"}, follow=True).content.decode()
+    assert world.refunded_amount(Payment.objects.latest("pk")) == Decimal("5.00")
+
+
 def redelivered(world: World) -> str:
     """Press the button that redelivers the event of the only open review; return the text of the page after it."""
     browser = logged_in(User.objects.get(email="ann@example.org"))

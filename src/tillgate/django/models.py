@@ -30,6 +30,8 @@ if apps.get_containing_app_config(__name__) is None:
 MOST_DIGITS = 15
 """Of an amount, with its decimals: every database keeps so many exactly, SQLite included."""
 
+LONGEST_IDEMPOTENCY_KEY = 255
+
 
 _PERMISSIONS = ("view",)
 """Only operations add, change or delete rows. The actions of staff have permissions of their own."""
@@ -238,6 +240,9 @@ class Refund(models.Model):
     reason = models.CharField(max_length=255, blank=True)
     answer = models.CharField(max_length=255, blank=True)
     data = models.JSONField(default=dict, blank=True)
+    # null, since several refunds of a payment may have no key
+    idempotency_key = ExactField(max_length=LONGEST_IDEMPOTENCY_KEY, null=True, blank=True)
+    """The caller's name for this wish: a repeated key returns this refund."""
     created_at = models.DateTimeField(db_index=True)
     status_since = models.DateTimeField()
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
@@ -250,6 +255,7 @@ class Refund(models.Model):
         default_permissions = _PERMISSIONS
         verbose_name = _("refund")
         verbose_name_plural = _("refunds")
+        constraints = [models.UniqueConstraint(fields=["payment", "idempotency_key"], name="tillgate_refund_key")]
 
     def __str__(self) -> str:
         return f"{self.payment_id}/{self.pk}"

@@ -23,6 +23,7 @@ def refund(
     staff: str = "",
     reason: str = "",
     data: Mapping[str, Any] | None = None,
+    idempotency_key: str | None = None,
     newest_refund: str | None = None,
 ) -> RefundState:
     """Refund part or all of a payment, and return the refund as it stands.
@@ -30,10 +31,14 @@ def refund(
     Outside a transaction the refund is sent now, and the returned status is its outcome. Inside one it is queued, and sent after the
     commit. `newest_refund` is the id of the newest refund that staff saw, as a form sends it: a newer one refuses the action.
 
+    `idempotency_key` names one wish for a refund of this payment, in up to 255 characters. A repeated key sends nothing: it returns the
+    refund that exists, whatever became of it, so use a new key to try a failed refund again. The same key with another amount raises
+    `RefundNotPossible`. Without a key, each call is a refund of its own.
+
     Raises `RefundNotPossible` or `InvalidRequest`, and nothing was refunded.
     """
     seen = None if newest_refund is None else row_id(newest_refund)
-    about: dict[str, Any] = {"staff": staff, "reason": reason, "data": data, "seen": seen}
+    about: dict[str, Any] = {"staff": staff, "reason": reason, "data": data, "idempotency_key": idempotency_key, "seen": seen}
     try:
         row = operations.refund(int(payment_id), amount, **about)
     except InsideTransaction:  # of any database, and before anything is queued

@@ -172,15 +172,15 @@ def resolve_review(
     version: str = "",
     newest_refund: str | None = None,
     withdraws: str = "",
-    press: str = "",
+    idempotency_key: str | None = None,
 ) -> ActionResult:
     """Run the action that staff chose for a review, and return the result. Call it outside any transaction.
 
-    `press` is an idempotency key: a repeated one makes no second refund. Raises a `TillgateError` that says to
-    staff why nothing was done.
+    `idempotency_key` is for the action "refund", and is as in `refund`: a repeated key returns the result of the refund that it made.
+    Raises a `TillgateError` that says to staff why nothing was done.
     """
     seen: dict[str, Any] = {"seen": None if newest_refund is None else row_id(newest_refund)}
-    seen |= {"withdraws": row_id(withdraws) or None, "press": press, "read": version}
+    seen |= {"withdraws": row_id(withdraws) or None, "idempotency_key": idempotency_key, "read": version}
     mask = _mask(Review.objects.select_related("payment", "refund").get(pk=int(review_id)))
     try:
         done = operations.take_action(int(review_id), str(action), staff=staff, note=note, amount=amount, **seen)

@@ -43,7 +43,8 @@ class RefundState(hooks.Refund):
     """A refund as it stands. `answer` is the gateway's own text, without secrets. `reason` is for staff only.
 
     `confirmed`: a notification on the refund's own address says that it succeeded. `external`: it was made in the gateway's portal, and the
-    gateway listed it or staff entered it. `refund_no`: the gateway's number of the refund.
+    gateway listed it or staff entered it. `refund_no`: the gateway's number of the refund. `idempotency_key`: the
+    caller's key.
     """
 
     answer: str
@@ -52,6 +53,7 @@ class RefundState(hooks.Refund):
     external: bool
     confirmed: bool
     refund_no: str | None
+    idempotency_key: str | None
     created_at: datetime
     status_since: datetime
 
@@ -228,6 +230,7 @@ def refund_state(refund: Refund) -> RefundState:
         external=refund.external,
         confirmed=refund.confirmed,
         refund_no=refund.refund_no,
+        idempotency_key=refund.idempotency_key,
         created_at=refund.created_at,
         status_since=refund.status_since,
     )

@@ -374,19 +374,19 @@ def test_what_a_person_found_of_a_late_refund_resolves_it(world: World, monkeypa
     assert list(OutboxEvent.objects.filter(refund=refund).values_list("data__status", flat=True)) == [status]
 
 
-def test_giving_back_by_an_act_notes_who_why_and_which_press(world: World) -> None:
+def test_giving_back_by_an_act_notes_who_why_and_the_key(world: World) -> None:
     payment, review = held(world)
-    part = operations.take_action(review.pk, "refund", staff="ann", amount="2.50", press="p1", seen=0)
+    part = operations.take_action(review.pk, "refund", staff="ann", amount="2.50", idempotency_key="k1", seen=0)
     assert (part.resolved, part.message) == (False, "refund success")
     assert part.refund
-    assert (part.refund.requested_by, part.refund.reason, part.refund.data) == ("ann", "paid-not-payable", {"press": "p1"})
+    assert (part.refund.requested_by, part.refund.reason, part.refund.idempotency_key) == ("ann", "paid-not-payable", "k1")
     with pytest.raises(operations.RefundNotPossible, match="in the meantime"):
-        operations.take_action(review.pk, "refund", staff="ann", amount="10.00", press="p2", seen=0)
+        operations.take_action(review.pk, "refund", staff="ann", amount="10.00", idempotency_key="k2", seen=0)
     with pytest.raises(InvalidRequest) as none:
         operations.take_action(review.pk, "refund", staff="ann")
     assert (none.value.field, none.value.value) == ("amount", "")
     rest = operations.take_action(review.pk, "refund", staff="ann", amount="10.00", seen=part.refund.pk)
-    assert (rest.resolved, rest.refund and rest.refund.data) == (True, {})
+    assert (rest.resolved, rest.refund and rest.refund.idempotency_key) == (True, None)
     review.refresh_from_db()
     assert (review.resolution, review.resolved_by) == ("all of it was refunded: USD 12.50", "ann")
     assert payment.refunded_amount == Decimal("12.50")

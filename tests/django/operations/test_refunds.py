@@ -466,15 +466,16 @@ def about(moment: Any, expected: Any) -> bool:
 
 def test_a_queued_refund_is_written_in_every_field(world: World) -> None:
     payment = world.paid_payment()
-    refund = Refund.objects.get(pk=queued(payment, staff="p" * 151, reason="r" * 256, data={"press": "x"}).pk)
+    refund = Refund.objects.get(pk=queued(payment, staff="p" * 151, reason="r" * 256, data={"lines": 1}, idempotency_key="k").pk)
     assert (refund.payment, refund.amount, refund.status, refund.external) == (payment, Decimal("2.50"), "queued", False)
-    assert (refund.requested_by, refund.reason, refund.data, refund.answer) == ("p" * 150, "r" * 255, {"press": "x"}, "")
+    assert (refund.requested_by, refund.reason, refund.data, refund.answer) == ("p" * 150, "r" * 255, {"lines": 1}, "")
+    assert refund.idempotency_key == "k"
     assert refund.created_at == refund.status_since == refund.due_at
     assert about(refund.created_at, clock.now())
     given = queued(payment)
     assert (given.payment, given.payment.order) == (payment, payment.order)
     plain = Refund.objects.get(pk=given.pk)
-    assert (plain.requested_by, plain.reason, plain.data) == ("", "", {})
+    assert (plain.requested_by, plain.reason, plain.data, plain.idempotency_key) == ("", "", {}, None)
     assert plain.notification_key != refund.notification_key
     assert world.run_worker().refunds_sent == 2
 

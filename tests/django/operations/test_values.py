@@ -41,10 +41,10 @@ def test_a_payments_value_is_its_row(world: World, payment: Payment) -> None:
 
 
 def test_a_refunds_value_has_the_status_that_is_being_told(payment: Payment) -> None:
-    refund = operations.refund(payment.pk, "2.50", data={"press": "p"})
+    refund = operations.refund(payment.pk, "2.50", data={"lines": 1})
     value = refund_value(refund)
     assert value == hooks.Refund(
-        id=str(refund.pk), payment=payment_value(payment), amount=Decimal("2.50"), status=RefundStatus.SUCCEEDED, data={"press": "p"}
+        id=str(refund.pk), payment=payment_value(payment), amount=Decimal("2.50"), status=RefundStatus.SUCCEEDED, data={"lines": 1}
     )
     assert refund_value(refund, "unknown").status is RefundStatus.UNKNOWN
 

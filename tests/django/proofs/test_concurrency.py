@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 from django.conf import settings
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
@@ -144,6 +144,31 @@ def test_i5_of_two_people_who_refund_everything_at_once_one_is_refused(world: Wo
         assert sum(isinstance(one, InvalidRequest) for one in said) == 3
         assert world.sandbox.service.find(payment.reference).refunded_units == 1250
         assert str(world.shop.refunded(payment.order.key)) == "12.50"
+
+
+def test_repeated_key_at_once_refunds_once(world: World) -> None:
+    for _ in range(4):
+        payment = world.paid_payment("12.50")
+        said = at_once(*[partial(operations.refund, payment.pk, "5.00", idempotency_key="same-key")] * 4)
+        assert len({one.pk for one in said if isinstance(one, Refund)}) == 1, said
+        others = [str(one) for one in said if not isinstance(one, Refund)]  # a slow machine holds the order for long
+        assert all("another transaction holds the order" in one for one in others), said
+        assert world.sandbox.service.find(payment.reference).refunded_units == 500
+        assert str(world.shop.refunded(payment.order.key)) == "5.00"
+
+
+def test_repeated_key_in_transactions_refunds_once(world: World) -> None:
+    """The second transaction waits for the order, and then sees the refund of the first, though it began before."""
+    payment = world.paid_payment("12.50")
+
+    def queue() -> Refund:
+        with transaction.atomic():
+            Refund.objects.count()  # where the database keeps a snapshot, it is from before
+            return operations.queue_refund(payment.pk, "5.00", idempotency_key="same-key")
+
+    said = at_once(*[queue] * 2)
+    assert len({one.pk for one in said if isinstance(one, Refund)}) == 1, said
+    assert world.sandbox.service.find(payment.reference).refunded_units == 500
 
 
 def test_i6_a_queued_refund_is_sent_once_by_however_many_workers(world: World) -> None:

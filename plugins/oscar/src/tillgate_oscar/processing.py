@@ -37,14 +37,14 @@ class EventHandlerMixin:
         line_quantities: Sequence[int] | None = None,
         *,
         reason: str = "",
-        press: str = "",
+        idempotency_key: str | None = None,
         newest_refund: str | None = None,
         **kwargs: Any,
     ) -> Any:
         """Queue a refund, which Tillgate sends after the running transaction commits, and return it.
 
-        Tillgate writes Oscar's payment event when the refund succeeded. `reason` is for staff only. The form carries `press` and
-        `newest_refund`: its idempotency key, and the id of the newest refund that the form showed. Raises `PaymentError` or
+        Tillgate writes Oscar's payment event when the refund succeeded. `reason` is for staff only. `newest_refund` is the id of
+        the newest refund that the form showed. A repeated `idempotency_key` returns the refund that exists. Raises `PaymentError` or
         `InvalidPaymentEvent`, and then nothing is queued.
         """
         if not refunds.is_refund(event_type) or not refunds.refunded_here(order, state_of(order)):
@@ -53,11 +53,12 @@ class EventHandlerMixin:
         if self.user is not None and not self.user.has_perm(refunds.MAY_REFUND):
             raise PaymentError(gettext("refunding money needs the permission “Can refund payments”"))
         quantities = dict(zip(lines, line_quantities, strict=True)) if lines and line_quantities else {}
-        self.validate_payment_event(  # type: ignore[attr-defined]  # of Oscar's handler
-            order, event_type, amount, list(quantities), list(quantities.values()), **kwargs
-        )
+        if refunds.find_repeated(order, idempotency_key) is None:  # after the first press nothing may be left of the lines
+            self.validate_payment_event(  # type: ignore[attr-defined]  # of Oscar's handler
+                order, event_type, amount, list(quantities), list(quantities.values()), **kwargs
+            )
         staff = self.user.get_username() if self.user is not None else ""
-        about = {"staff": staff, "reason": reason, "press": press}
+        about = {"staff": staff, "reason": reason, "idempotency_key": idempotency_key}
         return refunds.queue(order, event_type, amount, quantities, newest_refund=newest_refund, **about)
 
     def validate_shipping_event(self, order: Any, event_type: Any, lines: Any, line_quantities: Any, **kwargs: Any) -> Any:

@@ -40,22 +40,22 @@ def queue(
     *,
     staff: str,
     reason: str,
-    press: str,
+    idempotency_key: str | None,
     newest_refund: str | None,
 ) -> shop.RefundState:
     """Queue a refund of money and of so many of each line; raise `PaymentError` or `InvalidPaymentEvent`, and then nothing is queued.
 
     The refund belongs to the payment that paid the order. Staff handle other payments of the same order in their reviews.
     """
-    data: dict[str, Any] = {"press": press} if press else {}
-    if quantities:
-        data["lines"] = {str(line.pk): quantity for line, quantity in quantities.items()}
+    data: dict[str, Any] = {"lines": {str(line.pk): quantity for line, quantity in quantities.items()}} if quantities else {}
+    about = {"staff": staff, "reason": reason, "data": data, "idempotency_key": idempotency_key, "newest_refund": newest_refund}
     try:
         with shop.locked_order(PLUGIN, order.number) as ours:
             if ours.paid_by is None:
                 raise PaymentError(_why_nothing_is_refunded(order, ours))
-            queued = shop.refund(ours.paid_by.id, amount, staff=staff, reason=reason, data=data, newest_refund=newest_refund)
-            _check_quantities(order, event_type, quantities, ours.paid_by.refunds)
+            queued = shop.refund(ours.paid_by.id, amount, **about)
+            if queued.id not in {one.id for one in ours.paid_by.refunds}:  # else it is repeated, and its lines are counted already
+                _check_quantities(order, event_type, quantities, ours.paid_by.refunds)
     except InvalidRequest as error:
         raise PaymentError(f"{error.value} {error.remedy}") from None
     except TillgateError as error:  # it is not possible now, or another process has the order
@@ -63,11 +63,11 @@ def queue(
     return queued
 
 
-def of_press(order: Any, press: str) -> shop.RefundState | None:
-    """Return the refund that the same press of the button has queued before, or None."""
-    ours = state_of(order)
+def find_repeated(order: Any, idempotency_key: str | None) -> shop.RefundState | None:
+    """Return the refund of the order's money that the same key has made before, or None."""
+    ours = state_of(order) if idempotency_key else None
     refunds = ours.paid_by.refunds if ours and ours.paid_by else ()
-    return next((refund for refund in reversed(refunds) if press and refund.data.get("press") == press), None)
+    return next((refund for refund in refunds if refund.idempotency_key == idempotency_key), None)
 
 
 class Refunded(StrEnum):

@@ -51,14 +51,20 @@ def execute(asked: Any) -> None:
     held = paid_payment_of(asked.payment)
     if held is None:
         raise PaymentException(_("This payment was not made through Tillgate."))
-    about: dict[str, Any] = {"staff": "pretix", "reason": asked.comment or "", "data": {"refund": asked.pk}}
+    about: dict[str, Any] = {
+        "staff": "pretix",
+        "reason": asked.comment or "",
+        "data": {"refund": asked.pk},
+        "idempotency_key": f"refund-{asked.pk}",
+    }
     is_waited_for = _waited_for.set(asked.pk)
     try:
         # Both or neither: without a queued refund, pretix's would be in transit forever. Tillgate sends it on commit (I12).
         with transaction.atomic():
             queued = shop.refund(held.id, asked.amount, **about)
-            asked.state = OrderRefund.REFUND_STATE_TRANSIT
-            asked.save(update_fields=["state"])
+            if queued.status in NOT_OVER:  # else pretix executes this refund again, and no event would end the transit
+                asked.state = OrderRefund.REFUND_STATE_TRANSIT
+                asked.save(update_fields=["state"])
     except (InvalidRequest, shop.RefundNotPossible) as error:
         raise PaymentException(str(error)) from None
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -95,6 +96,7 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
         """Run the chosen review action."""
         fields = ("action", "note", "amount", "version", "newest_refund", "withdraws")
         given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in fields}
+        given["idempotency_key"] = request.POST.get("idempotency_key")
         review = next((one for one in reviews_of_event(request.event) if one.id == request.POST.get("review")), None)
         if review is None:
             raise Http404
@@ -121,7 +123,7 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
         return redirect(page_url(request.event))
 
     def _ask_to_refund(self, review: OpenReview, amount: str, newest_refund: str) -> HttpResponse:
-        """Show the refund before it is requested. The second press confirms it, and sends the same `newest_refund` as the first."""
+        """Show the refund before it is requested. The form that confirms it carries an idempotency key, and the same `newest_refund`."""
         request: Any = self.request
         payment = shop.find_payment(PLUGIN, payment_id=review.payment_id) if review.payment_id else None
         left = payment.refundable_amount if payment else Decimal(0)
@@ -134,6 +136,7 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
         context = {
             "card": _card(review),
             "newest_refund": newest_refund,
+            "idempotency_key": secrets.token_urlsafe(12),
             "payment": payment,
             "amount": given,
             "left": left,

@@ -69,7 +69,7 @@ def _ask(begun: Transaction, payment: PaymentState, amount: Decimal, digest: str
     with locked_order(PLUGIN, payment.order.key):  # one request at a time
         if _asked(begun, digest) is not None or time.monotonic() >= until:
             return
-        queued = shop.refund(payment.id, amount, reason="Saleor")
+        queued = shop.refund(payment.id, amount, reason="Saleor", idempotency_key=digest)
         AskedRefund(transaction=begun, digest=digest, refund_id=int(queued.id), asked_at=now()).save(force_insert=True)
 
 

@@ -32,7 +32,6 @@ from tillgate.django.staff.showing import (
     MAY_RESOLVE,
     badge,
     newest,
-    refund_of_press,
     refund_outcome,
     row_id,
     staff_of,
@@ -217,7 +216,7 @@ class PaymentAdmin(FiguresAdmin):
             "review_message": Mask([payment]).text(review.message) if review else "",
             "review_reason": words.reason(review.reason) if review else "",
             "seen": newest.pk if newest else 0,
-            "press": secrets.token_urlsafe(12),
+            "idempotency_key": secrets.token_urlsafe(12),
             "page_url": self.page_url(review or payment),
         }
         return self.show(request, "tillgate/admin/refund.html", gettext("Refund"), context)
@@ -228,7 +227,7 @@ class PaymentAdmin(FiguresAdmin):
 
     def _refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
         mask = Mask([payment])
-        staff, press = staff_of(request), request.POST.get("press", "")[:64]
+        staff, key = staff_of(request), request.POST.get("idempotency_key")
         amount, reason = request.POST.get("amount", ""), request.POST.get("reason", "")
         seen = row_id(request.POST.get("seen"))
         review = self._review(payment, request.POST.get("review"))
@@ -236,15 +235,13 @@ class PaymentAdmin(FiguresAdmin):
         try:
             if review:
                 need(request, MAY_RESOLVE)
-                done = operations.take_action(review.pk, operations.ReviewAction.REFUND, staff=staff, amount=amount, press=press, seen=seen)
+                refunding = operations.ReviewAction.REFUND
+                done = operations.take_action(review.pk, refunding, staff=staff, amount=amount, idempotency_key=key, seen=seen)
                 refund, instead = done.refund, done.message
             else:
-                refund = operations.refund(payment.pk, amount, staff=staff, reason=reason, data={"press": press}, seen=seen)
+                refund = operations.refund(payment.pk, amount, staff=staff, reason=reason, idempotency_key=key, seen=seen)
         except TillgateError as error:
-            refund = refund_of_press(payment, press)
-            if refund is None:
-                return self.refuse(request, error, back, mask)
-        refund = refund or refund_of_press(payment, press)
+            return self.refuse(request, error, back, mask)
         if refund:
             level, said = refund_outcome(refund, mask)
             messages.add_message(request, level, said)

@@ -18,7 +18,15 @@ from tillgate.django.models import Order, OutboxEventKind, Payment, Refund, Revi
 from tillgate.django.operations.locking import in_the_shops_hands, locked_order, outside_transactions
 from tillgate.django.operations.outbox import AGAIN, abandon, deliver, deliver_remote, retry
 from tillgate.django.operations.payments import accept_as_paid, apply_answer, ask, claim_poll, decide_about, force_expire
-from tillgate.django.operations.refunds import poll_refund, record_external_refund, refund, refundable, settle_by_staff, withdraw
+from tillgate.django.operations.refunds import (
+    find_repeated,
+    poll_refund,
+    record_external_refund,
+    refund,
+    refundable,
+    settle_by_staff,
+    withdraw,
+)
 from tillgate.django.operations.reviews import ITSELF, UNAPPLIED_REASONS, is_over, resolve
 from tillgate.django.operations.status import queue_event, reopen_order
 from tillgate.django.operations.timeline import record
@@ -54,7 +62,7 @@ class _Given:
     staff: str
     note: str
     amount: Decimal | str | None
-    press: str
+    idempotency_key: str | None
     seen: int | None
     read: str
     withdraws: int | None
@@ -110,16 +118,17 @@ def take_action(
     staff: str,
     note: str = "",
     amount: Decimal | str | None = None,
-    press: str = "",
+    idempotency_key: str | None = None,
     seen: int | None = None,
     read: str = "",
     withdraws: int | None = None,
 ) -> Done:
     """Do an action that staff chose for a review.
 
-    `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired; `seen` is as in `refund`, and the
-    refund stores `press`. `read` is the review's `version` from the form: staff cannot resolve a review with other facts. `withdraws` is
-    the refund from the form, by `to_withdraw`: a second press withdraws no other refund.
+    `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired. `seen` and `idempotency_key` are as in
+    `refund`; a repeated key returns its refund also after the review was resolved. `read` is the review's `version` from the form: staff
+    cannot resolve a review with other facts. `withdraws` is the refund from the form, by `to_withdraw`: a second press withdraws no other
+    refund.
 
     Raises `ActionNotPossible`, `RefundNotPossible` or `InvalidRequest` without any change.
     """
@@ -127,7 +136,9 @@ def take_action(
     rows = Review.objects.select_related("order", "payment__order", "refund__payment", "outbox_event")
     review = rows.get(pk=review_id)
     if review.resolved_at:
-        return _too_late(review)
+        payment = review.payment if action == ReviewAction.REFUND else None
+        repeated = find_repeated(payment, amount or "", idempotency_key) if payment else None
+        return _refunded(review, repeated) if repeated else _too_late(review)
     if action not in _fitting(review):
         raise ActionNotPossible(f"{action!r} does not resolve {review.reason!r}")
     if action == ReviewAction.DISMISS == _unfit(review):
@@ -135,7 +146,9 @@ def take_action(
         raise ActionNotPossible(f"its payment is open: {remedy}")
     if read and read != review.version and action in _AS_READ:
         raise _says_something_else(review)
-    given = _Given(staff=staff, note=storable(note.strip()), amount=amount, press=press, seen=seen, read=read, withdraws=withdraws)
+    given = _Given(
+        staff=staff, note=storable(note.strip()), amount=amount, idempotency_key=idempotency_key, seen=seen, read=read, withdraws=withdraws
+    )
     return _ACTIONS[ReviewAction(action)](review, given)
 
 
@@ -264,10 +277,21 @@ def _reopen(order: Order, given: _Given) -> None:
 def _refund(review: Review, given: _Given) -> Done:
     payment = review.payment
     assert payment is not None
-    data = {"press": given.press} if given.press else {}
-    sent = refund(payment.pk, given.amount or "", staff=given.staff, reason=review.reason, data=data, seen=given.seen, about=review)
+    sent = refund(
+        payment.pk,
+        given.amount or "",
+        staff=given.staff,
+        reason=review.reason,
+        idempotency_key=given.idempotency_key,
+        seen=given.seen,
+        about=review,
+    )
     review.refresh_from_db()
-    return Done(resolved=review.resolved_at is not None, message=sent.answer, refund=sent)
+    return _refunded(review, sent)
+
+
+def _refunded(review: Review, made: Refund) -> Done:
+    return Done(resolved=review.resolved_at is not None, message=made.answer, refund=made)
 
 
 def _settle(review: Review, given: _Given, *, done: bool) -> Done:

@@ -10,12 +10,20 @@ from typing import Any, Final
 
 from django.db import Error as DatabaseFault
 from django.db import transaction
-from django.db.models import QuerySet
 
 from tillgate import hooks, money
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Refund, Review, database
+from tillgate.django.models import (
+    LONGEST_IDEMPOTENCY_KEY,
+    NOTHING,
+    Order,
+    OutboxEventKind,
+    Payment,
+    Refund,
+    Review,
+    database,
+)
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.bounds import unpaid_check_at
 from tillgate.django.operations.locking import (
@@ -83,14 +91,8 @@ def refundable(payment: Payment, refunds: Iterable[Refund] | None = None) -> Dec
     if payment.status != PaymentStatus.PAID:
         return NOTHING
     if refunds is None:
-        return _left(payment, payment.refunds.all())
+        refunds = payment.refunds.filter(status__in=BOUND_REFUND_STATUSES)
     return max(NOTHING, money.left_of(payment.amount, [one.amount for one in refunds if one.status in BOUND_REFUND_STATUSES]))
-
-
-def _left(payment: Payment, refunds: QuerySet[Refund]) -> Decimal:
-    # Added up here, since a sum over rows cannot lock them.
-    bound = refunds.filter(status__in=BOUND_REFUND_STATUSES).values_list("amount", flat=True)
-    return max(NOTHING, money.left_of(payment.amount, bound))
 
 
 def refund(
@@ -100,10 +102,14 @@ def refund(
     staff: str = "",
     reason: str = "",
     data: Mapping[str, Any] | None = None,
+    idempotency_key: str | None = None,
     seen: int | None = None,
     about: Review | None = None,
 ) -> Refund:
     """Refund part or all of a payment now, and return the refund with its outcome.
+
+    A key that a refund of the payment already has returns that refund, even a failed one; with another amount it raises
+    `RefundNotPossible`. Without a key each call asks for a refund of its own.
 
     `seen` is the id of the newest refund on the form, 0 for none: if there is a newer one by now (a second press of the button, or a
     colleague), nothing is sent and `RefundNotPossible` is raised. The same happens if `about`, the review that the refund is to resolve, is
@@ -112,7 +118,7 @@ def refund(
     """
     outside_transactions("refund")
     try:
-        queued = _queue(payment_id, amount, staff, reason, data or {}, seen, about)
+        queued = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen, about)
     except OrderHeld as error:
         raise RefundNotPossible(str(error)) from None
     try:
@@ -128,11 +134,12 @@ def queue_refund(
     staff: str = "",
     reason: str = "",
     data: Mapping[str, Any] | None = None,
+    idempotency_key: str | None = None,
     seen: int | None = None,
 ) -> Refund:
-    """Queue a refund inside the running transaction; it is sent on commit, or by the worker. `seen` is as in `refund`."""
+    """Queue a refund inside the running transaction; it is sent on commit, or by the worker. The options are as in `refund`."""
     with transaction.atomic(using=database()):  # where the host commits by hand, only in here can something be done on commit
-        queued = _queue(payment_id, amount, staff, reason, data or {}, seen)
+        queued = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen)
         transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
     return queued
 
@@ -143,15 +150,21 @@ def _queue(
     staff: str,
     reason: str,
     data: Mapping[str, Any],
+    idempotency_key: str | None = None,
     seen: int | None = None,
     about: Review | None = None,
 ) -> Refund:
+    _check_key(idempotency_key)
     order_id, currency = Payment.objects.values_list("order_id", "currency").get(pk=payment_id)
     exact = money.amount(amount, currency)
     with joined_order(order_id) as order:
         # Under locks, since the host's transaction may see an old snapshot where it reads without.
         payment = Payment.objects.select_for_update().get(pk=payment_id)
         payment.order = order
+        refunds = list(payment.refunds.select_for_update())
+        # Before all other checks: what happened since the first call, such as its own refund, must not refuse the second.
+        if earlier := _refund_of_key(payment, refunds, idempotency_key, exact):
+            return earlier
         if payment.status != PaymentStatus.PAID:
             raise RefundNotPossible(f"payment {payment.reference} is {payment.status}, and only a paid one can be refunded")
         if (blocked_by := _blocking_reason(payment)) == ReviewReason.DISPUTED:
@@ -161,7 +174,7 @@ def _queue(
             raise RefundNotPossible(f"payment {payment.reference} may have been refunded elsewhere: enter that amount first")
         _check_seen(payment, seen)
         _check_open(about)
-        left = _left(payment, payment.refunds.select_for_update())
+        left = refundable(payment, refunds)
         if exact > left:
             remedy = f"is more than the {Money(left, currency)} that can still be refunded of {payment.reference}"
             raise InvalidRequest("amount", str(Money(exact, currency)), remedy)
@@ -172,6 +185,7 @@ def _queue(
             requested_by=staff[:150],
             reason=without_personal_data(storable(reason))[:255],
             data=dict(data),
+            idempotency_key=idempotency_key,
             created_at=now,
             status_since=now,
             due_at=now,
@@ -180,6 +194,31 @@ def _queue(
         actor = f"staff:{staff}" if staff else "shop"
         record("refund.queued", order, actor, str(queued.money) + (f": {queued.reason}" if reason else ""), payment=payment, refund=queued)
     return queued
+
+
+def _check_key(key: str | None) -> None:
+    if key is not None and (not 0 < len(key) <= LONGEST_IDEMPOTENCY_KEY or storable(key) != key):
+        # An empty key, such as one that a form has lost, would make one refund of all.
+        raise InvalidRequest("idempotency_key", key[:40], f"must have 1 to {LONGEST_IDEMPOTENCY_KEY} characters that a database stores")
+
+
+def _refund_of_key(payment: Payment, refunds: Iterable[Refund], key: str | None, amount: Decimal) -> Refund | None:
+    earlier = next((one for one in refunds if one.idempotency_key == key), None) if key else None
+    if earlier is None:
+        return None
+    earlier.payment = payment
+    if earlier.amount != amount:
+        asked = Money(amount, payment.currency)
+        remedy = f"repeat that amount, or choose a new key to refund {asked} as well"
+        raise RefundNotPossible(f"idempotency key {key!r} already names a refund of {earlier.money} of {payment.reference}: {remedy}")
+    return earlier
+
+
+def find_repeated(payment: Payment, amount: Decimal | str, idempotency_key: str | None) -> Refund | None:
+    """Return the refund that the same key has named before, or None; raise `RefundNotPossible` where its amount is another."""
+    if not idempotency_key:
+        return None
+    return _refund_of_key(payment, payment.refunds.all(), idempotency_key, money.amount(amount, payment.currency))
 
 
 def _blocking_reason(payment: Payment) -> str | None:

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
 from tillgate.django.amounts import money_text
-from tillgate.django.models import Payment, Refund, TimelineEntry
+from tillgate.django.models import Refund, TimelineEntry
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.lifecycle import RefundStatus
@@ -85,11 +85,6 @@ def timeline_of(entries: QuerySet[TimelineEntry], mask: Mask) -> Newest[Line]:
         line = Line(entry.at, str(word.label), words.icon(word.icon), word.tone, message, actor, mask.evidence(entry.evidence))
         lines.append(line)
     return lines
-
-
-def refund_of_press(payment: Payment, press: str) -> Refund | None:
-    """Return the refund that the same idempotency key made already: a double press makes one refund and shows its result twice."""
-    return next((refund for refund in payment.refunds.order_by("-id") if press and refund.data.get("press") == press), None)
 
 
 def refund_outcome(refund: Refund, mask: Mask) -> tuple[int, str]:

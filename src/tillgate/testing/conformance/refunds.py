@@ -59,6 +59,21 @@ class Refunds:
         assert sorted(isinstance(one, InvalidRequest) for one in done) == [False, True], f"{done}"
         _expect_refunded(world, payment, "8.00")
 
+    def test_repeated_refund(self, world: World) -> None:
+        """A repeated idempotency key is the same refund: the shop records it once, and the key with another amount is refused."""
+        payment = paid(world)
+
+        def refund(amount: str) -> int:
+            return operations.refund(payment.pk, amount, idempotency_key="return-1").pk
+
+        asked = [refund("5.00"), *together(*[lambda: refund("5.00")] * 2)]
+        assert len(set(asked)) == 1, f"{asked}"
+        with pytest.raises(operations.RefundNotPossible):
+            refund("6.00")
+        world.a_day_passes()
+        assert refund("5.00") == asked[0]
+        _expect_refunded(world, payment, "5.00")
+
     def test_refused_refund(self, world: World) -> None:
         """A refund that the gateway refuses takes no effect in the shop, and staff may request it again."""
         payment = paid(world)

@@ -22,7 +22,16 @@ from oscar.core.loading import get_model
 from tillgate import InvalidRequest, Money, shop
 from tillgate_oscar.conf import PLUGIN
 from tillgate_oscar.orders import is_expected, state_of
-from tillgate_oscar.refunds import MARKS, MAY_REFUND, is_refund, of_press, paid_for, refund_event_type, refunded_here, refunded_of
+from tillgate_oscar.refunds import (
+    MARKS,
+    MAY_REFUND,
+    find_repeated,
+    is_refund,
+    paid_for,
+    refund_event_type,
+    refunded_here,
+    refunded_of,
+)
 
 
 class MarkedStatus(str):
@@ -99,7 +108,7 @@ class OrderDetailMixin:
             "tillgate_refund_form": _refund_form(left, self.object.currency) if may_refund else None,
             "tillgate_refunded": refunded_of(self.object, ours),
             "tillgate_refund_type": refund_event_type(),
-            "tillgate_press": secrets.token_urlsafe(12),
+            "tillgate_idempotency_key": secrets.token_urlsafe(12),
             "tillgate_seen": refunds[-1].id if refunds else "",
         }
 
@@ -124,10 +133,14 @@ class OrderDetailMixin:
 
     def _refund(self, request: HttpRequest, order: Any, lines: Any = None, quantities: Sequence[int] | None = None) -> HttpResponse:
         """Request a refund and report its result. Without an amount, refund the price of so many of each line."""
-        handler, event_type, press = self.get_handler(), refund_event_type(), request.POST.get("tillgate_press", "")[:64]
+        handler, event_type, key = self.get_handler(), refund_event_type(), request.POST.get("tillgate_idempotency_key")
         text, seen = request.POST.get("amount", "").strip(), request.POST.get("tillgate_seen")
         try:
-            amount = paid_for(order, lines, quantities) if lines and quantities and not text else shop.read_typed(text, order.currency)
+            if not (lines and quantities) or text:
+                amount = shop.read_typed(text, order.currency)
+            else:  # the price of the lines that are left would be another one after the first press
+                repeated = find_repeated(order, key)
+                amount = repeated.amount if repeated else paid_for(order, lines, quantities)
             refund = handler.handle_payment_event(
                 order,
                 event_type,
@@ -135,14 +148,12 @@ class OrderDetailMixin:
                 lines,
                 quantities,
                 reason=request.POST.get("reason", ""),
-                press=press,
+                idempotency_key=key,
                 newest_refund=seen,
             )
         except (PaymentError, InvalidPaymentEvent, InvalidRequest) as error:
-            refund = of_press(order, press)
-            if refund is None:
-                messages.error(request, gettext("Nothing was refunded: %(detail)s.") % {"detail": _detail(error)})
-        if refund is not None:
+            messages.error(request, gettext("Nothing was refunded: %(detail)s.") % {"detail": _detail(error)})
+        else:
             # With ATOMIC_REQUESTS the refund is sent after the request's transaction: its result is known only then.
             transaction.on_commit(partial(shop.say_refund, request, refund.id), using=shop.database())
         response: HttpResponse = self.reload_page(fragment="payment")  # type: ignore[attr-defined]  # of Oscar's view
