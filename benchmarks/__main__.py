@@ -12,7 +12,7 @@ from typing import Final
 from benchmarks import report
 from benchmarks.measure import Effort
 
-BENCHMARKS: Final = ("sign", "pay", "pay_async", "imports", "notifications", "working", "effects")
+BENCHMARKS: Final = ("sign", "pay", "pay_async", "imports", "notifications", "working", "effects", "sale")
 """The modules of this package that measure, in the order of the page."""
 
 _PAGE = Path(__file__).parents[1] / "docs" / "performance.md"

@@ -12,6 +12,7 @@ from typing import Any, Final
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 _CLOSES = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
 _PATIENCE_SECONDS = 300.0
+_PAGE_EVERY_SECONDS = 0.1
 
 
 async def _connection(port: int, left: Iterator[bytes], statuses: Counter[str]) -> None:
@@ -42,5 +43,37 @@ def send(port: int, requests: list[str], connections: int) -> dict[str, Any]:
     return asyncio.run(_send(port, [text.encode("latin-1") for text in requests], connections))
 
 
-ACTIONS: Final[dict[str, Callable[..., Any]]] = {"send": send}
+async def _opened(port: int, path: str) -> tuple[str, float]:
+    """Open a path as a browser of its own; return the status and the seconds that it took."""
+    began = time.perf_counter()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer[9:12].decode(), time.perf_counter() - began
+
+
+async def _shop(port: int, paths: list[str], within_seconds: float, for_seconds: float) -> dict[str, Any]:
+    async def press(number: int, path: str) -> tuple[str, float]:
+        await asyncio.sleep(number * within_seconds / len(paths))
+        return await _opened(port, path)
+
+    ends = time.perf_counter() + for_seconds
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        presses = [asyncio.create_task(press(*each)) for each in enumerate(paths)]
+        pages = list[asyncio.Task[tuple[str, float]]]()
+        while time.perf_counter() < ends or not all(one.done() for one in presses):
+            pages.append(asyncio.create_task(_opened(port, "/page/")))
+            await asyncio.sleep(_PAGE_EVERY_SECONDS)
+        answers = [await one for one in presses]
+        waits = [(await one)[1] for one in pages]
+    return {"statuses": Counter(status for status, _ in answers), "presses": [wait for _, wait in answers], "pages": waits}
+
+
+def shop(port: int, paths: list[str], within_seconds: float, for_seconds: float) -> dict[str, Any]:
+    """Open each path, spread over some seconds, and another page again and again meanwhile, each on a connection of its own."""
+    return asyncio.run(_shop(port, paths, within_seconds, for_seconds))
+
+
+ACTIONS: Final[dict[str, Callable[..., Any]]] = {"send": send, "shop": shop}
 """What can be asked for, by name."""

@@ -84,13 +84,21 @@ class WebServer:
 
 
 @contextlib.contextmanager
-def serving(application: str, environment: Mapping[str, str], binaries: Path | None = None, *, port: int = 0) -> Iterator[WebServer]:
-    """Start gunicorn with two workers, on a free port unless one is given."""
+def serving(
+    application: str,
+    environment: Mapping[str, str],
+    binaries: Path | None = None,
+    *,
+    port: int = 0,
+    workers: int = WORKERS,
+    threads: int = THREADS,
+) -> Iterator[WebServer]:
+    """Start gunicorn, on a free port unless one is given."""
     with socket.socket() as chosen:
         chosen.bind(("127.0.0.1", port))
         port = chosen.getsockname()[1]
-    command = [str((binaries or Path(sys.executable).parent) / "gunicorn"), "--bind", f"127.0.0.1:{port}", "--workers", str(WORKERS)]
-    command += ["--worker-class", "gthread", "--threads", str(THREADS), "--keep-alive", "60", "--log-level", "warning", application]
+    command = [str((binaries or Path(sys.executable).parent) / "gunicorn"), "--bind", f"127.0.0.1:{port}", "--workers", str(workers)]
+    command += ["--worker-class", "gthread", "--threads", str(threads), "--keep-alive", "60", "--log-level", "warning", application]
     with subprocess.Popen(command, cwd=ROOT, env=surroundings(environment)) as process:
         try:
             _await(port, process)
@@ -122,6 +130,13 @@ class Load:
         if answer["statuses"] != {"200": len(requests)}:
             raise RuntimeError(f"{len(requests)} requests were answered {answer['statuses']}")
         return float(answer["seconds"])
+
+    def shop(self, port: int, paths: Sequence[str], *, within_seconds: float, for_seconds: float) -> dict[str, Any]:
+        """Let a shopper open each path, each in a moment of their own; return the statuses, and the seconds that pages took."""
+        answer: dict[str, Any] = self._actor.do(
+            "shop", port=port, paths=list(paths), within_seconds=within_seconds, for_seconds=for_seconds
+        )
+        return answer
 
 
 @contextlib.contextmanager

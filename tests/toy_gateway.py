@@ -156,11 +156,11 @@ class ToyPlugin:
         return account.dialect.gateway == "toy"
 
     @hookimpl(tryfirst=True)
-    def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment | None:
+    def tillgate_pay(self, account: Account, request: PaymentRequest, deadline_seconds: float | None) -> CreatedPayment | None:
         if not self.is_toy(account):
             return None
         asked = self.to_units(request.amount, request.currency), request.currency, request.timeout, request.callback_url
-        number = self.send(account, "pay", request.reference, None, self.toy.create, request.reference, *asked)
+        number = self.send(account, "pay", request.reference, deadline_seconds, self.toy.create, request.reference, *asked)
         return CreatedPayment(
             transaction_no=number,
             payment_url=f"{URL}/pay/{number}",

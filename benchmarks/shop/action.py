@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from benchmarks import server
 from benchmarks.shop.models import Effect
+from tillgate import shop
 from tillgate.django import operations
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, Payment
@@ -83,6 +84,13 @@ def seed(count: int, status: str = "pending", letter: str = "B") -> dict[str, st
     return keys
 
 
+def place(count: int) -> list[str]:
+    """Place orders; return the paths at which their shoppers, who have just chosen a payment method, begin to pay."""
+    for number in range(count):
+        shop.open_order("benchmark-shop", str(number))
+    return [shop.pay_path("benchmark-shop", str(number), "alipay") for number in range(count)]
+
+
 def tidy() -> None:
     """Let the database do now what it would do in the background while the clock runs."""
     if connection.vendor == "postgresql":
@@ -147,6 +155,6 @@ def effects() -> dict[str, int]:
 
 
 ACTIONS: Final[dict[str, Callable[..., Any]]] = {
-    action.__name__: action for action in (create, rest, destroy, seed, tidy, run_worker, ask, peak, effects)
+    action.__name__: action for action in (create, rest, destroy, seed, place, tidy, run_worker, ask, peak, effects)
 }
 """What can be asked for, by name."""

@@ -17,4 +17,9 @@ def bare(request: HttpRequest) -> HttpResponse:
     return HttpResponse("success", content_type="text/plain")
 
 
-urlpatterns = [path("bare/", bare), path("payments/", include("tillgate.django.urls"))]
+def page(request: HttpRequest) -> HttpResponse:
+    """Answer at once: the page of a visitor who buys nothing."""
+    return HttpResponse("a page of the shop", content_type="text/plain")
+
+
+urlpatterns = [path("bare/", bare), path("page/", page), path("payments/", include("tillgate.django.urls"))]

@@ -96,15 +96,17 @@ class Gateway:
         """Close the connections."""
         self._transport.close()
 
-    def pay(self, request: PaymentRequest) -> CreatedPayment:
+    def pay(self, request: PaymentRequest, *, deadline_seconds: float | None = None) -> CreatedPayment:
         """Create a payment and return where to send the shopper (1. Create payment).
+
+        `deadline_seconds` can lower the account's `deadline_seconds` for this call.
 
         Raises `InvalidRequest`, `NotSent`, `Refused` or `OutcomeUnknown`. After the last, use a new reference (unspecified behaviour 13).
         """
         credentials = self._credentials
-        sent = exchange.write_pay(credentials, request)
+        sent, deadline = exchange.write_pay(credentials, request), _deadline(self.account, deadline_seconds)
         with moving_money(sent):
-            return exchange.read_pay(credentials, request, self._transport.send(sent, _deadline(self.account)))
+            return exchange.read_pay(credentials, request, self._transport.send(sent, deadline))
 
     def query(self, reference: str, *, deadline_seconds: float | None = None, attempts: int | None = None) -> Transaction:
         """Query a payment (2. Query transaction).
@@ -163,12 +165,12 @@ class AsyncGateway:
         await self._transport.close()
         self._loop = None
 
-    async def pay(self, request: PaymentRequest) -> CreatedPayment:
+    async def pay(self, request: PaymentRequest, *, deadline_seconds: float | None = None) -> CreatedPayment:
         """Create a payment; see `Gateway.pay`."""
         credentials = self._credentials
-        sent = exchange.write_pay(credentials, request)
+        sent, deadline = exchange.write_pay(credentials, request), _deadline(self.account, deadline_seconds)
         with moving_money(sent):
-            return exchange.read_pay(credentials, request, await self._send(sent, _deadline(self.account)))
+            return exchange.read_pay(credentials, request, await self._send(sent, deadline))
 
     async def query(self, reference: str, *, deadline_seconds: float | None = None, attempts: int | None = None) -> Transaction:
         """Query a payment; see `Gateway.query`."""

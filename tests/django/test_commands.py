@@ -338,7 +338,7 @@ def test_every_kind_of_difference_is_explained_and_no_other() -> None:
     explained = rows(section(read("docs/reference/manage.md"), "Differences"))
     shown_to_a_person = {
         *UNAPPLIED_REASONS,
-        *(ACCOUNT_REASONS - {"gateway-silent"}),
+        *(ACCOUNT_REASONS - {"gateway-silent", "creations-refused"}),
         "changed-after-paid",
         "refund-unknown",
         "refund-contradicted",

@@ -109,10 +109,10 @@ class RoutesPaypalToSecondAccount:
     """Sends one payment method's payments through another account, by the built-in adapter."""
 
     @hookimpl(tryfirst=True)
-    def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment | None:
+    def tillgate_pay(self, account: Account, request: PaymentRequest, deadline_seconds: float | None) -> CreatedPayment | None:
         if request.method != "paypal" or account == SECOND:
             return None
-        answer: CreatedPayment = plugin_manager().hook.tillgate_pay(account=SECOND, request=request)
+        answer: CreatedPayment = plugin_manager().hook.tillgate_pay(account=SECOND, request=request, deadline_seconds=deadline_seconds)
         return answer
 
 

@@ -685,8 +685,8 @@ def takes_what_a_handler_swallowed_for_told(patch: pytest.MonkeyPatch) -> None:
 def logs_the_key_of_a_payment_page(patch: pytest.MonkeyPatch) -> None:
     real = hooks.pay
 
-    def pay(account: Account, request: PaymentRequest) -> CreatedPayment:
-        created = real(account, request)
+    def pay(account: Account, request: PaymentRequest, *, deadline_seconds: float | None = None) -> CreatedPayment:
+        created = real(account, request, deadline_seconds=deadline_seconds)
         _log.info("the shopper of %s goes to %s", request.reference, created.payment_url)
         return created
 

@@ -142,11 +142,11 @@ def test_the_same_key_while_the_payment_is_being_created_waits_for_it_and_is_ans
 ) -> None:
     real, is_creating, asked_again = hooks.pay, threading.Event(), threading.Event()
 
-    def slow(*arguments: Any) -> Any:
+    def slow(*arguments: Any, **options: Any) -> Any:
         is_creating.set()
         assert asked_again.wait(10)
         time.sleep(0.3)  # until the second press has polled
-        return real(*arguments)
+        return real(*arguments, **options)
 
     def press() -> Any:
         said = saleor.initialize(source, "key", DATA)[1]

@@ -149,8 +149,6 @@ class Settings(BaseModel):
     """The most queries a worker has under way at one account."""
     disputable_days: Annotated[int, Field(ge=30, le=3650)] = DISPUTABLE.days
     """How long a payment is polled once a month after its end: banks may take paid money back, and money may come late."""
-    calls_at_once: Annotated[int, Field(ge=1, le=100)] = 2
-    """Half the threads of a web process: the most payments that it creates at one account, and the most deliveries, at the same time."""
     creations_per_minute: Annotated[int, Field(ge=1, le=1000)] = 5
     """The most payments of one order that start within a minute."""
     creations_per_order: Annotated[int, Field(ge=1, le=1000)] = 50

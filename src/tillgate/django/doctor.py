@@ -17,6 +17,7 @@ from tillgate.django import checks, clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Heartbeat, OutboxEvent, Payment, Refund, Review, database
 from tillgate.django.operations.accounts import find_account
+from tillgate.django.operations.creations import open_refusals
 from tillgate.django.operations.supervision import WORKER
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.hooks import Finding
@@ -37,6 +38,7 @@ def examine() -> Iterator[Finding]:
         yield _found(name, area(), _worker() if name == "worker" else "in order")
     for label in sorted(tag for tag in registry.tags_available() if tag.startswith("tillgate_")):  # the app labels of shop plugins
         yield _found(label, run_checks(tags=[label], databases=[database()]))
+    yield from _refusals()
     yield _due_work()
     yield _reviews()
 
@@ -101,6 +103,11 @@ def _migrations() -> Finding:
 def _worker() -> str:
     last = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
     return f"ran last {checks.explain_age(clock.now() - last)} ago" if last else "has never run"
+
+
+def _refusals() -> Iterator[Finding]:
+    for review in open_refusals().order_by("account"):
+        yield Finding(name=f"{review.account}: new payments", passed=False, finding=review.message)
 
 
 def _due_work() -> Finding:

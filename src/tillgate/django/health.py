@@ -18,6 +18,7 @@ from tillgate.django.doctor import accounts_in_use
 from tillgate.django.models import Heartbeat, Notification, NotificationKind, OutboxEvent, Payment, Refund, Review
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.circuit_breaker import answered_at, silent_since
+from tillgate.django.operations.creations import open_refusals
 from tillgate.django.operations.reviews import HELD_REASONS
 from tillgate.django.operations.supervision import WORKER
 from tillgate.lifecycle import RefundStatus
@@ -26,12 +27,13 @@ from tillgate.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountHealth:
-    """One account. `account` is None where it is not configured."""
+    """One account. `account` is None where it is not configured; `refused` tells why it creates no payments."""
 
     alias: str
     account: Account | None
     answered_at: datetime | None
     silent_since: datetime | None
+    refused: tuple[str, ...]
     notified_at: datetime | None
 
 
@@ -84,6 +86,7 @@ def _account(alias: str) -> AccountHealth:
         account=account,
         answered_at=answered_at(alias),
         silent_since=silent_since(alias),
+        refused=tuple(review.message for review in open_refusals().filter(account=alias)),
         notified_at=received.values_list("received_at", flat=True).first(),
     )
 

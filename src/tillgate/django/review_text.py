@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from tillgate.django.amounts import money_text
+from tillgate.django.methods import label_of
 from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, ReviewAction, ReviewReason, Scope
 
 _A: Final = ReviewAction
@@ -45,6 +46,7 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         f"{_R.PAYMENT_UNKNOWN}:reported-paid": gettext_lazy("the gateway does not know it, though it reported it paid"),
         _R.PAYMENT_UNANSWERED: gettext_lazy("its time to pay is long over, and the gateway gives no usable answer about it"),
         _R.GATEWAY_SILENT: gettext_lazy("its gateway has not answered for %(minutes)s minutes (%(error)s)"),
+        _R.CREATIONS_REFUSED: gettext_lazy("several payments in a row with %(method)s could not be created (%(error)s)"),
         f"{_R.ACCOUNT_GONE}:refund": gettext_lazy(
             "it could not be found, or is another merchant's by now, when a notification came of the refund of %(amount)s "
             "of payment %(payment)s. If it does not come again, see at the gateway whether it was done"
@@ -177,6 +179,9 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
         ),
         _R.ACCOUNT_GONE: gettext_lazy("Configure the account again first, with the merchant number and the address that it had."),
         _R.GATEWAY_SILENT: gettext_lazy("The worker tries again by itself. If the gateway stays silent, ask its support."),
+        _R.CREATIONS_REFUSED: gettext_lazy(
+            "Nobody can pay in this way. Correct what the gateway complains about. The review closes when it creates a payment."
+        ),
         _R.SECOND_PAYMENT: gettext_lazy("Another payment has paid the order. The money of this one is the shopper's."),
         _R.PAID_NOT_PAYABLE: gettext_lazy(
             "The money pays for no order. If you want to deliver all the same, reopen the order in the shop, and press “Deliver again”."
@@ -266,10 +271,12 @@ def shown_amount(amount: object, facts: Mapping[str, Any]) -> str:
 
 
 class _Facts(dict[str, Any]):
-    """Facts for a template: amounts have their currency, and a fact that an older row lacks shows as a question mark."""
+    """Facts for a template: amounts with their currency, methods by their labels, and a question mark for a fact that is missing."""
 
     def __getitem__(self, name: str) -> Any:
         value = super().__getitem__(name)
+        if name == "method":
+            return label_of(value)
         return shown_amount(value, self) if name in _AMOUNTS else value
 
     def __missing__(self, name: str) -> str:

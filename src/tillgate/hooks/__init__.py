@@ -53,9 +53,9 @@ __all__ = [
 ]
 
 
-def pay(account: Account, request: PaymentRequest) -> CreatedPayment:
-    """Create a payment through the hooks; raises as `Gateway.pay` does."""
-    return _moving_money(CreatedPayment, "pay", account, request)
+def pay(account: Account, request: PaymentRequest, *, deadline_seconds: float | None = None) -> CreatedPayment:
+    """Create a payment through the hooks, with the arguments and the errors of `Gateway.pay`."""
+    return _moving_money(CreatedPayment, "pay", account, request, deadline_seconds=deadline_seconds)
 
 
 def query(
@@ -151,13 +151,19 @@ _T = TypeVar("_T", CreatedPayment, Refunded)
 _DROPPED = "must be answered with {}: a plugin blocks the built-in adapter, or forgets to return what it wraps"
 
 
-def _moving_money(kind: type[_T], operation: str, account: Account, request: PaymentRequest | RefundRequest) -> _T:
+def _moving_money(
+    kind: type[_T],
+    operation: str,
+    account: Account,
+    request: PaymentRequest | RefundRequest,
+    **more: object,
+) -> _T:
     """Call the hook. A faulty plugin must never make a caller believe that nothing was sent (I6)."""
     expect_gateway(account)
     hook = f"tillgate_{operation}"
     with dispatching() as record:
         try:
-            answer = getattr(plugin_manager().hook, hook)(account=account, request=request)
+            answer = getattr(plugin_manager().hook, hook)(account=account, request=request, **more)
         except Exception as error:  # a plugin may raise anything, before sending or after
             if isinstance(error, TillgateError) and (error is record.error or not record.moved):
                 raise

@@ -31,9 +31,11 @@ class GatewayAdapter:
         self._gateway = functools.lru_cache(maxsize=_MOST_ACCOUNTS)(Gateway)
 
     @hookimpl
-    def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment | None:
+    def tillgate_pay(self, account: Account, request: PaymentRequest, deadline_seconds: float | None) -> CreatedPayment | None:
         """Create a payment over HTTP."""
-        return self._gateway(account).pay(request) if _is_served(account) else None
+        if not _is_served(account):
+            return None
+        return self._gateway(account).pay(request, deadline_seconds=deadline_seconds)
 
     @hookimpl
     def tillgate_query(self, account: Account, reference: str, deadline_seconds: float | None, attempts: int | None) -> Transaction | None:

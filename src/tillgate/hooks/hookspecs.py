@@ -25,12 +25,15 @@ hookimpl = HookimplMarker("tillgate")
 
 
 @hookspec(firstresult=True)
-def tillgate_pay(account: Account, request: PaymentRequest) -> CreatedPayment | None:
+def tillgate_pay(account: Account, request: PaymentRequest, deadline_seconds: float | None) -> CreatedPayment | None:
     """Create a payment at the gateway and return where to send the shopper.
 
     Called by `tillgate.hooks.pay`, once for each creation. Raises as `Gateway.pay` does: `NotSent` or `Refused` when nothing was created,
     and `OutcomeUnknown` when it may have been. A plugin that sends with `Gateway` or `AsyncGateway` does so in the calling thread, or in
     one that `asyncio.to_thread` runs: Tillgate does not see a request of another thread, and may repeat it.
+
+    A shopper may be waiting, and a call that hangs holds a thread of the web server: end it within
+    `deadline_seconds`. None stands for the account's own `deadline_seconds`.
     """
 
 

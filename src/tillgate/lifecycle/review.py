@@ -71,6 +71,8 @@ class ReviewReason(StrEnum):
     """The account of a payment is not configured any more, or belongs to another merchant."""
     GATEWAY_SILENT = "gateway-silent"
     """The gateway has not answered for a while."""
+    CREATIONS_REFUSED = "creations-refused"
+    """Several new payments in a row with one payment method could not be created."""
     PAYMENT_UNKNOWN = "payment-unknown"
     """The gateway does not know a payment that it created."""
     PAYMENT_UNANSWERED = "payment-unanswered"
@@ -148,7 +150,7 @@ class End(StrEnum):
     APPLIED = "applied"
     """The shop applies the payment to its order."""
     SUBJECT = "subject"
-    """Its subject moves on: the refund is settled, the event is delivered, the gateway answers again, the worker runs."""
+    """Its subject moves on: the refund is settled, the event is delivered, the gateway answers or creates again, the worker runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +212,8 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
         _R.SIGNATURE_MISMATCH: _account(),
         _R.ACCOUNT_GONE: _account(),
         _R.GATEWAY_SILENT: _account(End.SUBJECT),
+        # An answer to a query says nothing about creations: only a payment that is created ends it.
+        _R.CREATIONS_REFUSED: ReviewPolicy(scope=Scope.ACCOUNT, actions=(_A.DISMISS,), ends=frozenset({End.SUBJECT}), recommends=False),
         _R.SECOND_PAYMENT: _held(_HELD),
         _R.PAID_NOT_PAYABLE: _held(_HELD_UNAPPLIED, End.APPLIED),
         _R.UNDERPAID: _held(_HELD_UNAPPLIED, End.APPLIED),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tillgate.django.operations import bounds
-from tillgate.django.operations.bounds import CircuitBreaker, Gate, PollLimit, RateLimiter, TimeBudget
+from tillgate.django.operations.bounds import CircuitBreaker, PollLimit, RateLimiter, TimeBudget
 from tillgate.lifecycle import Answer, Inconclusive, NotFound, ReviewReason
 from tillgate.testing.world import Time
 
@@ -124,34 +124,3 @@ def test_a_payment_whose_account_is_gone_says_nothing_of_the_gateway() -> None:
     for _ in range(9):
         breaker.hear(Inconclusive(detail="gone", review=ReviewReason.ACCOUNT_GONE))
     assert (breaker.too_many, breaker.detail, breaker.is_told) == (False, "", False)
-
-
-def test_a_gate_lets_a_bounded_number_of_calls_of_a_key_pass_at_a_time() -> None:
-    gate = Gate()
-    with gate.passing("a", 1) as first, gate.passing("a", 1) as second, gate.passing("b", 1) as other, gate.passing("a") as unbounded:
-        assert (first, second, other, unbounded) == (True, False, True, True)
-    with gate.passing("a", 1) as again:
-        assert again
-
-
-def test_a_gate_is_slow_while_a_call_hangs_and_for_a_while_after_one_that_hung(clock: Clock) -> None:
-    gate = Gate()
-    with gate.passing("a"):
-        clock.seconds += 2
-        assert not gate.is_slow("a")
-        clock.seconds += 0.1
-        assert gate.is_slow("a")
-        assert not gate.is_slow("b")
-        clock.seconds += 3
-    assert gate.is_slow("a")
-    clock.seconds += 29
-    assert gate.is_slow("a")
-    clock.seconds += 1
-    assert not gate.is_slow("a")
-    with gate.passing("a"):
-        assert gate.is_slow("a"), "a call alone tries whether it still hangs"
-        clock.seconds += 5
-    with gate.passing("a"):
-        clock.seconds += 0.1
-    with gate.passing("a"):
-        assert not gate.is_slow("a"), "the gateway answers again, and calls pass side by side"

@@ -193,10 +193,7 @@ def test_the_worker_passes_over_an_order_that_a_handler_holds(world: World) -> N
     assert world.shop.is_paid(other.order.key)
 
 
-def test_handlers_hold_no_more_threads_of_a_process_than_the_settings_say(
-    world: World, configure: Configure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    configure(CALLS_AT_ONCE=1)
+def test_hanging_handlers_hold_two_threads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "_WAIT_FOR_PLACE_SECONDS", 0.01)
     payment = world.paid_payment()
     told: list[int] = []
@@ -206,7 +203,7 @@ def test_handlers_hold_no_more_threads_of_a_process_than_the_settings_say(
         return 1
 
     monkeypatch.setattr(outbox, "deliver_now", tell)
-    with outbox._deliveries.passing("", 1):
+    with outbox._places, outbox._places:
         assert operations.deliver(payment.order_id) == 0
     assert told == []
     assert operations.deliver(payment.order_id) == 1

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +13,10 @@ from django.db import transaction
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import Account, ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, hooks
+from tillgate import Account, ConfigurationError, InvalidRequest, NotSent, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations import NotPayable, StartOutcome, bounds
+from tillgate.django.operations import NotPayable, StartOutcome
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.payments import apply_answer, ask, claim_poll, facts_of, is_unchanged
 from tillgate.django.operations.reviews import version_of
@@ -746,31 +745,3 @@ def test_i3_what_the_shop_must_hear_is_told_by_the_worker_when_the_process_ends_
     assert (payment.status, world.shop.times_paid(payment.order.key)) == ("paid", 0)
     world.run_worker()
     assert world.shop.times_paid(payment.order.key) == 1
-
-
-def test_after_a_query_that_hung_the_pages_leave_the_account_to_the_worker_for_half_a_minute(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A page that asked too would hold one more thread of the web process for five seconds."""
-    seconds = [100.0]
-    monkeypatch.setattr(bounds, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
-    first, second = (world.start(world.order()) for _ in range(2))
-
-    def hang(*_: Any, **__: Any) -> Any:
-        seconds[0] += 5
-        raise OutcomeUnknown("query", first.reference, "time-out")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(hooks, "query", hang)
-        world.come_back(first)
-    world.shopper_pays(second)
-    asked = world.queries()
-    world.notification(second)
-    assert (world.queries(), world.fresh(second).status) == (asked, "pending")
-    assert Payment.objects.filter(pk=second.pk, next_poll_at__lte=world.time.now()).exists()
-    world.run_worker()
-    assert world.shop.is_paid(second.order.key)
-    seconds[0] += 31
-    world.shopper_pays(first)
-    world.notification(first)
-    assert world.fresh(first).status == "paid"

@@ -7,11 +7,12 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from random import Random
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
@@ -32,7 +33,7 @@ from tillgate import client, hooks, transport
 from tillgate.client import Gateway
 from tillgate.django import clock, models
 from tillgate.django.conf import get_settings
-from tillgate.django.operations import bounds, restores, starting, supervision
+from tillgate.django.operations import bounds, outbox, payments, restores, starting, supervision
 from tillgate.django.operations import mail as mailing
 from tillgate.hooks import hookimpl
 from tillgate.hooks.adapter import ADAPTER_NAME, GatewayAdapter
@@ -65,14 +66,13 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(clock, "now", scheduler.now))
         put(mock.patch.object(supervision._watch, "is_time", return_value=False))  # it goes by the machine's time
         # Each actor is a process of its own, and has no other calls under way.
-        put(mock.patch.object(bounds.Gate, "passing", return_value=nullcontext(True)))
-        put(mock.patch.object(bounds.Gate, "is_slow", return_value=False))
+        put(mock.patch.object(outbox, "_places", BoundedSemaphore(1000)))
         # Worlds are put back to where they were, which is no restore.
         put(mock.patch.object(restores, "_went_back", return_value=False))
         put(mock.patch.object(restores, "_remember"))
         put(mock.patch.dict(clock._EPOCH_SECONDS, dict.fromkeys(clock._EPOCH_SECONDS, "0.0")))  # an actor hears the same in every run
         put(mock.patch.dict(clock._measurements))
-        for module in (bounds, starting, client, transport, signing, tenacity.nap):
+        for module in (bounds, payments, starting, client, transport, signing, tenacity.nap):
             put(mock.patch.object(module, "time", scheduler))
         put(mock.patch("stamina._core.random", chance))
         put(mock.patch.object(references, "secrets", chance))

@@ -69,11 +69,11 @@ def _is_ours(account: Account) -> bool:
 
 
 @hookimpl(tryfirst=True)
-def tillgate_pay(account: Account, request: PaymentRequest) -> CreatedPayment | None:
+def tillgate_pay(account: Account, request: PaymentRequest, deadline_seconds: float | None) -> CreatedPayment | None:
     """Create a Checkout Session."""
     if not _is_ours(account):
         return None
-    call = Call(account, "pay", request.reference, moves_money=True)
+    call = Call(account, "pay", request.reference, moves_money=True, seconds=deadline_seconds)
     params = _session_params(request)
     key = f"tillgate-pay-{request.reference}"
     with call.errors():

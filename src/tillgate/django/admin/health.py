@@ -23,6 +23,7 @@ _TEST_SECONDS: Final = 10.0
 _RUNS, _LATE = Word(_("runs"), "check", "good"), Word(_("does not run"), "cross", "bad")
 _LIVE, _TEST = Word(_("live: real money"), "check", "good"), Word(_("sandbox: no real money"), "question", "ask")
 _MISSING, _SILENT = Word(_("not configured"), "cross", "bad"), Word(_("does not answer"), "cross", "bad")
+_REFUSES = Word(_("refuses new payments"), "cross", "bad")
 
 
 def health_url(admin: ReadOnlyAdmin[Any]) -> URLPattern:
@@ -34,11 +35,11 @@ def health_url(admin: ReadOnlyAdmin[Any]) -> URLPattern:
         if request.method == "POST":
             _test(request, request.POST.get("account", ""))
             return HttpResponseRedirect(address)
-        found = health()
+        found, mask = health(), Mask()
         context = {
             "health": found,
             "worker": _LATE if found.is_worker_late else _RUNS,
-            "accounts": [(one, _words(one)) for one in found.accounts],
+            "accounts": [(one, _words(one), [mask.text(message) for message in one.refused]) for one in found.accounts],
         }
         return admin.show(request, "tillgate/admin/health.html", gettext("Health of the payments"), context)
 
@@ -48,7 +49,8 @@ def health_url(admin: ReadOnlyAdmin[Any]) -> URLPattern:
 def _words(one: AccountHealth) -> list[Word]:
     if one.account is None:
         return [_MISSING]
-    return [_TEST if one.account.sandbox else _LIVE, *([_SILENT] if one.silent_since else [])]
+    faults = [*([_SILENT] if one.silent_since else []), *([_REFUSES] if one.refused else [])]
+    return [_TEST if one.account.sandbox else _LIVE, *faults]
 
 
 def _test(request: HttpRequest, alias: str) -> None:

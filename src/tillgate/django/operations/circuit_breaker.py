@@ -1,22 +1,16 @@
-"""The circuit breaker: the workers leave an account alone while its gateway does not answer, and a long time of that opens a review.
-
-The pages ask it before they create a payment, and it counts creations without an answer too: after two in a row, by any process, or after
-one while the account rests, the pages create none for half a minute.
-"""
+"""The circuit breaker: the workers leave an account alone while its gateway does not answer, and a long time of that opens a review."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from enum import Enum
 from typing import Final
 
 from django.db.models import Exists, OuterRef
 
 from tillgate.django import clock
 from tillgate.django.models import Heartbeat, Payment, Review, TimelineEntry
-from tillgate.django.operations.heartbeats import begin, set_heartbeat
+from tillgate.django.operations.heartbeats import begin, name_of, set_heartbeat
 from tillgate.django.operations.locking import durable
 from tillgate.django.operations.reviews import open_review, settle
 from tillgate.django.operations.timeline import FORCE_EXPIRE
@@ -30,16 +24,6 @@ _FORGOTTEN_AFTER: Final = timedelta(hours=3)
 _ANSWERED: Final = (PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
 _PREFIX: Final = "silent:"
 _ANSWERS: Final = "answered:"
-_CREATIONS: Final = "creations:"
-_CREATIONS_PAUSE: Final = timedelta(seconds=30)
-_IN_A_ROW: Final = timedelta(minutes=10)
-"""Two creations without an answer that are further apart are not in a row."""
-_LONGEST_NAME: Final = 64
-
-
-def _name(account: str, prefix: str = _PREFIX) -> str:
-    name = f"{prefix}{account}"
-    return name if len(name) <= _LONGEST_NAME else f"{prefix}{hashlib.sha256(account.encode()).hexdigest()[:32]}"
 
 
 def in_turn(due: Mapping[str, datetime]) -> list[str]:
@@ -51,7 +35,7 @@ def in_turn(due: Mapping[str, datetime]) -> list[str]:
     rests = dict(Heartbeat.objects.filter(name__startswith=_PREFIX).values_list("name", "at"))
     waiting = dict[str, datetime]()
     for account, since in due.items():
-        rested = rests.get(_name(account))
+        rested = rests.get(name_of(_PREFIX, account))
         if rested is None:
             waiting[account] = since
         elif rested <= now:
@@ -65,7 +49,7 @@ def pause(account: str, detail: str, *, is_told: bool, rest: timedelta = PAUSE) 
     `is_told` says that another review explains it, such as "wrong credentials".
     """
     now = clock.now()
-    name = _name(account)
+    name = name_of(_PREFIX, account)
     begin(name, now + rest, {"since": now.isoformat()})
     rows = Heartbeat.objects.filter(name=name)
     row = rows.first()
@@ -82,53 +66,21 @@ def pause(account: str, detail: str, *, is_told: bool, rest: timedelta = PAUSE) 
             open_review(ReviewReason.GATEWAY_SILENT, {"minutes": minutes, "error": detail}, "worker", account=account)
 
 
-class CreationState(Enum):
-    """Whether the pages may create a payment at an account."""
-
-    SOUND = "sound"
-    DOUBTFUL = "doubtful"
-    """The last creation had no answer, or the worker lets the account rest: one more without an answer, and the pages create none."""
-    RESTS = "rests"
-    """None may be created now."""
-
-
-def creation_state(account: str) -> CreationState:
-    """Return whether a payment may be created at an account now.
-
-    An account that rests from the worker's queries is in doubt only: a single payment that the gateway fails about must stop no sale.
-    """
-    now, queries, creations = clock.now(), _name(account), _name(account, _CREATIONS)
-    until = dict(Heartbeat.objects.filter(name__in=(queries, creations)).values_list("name", "at"))
-    unanswered_at, rests_until = until.get(creations, now - _IN_A_ROW), until.get(queries, now)
-    if unanswered_at > now:
-        return CreationState.RESTS
-    return CreationState.DOUBTFUL if unanswered_at > now - _IN_A_ROW or rests_until > now else CreationState.SOUND
-
-
-def note_creation(account: str, before: CreationState, *, is_answered: bool) -> None:
-    """Note whether the gateway answered a creation. `before` is the state in which the creation began."""
-    if not is_answered:
-        rest = timedelta(0) if before is CreationState.SOUND else _CREATIONS_PAUSE
-        set_heartbeat(_name(account, _CREATIONS), clock.now() + rest, {})
-    elif before is not CreationState.SOUND:
-        Heartbeat.objects.filter(name=_name(account, _CREATIONS)).delete()
-
-
 def note_answer(account: str) -> None:
     """Write down that an account's gateway has answered a query now."""
-    set_heartbeat(_name(account, _ANSWERS), clock.now(), {})
+    set_heartbeat(name_of(_ANSWERS, account), clock.now(), {})
 
 
 def answered_at(account: str) -> datetime | None:
     """Return when an account's gateway last did what it was asked, as far as the database knows: a query, or the start of a payment."""
-    heard = Heartbeat.objects.filter(name=_name(account, _ANSWERS)).values_list("at", flat=True)
+    heard = Heartbeat.objects.filter(name=name_of(_ANSWERS, account)).values_list("at", flat=True)
     moved = Payment.objects.filter(account=account, status__in=(PaymentStatus.PENDING, PaymentStatus.PAID)).order_by("-pk")
     return max([*heard, *moved.values_list("status_since", flat=True)[:1]], default=None)
 
 
 def silent_since(account: str) -> datetime | None:
     """Return since when an account's gateway gives no usable answer; None while it answers."""
-    detail = Heartbeat.objects.filter(name=_name(account)).values_list("detail", flat=True).first()
+    detail = Heartbeat.objects.filter(name=name_of(_PREFIX, account)).values_list("detail", flat=True).first()
     return datetime.fromisoformat(detail["since"]) if detail else None
 
 
@@ -143,7 +95,7 @@ def has_answered(account: str, since: datetime) -> bool:
 def resume(account: str) -> None:
     """Note that an account's gateway answers, and close the review about it."""
     note_answer(account)
-    silence = Heartbeat.objects.filter(name=_name(account))
+    silence = Heartbeat.objects.filter(name=name_of(_PREFIX, account))
     if silence.exists():
         told = Review.objects.filter(account=account, reason=ReviewReason.GATEWAY_SILENT)
         settle(told, "the gateway answers again")

@@ -5,10 +5,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from tillgate.django.models import Heartbeat
+
+_LONGEST_NAME: Final = 64
+
+
+def name_of(prefix: str, account: str) -> str:
+    """Return the name of a heartbeat about an account, as long as the column allows."""
+    name = f"{prefix}{account}"
+    return name if len(name) <= _LONGEST_NAME else f"{prefix}{hashlib.sha256(account.encode()).hexdigest()[:32]}"
 
 
 def begin(name: str, at: datetime, detail: dict[str, Any] | None = None) -> None:

@@ -7,6 +7,7 @@ remote one (HTTP, mail) is carried at least once under a stable event id, claime
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,7 +23,6 @@ from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
-from tillgate.django.operations.bounds import Gate
 from tillgate.django.operations.handlers import HandlerHangs, time_limit
 from tillgate.django.operations.locking import (
     AFTER_A_CALL_SECONDS,
@@ -54,8 +54,8 @@ _REMOTE_SECONDS: Final = 110.0
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 _FIRST_PAUSE: Final = timedelta(seconds=10)
 _WAIT_FOR_PLACE_SECONDS: Final = 1.0
-_deliveries: Final = Gate()
-"""The deliveries that are under way in this process but for the worker's."""
+_places: Final = threading.BoundedSemaphore(2)
+"""So many threads of a web process deliver at a time: handlers that hang hold no more of them."""
 
 
 _is_left: ContextVar[bool] = ContextVar("_is_left", default=False)
@@ -91,12 +91,15 @@ def deliver_due(order_id: int) -> bool:
 def _deliver_if_free(order_id: int) -> int | None:
     if _is_left.get():
         return None
-    with _deliveries.passing("", get_settings().calls_at_once, wait_seconds=_WAIT_FOR_PLACE_SECONDS) as has_place:
-        try:
-            return deliver_now(order_id) if has_place else None
-        except OrderHeld as error:
-            _log.info("outbox events are left to the worker: %s", error)
-            return None
+    if not _places.acquire(timeout=_WAIT_FOR_PLACE_SECONDS):
+        return None
+    try:
+        return deliver_now(order_id)
+    except OrderHeld as error:
+        _log.info("outbox events are left to the worker: %s", error)
+        return None
+    finally:
+        _places.release()
 
 
 def deliver_now(order_id: int) -> int:

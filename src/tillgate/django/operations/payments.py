@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -12,13 +12,15 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from django.db import connections, transaction
+from django.db.models import Exists
 
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Review, database
 from tillgate.django.operations.accounts import account_of
-from tillgate.django.operations.bounds import Gate, disputable, pay_until, unpaid_check_at
+from tillgate.django.operations.bounds import disputable, pay_until, unpaid_check_at
+from tillgate.django.operations.creations import note_hung_query, resting_queries
 from tillgate.django.operations.locking import durable, locked_order, network, outside_transactions
 from tillgate.django.operations.outbox import deliver, deliver_due
 from tillgate.django.operations.refunds import book_reported_refunds, refund_news
@@ -59,8 +61,8 @@ _NOBODY_KNOWS: Final[Mapping[str, str]] = MappingProxyType({})
 _BY_STAFF: Final = "staff:"
 _OVER_UNPAID: Final = frozenset({PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED})
 _QUICK_SECONDS: Final = 5.0
-_quick_queries: Final = Gate()
-"""The queries for a waiting shopper or gateway that are under way in this process, by their account."""
+_HANG_SECONDS: Final = 4.0
+"""A quick query that took longer held a thread of the web server in vain."""
 _POLL_LEASE: Final = timedelta(minutes=1)
 """Longer than a quick look takes: if its process dies, the worker looks then."""
 _CLAIMED: Final = ("status_since", "last_polled_at", "next_poll_at", "notifications", "forged_notifications")
@@ -94,28 +96,30 @@ def claim_poll(payment: Payment, said: str = "", *, even_if_paid: bool = False, 
     raise in the same statement, and `said` is a hash of the notification, which asks about a paid payment only with `even_if_paid`. The
     statement changes the row only as it was read; a row that has changed since is read again, under its lock.
     """
-    rows = Payment.objects.filter(pk=payment.pk)
+    rows, rest = Payment.objects.filter(pk=payment.pk), resting_queries(payment.account)
     changes, may_ask = _claim(payment, said, counted, even_if_paid=even_if_paid)
-    if not rows.filter(**{name: getattr(payment, name) for name in _CLAIMED}).update(**changes):
+    unchanged = rows.filter(**{name: getattr(payment, name) for name in _CLAIMED})
+    # The same statement sees whether the gateway hangs.
+    if not (unchanged.filter(~Exists(rest)) if may_ask else unchanged).update(**changes):
         # PostgreSQL has locked the row for a change already, though there was none. Raised to FOR UPDATE, that lock may have to queue
         # behind another notification that waits for this one: so it is not raised.
         no_key = connections[database()].features.has_select_for_no_key_update
         with transaction.atomic(using=database()):
             assign(payment, rows.select_for_update(no_key=no_key).values().get())
-            changes, may_ask = _claim(payment, said, counted, even_if_paid=even_if_paid)
+            changes, may_ask = _claim(payment, said, counted, even_if_paid=even_if_paid, hangs=rest.exists())
             rows.update(**changes)
     assign(payment, changes)
     return may_ask
 
 
-def _claim(payment: Payment, said: str, counted: dict[str, int], *, even_if_paid: bool) -> tuple[dict[str, Any], bool]:
+def _claim(payment: Payment, said: str, counted: dict[str, int], *, even_if_paid: bool, hangs: bool = False) -> tuple[dict[str, Any], bool]:
     changes: dict[str, Any] = {name: getattr(payment, name) + more for name, more in counted.items()}
     if said:
         changes["last_notification"] = said
     if counted and payment.status == PaymentStatus.PAID and not even_if_paid:
         return changes, False  # the notification says no more than paid; tail polls find later changes
     now, throttle = clock.now(), timedelta(seconds=get_settings().notification_throttle_seconds)
-    if _quick_queries.is_slow(payment.account):  # the gateway hangs: each query would hold one more thread, and the worker asks soon
+    if hangs:  # each query would hold one more thread, and the worker asks soon
         return changes | {"next_poll_at": min(now, payment.next_poll_at or now)}, False
     if payment.last_polled_at is None or payment.last_polled_at <= now - throttle:
         return changes | {"last_polled_at": now, "next_poll_at": now + throttle + _POLL_LEASE}, True
@@ -144,9 +148,9 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
         _log.exception("the account of %s could not be found", payment.reference)
         return Inconclusive(detail=f"{type(error).__name__} in a plugin")
     deadline_seconds, attempts = (_QUICK_SECONDS, 1) if quickly else (None, None)
-    watched = _quick_queries.passing(payment.account) if quickly else nullcontext()
+    began = time.monotonic()
     try:
-        with network(), watched:
+        with network():
             found = hooks.query(
                 account, payment.reference, transaction_no=payment.transaction_no, deadline_seconds=deadline_seconds, attempts=attempts
             )
@@ -158,6 +162,9 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
     except Exception as error:  # a plugin around the gateway may raise anything, and none of it is news
         _log.exception("the query of %s failed in a plugin", payment.reference)
         return Inconclusive(detail=f"{type(error).__name__} in a plugin")
+    finally:
+        if quickly and time.monotonic() - began > _HANG_SECONDS:
+            note_hung_query(payment.account)
 
 
 def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:

@@ -44,6 +44,9 @@ UNAPPLIED_REASONS: Final = TELLING_REASONS - reasons(blocks_refunds=True)
 HELD_REASONS: Final = reasons(holds_money=True)
 """Reasons of a paid payment whose money does not pay, or not all of it."""
 
+_STAY_DISMISSED: Final = frozenset({ReviewReason.ACCOUNT_GONE, ReviewReason.CREATIONS_REFUSED})
+"""Reasons of an account that no answer to another question touches."""
+
 ITSELF: Final = "tillgate"
 """The name under which Tillgate closes a review without staff."""
 
@@ -183,13 +186,12 @@ def _update(known: Review, facts: dict[str, str], version: str, actor: str, orde
 def _is_dismissed(reason: ReviewReason, version: str, *, account: str, **about: Any) -> bool:
     """Return whether staff dismissed the very same facts.
 
-    A case of an open payment cannot be dismissed. A dismissal does not cover an account whose gateway answers now and then either; only
-    a missing account stays as it is.
+    A case of an open payment cannot be dismissed. A dismissal does not cover an account whose gateway answers now and then either.
     """
     if reason in UNAPPLIED_REASONS and about["payment"] is not None and about["payment"].is_open:
         return False
     if reason in ACCOUNT_REASONS:
-        if reason is not ReviewReason.ACCOUNT_GONE:
+        if reason not in _STAY_DISMISSED:
             return False
         about = {"account": account}
     return Review.objects.filter(reason=str(reason), status=ReviewStatus.DISMISSED, version=version, **about).exists()

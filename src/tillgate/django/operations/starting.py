@@ -24,8 +24,8 @@ from tillgate.django.conf import get_settings
 from tillgate.django.methods import choices_for, label_of
 from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, database
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
-from tillgate.django.operations.bounds import PURGE_CHECK, Gate, TimeBudget, disputable, never, pay_until, unpaid_check_at
-from tillgate.django.operations.circuit_breaker import CreationState, creation_state, note_creation
+from tillgate.django.operations.bounds import PURGE_CHECK, TimeBudget, disputable, never, pay_until, unpaid_check_at
+from tillgate.django.operations.creations import CreationState, creation_state, note_creation, take_trial
 from tillgate.django.operations.locking import (
     AFTER_A_CALL_SECONDS,
     OrderHeld,
@@ -39,7 +39,7 @@ from tillgate.django.operations.payments import after_change, assign, reconcile
 from tillgate.django.operations.reviews import open_review, reported_paid
 from tillgate.django.operations.status import close_order_row, write_status_of
 from tillgate.django.operations.timeline import record
-from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, Refused, TillgateError, WrongCredentials
+from tillgate.errors import ConfigurationError, InvalidRequest, TillgateError
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
     PaymentStatus,
@@ -63,13 +63,11 @@ quarter of its time is enough."""
 _LOOKS_SECONDS: Final = 5.0
 """For the polls of an order's open payments, possibly many, before another begins: the shopper waits."""
 _WAIT_FOR_DUPLICATE_SECONDS: Final = 3.0
-_WAIT_FOR_PLACE_SECONDS: Final = 1.0
-"""For another creation of this process to end, where none hangs."""
+_CREATION_SECONDS: Final = 10.0
+"""A shopper waits, and a gateway that hangs holds a thread of the web server for so long."""
 _YOUNG: Final = timedelta(seconds=10)
 _LOST_AFTER: Final = timedelta(seconds=5)
-"""A creation has ended, or was lost with its process, so long after the longest time that its account allows."""
-_creations: Final = Gate()
-"""The creations that are under way in this process, by their account."""
+"""A creation has ended, or was lost with its process, so long after the longest time that it may take."""
 
 
 class NotPayable(Exception):
@@ -77,7 +75,7 @@ class NotPayable(Exception):
 
 
 class TryLater(TillgateError):
-    """No payment was started now, and nothing was sent: too many are being created, or the gateway does not answer."""
+    """No payment was started now, and nothing was sent: the gateway does not answer, or the order had many payments just now."""
 
 
 class StartOutcome(StrEnum):
@@ -138,7 +136,7 @@ def start_payment(
     if offered is not None and method not in offered:
         raise InvalidRequest("method", method, f"is not offered by this shop: {', '.join(offered)}")
     order_id, siblings = _look_up(plugin, order_key)
-    chosen, state = find_account(account), creation_state(account)
+    chosen, state = find_account(account), creation_state(account, method)
     time_to_look = TimeBudget(never, _LOOKS_SECONDS)
     for sibling in siblings:
         if time_to_look.is_over:
@@ -160,8 +158,8 @@ def start_payment(
         if duplicate := _duplicate(siblings, method, Money(amount, description.currency), account, chosen):
             return duplicate, None
         _check_pace(order, siblings)
-        if not has_place or state is CreationState.RESTS:
-            raise TryLater(f"account {account!r}: the gateway does not answer, or too many payments are being created")
+        if state is CreationState.RESTS or (state is CreationState.TRIAL and not take_trial(account)):
+            raise TryLater(f"account {account!r}: the gateway does not answer")
         if order.tried_since is None:
             order.tried_since = clock.now()
             order.save(update_fields=["tried_since"])
@@ -170,14 +168,13 @@ def start_payment(
         record("payment.created", order, actor, f"{payment.money} with {method}", payment=payment)
         return payment, request
 
-    with _creations.passing(account, get_settings().calls_at_once, wait_seconds=_WAIT_FOR_PLACE_SECONDS) as has_place:
-        payment, request = _under_lock(plugin, order_key, order_id, begin)
-        if request:
-            try:
-                return _create(payment, chosen, request, actor, state)
-            except OrderHeld as error:  # the worker asks about it
-                return Started(payment=payment, outcome=StartOutcome.UNKNOWN, detail=str(error))
-    return _hand_out(payment)
+    payment, request = _under_lock(plugin, order_key, order_id, begin)
+    if request is None:
+        return _hand_out(payment)
+    try:
+        return _create(payment, chosen, request, actor, state)
+    except OrderHeld as error:  # the worker asks about it
+        return Started(payment=payment, outcome=StartOutcome.UNKNOWN, detail=str(error))
 
 
 def _look_up(plugin: str, order_key: str) -> tuple[int | None, list[Payment]]:
@@ -340,7 +337,7 @@ def is_being_created(payment: Payment) -> bool:
     if age < _YOUNG:
         return True
     account = maker_if_known(payment)
-    if account is None or age >= timedelta(seconds=account.deadline_seconds) + _LOST_AFTER:
+    if account is None or age >= timedelta(seconds=min(account.deadline_seconds, _CREATION_SECONDS)) + _LOST_AFTER:
         return False
     return not payment.timeline.filter(event="payment.outcome-unknown").exists()
 
@@ -424,16 +421,16 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
     outcome: CreatedPayment | TillgateError
     try:
         with network():
-            outcome = hooks.pay(account, request)
+            outcome = hooks.pay(account, request, deadline_seconds=_CREATION_SECONDS)
     except TillgateError as error:
         outcome = error
     except Exception as error:  # a plugin around the gateway may raise anything, after sending or before
         _log.exception("the creation of %s failed in a plugin", payment.reference)
         outcome = TillgateError(f"{type(error).__name__} in a plugin")
-    if isinstance(outcome, NotSent | WrongCredentials):  # no shopper can pay until the shop's people correct it
-        _log.warning("a payment could not be created at %s: %s", account.base_url, outcome)
     status = decide_creation(outcome)
-    is_answered = isinstance(outcome, CreatedPayment | Refused | InvalidRequest | ConfigurationError)
+    if status is PaymentStatus.FAILED:
+        detail = without_personal_data(str(outcome))
+        _log.warning("a payment could not be created at %s: %s", account.base_url, detail)
     with locked_order(payment.order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
         rows = Payment.objects.filter(pk=payment.pk)
         now = clock.now()
@@ -462,7 +459,7 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
             # A case of the account and not of this payment (unspecified behaviour 7): an answer in order about it does not end the case.
             facts, about = {"error": outcome}, {"reference": payment.reference}
             open_review(reason, facts, actor, account=payment.account, evidence=about)
-    note_creation(payment.account, state, is_answered=is_answered)
+    note_creation(payment, outcome, state)
     return _as_started(payment, str(outcome))
 
 

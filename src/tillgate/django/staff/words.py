@@ -117,6 +117,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.ACCOUNT_GONE: _("Account missing or changed"),
     ReviewReason.FORGED_NOTIFICATIONS: _("Forged notifications"),
     ReviewReason.GATEWAY_SILENT: _("The gateway does not answer"),
+    ReviewReason.CREATIONS_REFUSED: _("New payments are refused"),
     ReviewReason.ROWS_LOST: _("The database lost changes"),
     ReviewReason.WORKER_LATE: _("The worker is late"),
 }
