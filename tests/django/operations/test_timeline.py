@@ -153,9 +153,10 @@ def test_a_refused_creation_and_an_order_that_nobody_pays(world: World) -> None:
 
 
 def test_an_order_that_is_closed_before_and_after_a_payment_of_it_began(world: World) -> None:
+    operations.open_order(world.shop.plugin, "never begun")
     operations.close_order(world.shop.plugin, "never begun", "staff")
     operations.close_order(world.shop.plugin, "never begun", "staff")
-    assert story("never begun") == [("order.closed", "staff", "the shop closed the order", "")]
+    assert story("never begun")[1:] == [("order.closed", "staff", "the shop closed the order", "")]
     order = world.order()
     payment = world.start(order)
     world.shop.close_order(order)
