@@ -81,6 +81,8 @@ def test_an_order_that_is_rolled_back_is_not_expected(world: World) -> None:
 
 def test_free_order_is_not_released(world: World) -> None:
     order, other = world.order(), world.order()
+    for one in (order, other):
+        operations.open_order(world.shop.plugin, one)
     world.shop.edit_total(order, Decimal("0.00"))
     world.a_day_passes()
     assert not world.shop.is_released(order)

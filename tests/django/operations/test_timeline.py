@@ -300,6 +300,7 @@ def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: Worl
         "amount": "12.50",
         "currency": "USD",
         "status": "paid",
+        "transaction_no": payment.transaction_no,
         "refund": refund.pk,
         "refund_amount": "2.50",
         "refund_status": "unknown",
@@ -313,6 +314,7 @@ def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: Worl
         "amount": "12.50",
         "currency": "USD",
         "status": "paid",
+        "transaction_no": payment.transaction_no,
     }
     operations.open_order(world.shop.plugin, world.shop.place_order(Decimal("12.50")))
     assert (listener.heard[-1].name, listener.heard[-1].reference) == ("order.opened", None)
