@@ -132,7 +132,7 @@ def test_what_cannot_be_paid_is_refused_with_field_and_value(world: World, field
 def test_view_of_readme_answers_with_a_page(world: World, rf: RequestFactory, field: str, value: str, said: str) -> None:
     (code,) = re.findall(r"```python\n# views\.py\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
     names: dict[str, Any] = {}
-    exec(code.replace("shop.models", "tests.shop.models"), names)  # noqa: S102  # our own documentation
+    exec(code.replace("shop.models", "tests.shop.models"), names)
     answer = names["payment_details"](rf.get("/"), bill(**{field: value}).pk)
     assert (answer.status_code, answer["Content-Type"]) == (409, "text/plain; charset=utf-8")
     assert said in answer.content.decode()

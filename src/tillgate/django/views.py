@@ -374,9 +374,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         described = None
     if described is None:
         raise Http404
-    if described.is_free and not is_refunded:
-        page = {"is_free": True, "order": described, "home_url": _home_of(payments)}
-        return _private(render(request, "tillgate/pay.html", page), "same-origin")
+    is_free = described.is_free and not is_refunded
     detail = why_not(Order.objects.filter(plugin=plugin, key=order_key).first(), described)
     if is_refunded and not held:
         detail = _("it was paid, and all of the money was refunded")
@@ -389,13 +387,14 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
     names = _names([*held, *under_review, *on_its_way])
     page = {
         "form": form,
-        "problem": problem or unable,
+        "problem": "" if is_free else problem or unable,
+        "is_free": is_free,
         "order": described,
         "change_url": change_url,
         "is_asked_back": is_asked_back,
         "not_payable": detail,
         "again_url": change_url if described.not_payable_detail else None,
-        "home_url": _home_of(payments) if detail is not None else None,
+        "home_url": _home_of(payments) if is_free or detail is not None else None,
         "begun": _begun(payments, described.amount, described.currency),
         "held": _shown_held(held),
         "under_review": _methods_of(under_review),
@@ -404,7 +403,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': names})}" if names else ""),
     }
     # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
-    return _private(render(request, "tillgate/pay.html", page, status=409 if problem else 200), "same-origin")
+    return _private(render(request, "tillgate/pay.html", page, status=409 if problem and not is_free else 200), "same-origin")
 
 
 def _price(described: hooks.OrderDescription) -> Money | None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
-from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from tests.django.conftest import World
