@@ -186,8 +186,8 @@ CHEAPER = "lambda order_key: dataclasses.replace(plugin.tillgate_describe_order(
 @pytest.mark.parametrize(
     ("scenario", "hook", "function", "said"),
     [
-        ("notification_only", "tillgate_payment_paid", "lambda payment: None", "*Tillgate logged:*None*must return a PaidOutcome*"),
-        ("notification_only", "tillgate_describe_order", "lambda order_key: None", "*Tillgate logged:*describes no order*"),
+        ("notification_only", "tillgate_payment_paid", "lambda payment: None", "*Tillgate logged:*must return a PaidOutcome*"),
+        ("notification_only", "tillgate_describe_order", "lambda order_key: None", "*is not an order that plugin*it describes none*"),
         ("amounts_are_exact", "tillgate_describe_order", CHEAPER, "*the order costs USD 0.01, and the gateway was asked for USD 0.28*"),
     ],
 )

@@ -224,8 +224,6 @@ def _why_over(installation: Installation, bill: _Bill) -> str:
         return _("This order has expired.")
     saleor = get_settings().saleor(installation.api_url)
     # If parts are allowed, the plugin trusts Saleor to ask for the rest only.
-    if bill.costs == 0:
-        return _("There is nothing to pay.")
     is_paid = source.charge_status in PAID_CHARGE_STATUSES and saleor is not None and not saleor.parts
     left = bill.left
     if is_paid or (left is not None and left <= 0):
