@@ -27,7 +27,7 @@ from tillgate.django import clock, observers, operations
 from tillgate.django.models import Payment, Refund
 from tillgate.django.observers import LOG_NAME, TELEMETRY_NAME
 from tillgate.django.operations.ledger import STATUS_OF_EVENT
-from tillgate.django.operations.timeline import ERASED
+from tillgate.django.operations.timeline import ERASED, record
 from tillgate.django.staff.words import EVENTS
 from tillgate.django.telemetry import TelemetryObserver
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
@@ -123,6 +123,16 @@ def test_the_log_tells_what_happened_to_which_payment(world: World, log: pytest.
     assert paid.order == f"smallest-shop:{payment.order.key}"
     assert paid.getMessage() == f"payment.paid {payment.reference}: the gateway says that it is paid"
     assert paid.levelno == logging.INFO
+
+
+def test_log_shows_transaction_number_and_no_card(world: World, log: pytest.LogCaptureFixture) -> None:
+    payment, number = world.paid_payment(), "301201812260000002"  # its last digit is right for a card
+    payment.transaction_no = number
+    record("payment.identified", payment.order, "worker", f"transaction {number}", payment=payment)
+    assert events(log)[-1].getMessage() == f"payment.identified {payment.reference}: transaction {number}"
+    assert events(log)[-1].transaction_no == number
+    record("payment.identified", payment.order, "worker", "card 4111111111111111", payment=payment)
+    assert events(log)[-1].getMessage() == f"payment.identified {payment.reference}: card ***"
 
 
 def test_the_log_warns_of_what_needs_a_person(world: World, log: pytest.LogCaptureFixture) -> None:

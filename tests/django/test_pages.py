@@ -349,6 +349,28 @@ def test_the_pay_link_of_a_paid_order_says_so_and_leads_home(world: World) -> No
     assert Payment.objects.count() == 1
 
 
+@pytest.mark.parametrize("status", ["open", "cancelled"])
+def test_pay_link_of_free_order(world: World, status: str) -> None:
+    order = world.order()
+    ShopOrder.objects.update(total=0, status=status)
+    for answer in (world.see_pay_page(order), world.choose(order)):
+        page = text_of(answer)
+        assert answer.status_code == 200
+        assert "<h1>There is nothing to pay for this order</h1>" in page
+        assert ("You do not have to do anything." if status == "open" else "The shop says: it is cancelled.") in page
+        assert "<form" not in page
+    assert not Payment.objects.exists()
+
+
+def test_return_page_of_free_order_offers_no_payment(world: World) -> None:
+    payment = world.start(world.order())
+    assert "/pay/" in text_of(world.come_back(payment))
+    ShopOrder.objects.update(total=0)
+    page = text_of(world.come_back(payment))
+    assert "/pay/" not in page
+    assert payment.payment_url not in page
+
+
 def test_the_pay_link_of_an_order_whose_money_was_given_back_does_not_say_that_it_is_paid(world: World) -> None:
     payment = world.paid_payment()
     path = world.way_to_pay(payment.order.key)

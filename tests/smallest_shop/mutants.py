@@ -286,6 +286,49 @@ def pays_in_a_view_that_is_a_transaction(patch: pytest.MonkeyPatch) -> None:
     patch.delattr(views.pay, "_non_atomic_requests")
 
 
+@mutant("other_payment_methods_are_undisturbed", among=MUTANTS_OF_THE_KIT)
+def lets_an_order_be_paid_that_was_paid_otherwise(patch: pytest.MonkeyPatch) -> None:
+    def describe(order_key: str) -> hooks.OrderDescription | None:
+        described = plugin.tillgate_describe_order(order_key)
+        is_paid = ShopOrder.objects.filter(pk=order_key, status="paid").exists()
+        return dataclasses.replace(described, not_payable_detail=None) if described and is_paid else described
+
+    use(patch, "tillgate_describe_order", describe)
+
+
+@mutant("late_money_for_a_released_order", among=MUTANTS_OF_THE_KIT)
+def releases_a_released_order_again(patch: pytest.MonkeyPatch) -> None:
+    def unpaid(order: hooks.Order) -> None:
+        unpaid = ShopOrder.objects.filter(pk=order.key).exclude(status="paid")
+        unpaid.update(status="cancelled", times_released=F("times_released") + 1)
+
+    use(patch, "tillgate_order_unpaid", unpaid)
+
+
+@mutant("partial_refunds", among=MUTANTS_OF_THE_KIT)
+def takes_partial_refunds_of_the_whole_for_none(patch: pytest.MonkeyPatch) -> None:
+    def changed(refund: hooks.Refund) -> None:
+        plugin.tillgate_refund_changed(refund)
+        if refund.status is RefundStatus.SUCCEEDED and refund.amount == refund.payment.amount:
+            orders(refund.payment).update(status="refunded")
+
+    use(patch, "tillgate_refund_changed", changed)
+
+
+@mutant("nothing_starts_on_a_closed_order", among=MUTANTS_OF_THE_KIT)
+def raises_at_the_release_of_a_closed_order(patch: pytest.MonkeyPatch) -> None:
+    def unpaid(order: hooks.Order) -> None:
+        ShopOrder.objects.get(pk=order.key, status="open")
+        plugin.tillgate_order_unpaid(order)
+
+    use(patch, "tillgate_order_unpaid", unpaid)
+
+
+@mutant("order_that_costs_nothing", among=MUTANTS_OF_THE_KIT)
+def lets_a_free_order_wait_for_money(patch: pytest.MonkeyPatch) -> None:
+    _places(patch, lambda order: str(order.pk))
+
+
 # Shops that register, link, book or lock wrongly -----------------------------------------------------------------------------------------
 
 
@@ -304,6 +347,11 @@ def _places(patch: pytest.MonkeyPatch, key_of: Callable[[ShopOrder], str | None]
 @mutant("expiry", among=MUTANTS_OF_THE_KIT)
 def never_registers_its_orders(patch: pytest.MonkeyPatch) -> None:
     _places(patch, lambda order: None)
+
+
+@mutant("crash_while_placing", among=MUTANTS_OF_THE_KIT)
+def registers_its_orders_after_the_commit(patch: pytest.MonkeyPatch) -> None:
+    _places(patch, lambda order: str(order.pk))
 
 
 @mutant("expiry", among=MUTANTS_OF_THE_KIT)
@@ -326,6 +374,12 @@ def leads_to_the_payment_of_another_order(patch: pytest.MonkeyPatch) -> None:
 def leads_to_the_payment_of_an_order_under_another_key(patch: pytest.MonkeyPatch) -> None:
     real = shop.pay_path
     patch.setattr(shop, "pay_path", lambda plugin, key: real(plugin, f"0{key}"))
+
+
+@mutant("notification_only", among=MUTANTS_OF_THE_KIT)
+def leads_to_the_payment_of_the_newest_order(patch: pytest.MonkeyPatch) -> None:
+    real = shop.pay_path
+    patch.setattr(shop, "pay_path", lambda plugin, key: real(plugin, str(ShopOrder.objects.latest("pk").pk)))
 
 
 @mutant("notification_only", among=MUTANTS_OF_THE_KIT)

@@ -23,6 +23,12 @@ WRONG_PLUGINS = {
     "locks no row",
     "swallows errors and says applied",
     "swallows errors of a refund",
+    "lets an order be paid that was paid otherwise",
+    "releases a released order again",
+    "takes partial refunds of the whole for none",
+    "registers its orders after the commit",
+    "raises at the release of a closed order",
+    "leads to the payment of the newest order",
 }
 """Plugins that are wrong and that an author could take for right."""
 

@@ -169,6 +169,36 @@ def test_an_optional_capability_that_is_missing_is_named(project: pytest.Pyteste
     result.stdout.fnmatch_lines(["*implement it, or decline the scenario other_payment_methods_are_undisturbed*"])
 
 
+BROKEN = """
+    import dataclasses
+    from decimal import Decimal
+    import pytest
+    from tests.smallest_shop import plugin
+    from tests.smallest_shop.mutants import use
+
+    @pytest.fixture(autouse=True)
+    def broken(monkeypatch):
+        use(monkeypatch, "{hook}", {function})
+"""
+CHEAPER = "lambda order_key: dataclasses.replace(plugin.tillgate_describe_order(order_key), amount=Decimal('0.28'))"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "hook", "function", "said"),
+    [
+        ("notification_only", "tillgate_payment_paid", "lambda payment: None", "*Tillgate logged:*must return a PaidOutcome*"),
+        ("notification_only", "tillgate_describe_order", "lambda order_key: None", "*is not an order that plugin*it describes none*"),
+        ("amounts_are_exact", "tillgate_describe_order", CHEAPER, "*the order costs USD 0.01, and the gateway was asked for USD 0.28*"),
+    ],
+)
+def test_failure_names_its_cause(project: pytest.Pytester, scenario: str, hook: str, function: str, said: str) -> None:
+    source = SHOP.format(driver="SmallestShopDriver()", declined="{}")
+    project.makepyfile(test_shop=source + BROKEN.format(hook=hook, function=function))
+    result = project.runpytest_subprocess("-k", scenario, "--show-capture", "no")
+    result.assert_outcomes(failed=1, deselected=len(SCENARIOS) - 1)
+    result.stdout.fnmatch_lines([said])
+
+
 def test_every_scenario_has_a_name_of_its_own_and_a_sentence() -> None:
     tests = [name for group in Conformance.__mro__ for name in vars(group) if name.startswith("test_")]
     assert len(tests) == len(SCENARIOS) >= 40

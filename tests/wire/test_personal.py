@@ -77,6 +77,22 @@ def test_what_the_gateway_or_a_library_says_is_masked_before_anything_else_sees_
     assert described(ValueError("ann@shopper.example")) == "ValueError: ***"
 
 
+NUMBER = "301201812260000002"
+
+
+def test_number_of_gateway_is_no_card() -> None:
+    assert without_personal_data(f"transaction {NUMBER} 2026") == "transaction ***"
+    assert without_personal_data(f"transaction {NUMBER} 2026", [NUMBER]) == f"transaction {NUMBER} 2026"
+    assert without_personal_data(f"{NUMBER}, card 4111111111111111", [NUMBER]) == f"{NUMBER}, card ***"
+
+
+def test_kept_texts_may_repeat_number_of_their_message() -> None:
+    message = {"transactionNo": NUMBER, "ret_msg": f"no {NUMBER}, no 4111111111111111"}
+    assert kept_fields(message)["ret_msg"] == kept_texts(message)["ret_msg"] == f"no {NUMBER}, no ***"
+    nested = {"refundInfo": [{"refundTransactionNo": NUMBER, "ret_msg": f"no {NUMBER}"}]}
+    assert kept_fields(nested) == nested
+
+
 def test_no_log_line_or_traceback_holds_an_address_or_a_card_number(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("tillgate")
     try:

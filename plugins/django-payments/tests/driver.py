@@ -72,6 +72,14 @@ class ChoosingDriver(ShopDriver):
     def edit_total(self, order_key: str, total: Decimal) -> None:
         Payment.objects.filter(pk=order_key).update(total=total)
 
+    def place_free_order(self) -> str:
+        """The shop confirms a payment of nothing itself: the provider refuses it."""
+        payment = Payment.objects.create(order=Order.objects.create(), variant="online", total=Decimal("0.00"), currency="USD")
+        with pytest.raises(PaymentError, match="there is nothing to pay"):
+            payment.get_form()
+        payment.change_status(PaymentStatus.CONFIRMED)
+        return str(payment.pk)
+
     def place_order_in(self, currency: str, total: Decimal) -> str:
         """The provider tells the way to pay such a row only where the account takes it; whoever guesses it gets no further."""
         payment = Payment.objects.create(order=Order.objects.create(), variant="online", total=total, currency=currency)

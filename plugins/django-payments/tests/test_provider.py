@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings as project
 from django.core.signing import TimestampSigner
 from django.db import connections, transaction
-from django.test import Client
+from django.test import Client, RequestFactory
 from payments import PaymentError, PaymentStatus, PurchasedItem, RedirectNeeded
 from payments.core import provider_factory
 
@@ -23,6 +25,7 @@ from tillgate.errors import ConfigurationError
 from tillgate.testing.world import World
 from tillgate_django_payments import TillgateProvider, method_variants, rows
 
+README = Path(__file__).parents[1] / "README.md"
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -114,12 +117,25 @@ def test_one_variant_lets_the_shopper_choose_among_the_methods_of_the_settings(w
     assert 'value="alipay"' not in page
 
 
-@pytest.mark.parametrize(("field", "value"), [("currency", "EUR"), ("total", "0.00"), ("total", "-1.00")])
+@pytest.mark.parametrize(("field", "value"), [("currency", "EUR"), ("total", "-1.00")])
 def test_what_cannot_be_paid_is_refused_with_field_and_value(world: World, field: str, value: str) -> None:
     payment = bill(**{field: value})
     with pytest.raises(PaymentError, match=rf"{field}: .*{value}"):
         payment.get_form()
     assert not ExpectedOrder.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [("currency", "EUR", "“EUR” cannot be paid, only USD can"), ("total", "0.00", "cannot be paid: there is nothing to pay.")],
+)
+def test_view_of_readme_answers_with_a_page(world: World, rf: RequestFactory, field: str, value: str, said: str) -> None:
+    (code,) = re.findall(r"```python\n# views\.py\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code.replace("shop.models", "tests.shop.models"), names)
+    answer = names["payment_details"](rf.get("/"), bill(**{field: value}).pk)
+    assert (answer.status_code, answer["Content-Type"]) == (409, "text/plain; charset=utf-8")
+    assert said in answer.content.decode()
 
 
 def test_a_payment_that_was_not_saved_is_refused(world: World) -> None:

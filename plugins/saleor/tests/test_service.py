@@ -23,6 +23,7 @@ from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Sandbo
 
 COMMAND = [sys.executable, "-c", "from tillgate_saleor.cli import main; main(prog_name='tillgate-saleor')"]
 STOREFRONT = "http://storefront.example"
+README = Path(__file__).parents[1] / "README.md"
 DOCS = Path(__file__).parents[3] / "docs" / "saleor.md"
 
 
@@ -91,6 +92,8 @@ def test_one_command_serves_the_app_and_loses_no_money_though_it_is_killed(tmp_p
             variables = environment(gateway.base_url, double.origin, free_port())
             with serving(tmp_path, variables) as service:
                 assert double.install(variables["PUBLIC_URL"]) == (200, {"success": True})
+                health = httpx.get(f"{variables['PUBLIC_URL']}/health/")
+                assert (health.status_code, health.json()) == (200, {"healthy": True})
                 transaction, said = double.initialize(
                     double.checkout(Decimal("19.90")), "key", {"method": "alipay", "returnUrl": f"{STOREFRONT}/thanks"}
                 )
@@ -158,6 +161,26 @@ def test_everything_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
     assert code != 0
     for name in required:
         assert name in told
+
+
+def test_trial_of_readme_ends_with_doctor_that_passes(tmp_path: Path) -> None:
+    trial = README.read_text("utf-8").partition("## Try it without an account")[2].partition("\n## ")[0]
+    variables = dict(re.findall(r"(?:export | )([A-Z_]+)=(\S+)", trial.partition("```bash")[2].partition("```")[0]))
+    with Sandbox() as gateway:
+        port = free_port()
+        kept = {name: value for name, value in environment("", "", port).items() if name in ("PATH", "HOME", "LANG", "PYTHONPATH")}
+        variables = {**kept, **variables, "PUBLIC_URL": f"http://127.0.0.1:{port}", "TILLGATE_BASE_URL": gateway.base_url}
+        with serving(tmp_path, variables):
+            until(lambda: run(tmp_path, variables, "manage", "tillgate", "doctor")[0] == 0)
+        assert run(tmp_path, variables, "manage", "tillgate", "doctor")[0] == 0
+
+
+def test_health_without_database(tmp_path: Path) -> None:
+    port = free_port()
+    variables = environment("http://127.0.0.1:1", "http://127.0.0.1:2", port)
+    with serving(tmp_path, variables):
+        (tmp_path / "tillgate-saleor.sqlite3").unlink()
+        until(lambda: httpx.get(f"http://127.0.0.1:{port}/health/").status_code == 503)
 
 
 def installed_gateway(folder: Path) -> str:

@@ -100,6 +100,11 @@ def test_what_is_missing_is_told_with_the_remedy(setting: str, value: Any, id_: 
     assert remedy in found()[id_]
 
 
+def test_saleor_on_this_machine_needs_no_https(settings: Any) -> None:
+    settings.TILLGATE_SALEOR = {"SALEORS": {"http://127.0.0.1:8000": STOREFRONTS}}
+    assert found() == {}
+
+
 def test_a_method_of_a_channel_that_the_project_does_not_offer_is_told(settings: Any) -> None:
     settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: {**STOREFRONTS, "CHANNELS": {"a": {"PAYMENT_METHODS": ["gcash"]}}}}}
     settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": ["alipay"]}

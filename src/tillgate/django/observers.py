@@ -29,6 +29,8 @@ _FIELDS: Final = (
     "refund",
     "refund_amount",
     "refund_status",
+    "transaction_no",
+    "refund_no",
     "reason",
     "actor",
     "message",

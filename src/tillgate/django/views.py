@@ -184,7 +184,7 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
     if home and outcome is PAID:
         return _private(HttpResponseRedirect(home))
     order = order or _described_if_possible(payment)
-    may_pay = bool(outcome.offers and order and order.payable and not payment.order.closed_at)
+    may_pay = bool(outcome.offers and order and order.payable and not order.is_free and not payment.order.closed_at)
     choose_url = pay_url(payment.order.plugin, payment.order.key) if may_pay and _may_choose_here(payment) else ""
     if home and outcome.offers and not payment.is_open and not choose_url:
         return _private(HttpResponseRedirect(home))  # the shop has its own page for another choice, or the order takes no payment
@@ -245,6 +245,11 @@ def _home(payment: Payment) -> str | None:
     except Exception:  # noqa: BLE001  # the shop's own code may raise anything
         _log.exception("the shop's page for %s could not be found", payment.reference)
         return None
+
+
+def _home_of(payments: QuerySet[Payment]) -> str | None:
+    newest = payments.order_by("id").last()
+    return _home(newest) if newest else None
 
 
 def _web_address(url: object) -> str | None:
@@ -369,6 +374,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         described = None
     if described is None:
         raise Http404
+    is_free = described.is_free and not is_refunded
     detail = why_not(Order.objects.filter(plugin=plugin, key=order_key).first(), described)
     if is_refunded and not held:
         detail = _("it was paid, and all of the money was refunded")
@@ -381,13 +387,14 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
     names = _names([*held, *under_review, *on_its_way])
     page = {
         "form": form,
-        "problem": problem or unable,
+        "problem": "" if is_free else problem or unable,
+        "is_free": is_free,
         "order": described,
         "change_url": change_url,
         "is_asked_back": is_asked_back,
         "not_payable": detail,
         "again_url": change_url if described.not_payable_detail else None,
-        "home_url": _home(newest) if detail is not None and (newest := payments.order_by("id").last()) else None,
+        "home_url": _home_of(payments) if is_free or detail is not None else None,
         "begun": _begun(payments, described.amount, described.currency),
         "held": _shown_held(held),
         "under_review": _methods_of(under_review),
@@ -396,7 +403,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': names})}" if names else ""),
     }
     # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
-    return _private(render(request, "tillgate/pay.html", page, status=409 if problem else 200), "same-origin")
+    return _private(render(request, "tillgate/pay.html", page, status=409 if problem and not is_free else 200), "same-origin")
 
 
 def _price(described: hooks.OrderDescription) -> Money | None:

@@ -21,6 +21,7 @@ class OrderDescription:
     """The payment details of an order: its text for the shopper, its price with its currency, and whether it may be paid now.
 
     `not_payable_detail` is None for an order that may be paid, else a clause that a shopper understands, such as "it was cancelled".
+    An `amount` of zero means that there is nothing to pay: no payment starts, and Tillgate does not release the order.
     `email` is the shopper's address, which some gateways ask for; Tillgate does not store it. `payable_until` is the end of the shop's
     time to pay, such as a reservation's: the payment page closes before it, and no payment starts after it.
 
@@ -54,6 +55,11 @@ class OrderDescription:
     def payable(self) -> bool:
         """Whether the order may be paid now."""
         return self.not_payable_detail is None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is nothing to pay."""
+        return self.amount == 0
 
 
 class PaidOutcome(StrEnum):

@@ -34,6 +34,8 @@ def open_order(plugin: str, order_key: str, *, actor: str = "shop", even_if_clos
 def close_order(plugin: str, order_key: str, *, actor: str = "shop") -> None:
     """Note that the shop cancelled an order: no payment starts, and open payments are still polled. Touches the database only.
 
+    Does nothing for an order that was never opened, or that a payment has paid: the shop's own record decides about it.
+
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)

@@ -10,7 +10,7 @@ from unittest import mock
 
 from django.db import connections
 
-_REMEDY = "queue it with operations.enqueue_remote, and send it in tillgate_deliver, which is called outside of any"
+_REMEDY = "queue it with tillgate.shop.enqueue_remote, and send it in tillgate_deliver, which is called outside of any"
 _GUARDED = ("connect", "connect_ex", "send", "sendall", "sendto", "sendmsg")
 
 

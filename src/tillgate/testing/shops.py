@@ -9,11 +9,12 @@ Only the fixtures that need Django load it.
 
 from __future__ import annotations
 
+import logging
 import os
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from tillgate.testing.world import Time, World
 
 pytest_plugins = ["tillgate.testing.report"]
+
+_MOST_CAUSES: Final = 3
 
 
 @pytest.fixture
@@ -113,9 +116,19 @@ def _is_default(gateway: object) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Skip a scenario that another gateway's driver cannot play, with the driver's words, unless the author declines it."""
+    """Skip a scenario that another gateway's driver cannot play, with the driver's words, unless the author declines it.
+
+    A scenario that fails says which errors Tillgate logged: they name the cause, such as a hook that returned None.
+    """
+    errors, logger = _Errors(), logging.getLogger("tillgate")
+    if "conforming" in pyfuncitem.fixturenames:
+        logger.addHandler(errors)
     try:
         return (yield)
+    except AssertionError as error:
+        for cause in dict.fromkeys(errors.causes[-_MOST_CAUSES:]):
+            error.add_note(f"Tillgate logged: {cause}")
+        raise
     except NotImplementedError as error:
         gateway = pyfuncitem.funcargs.get("shop_gateway") if "conforming" in pyfuncitem.fixturenames else None
         declined = {*getattr(pyfuncitem.cls, "declined", {}), *getattr(gateway, "declined_by_shops", {})}
@@ -123,6 +136,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         if gateway is None or _is_default(gateway) or not is_of_driver or pyfuncitem.originalname.removeprefix("test_") in declined:
             raise
         pytest.skip(str(error))
+    finally:
+        logger.removeHandler(errors)
+
+
+class _Errors(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.causes: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        cause = record.exc_info[1] if record.exc_info else None
+        self.causes.append(f"{record.getMessage()}: {cause}" if cause else record.getMessage())
 
 
 @pytest.fixture

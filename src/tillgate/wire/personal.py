@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, Final
 
 __all__ = ["KEPT_FIELDS", "kept_fields", "kept_texts", "without_personal_data"]
@@ -22,6 +23,7 @@ KEPT_FIELDS: Final = frozenset(
 )
 """The fields of the interface that Tillgate keeps of a notification or an answer, at every depth. None is about the shopper."""
 
+_NUMBER_FIELDS: Final = ("transactionNo", "refundTransactionNo", "refundTransactionId")
 _HIDDEN: Final = "***"
 _EMAIL = re.compile(r"[^\s@<>()\[\]\"',;:=/]+@(?:[^\s@<>()\[\]\"',;:=/.]+\.)+[^\W\d_]{2,}")
 _DIGITS = re.compile(r"(?<![\w-])(?:\d[ -]?){12,30}\d(?![\w-])", re.ASCII)
@@ -29,21 +31,23 @@ _CARD_DIGITS: Final = range(13, 20)
 _DEEPEST: Final = 20
 
 
-def without_personal_data(text: str) -> str:
+def without_personal_data(text: str, numbers: Collection[str | None] = ()) -> str:
     """Return a text with `***` in place of each e-mail address and card number. A name cannot be recognised.
 
     A text that is a number as a whole stays: it is the value of a field, such as a transaction number, and the field's name decides.
+    `numbers` are the gateway's own, which stay too: one transaction number in ten passes for a card number.
     """
     if "@" in text:
         text = _EMAIL.sub(_HIDDEN, text)
-    return text if text.isdigit() else _DIGITS.sub(_without_card, text)
+    return text if text.isdigit() else _DIGITS.sub(partial(_without_card, numbers), text)
 
 
-def _without_card(found: re.Match[str]) -> str:
+def _without_card(numbers: Collection[str | None], found: re.Match[str]) -> str:
     """Return digits masked where some of their groups are a card number: another number, such as its expiry date, may follow it."""
     groups = re.split("[ -]", found[0])
     runs = ("".join(groups[start:end]) for start in range(len(groups)) for end in range(start + 1, len(groups) + 1))
-    return _HIDDEN if any(len(run) in _CARD_DIGITS and _has_check_digit(run) for run in runs) else found[0]
+    is_card = any(len(run) in _CARD_DIGITS and run not in numbers and _has_check_digit(run) for run in runs)
+    return _HIDDEN if is_card else found[0]
 
 
 def _has_check_digit(digits: str) -> bool:
@@ -54,29 +58,37 @@ def _has_check_digit(digits: str) -> bool:
 
 def kept_fields(message: Mapping[str, Any], names: Collection[str] = KEPT_FIELDS) -> dict[str, Any]:
     """Return the listed members of a message, at every depth; texts are without personal data."""
-    return {name: _kept(value, names, 0) for name, value in message.items() if name in names}
+    numbers = _numbers(message)
+    return {name: _kept(value, names, numbers, 0) for name, value in message.items() if name in names}
 
 
-def _kept(value: Any, names: Collection[str], depth: int) -> Any:
+def _numbers(message: Mapping[str, Any]) -> frozenset[str]:
+    """Return the gateway's own numbers in a message, which its texts may repeat."""
+    return frozenset(str(message[name]) for name in _NUMBER_FIELDS if name in message)
+
+
+def _kept(value: Any, names: Collection[str], numbers: Collection[str], depth: int) -> Any:
     if isinstance(value, Mapping | list | tuple) and depth == _DEEPEST:
         return "..."
     if isinstance(value, Mapping):
-        return {name: _kept(member, names, depth + 1) for name, member in value.items() if name in names}
+        numbers = _numbers(value).union(numbers)
+        return {name: _kept(member, names, numbers, depth + 1) for name, member in value.items() if name in names}
     if isinstance(value, list | tuple):
-        return [_kept(member, names, depth + 1) for member in value]
-    return without_personal_data(value) if isinstance(value, str) else value
+        return [_kept(member, names, numbers, depth + 1) for member in value]
+    return without_personal_data(value, numbers) if isinstance(value, str) else value
 
 
 def kept_texts(message: Mapping[str, str], names: Collection[str] = KEPT_FIELDS) -> dict[str, str]:
     """Return the same of a notification, whose values are texts: a nested one is JSON."""
-    return {name: _kept_text(value, names) for name, value in message.items() if name in names}
+    numbers = _numbers(message)
+    return {name: _kept_text(value, names, numbers) for name, value in message.items() if name in names}
 
 
-def _kept_text(text: str, names: Collection[str]) -> str:
+def _kept_text(text: str, names: Collection[str], numbers: Collection[str]) -> str:
     if not text.lstrip().startswith(("{", "[")):
-        return without_personal_data(text)
+        return without_personal_data(text, numbers)
     try:
         nested = json.loads(text)
     except (ValueError, RecursionError):
         return _HIDDEN  # its content is unknown
-    return json.dumps(_kept(nested, names, 0), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(_kept(nested, names, numbers, 0), ensure_ascii=False, separators=(",", ":"))

@@ -34,13 +34,17 @@ def printable(text: str) -> str:
 def _forge_proof(record: logging.LogRecord) -> bool:
     """Escape what a log line quotes and indent the traceback under it: foreign text with a line break looks like no line of the log.
 
-    Both are without personal data: an error of a shop's database quotes the row.
+    Both are without personal data: an error of a shop's database quotes the row. The gateway's own numbers, which the attributes
+    `transaction_no` and `refund_no` of the record name, are no card numbers.
     """
+    numbers = (getattr(record, "transaction_no", None), getattr(record, "refund_no", None))
     if isinstance(record.args, tuple):
-        record.args = tuple(one if isinstance(one, int | float) else printable(without_personal_data(str(one))) for one in record.args)
+        record.args = tuple(
+            one if isinstance(one, int | float) else printable(without_personal_data(str(one), numbers)) for one in record.args
+        )
     if record.exc_info and not record.exc_text:
         text = logging.Formatter().formatException(record.exc_info)
-        record.exc_text = textwrap.indent(without_personal_data(text), "    ")
+        record.exc_text = textwrap.indent(without_personal_data(text, numbers), "    ")
     return True
 
 

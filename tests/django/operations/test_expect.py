@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
 from django.db import transaction
 
 from tests.smallest_shop.placing import unregistered
@@ -63,7 +64,9 @@ def test_an_order_that_is_paid_or_closed_is_not_expected_anew(world: World) -> N
     paid, closed = world.start(unregistered()), unregistered()
     world.shopper_pays(paid)
     world.notification(paid)
+    operations.open_order(world.shop.plugin, closed)
     operations.close_order(world.shop.plugin, closed)
+    Order.objects.update(unpaid_check_at=None)
     for key in (paid.order.key, closed):
         operations.open_order(world.shop.plugin, key)
     assert not Order.objects.filter(unpaid_check_at__isnull=False).exists()
@@ -73,4 +76,25 @@ def test_an_order_that_is_rolled_back_is_not_expected(world: World) -> None:
     with transaction.atomic():
         operations.open_order(world.shop.plugin, "1")
         transaction.set_rollback(True)
+    assert not Order.objects.exists()
+
+
+def test_free_order_is_not_released(world: World) -> None:
+    order, other = world.order(), world.order()
+    for one in (order, other):
+        operations.open_order(world.shop.plugin, one)
+    world.shop.edit_total(order, Decimal("0.00"))
+    world.a_day_passes()
+    assert not world.shop.is_released(order)
+    assert world.shop.is_released(other)
+    world.shop.edit_total(order, Decimal("12.50"))
+    operations.open_order(world.shop.plugin, order)
+    world.a_day_passes()
+    assert world.shop.is_released(order)
+
+
+def test_free_order_starts_no_payment(world: World) -> None:
+    order = unregistered("0.00")
+    with pytest.raises(operations.NotPayable, match=r"^there is nothing to pay$"):
+        world.start(order)
     assert not Order.objects.exists()

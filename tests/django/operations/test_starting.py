@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
-from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from tests.django.conftest import World
@@ -144,6 +143,7 @@ def test_the_largest_amount_that_can_be_recorded_is_recorded_exactly(world: Worl
 
 
 def test_an_order_that_is_closed_or_paid_is_refused_in_words(world: World, described: Describe) -> None:
+    operations.open_order(world.shop.plugin, "closed")
     operations.close_order(world.shop.plugin, "closed")
     paid = world.paid_payment()
     described()
@@ -692,18 +692,16 @@ def test_an_order_is_closed_once_and_no_other_with_it(world: World) -> None:
     assert Order.objects.get(pk=second.pk).closed_at is None
 
 
-def test_an_order_that_is_written_while_it_is_closed_is_closed_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = QuerySet.exists
-
-    def exists(rows: QuerySet[Any]) -> bool:
-        found = real(rows)
-        if rows.model is Order and not found:
-            operations.open_order(world.shop.plugin, "7")
-        return found
-
-    monkeypatch.setattr(QuerySet, "exists", exists)
+def test_closing_an_unknown_order_does_nothing(world: World) -> None:
     operations.close_order(world.shop.plugin, "7")
-    assert Order.objects.get().closed_at
+    assert not Order.objects.exists()
+
+
+def test_closing_a_paid_order_does_nothing(world: World) -> None:
+    order = world.paid_payment().order
+    operations.close_order(order.plugin, order.key)
+    assert Order.objects.get(pk=order.pk).closed_at is None
+    assert not TimelineEntry.objects.filter(event="order.closed").exists()
 
 
 def test_a_shopper_waits_for_the_looks_at_so_many_open_payments_that_five_seconds_allow_the_newest_first(

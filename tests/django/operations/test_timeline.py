@@ -153,9 +153,10 @@ def test_a_refused_creation_and_an_order_that_nobody_pays(world: World) -> None:
 
 
 def test_an_order_that_is_closed_before_and_after_a_payment_of_it_began(world: World) -> None:
+    operations.open_order(world.shop.plugin, "never begun")
     operations.close_order(world.shop.plugin, "never begun", "staff")
     operations.close_order(world.shop.plugin, "never begun", "staff")
-    assert story("never begun") == [("order.closed", "staff", "the shop closed the order", "")]
+    assert story("never begun")[1:] == [("order.closed", "staff", "the shop closed the order", "")]
     order = world.order()
     payment = world.start(order)
     world.shop.close_order(order)
@@ -299,6 +300,7 @@ def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: Worl
         "amount": "12.50",
         "currency": "USD",
         "status": "paid",
+        "transaction_no": payment.transaction_no,
         "refund": refund.pk,
         "refund_amount": "2.50",
         "refund_status": "unknown",
@@ -312,6 +314,7 @@ def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: Worl
         "amount": "12.50",
         "currency": "USD",
         "status": "paid",
+        "transaction_no": payment.transaction_no,
     }
     operations.open_order(world.shop.plugin, world.shop.place_order(Decimal("12.50")))
     assert (listener.heard[-1].name, listener.heard[-1].reference) == ("order.opened", None)

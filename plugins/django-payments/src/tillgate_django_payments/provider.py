@@ -56,6 +56,8 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         detail, ours = described.not_payable_detail, rows.state_of(key)
         if detail is None and ours and ours.is_closed:
             detail = _("it was cancelled")  # although the shop set it to waiting again
+        if detail is None and described.is_free:
+            detail = _("there is nothing to pay")  # the shop confirms it: the library's default of a forgotten total is zero too
         if detail is not None:
             raise PaymentError(_("Payment %(key)s cannot be paid: %(detail)s.") % {"key": key, "detail": detail})
         taken = shop.find_account("default").taken_currencies

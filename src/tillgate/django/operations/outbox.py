@@ -226,6 +226,9 @@ def _order_unpaid(order: Order, outbox_event: OutboxEvent) -> str:
     is_expected_anew = order.unpaid_check_at is not None and order.unpaid_check_at > clock.now()
     if is_expected_anew or not is_unpaid(order):
         return "not-any-more"
+    described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+    if described is not None and described.payable and described.is_free:
+        return "nothing-to-pay"
     hooks.call_owner(order.plugin, "tillgate_order_unpaid", order=order_value(order))
     return ""
 

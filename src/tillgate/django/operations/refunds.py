@@ -262,11 +262,12 @@ def send_refund(refund_id: int) -> Refund:
     if claimed.confirmed:  # an earlier request, which was taken not to have left, has left after all
         return _settle(claimed, RefundStatus.SUCCEEDED, "a notification had confirmed it", actor="refund")
     outcome = _send(claimed)
-    answer = without_personal_data(outcome.ret_msg if isinstance(outcome, Refunded) else str(outcome))
+    refund_no = outcome.refund_no if isinstance(outcome, Refunded) else None
+    numbers = (claimed.payment.transaction_no, refund_no)
+    answer = without_personal_data(outcome.ret_msg if isinstance(outcome, Refunded) else str(outcome), numbers)
     status = decide_refund(outcome)
     # It may have been taken for lost while this process was away; its answer is as good as ever.
     only_from = _UNDER_WAY if status in _KNOWN else (RefundStatus.SENDING,)
-    refund_no = outcome.refund_no if isinstance(outcome, Refunded) else None
     settled = _settle(claimed, status, answer, actor="refund", only_from=only_from, refund_no=refund_no)
     if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
         with durable():
@@ -305,9 +306,8 @@ def poll_refund(refund_id: int, actor: str = "worker") -> Refund:
         _log.exception("the query of refund %s failed in a plugin", refund_id)
     if found is not None and RefundStatus(found.outcome.value) != refund.status:
         status = RefundStatus(found.outcome.value)
-        return _settle(
-            refund, status, without_personal_data(found.ret_msg), actor, only_from=UNSETTLED_REFUND_STATUSES, refund_no=found.refund_no
-        )
+        answer = without_personal_data(found.ret_msg, (refund.payment.transaction_no, found.refund_no))
+        return _settle(refund, status, answer, actor, only_from=UNSETTLED_REFUND_STATUSES, refund_no=found.refund_no)
     return _ask_again_later(refund, found.refund_no if found else None)
 
 

@@ -42,6 +42,7 @@ from tillgate.django.operations.timeline import record
 from tillgate.errors import ConfigurationError, InvalidRequest, TillgateError
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
+    OrderStatus,
     PaymentStatus,
     account_reason,
     decide_creation,
@@ -249,6 +250,8 @@ def _payable_amount(order: Order, description: hooks.OrderDescription) -> Decima
         raise NotPayable(_("the order is paid"))
     if detail := why_not(order, description):
         raise NotPayable(detail)
+    if description.is_free:
+        raise NotPayable(_("there is nothing to pay"))
     amount = money.amount(description.amount, description.currency)
     if amount >= 10 ** (MOST_DIGITS - money.MOST_DECIMALS):
         raise InvalidRequest("amount", description.amount, "is more than can be recorded exactly")
@@ -499,9 +502,12 @@ def registered(plugin: str, order_key: str) -> Order:
 
 
 def close_order(plugin: str, order_key: str, actor: str = "shop") -> None:
-    """Register that the shop closed an order: no payment can start any more, and open ones stay watched. Touches the database only."""
+    """Register that the shop closed an order: no payment can start any more, and open ones stay watched. Touches the database only.
+
+    Does nothing for an order that was never opened, is closed, or that a payment has paid.
+    """
     with transaction.atomic(using=database()):
-        order = Order.objects.select_for_update().get(pk=registered(plugin, order_key).pk)
-        if order.closed_at is None:
+        order = Order.objects.select_for_update().filter(plugin=plugin, key=order_key).first()
+        if order is not None and order.status is OrderStatus.OPEN:
             close_order_row(order)
             record("order.closed", order, actor, "the shop closed the order")

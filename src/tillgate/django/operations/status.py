@@ -63,9 +63,8 @@ def pay_order(order: Order, payment: Payment) -> None:
 
 
 def close_order_row(order: Order) -> None:
-    """Note that the shop closed an order. A paid order may be closed too: no payment starts any more, and it stays paid."""
-    if order.status is not OrderStatus.PAID:
-        move(ORDER_TRANSITIONS, order.status, OrderStatus.CLOSED)
+    """Note that the shop closed an unpaid order."""
+    move(ORDER_TRANSITIONS, order.status, OrderStatus.CLOSED)
     order.closed_at = clock.now()
     order.save(update_fields=["closed_at"])
 

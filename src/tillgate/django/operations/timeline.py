@@ -52,8 +52,10 @@ def record(
     fields: dict[str, object] = {"actor": actor, "message": message, "order": str(order), **(told or {})}
     if payment:
         fields |= {"method": payment.method, "amount": str(payment.amount), "currency": payment.currency, "status": payment.status}
+        fields |= {"transaction_no": payment.transaction_no} if payment.transaction_no else {}
     if refund:
         fields |= {"refund": refund.pk, "refund_amount": str(refund.amount), "refund_status": refund.status}
+        fields |= {"refund_no": refund.refund_no} if refund.refund_no else {}
     said = hooks.Event(name=event, at=at, reference=payment.reference if payment else None, fields=fields)
     transaction.on_commit(lambda: hooks.emit(said), using=database())
 

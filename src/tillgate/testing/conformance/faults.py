@@ -91,6 +91,27 @@ class Faults:
                 world.a_day_passes()
             expect_paid_once(world, order)
 
+    def test_crash_while_placing(self, world: World) -> None:
+        """A process that dies while it registers an order leaves no order that the shop keeps and Tillgate does not know."""
+        registered: list[str] = []
+
+        def die(plugin: str, order_key: str, *_: str) -> None:
+            registered.append(order_key)
+            raise Crash("open_order")
+
+        with mock.patch.object(operations, "open_order", die), suppress(Crash):
+            world.shop.place_order(Decimal("12.50"))
+        if not registered:
+            assert not world.shop.waits_once_placed, "the shop placed an order, and its own code did not register it with open_order"
+            return
+        is_kept = False
+        with suppress(Exception):  # a driver may raise anything about an order that is not there
+            is_kept = world.shop.is_payable(registered[0])
+        assert not is_kept, (
+            "the process died before it registered the order, and the shop keeps the order, which is never released: "
+            "call open_order in the transaction that writes the order"
+        )
+
     def test_crash_while_starting(self, world: World) -> None:
         """A process that dies at any point while a payment starts loses no money that the gateway may have taken."""
 

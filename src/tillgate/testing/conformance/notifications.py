@@ -10,6 +10,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.urls import reverse
 
+from tillgate.django import operations
 from tillgate.testing.conformance.judging import (
     at_payment_page,
     expect_paid_once,
@@ -99,7 +100,7 @@ class Notifications:
         expect_paid_once(world, order)
 
     def test_late_money_for_a_released_order(self, world: World) -> None:
-        """Money for a released order is recorded and opens a review, even if no notification arrives."""
+        """Money for a released order opens a review, even if no notification arrives; refunding it releases nothing again."""
         order, payment = at_payment_page(world)
         world.a_day_passes()
         expect_released(world, order)
@@ -109,6 +110,10 @@ class Notifications:
         assert world.fresh(payment).status == "paid"
         expect_unpaid(world, order)
         needs_review(world, "paid-not-payable")
+        assert operations.refund(payment.pk, payment.amount).status == "succeeded"
+        world.a_day_passes()
+        expect_released(world, order)
+        needs_review(world)
 
     def test_notification_is_kept_before_it_is_acknowledged(self, world: World) -> None:
         """A notification that could not be kept is not acknowledged, so that the gateway sends it again."""

@@ -23,6 +23,7 @@ from tillgate.testing.conformance.judging import (
     expect_released,
     expect_still_waiting,
     expect_unpaid,
+    needs_review,
     paid_at_gateway,
     pay,
     token_on,
@@ -47,8 +48,8 @@ class Paying:
 
     def test_notification_only(self, world: World) -> None:
         """The gateway's notification alone pays the order: the shopper never comes back."""
-        earlier, order, later = world.order(), world.order(), world.order()
-        payment = world.pay_page(order)
+        earlier, order, later = world.order(), world.shop.place_order(Decimal("12.50")), world.order()
+        payment = world.pay_page(order)  # the shop's page is read only now: it must not lead to the order that was placed last
         world.shopper_pays(payment)
         assert [answer.content for answer in world.gateway_notification(payment)] == [world.acknowledgement]
         expect_paid_once(world, order)
@@ -172,6 +173,22 @@ class Paying:
         world.shop.close_order(order)
         expect_no_payment_page(world, order)
         assert at_gateway(world, order) == []
+        world.a_day_passes()
+        needs_review(world)  # `tillgate_order_unpaid` is called for a closed order too, and must not raise
+
+    def test_order_that_costs_nothing(self, world: World) -> None:
+        """An order that costs nothing, at once or after an edit, never leads to the payment page and is never released."""
+        free, edited = world.shop.place_free_order(), world.order()
+        assert world.shop.is_paid(free), "the order costs nothing, and the shop waits for money: let it be paid where it is placed"
+        world.shop.edit_total(edited, Decimal("0.00"))
+        for order in (free, edited):
+            expect_no_payment_page(world, order)
+            assert at_gateway(world, order) == []
+        world.a_day_passes()
+        for order in (free, edited):
+            assert not world.shop.is_released(order), "there was nothing to pay, and the shop released the order"
+            assert not world.shop.paid_amount(order), "money was booked, and none came"
+        needs_review(world)
 
     def test_order_in_another_currency(self, world: World) -> None:
         """An order in another currency never leads to the payment page, which would take its total in the account's currency."""
@@ -200,7 +217,10 @@ class Paying:
         for total in totals:
             order = world.order(total)
             payment = world.pay_page(order)
-            assert asked_for(world, payment) == ("USD", Decimal(total))
+            currency, amount = asked_for(world, payment)
+            assert (currency, amount) == ("USD", Decimal(total)), (
+                f"the order costs USD {total}, and the gateway was asked for {currency} {amount}"
+            )
 
     def test_atomic_requests(self, world: World) -> None:
         """A project that runs every request in a transaction can take money, and no transaction is open during a network call."""
@@ -217,6 +237,7 @@ class Paying:
         shop = world.shop
         before = (shop.is_paid(order), shop.times_paid(order), shop.is_released(order), shop.refunded(order))
         assert before[0], "the driver says that the order is not paid"
+        expect_no_payment_page(world, order)
         operations.open_order(world.shop.plugin, order)  # the shopper began to pay with Tillgate, and then chose another way
         world.a_day_passes()
         after = (shop.is_paid(order), shop.times_paid(order), shop.is_released(order), shop.refunded(order))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from django.db import transaction
@@ -19,6 +19,8 @@ from tillgate.errors import OutcomeUnknown
 from tillgate.testing.conformance.judging import expect_paid_once, expect_right_books, needs_review, paid
 from tillgate.testing.world import World, together
 from tillgate.wire.dialects import RefundOutcome
+
+_WORDS: Final = {True: "paid", False: "unpaid"}
 
 
 class Refunds:
@@ -37,11 +39,17 @@ class Refunds:
         needs_review(world)
 
     def test_partial_refunds(self, world: World) -> None:
-        """Partial refunds follow each other, and the shop records their sum."""
-        payment = paid(world)
+        """Partial refunds follow each other, the shop records their sum, and their whole is a full refund to it."""
+        payment, at_once = paid(world), paid(world)
         for amount, sum_ in (("2.50", "2.50"), ("0.01", "2.51"), ("9.99", "12.50")):
             operations.refund(payment.pk, amount)
             _expect_refunded(world, payment, sum_)
+        operations.refund(at_once.pk, "12.50")
+        is_paid, is_paid_at_once = (world.shop.is_paid(one.order.key) for one in (payment, at_once))
+        assert is_paid == is_paid_at_once, (
+            f"after a full refund the shop regards an order as {_WORDS[is_paid_at_once]}, "
+            f"and after partial refunds of the whole as {_WORDS[is_paid]}: add up the refunds"
+        )
 
     def test_over_refund(self, world: World) -> None:
         """More than was paid is never refunded, in one refund or in several; no refund is sent."""
