@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import pytest
 from django.db import connections
 
+from tests.django.notifying import signed
 from tillgate.django import clock, operations
 from tillgate.django.models import Notification, Payment, Review, TimelineEntry, database
 from tillgate.django.operations import notifications
@@ -160,11 +161,6 @@ def test_notifications_are_kept_in_tables_that_the_project_gave_another_name(wor
 
 
 # What is kept -----------------------------------------------------------------------------------------------------------------------------
-
-
-def signed(**parameters: str) -> str:
-    """Return the body of a notification that is signed with the account's token."""
-    return urlencode({**parameters, signing.SIGNATURE: signing.sign(parameters, PUBLISHED_TEST_TOKEN)})
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -159,9 +159,9 @@ def receive_return(key: str, read: Reader, method: str) -> Payment | None:
 
 
 def receive_refund_notification(key: str, read: Reader, method: str) -> Refund | None:
-    """Store a refund notification; it may settle a refund of unknown outcome: only the gateway knows the address (I7, unspecified 14).
+    """Store a refund notification; a signed one of the documented shape settles a refund (I7, unspecified 14).
 
-    Storing and believing happen together, or not at all. Raises `CannotBeJudged` when the account for its signature cannot be found.
+    Any other only makes the worker ask soon. Storing and believing happen together, or not at all. Raises `CannotBeJudged` when the account for its signature cannot be found.
     """
     refund = Refund.objects.select_related("payment__order").filter(notification_key=key).first()
     if refund is None:
@@ -172,9 +172,15 @@ def receive_refund_notification(key: str, read: Reader, method: str) -> Refund |
         raise CannotBeJudged(refund.payment.reference)
     received = read()
     signature = _signature(account, received)
-    payment = refund.payment
-    says_done = confirms_refund(_bounded(received), account.dialect, payment.reference, refund.money, payment.transaction_no)
-    confirms = says_done and signature is not NotificationSignature.FORGED
+    confirms = signature is NotificationSignature.MATCHES and confirms_refund(
+        received,
+        account.dialect,
+        reference=refund.payment.reference,
+        transaction_no=refund.payment.transaction_no,
+        refund_id=refund.refund_id,
+        refund_no=refund.refund_no,
+        refunded=refund.money,
+    )
     with locked_order(refund.payment.order_id) as order:  # before the refund's own row, as everywhere
         rows = Refund.objects.filter(pk=refund.pk)
         refund.notifications = rows.select_for_update().values_list("notifications", flat=True).get() + 1
@@ -331,18 +337,17 @@ def _keep(
         cursor.execute(_sql(_ADD, database()), [*kept, payment.pk, slot, refund_id])
 
 
-def _bounded(received: Received, names: Collection[str] | None = None) -> dict[str, str]:
-    """Return what came within a bound: all of it to judge it, or to store it the fields of these names, without personal data."""
+def _bounded(received: Received, names: Collection[str]) -> dict[str, str]:
+    """Return the fields of these names to store, within a bound and without personal data."""
     evidence: dict[str, str] = {}
     size = 0
-    everything = received.evidence()
-    for name, value in everything.items() if names is None else kept_texts(everything, names).items():
+    for name, value in kept_texts(received.evidence(), names).items():
         size += len(json.dumps([name, value]))
         if size > _KEPT_BYTES:
             evidence[NOT_WHOLE] = "the rest was not kept"
             break
         evidence[name] = value
-    if repeated := [name for name in sorted(received.repeated) if names is None or name in names]:
+    if repeated := [name for name in sorted(received.repeated) if name in names]:
         also = ", and the rest" if NOT_WHOLE in evidence else ""
         evidence[NOT_WHOLE] = f"not kept: another value of {', '.join(repeated)}" + also
     if received.fault:
