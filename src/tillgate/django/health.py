@@ -18,6 +18,7 @@ from tillgate.django.doctor import accounts_in_use
 from tillgate.django.models import Heartbeat, Notification, NotificationKind, OutboxEvent, Payment, Refund, Review
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.circuit_breaker import answered_at, silent_since
+from tillgate.django.operations.notifications import refused_since
 from tillgate.django.operations.reviews import HELD_REASONS
 from tillgate.django.operations.supervision import WORKER
 from tillgate.lifecycle import RefundStatus
@@ -26,13 +27,18 @@ from tillgate.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountHealth:
-    """One account. `account` is None where it is not configured."""
+    """One account. `account` is None where it is not configured.
+
+    `refused` counts the newest notifications that were forged, up to the number of a review.
+    """
 
     alias: str
     account: Account | None
     answered_at: datetime | None
     silent_since: datetime | None
     notified_at: datetime | None
+    refused: int
+    refused_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +84,7 @@ def _account(alias: str) -> AccountHealth:
         account = find_account(alias)
     except Exception:  # noqa: BLE001  # a plugin that keeps it may raise anything; the test of the connection shows it
         account = None
+    refused = refused_since(alias)
     received = Notification.objects.filter(payment__account=alias).exclude(kind=NotificationKind.RETURN).order_by("-pk")
     return AccountHealth(
         alias=alias,
@@ -85,6 +92,8 @@ def _account(alias: str) -> AccountHealth:
         answered_at=answered_at(alias),
         silent_since=silent_since(alias),
         notified_at=received.values_list("received_at", flat=True).first(),
+        refused=len(refused),
+        refused_at=refused[0] if refused else None,
     )
 
 

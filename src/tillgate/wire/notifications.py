@@ -25,11 +25,16 @@ __all__ = [
     "Notification",
     "NotificationSignature",
     "confirms_refund",
+    "may_be_signed",
     "read_notification",
 ]
 
 LARGEST_NOTIFICATION_BYTES: Final = 64 * 1024
 _MOST_FIELDS = 200
+_SIGNATURE: Final = signing.SIGNATURE.encode()
+_LONGEST_SIGNED: Final = 8 * 1024
+_MOST_SIGNED: Final = 100
+"""Of a notification at an unknown address; those of the documented gateways have about a dozen members."""
 _NEEDED: Final = frozenset({"transactionNo", "status", "reference", signing.SIGNATURE})
 """The fields that every refund notification has; without one of them it confirms nothing."""
 _MAY_BE_MISSING: Final = frozenset({"refundTransactionNo", "refundAmount"})
@@ -94,6 +99,16 @@ def read_notification(content_type: str = "", query: str = "", body: bytes = b""
         faults.append("the query string was not understood")
     parameters, repeated = _first_of_each(pairs)
     return Notification(parameters=parameters, repeated=repeated, body=in_body, fault="; ".join(faults) or None)
+
+
+def may_be_signed(query: str, body: bytes) -> bool:
+    """Return whether the text of a notification is worth parsing: it names a signature, is short, and has few members.
+
+    Cheap, for texts that anyone can send: it parses nothing.
+    """
+    if len(body) > _LONGEST_SIGNED or not (_SIGNATURE in body or signing.SIGNATURE in query):
+        return False
+    return sum(body.count(sign) for sign in b",&{[") <= _MOST_SIGNED
 
 
 def confirms_refund(
