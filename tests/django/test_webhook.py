@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
@@ -25,7 +27,7 @@ from tillgate.django.operations.refunds import record_external_refund
 from tillgate.django.operations.restores import look_for_restore, note_restored
 from tillgate.django.operations.starting import NotPayable
 from tillgate.lifecycle import ReviewAction
-from tillgate.testing.world import World
+from tillgate.testing.world import World, together
 from tillgate.wire.dialects import REFERENCE
 
 
@@ -165,7 +167,8 @@ class Disputing:
     """A plugin whose notification of a dispute names neither a reference nor the payment's number."""
 
     def __init__(self, toy: Toy) -> None:
-        self.toy, self.numbers = toy, dict[str, str]()
+        self.toy, self.numbers, self.may_answer = toy, dict[str, str](), threading.Event()
+        self.may_answer.set()
 
     @hooks.hookimpl(tryfirst=True)
     def tillgate_read_notification(self, body: bytes) -> list[hooks.Hint]:
@@ -175,8 +178,8 @@ class Disputing:
     def tillgate_query(self, account: Account, transaction_no: str | None) -> Any:
         if transaction_no not in self.numbers:
             return None
-        reference, self.numbers["found"] = self.numbers[transaction_no], transaction_no
-        return hooks.query(account, reference)
+        assert self.may_answer.wait(60), "a question to a gateway that hangs"
+        return hooks.query(account, self.numbers[transaction_no])
 
 
 @pytest.fixture
@@ -207,6 +210,22 @@ def test_worker_finds_the_payment_of_a_dispute(world: World, toy: Toy, disputing
     world.run_worker()
     assert world.fresh(payment).status == "paid"
     assert not Notification.objects.filter(payment=None).exists()
+
+
+def test_hanging_gateway_holds_no_webhook(world: World, toy: Toy, disputing: Disputing) -> None:
+    """Sixteen true disputes at once, while each question to the gateway hangs: all are answered."""
+    payments = [paid_at_toy(world, toy) for _ in range(16)]
+    disputing.numbers |= {f"ch-{number}": payment.reference for number, payment in enumerate(payments)}
+    disputing.may_answer.clear()
+    page = partial(world.client.get, reverse("tillgate:status", args=[payments[0].return_key]))
+    calls = [lambda number=number: charged(world, f"ch-{number}") for number in range(16)]
+    answers = together(*calls, page)
+    assert not disputing.may_answer.is_set()
+    assert {answer.status_code for answer in answers} == {200}
+    assert Notification.objects.filter(due_at__isnull=False).count() == 16
+    disputing.may_answer.set()
+    world.run_worker()
+    assert {world.fresh(payment).status for payment in payments} == {"paid"}
 
 
 def test_worker_asks_again_about_a_notification(world: World, toy: Toy, disputing: Disputing) -> None:

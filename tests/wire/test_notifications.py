@@ -15,7 +15,7 @@ from tillgate import Notification, NotificationSignature, read_notification
 from tillgate.money import Money
 from tillgate.wire import signing
 from tillgate.wire.dialects import REFERENCE, V3, Dialect
-from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, confirms_refund
+from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, confirms_refund, may_be_signed
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
@@ -202,6 +202,24 @@ def test_reading_any_json_never_raises(value: object) -> None:
     assert notification.signature(TOKEN) is not NotificationSignature.MATCHES
     if isinstance(value, dict):
         assert notification.fault is None
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "is_worth_it"),
+    [
+        ("", b"reference=A-1&verifySign=0", True),
+        ("reference=A-1&verifySign=0", b"", True),
+        ("", b'{"reference":"A-1","verifySign":"0"}', True),
+        ("", b"reference=A-1", False),
+        ("", b"", False),
+        ("", b'{"verifySign":"0","a":"' + b"x" * LARGEST_NOTIFICATION_BYTES + b'"}', False),
+        ("", b'{"verifySign":"0","a":[' + b"1," * 200 + b"1]}", False),
+        ("", b'{"verifySign":"0","a":' + b"[" * 200 + b"]" * 200 + b"}", False),
+        ("", b"verifySign=0" + b"&a=1" * 200, False),
+    ],
+)
+def test_strangers_text_is_weighed_unparsed(query: str, body: bytes, is_worth_it: bool) -> None:
+    assert may_be_signed(query, body) is is_worth_it
 
 
 V1_REFUND = {"transactionNo": "301", "status": "success", "reference": "R-1"}
