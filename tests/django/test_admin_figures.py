@@ -87,6 +87,18 @@ def test_a_period_that_is_none_is_named_and_nothing_is_counted(query: dict[str, 
         assert "parts" not in answer.context
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
+@pytest.mark.parametrize(("since", "until"), [("9998-12-31", "9998-12-31"), ("9998-01-01", "9998-12-31"), ("1900-01-01", "1900-12-31")])
+def test_first_and_last_years_are_shown(settings: Any, zone: str, since: str, until: str) -> None:
+    settings.TIME_ZONE = zone
+    client = staff("view_payment")
+    for more in ({}, {"csv": "payments"}, {"csv": "figures"}):
+        answer = client.get(FIGURES, {"since": since, "until": until, **more})
+        assert answer.status_code == 200
+        if not more:
+            assert not answer.context["form"].errors
+
+
 def test_a_settlement_file_is_compared_and_each_difference_leads_to_its_payment() -> None:
     client = staff("view_payment")
     paid = payment("A", "10.00", "2026-03-02T10:00+00:00")

@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils import translation
 
 from tests.django.conftest import World
+from tests.django.notifying import confirming
 from tests.smallest_shop.models import ShopOrder
 from tillgate import shop
 from tillgate.django import operations
@@ -111,7 +112,7 @@ def test_the_amount_of_a_contradicted_refund_is_entered_as_the_german_card_offer
     review = Review.objects.get()
     operations.take_action(review.pk, "refund-not-done", staff="anna")
     notification = f"/payments/refund-notification/{refund.notification_key}/"
-    world.client.post(notification, "status=success", content_type="application/x-www-form-urlencoded")
+    world.client.post(notification, confirming(refund), content_type="application/x-www-form-urlencoded")
     settings.LANGUAGE_CODE = "de"
     review = Review.objects.get(resolved_at=None)
     card = inputs_of(text_of(boss.get(page_of(review))))

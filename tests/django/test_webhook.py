@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.conf import settings
 from django.urls import reverse
 
 from tests.toy_gateway import SECRET, URL, Toy, ToyPlugin, signed
-from tillgate import Account, AnswerNotUnderstood, hooks, shop
+from tillgate import Account, AnswerNotUnderstood, NotSent, OrderNotFound, Refused, WrongCredentials, hooks, shop
 from tillgate.django import clock, operations
+from tillgate.django.doctor import examine
+from tillgate.django.health import health
 from tillgate.django.models import Notification, Payment, Refund, Review, TimelineEntry
+from tillgate.django.operations.notifications import find_payment
 from tillgate.django.operations.refunds import record_external_refund
 from tillgate.django.operations.restores import look_for_restore, note_restored
 from tillgate.django.operations.starting import NotPayable
 from tillgate.lifecycle import ReviewAction
-from tillgate.testing.world import World
+from tillgate.testing.world import World, together
 from tillgate.wire.dialects import REFERENCE
 
 
@@ -85,7 +91,8 @@ def test_a_forged_notification_is_refused_counted_and_leads_to_nothing(
     answer = notified(world, payment.reference, secret="of somebody else")  # no secret
     assert answer.status_code == 400
     assert world.fresh(payment).status == "pending"
-    assert Notification.objects.count() == 0
+    [kept] = Notification.objects.all()
+    assert (kept.account, kept.signature, kept.payment, kept.evidence) == ("default", "forged", None, {})
     assert [(event.name, event.fields) for event in events] == [("notification.forged", {"account": "default"})]
     assert "'default'" in caplog.text
 
@@ -125,6 +132,8 @@ def test_i2_a_payment_that_a_restored_database_has_lost_is_told_of_at_the_accoun
         world.time.advance(days=days)
     assert [notified(world, payment.reference).status_code for _ in range(2)] == [200, 200]
     assert notified(world, "of-other-software").status_code == 200
+    assert toy.calls["query"] == 0, "the worker asks"
+    world.run_worker()
     assert world.reviews() == (["rows-lost"] if days == 2 else [])
 
 
@@ -136,6 +145,7 @@ def test_i2_a_lost_payment_is_told_of_though_no_worker_has_noticed_the_restore_y
     TimelineEntry.objects.all().delete()
     payment.delete()
     assert notified(world, payment.reference).status_code == 200
+    world.run_worker()
     lost = Review.objects.filter(reason="rows-lost")
     assert [review.facts.get("reference") for review in lost.order_by("pk")] == [None, payment.reference]
 
@@ -151,6 +161,169 @@ def test_a_payment_is_found_by_its_transaction_number(world: World, toy: Toy, mo
     monkeypatch.setattr(hooks, "read_notification", lambda *_: (hooks.Hint(transaction_no=toy.payments[payment.reference].number),))
     notified(world, "x")
     assert world.fresh(payment).status == "paid"
+
+
+class Disputing:
+    """A plugin whose notification of a dispute names neither a reference nor the payment's number."""
+
+    def __init__(self, toy: Toy) -> None:
+        self.toy, self.numbers, self.may_answer = toy, dict[str, str](), threading.Event()
+        self.may_answer.set()
+
+    @hooks.hookimpl(tryfirst=True)
+    def tillgate_read_notification(self, body: bytes) -> list[hooks.Hint]:
+        return [hooks.Hint(transaction_no=json.loads(body)["charge"])]
+
+    @hooks.hookimpl(tryfirst=True)
+    def tillgate_query(self, account: Account, transaction_no: str | None) -> Any:
+        if transaction_no not in self.numbers:
+            return None
+        assert self.may_answer.wait(60), "a question to a gateway that hangs"
+        return hooks.query(account, self.numbers[transaction_no])
+
+
+@pytest.fixture
+def disputing(toy: Toy) -> Iterator[Disputing]:
+    plugin = Disputing(toy)
+    hooks.plugin_manager().register(plugin, name="disputing")
+    yield plugin
+    hooks.plugin_manager().unregister(plugin)
+
+
+def charged(world: World, charge: str) -> Any:
+    body = json.dumps({"charge": charge}).encode()
+    return world.client.post("/payments/webhook/default/", body, content_type="application/json")
+
+
+def test_worker_finds_the_payment_of_a_dispute(world: World, toy: Toy, disputing: Disputing) -> None:
+    """A number that names no payment here is stored; the worker asks the gateway, and polls the payment."""
+    payment = paid_at_toy(world, toy)
+    notified_at = world.fresh(payment).next_poll_at
+    disputing.numbers["ch-1"] = payment.reference
+    before = toy.calls["query"]
+    assert [charged(world, "ch-1").status_code for _ in range(3)] == [200, 200, 200]
+    assert toy.calls["query"] == before, "the web process asked the gateway"
+    [waiting] = Notification.objects.all()
+    assert (waiting.account, waiting.unmatched, waiting.due_at is not None) == ("default", "ch-1", True)
+    assert world.fresh(payment).next_poll_at == notified_at
+    world.time.advance(seconds=10)
+    world.run_worker()
+    assert world.fresh(payment).status == "paid"
+    assert not Notification.objects.filter(payment=None).exists()
+
+
+def test_hanging_gateway_holds_no_webhook(world: World, toy: Toy, disputing: Disputing) -> None:
+    """Sixteen true disputes at once, while each question to the gateway hangs: all are answered."""
+    payments = [paid_at_toy(world, toy) for _ in range(16)]
+    disputing.numbers |= {f"ch-{number}": payment.reference for number, payment in enumerate(payments)}
+    disputing.may_answer.clear()
+    page = partial(world.client.get, reverse("tillgate:status", args=[payments[0].return_key]))
+    calls = [lambda number=number: charged(world, f"ch-{number}") for number in range(16)]
+    answers = together(*calls, page)
+    assert not disputing.may_answer.is_set()
+    assert {answer.status_code for answer in answers} == {200}
+    assert Notification.objects.filter(due_at__isnull=False).count() == 16
+    disputing.may_answer.set()
+    world.run_worker()
+    assert {world.fresh(payment).status for payment in payments} == {"paid"}
+
+
+def test_worker_asks_again_about_a_notification(world: World, toy: Toy, disputing: Disputing) -> None:
+    """While the gateway does not answer, the notification waits, longer each time, and for 30 days at most."""
+    payment = paid_at_toy(world, toy)
+    disputing.numbers["ch-1"] = payment.reference
+    charged(world, "ch-1")
+    for _ in range(2):
+        toy.lost.add("query")
+        find_payment(Notification.objects.get().pk)
+        waiting = Notification.objects.get()
+        assert waiting.due_at is not None
+        assert waiting.due_at >= clock.now() + timedelta(seconds=55)
+        world.time.advance(minutes=10)
+    world.time.advance(days=30)
+    toy.lost.add("query")
+    find_payment(Notification.objects.get().pk)
+    assert not Notification.objects.exists()
+
+
+def test_notification_about_other_software_is_forgotten(world: World, toy: Toy, disputing: Disputing) -> None:
+    payment = paid_at_toy(world, toy)
+    charged(world, "ch-of-nobody")
+    world.run_worker()
+    assert not Notification.objects.filter(payment=None).exists()
+    assert world.reviews() == []
+    assert world.fresh(payment).status == "pending"
+
+
+@pytest.mark.parametrize("name", ["\0", "x" * 300, "", 7, None, {"a": 1}])
+def test_strange_name_in_a_hint_is_acknowledged(world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
+    """Other software at the same gateway account chooses its references freely."""
+    for hint in (hooks.Hint(reference=name), hooks.Hint(transaction_no=name)):
+        monkeypatch.setattr(hooks, "read_notification", lambda *_, hint=hint: (hint,))
+        assert notified(world, "x").status_code == 200
+    assert Notification.objects.count() == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Refused("forbidden", "no", 403),
+        WrongCredentials("unauthorised", "no key", 401),
+        OrderNotFound("unknown", "none", 404),
+        NotSent("query", "x", "no connection"),
+        KeyError("a bug of the plugin"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_failing_plugin_is_asked_again(world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """The gateway's refusal of a plugin's own call, or its bug, is no error 500 of the shop."""
+    monkeypatch.setattr(hooks, "read_notification", Mock(side_effect=error))
+    answer = notified(world, "x")
+    assert (answer.status_code, answer["Retry-After"]) == (503, "60")
+
+
+def test_notification_about_two_payments_queries_one(world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    payments = [paid_at_toy(world, toy) for _ in range(2)]
+    hints = tuple(hooks.Hint(reference=payment.reference) for payment in payments)
+    monkeypatch.setattr(hooks, "read_notification", lambda *_: hints)
+    before = toy.calls["query"]
+    notified(world, "x")
+    assert toy.calls["query"] == before + 1
+    world.run_worker()
+    assert [world.fresh(payment).status for payment in payments] == ["paid", "paid"]
+
+
+def test_refused_notifications_open_one_review(world: World, toy: Toy) -> None:
+    """A wrong secret is seen: 60 refused notifications open one review, and doctor and health count."""
+    payment = paid_at_toy(world, toy)
+    for number in range(60):
+        assert notified(world, payment.reference, secret="of somebody else").status_code == 400  # no secret
+        assert world.reviews() == ([] if number < 19 else ["forged-notifications"])
+    review = Review.objects.get()
+    assert (review.account, review.payment, review.facts["count"]) == ("default", None, "20")
+    assert review.message.startswith("Account default: the newest 20 notifications were signed with none")
+    assert Notification.objects.count() == 20, "strangers cannot fill the table"
+    [account] = health().accounts
+    assert account.refused_notifications == 20
+    [finding] = [one for one in examine() if one.name == "notifications of default"]
+    assert not finding.passed
+    assert "WEBHOOK_SECRETS" in finding.finding
+    operations.resolve(review.pk, "the secret was corrected", "ann")
+    assert (health().accounts[0].refused_notifications, world.reviews()) == (0, [])
+    for _ in range(20):
+        notified(world, payment.reference, secret="of somebody else")  # no secret
+    assert world.reviews() == ["forged-notifications"]
+
+
+def test_true_notification_ends_a_row_of_refused_ones(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    for _ in range(3):
+        for _ in range(19):
+            notified(world, payment.reference, secret="of somebody else")  # no secret
+        world.time.advance(seconds=10)
+        notified(world, payment.reference, number=str(world.time.now()))
+    assert world.reviews() == []
+    assert health().accounts[0].refused_notifications == 0
 
 
 def test_an_unknown_account_and_one_that_no_plugin_reads_are_not_found(world: World, toy: Toy) -> None:

@@ -20,6 +20,7 @@ from tests.fuzz import inputs
 from tests.fuzz.targets import Target
 from tests.support import GOOD_BODIES, PAYMENT_PAGE, REFERENCE, TOKEN, TOKEN_DIGEST, account, credentials, payment, refund, signature
 from tillgate import Gateway, OrderNotFound, Refused, SignatureRule, TillgateError, TransactionStatus, WrongCredentials
+from tillgate.money import Money
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Options
 from tillgate.sandbox.clock import Clock
 from tillgate.sandbox.contract import PATHS
@@ -259,14 +260,13 @@ def notification_members(r: Random, good: dict[str, Any], token: str) -> dict[st
 
 
 def _draw_notification(r: Random) -> tuple[str, str, bytes]:
-    members = notification_members(r, NOTIFICATION, TOKEN)
+    members = notification_members(r, r.choice((NOTIFICATION, _CONFIRMING)), TOKEN)
     content_type, content = inputs.body(r, members)
     return content_type, inputs.form(r, members) if inputs.chance(r, 4) else "", content
 
 
-_STATUS_NAMES = ("status", "refundStatus", "transactionStatus")
-_AGREES = {"ret_code": "000100", "retCode": "000100", "reference": "R-1", **dict.fromkeys(_STATUS_NAMES, "success")}
-"""What each field of a notification says of its refund if it says that it was done."""
+_CONFIRMING: Final = {"transactionNo": "297553575", "status": "success", "reference": REFERENCE}
+"""The fields of a notification that confirms the refund, each with its only value."""
 
 
 def _check_notification(drawn: tuple[str, str, bytes]) -> str:
@@ -282,9 +282,18 @@ def _check_notification(drawn: tuple[str, str, bytes]) -> str:
         without_zero = [{name: value for name, value in one.items() if value != "0"} for one in signed]
         assert claimed in {signature(one, keep_empty=keep) for one in (*signed, *without_zero) for keep in (False, True)}
         assert not notification.repeated
-    if confirms_refund(notification.parameters, DIALECT, "R-1"):
-        assert any(notification.parameters.get(name) for name in _STATUS_NAMES)
-        assert all(notification.parameters.get(name) in (None, "", value) for name, value in _AGREES.items())
+    is_confirmed = confirms_refund(
+        notification,
+        DIALECT,
+        reference=REFERENCE,
+        transaction_no="297553575",
+        refund_id="F-1",
+        refund_no=None,
+        refunded=Money("1.00", "USD"),
+    )
+    if is_confirmed:
+        assert notification.evidence() == _CONFIRMING
+        assert "verifySign" in notification.parameters
     assert_says_no_secret(repr(notification))
     return str(said)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -369,3 +370,17 @@ def test_refunds_never_exceed_the_payment_in_any_currency(merchant: Build, curre
         assert (answer["ret_code"] == "000100") == (units <= left)
         left -= units if units <= left else 0
     assert shop.service.totals() == {currency: left}
+
+
+@pytest.mark.parametrize("name", ["R-1", ""])
+def test_refund_notification_names_the_refund(merchant: Build, name: str) -> None:
+    shop = merchant(notification_on_paid=False)
+    number = pay(shop)["result"]["transactionNo"]
+    shop.service.decide(number, "pay")
+    refunded = refund(shop, "250", refundReference=name, ipnUrl="http://127.0.0.1:9/refund")["result"]
+    [sent] = shop.service.due_notifications(shop.clock())
+    fields = dict(parse_qsl(sent.body.decode()))
+    del fields["verifySign"]
+    names = {"refundReference": name, "refundTransactionNo": refunded["refundTransactionNo"], "refundAmount": "250"}
+    about = {"transactionNo": number, "status": "success", "reference": ORDER["reference"]}
+    assert fields == about | (names if name else {})

@@ -14,8 +14,8 @@ from tests.support import TOKEN, signature
 from tillgate import Notification, NotificationSignature, read_notification
 from tillgate.money import Money
 from tillgate.wire import signing
-from tillgate.wire.dialects import REFERENCE
-from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, confirms_refund
+from tillgate.wire.dialects import REFERENCE, V3, Dialect
+from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, confirms_refund, may_be_signed
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
@@ -205,36 +205,93 @@ def test_reading_any_json_never_raises(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("evidence", "confirms"),
+    ("query", "body", "is_worth_it"),
     [
-        ({"status": "success"}, True),
-        ({"ret_code": "000100"}, False),
-        ({"reference": "R-1"}, False),
-        ({"transactionNo": "301", "status": "success", "reference": "R-1", "time": "20261126120000", "note": "x"}, True),
-        ({"status": "success", "transactionNo": "302"}, False),
-        ({"status": "success", "refundAmount": "99.00"}, False),
-        ({"status": "success", "transactionStatus": "failed"}, False),
-        ({"status": "success", "result_word": "failed"}, False),
-        ({"transactionStatus": "failed", "refundStatus": "failed", "retCode": "000000", "refundAmount": "99.00"}, False),
-        ({"refundStatus": "success", "retCode": "000100", "refundAmount": "1"}, True),
-        ({"reference": "R-1", "status": "success", "ret_code": "000100", "refundAmount": "1.00"}, True),
-        ({}, False),
-        ({"amount": "1.00"}, False),
-        ({"reference": "R-2", "status": "success"}, False),
-        ({"status": "success", "ret_code": "000030"}, False),
-        *(({"reference": "R-1", "status": word}, False) for word in ("failed", "pending", "rejected", "cancelled", "refunded")),
-        ({"ret_code": "000100", "result": '{"status":"failed"}'}, False),
-        ({"<refund><status>failed</status></refund>": ""}, False),
-        ({"--x\r\nContent-Disposition: form-data; name": '"status"\r\n\r\nfailed'}, False),
-        ({"?": "the body was not understood (JSONDecodeError)"}, False),
-        ({"status": "success", "?": "the query string was not understood"}, False),
-        ({"status": "success", "...": "the rest was not kept"}, False),
+        ("", b"reference=A-1&verifySign=0", True),
+        ("reference=A-1&verifySign=0", b"", True),
+        ("", b'{"reference":"A-1","verifySign":"0"}', True),
+        ("", b"reference=A-1", False),
+        ("", b"", False),
+        ("", b'{"verifySign":"0","a":"' + b"x" * LARGEST_NOTIFICATION_BYTES + b'"}', False),
+        ("", b'{"verifySign":"0","a":[' + b"1," * 200 + b"1]}", False),
+        ("", b'{"verifySign":"0","a":' + b"[" * 200 + b"]" * 200 + b"}", False),
+        ("", b"verifySign=0" + b"&a=1" * 200, False),
     ],
 )
-def test_a_notification_says_that_a_refund_was_done_only_if_all_of_it_is_understood_and_says_so(
-    evidence: dict[str, str], confirms: bool
-) -> None:
-    assert confirms_refund(evidence, REFERENCE, "R-1", Money("1.00", "USD"), "301") is confirms
+def test_strangers_text_is_weighed_unparsed(query: str, body: bytes, is_worth_it: bool) -> None:
+    assert may_be_signed(query, body) is is_worth_it
+
+
+V1_REFUND = {"transactionNo": "301", "status": "success", "reference": "R-1"}
+V3_REFUND = {**V1_REFUND, "refundReference": "F-1"}
+
+
+def confirms(notification: Notification, dialect: Dialect = REFERENCE, refund_no: str | None = "88") -> bool:
+    return confirms_refund(
+        notification,
+        dialect,
+        reference="R-1",
+        transaction_no="301",
+        refund_id="F-1",
+        refund_no=refund_no,
+        refunded=Money("1.00", "USD"),
+    )
+
+
+def with_signature(parameters: dict[str, str]) -> dict[str, str]:
+    return {**parameters, "verifySign": signature(parameters)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_documented_shape_confirms_a_refund(way: Any) -> None:
+    assert confirms(way(with_signature(V1_REFUND)))
+    assert confirms(way(with_signature(V3_REFUND)), V3)
+    full = with_signature({**V3_REFUND, "refundTransactionNo": "88", "refundAmount": "1"})
+    assert confirms(way(full), V3)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "changes"),
+    [
+        (REFERENCE, {"note": "x"}),
+        (REFERENCE, {"note": ""}),
+        (REFERENCE, {"amount": "1.00"}),
+        (REFERENCE, {"refundReference": "F-1"}),
+        (REFERENCE, {"transactionNo": "302"}),
+        (REFERENCE, {"transactionNo": ""}),
+        (REFERENCE, {"reference": "R-2"}),
+        *((REFERENCE, {"status": word}) for word in ("failed", "pending", "rejected", "refunded", "", "{}")),
+        (V3, {"amount": "1.00"}),
+        (V3, {"refundReference": "F-2"}),
+        (V3, {"refundReference": ""}),
+        (V3, {"refundTransactionNo": "89"}),
+        (V3, {"refundTransactionNo": ""}),
+        (V3, {"refundAmount": "0.99"}),
+        (V3, {"refundAmount": "x"}),
+        (V3, {"refundAmount": ""}),
+    ],
+)
+def test_other_shape_confirms_no_refund(dialect: Dialect, changes: dict[str, str]) -> None:
+    fields = (V3_REFUND if dialect is V3 else V1_REFUND) | changes
+    assert not confirms(as_form(with_signature(fields)), dialect)
+
+
+@pytest.mark.parametrize("name", ["transactionNo", "status", "reference", "refundReference", "verifySign"])
+def test_missing_field_confirms_no_refund(name: str) -> None:
+    fields = with_signature(V3_REFUND)
+    del fields[name]
+    assert not confirms(as_form(fields), V3)
+
+
+def test_unknown_number_agrees_with_nothing() -> None:
+    assert not confirms(as_form(with_signature({**V3_REFUND, "refundTransactionNo": "88"})), V3, refund_no=None)
+
+
+@pytest.mark.parametrize("fault", [b"&status=failed", b"&status=%ff"])
+def test_unclear_notification_confirms_no_refund(fault: bytes) -> None:
+    body = urlencode(with_signature(V1_REFUND)).encode()
+    assert not confirms(read_notification(FORM, body=body + fault))
+    assert not confirms(read_notification(FORM, fault.decode(), body))
 
 
 def test_a_parameter_that_a_proxy_added_to_the_address_forges_no_notification() -> None:

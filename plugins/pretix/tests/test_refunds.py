@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.core import mail
@@ -22,7 +23,9 @@ from tillgate.django import operations
 from tillgate.django.models import Refund, Review
 from tillgate.django.operations.refunds import mark_lost
 from tillgate.hooks import RefundOutcome
+from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.world import World
+from tillgate.wire import signing
 from tillgate_pretix.orders import REVIEW_LOGGED
 
 
@@ -395,8 +398,9 @@ def test_one_made_elsewhere_that_staff_ignore_stays_as_they_decided(world: World
 def test_one_that_waits_and_that_a_notification_has_confirmed_is_done_whatever_staff_pressed(world: World, press: str) -> None:
     order, payment, refund = queued(world)
     address = reverse("tillgate:refund-notification", args=[Refund.objects.get().notification_key])
-    notification = f"status=success&amount=12.50&reference={payment.reference}"
-    world.client.post(address, notification, content_type="application/x-www-form-urlencoded")
+    fields = {"transactionNo": payment.transaction_no or "", "status": "success", "reference": payment.reference}
+    fields["verifySign"] = signing.sign(fields, PUBLISHED_TEST_TOKEN)
+    world.client.post(address, urlencode(fields), content_type="application/x-www-form-urlencoded")
     page = f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/{press}"
     assert staff(world, "event.orders:read", "event.orders:write").post(page).status_code == 302
     world.a_day_passes()

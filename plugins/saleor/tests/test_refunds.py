@@ -191,6 +191,7 @@ def test_the_gateways_notification_settles_it_and_saleor_hears(saleor: SaleorDou
     _, said = saleor.request_refund(paid, Decimal("5.00"))
     address = reverse("tillgate:refund-notification", args=[Refund.objects.get().notification_key])
     world.client.post(address, "status=success", content_type="application/x-www-form-urlencoded")
+    assert Refund.objects.get().status == "unknown", "an unsigned notification confirms nothing"
     world.gateway_notification(Payment.objects.get(), "refund")
     assert told(world, paid) == Decimal("5.00")
     assert paid.events[-1].psp_reference == said["pspReference"]

@@ -437,9 +437,46 @@ def test_an_event_of_a_charge_a_refund_or_a_dispute_names_the_payment(fake: Fake
     request, _ = paid(fake, account)
     fake.refund_in_dashboard(request.reference, 250)
     fake.dispute(request.reference)
-    hints = read(account, *fake.signed(fake.event(kind, request.reference), SECRETS[0]))
+    event = fake.event(kind, request.reference)
+    before = len(fake.requests("sessions.list"))
+    hints = read(account, *fake.signed(event, SECRETS[0]))
     assert hints is not None
-    assert [hint.reference for hint in hints] == [request.reference]
+    assert len(fake.requests("sessions.list")) == before, "reading asked Stripe"
+    [hint] = hints
+    if kind == "charge.refunded":
+        assert hint.reference == request.reference
+    else:
+        assert hint == Hint(transaction_no=event["data"]["object"]["payment_intent"])
+        assert hooks.query(account, "none", transaction_no=hint.transaction_no).reference == request.reference
+
+
+@pytest.mark.parametrize("about", [None, 7, {"id": "pi_1"}, "ch_1"])
+def test_event_without_payment_intent_names_nothing(fake: FakeStripe, account: Account, about: object) -> None:
+    request, _ = paid(fake, account)
+    fake.dispute(request.reference)
+    event = fake.event("charge.dispute.created", request.reference, payment_intent=about)
+    assert read(account, *fake.signed(event, SECRETS[0])) == ()
+
+
+def test_unknown_payment_intent_is_not_found(account: Account) -> None:
+    with pytest.raises(OrderNotFound, match="pi_of_nobody"):
+        hooks.query(account, "none", transaction_no="pi_of_nobody")
+
+
+def test_old_event_names_the_clock(fake: FakeStripe, account: Account) -> None:
+    """A rightly signed event is no forgery: the machine's clock may be wrong."""
+    request, _ = paid(fake, account)
+    event = fake.event("checkout.session.completed", request.reference)
+    old = fake.signed(event, SECRETS[0], timestamp=int(time.time()) - 400)
+    with pytest.raises(SignatureMismatch, match=r"rightly signed, but was signed 40\d seconds ago.*clock"):
+        read(account, *old)
+    assert read(account, *fake.signed(event, SECRETS[0], timestamp=int(time.time()) - 200))
+
+
+def test_thin_event_names_the_payload_style(fake: FakeStripe, account: Account) -> None:
+    thin = {"object": "v2.core.event", "type": "v1.charge.dispute.created", "related_object": {"id": "dp_1"}}
+    with pytest.raises(AnswerNotUnderstood, match="snapshot"):
+        read(account, *fake.signed(thin, SECRETS[0]))
 
 
 def test_i7_a_notification_that_is_old_unsigned_or_of_somebody_else_is_refused(fake: FakeStripe, account: Account) -> None:

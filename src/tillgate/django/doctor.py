@@ -18,6 +18,7 @@ from tillgate.django.conf import get_settings
 from tillgate.django.models import Heartbeat, OutboxEvent, Payment, Refund, Review, database
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.creations import open_refusals
+from tillgate.django.operations.notifications import refused_since
 from tillgate.django.operations.supervision import WORKER
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.hooks import Finding
@@ -40,6 +41,7 @@ def examine() -> Iterator[Finding]:
         yield _found(label, run_checks(tags=[label], databases=[database()]))
     yield from _refusals()
     yield _due_work()
+    yield from _refused_notifications()
     yield _reviews()
 
 
@@ -117,6 +119,22 @@ def _due_work() -> Finding:
     events = OutboxEvent.objects.filter(due_at__lte=now, done_at__isnull=True).count()
     refunds = Refund.objects.filter(due_at__lte=now, status__in={RefundStatus.QUEUED} | UNSETTLED_REFUND_STATUSES).count()
     return Finding(name="due work", passed=True, finding=f"{payments} payments, {events} outbox events, {refunds} refunds")
+
+
+def _refused_notifications() -> Iterator[Finding]:
+    """Report accounts whose newest notifications were all refused: their secret is wrong."""
+    try:
+        get_settings()
+    except ConfigurationError:
+        return  # reported already
+    for alias in accounts_in_use():
+        if refused := refused_since(alias):
+            age = checks.explain_age(clock.now() - refused[0])
+            finding = (
+                f"the newest {len(refused)} were signed with none of the account's secrets, the last {age} ago: "
+                "if the gateway sent them, correct TOKEN or WEBHOOK_SECRETS"
+            )
+            yield Finding(name=f"notifications of {alias}", passed=False, finding=finding)
 
 
 def _reviews() -> Finding:

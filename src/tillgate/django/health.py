@@ -19,6 +19,7 @@ from tillgate.django.models import Heartbeat, Notification, NotificationKind, Ou
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.circuit_breaker import answered_at, silent_since
 from tillgate.django.operations.creations import open_refusals
+from tillgate.django.operations.notifications import refused_since
 from tillgate.django.operations.reviews import HELD_REASONS
 from tillgate.django.operations.supervision import WORKER
 from tillgate.lifecycle import RefundStatus
@@ -27,14 +28,20 @@ from tillgate.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountHealth:
-    """One account. `account` is None where it is not configured; `refused` tells why it creates no payments."""
+    """One account. `account` is None where it is not configured.
+
+    `refused_creations` tells why the gateway creates no payments. `refused_notifications` counts the
+    newest notifications that were forged, up to the number of a review.
+    """
 
     alias: str
     account: Account | None
     answered_at: datetime | None
     silent_since: datetime | None
-    refused: tuple[str, ...]
+    refused_creations: tuple[str, ...]
     notified_at: datetime | None
+    refused_notifications: int
+    refused_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +87,17 @@ def _account(alias: str) -> AccountHealth:
         account = find_account(alias)
     except Exception:  # noqa: BLE001  # a plugin that keeps it may raise anything; the test of the connection shows it
         account = None
+    refused = refused_since(alias)
     received = Notification.objects.filter(payment__account=alias).exclude(kind=NotificationKind.RETURN).order_by("-pk")
     return AccountHealth(
         alias=alias,
         account=account,
         answered_at=answered_at(alias),
         silent_since=silent_since(alias),
-        refused=tuple(review.message for review in open_refusals().filter(account=alias)),
+        refused_creations=tuple(review.message for review in open_refusals().filter(account=alias)),
         notified_at=received.values_list("received_at", flat=True).first(),
+        refused_notifications=len(refused),
+        refused_at=refused[0] if refused else None,
     )
 
 

@@ -275,11 +275,14 @@ class NotificationKind(models.TextChoices):
 
 
 class Notification(models.Model):
-    """Something that arrived from outside, kept as evidence; the newest few per payment."""
+    """Something that arrived from outside, kept as evidence; the newest few per payment.
+
+    Without a payment it came to the address of an account: it is forged, or waits for the worker.
+    """
 
     objects: ClassVar[OneDatabase[Notification]] = OneDatabase()
 
-    payment = models.ForeignKey(Payment, models.CASCADE, related_name="kept_notifications")
+    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="kept_notifications")
     refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="kept_notifications")
     kind = models.CharField(max_length=16, choices=NotificationKind.choices)
     slot = models.PositiveSmallIntegerField()
@@ -287,12 +290,19 @@ class Notification(models.Model):
     method = models.CharField(max_length=8)
     signature = models.CharField(max_length=16)
     evidence = models.JSONField(default=dict)
+    account = models.CharField(_("account"), max_length=128, blank=True, db_default="")
+    """The account, where no payment is known."""
+    unmatched = ExactField(max_length=255, null=True, blank=True)
+    """The reference or the gateway's number that names a payment that is not known."""
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    """When the worker asks the gateway which payment an unmatched one is about."""
 
     class Meta:
         default_permissions = _PERMISSIONS
         verbose_name = _("notification")
         verbose_name_plural = _("notifications")
         indexes = [models.Index(fields=["payment", "slot"], name="tillgate_notification_slot")]
+        constraints = [models.UniqueConstraint(fields=["account", "unmatched"], name="tillgate_notification_unmatched")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.received_at:%Y-%m-%d %H:%M:%S}"

@@ -67,6 +67,9 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
 
 _SENTENCES: Final[Mapping[str, str | Promise]] = MappingProxyType(
     {
+        f"{_R.FORGED_NOTIFICATIONS}:account": gettext_lazy(
+            "Account %(account)s: the newest %(count)s notifications were signed with none of its secrets, since %(since)s."
+        ),
         _R.DUPLICATE_TRANSACTION_NO: gettext_lazy("The gateway gave transaction %(transaction_no)s to %(payment)s and to %(other)s."),
         _R.REFUND_UNKNOWN: gettext_lazy(
             "Refund of %(amount)s of payment %(payment)s: nobody knows whether it went out (%(answer)s). It is never sent again by itself."
@@ -212,7 +215,8 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
             "Start the worker again, and read its log. If an event waits although it runs, a handler or a transaction of the shop hangs."
         ),
         _R.FORGED_NOTIFICATIONS: gettext_lazy(
-            "The payment is safe: Tillgate believes only its own query. If the gateway sent them, correct the token of the account."
+            "No payment is in danger: Tillgate believes only its own query. "
+            "If the gateway sent them, correct the token of the account, or its WEBHOOK_SECRETS."
         ),
     }
 )

@@ -48,7 +48,7 @@ from tillgate.errors import AnswerNotUnderstood, ConfigurationError, TillgateErr
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
 from tillgate.money import Money
 from tillgate.wire.dialects import TransactionStatus
-from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
+from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, may_be_signed, read_notification
 
 _log = logging.getLogger("tillgate")
 
@@ -72,6 +72,14 @@ def _received(request: HttpRequest) -> Notification:
     return read_notification(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), _body_of(request))
 
 
+def _from_stranger(request: HttpRequest) -> Notification | None:
+    """Parse a notification at an unknown address only where it may be signed: anyone can send it."""
+    query, body = request.META.get("QUERY_STRING", ""), _body_of(request)
+    if not may_be_signed(query, body):
+        return None
+    return read_notification(request.headers.get("Content-Type", ""), query, body)
+
+
 def acknowledgement(payment: Payment) -> HttpResponse:
     """Return the answer that the gateway expects for a stored notification (unspecified behaviour 9)."""
     return HttpResponse(dialect_of(payment).acknowledgement, content_type="text/plain")
@@ -92,7 +100,7 @@ def _asked_to_come_again(view: Callable[..., HttpResponse]) -> Callable[..., Htt
         try:
             return view(request, *args, **kwargs)
         except operations.CannotBeJudged as error:
-            _log.warning("a notification of a refund of %s has to come again: the account that made the payment could not be found", error)
+            _log.warning("%s", error)
         except OrderHeld as error:
             _log.warning("a notification has to come again: %s", error)
         return HttpResponse("try again later", status=503, content_type="text/plain", headers={"Retry-After": "60"})
@@ -111,7 +119,7 @@ def payment_notification(request: HttpRequest, key: str) -> HttpResponse:
     read = cache(partial(_received, request))
     payment = operations.receive_payment_notification(key, read, request.method or "")
     if payment is None:
-        return _acknowledged(operations.receive_unknown(key, read))
+        return _acknowledged(operations.receive_unknown(key, partial(_from_stranger, request)))
     return acknowledgement(payment)
 
 
@@ -126,7 +134,7 @@ def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
     read = cache(partial(_received, request))
     refund = operations.receive_refund_notification(key, read, request.method or "")
     if refund is None:
-        return _acknowledged(operations.receive_unknown(key, read))
+        return _acknowledged(operations.receive_unknown(key, partial(_from_stranger, request)))
     return acknowledgement(refund.payment)
 
 

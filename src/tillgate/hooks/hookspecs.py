@@ -89,6 +89,11 @@ def tillgate_read_notification(account: Account, headers: Mapping[str, str], bod
     `headers` finds a name in any case, and `body` is bounded. Raise `SignatureMismatch` when the notification is not the gateway's, or
     `AnswerNotUnderstood` when it cannot be read: the answer is then 400. A hint names a payment by its reference or transaction number;
     Tillgate queries the payments that it knows, and believes only the answers.
+
+    Call no gateway here: the web process waits for it. Where a notification names only another number
+    of a payment, such as that of a charge, return it as `transaction_no`: the worker calls
+    `tillgate_query` with it, and the reference of the answer names the payment. After any other error
+    the answer is 503, and the gateway repeats the notification.
     """
 
 

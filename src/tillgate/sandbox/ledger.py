@@ -225,7 +225,8 @@ class Ledger:
         status = word or (self.word(transaction) if refund is None or refund.status == "succeeded" else self.refund_word(refund))
         payload = notifications.payload(transaction, refund, status, at)
         if struck == "notification_wrong_amount":
-            payload["amount"] = answers.unit_more(payload["amount"], transaction.currency)
+            for name in payload.keys() & {"amount", "refundAmount"}:
+                payload[name] = answers.unit_more(payload[name], transaction.currency)
         wrong = struck == "notification_bad_signature" or kind == "forged"
         url = refund.ipn_url if refund else transaction.ipn_url
         first_at = at + (self.options.late_seconds if struck == "notification_late" else 0)

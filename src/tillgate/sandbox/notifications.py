@@ -108,9 +108,12 @@ class Outbox:
 
 def payload(transaction: Transaction, refund: Refund | None, status: str, now: float) -> dict[str, str]:
     """Write the content of a notification about a payment or a refund of it, in the family's words."""
-    about_payment = {
-        "transactionNo": transaction.transaction_no,
-        "reference": transaction.reference,
+    about = {"transactionNo": transaction.transaction_no, "reference": transaction.reference}
+    if refund:  # in version 1 "exactly transactionNo, status, reference, verifySign"; 3 names the refund
+        names = {"refundReference": refund.reference, "refundTransactionNo": refund.refund_no}
+        named = names | {"refundAmount": refund.amount} if refund.reference else {}
+        return about | {"status": status} | named
+    about |= {
         "amount": transaction.amount,
         "currency": transaction.currency,
         "settleCurrency": transaction.settle_currency,
@@ -118,10 +121,7 @@ def payload(transaction: Transaction, refund: Refund | None, status: str, now: f
         "time": _moment(now),
         "vendorId": f"{transaction.vendor}-{transaction.transaction_no[-8:]}",
     }
-    about_refund = {"refundTransactionNo": refund.refund_no, "refundAmount": refund.amount} if refund else {}
-    if refund and refund.reference:
-        about_refund["refundReference"] = refund.reference
-    return about_payment | ({"note": transaction.note} if transaction.note else {}) | about_refund
+    return about | ({"note": transaction.note} if transaction.note else {})
 
 
 def _moment(at: float) -> str:

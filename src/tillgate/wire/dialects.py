@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from importlib.metadata import EntryPoint, entry_points
@@ -40,6 +40,8 @@ _PAY_PARAMETERS: Final = (
     "description",
     "goodsInfo",
 )
+_REFUND_NOTIFICATION: Final = frozenset({"transactionNo", "status", "reference", "verifySign"})
+_REFUND_NAMES: Final = frozenset({"refundReference", "refundTransactionNo", "refundAmount"})
 _BUILT_IN: Final = "gateway"
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+/?", re.ASCII)
 
@@ -134,6 +136,8 @@ class Dialect:
     pay_parameters: tuple[str, ...] = _PAY_PARAMETERS
     query_parameters: tuple[str, ...] = ("reference",)
     refund_parameters: tuple[str, ...] = ("reference", "amount", "ipnUrl")
+    refund_notification_fields: frozenset[str] = field(default=_REFUND_NOTIFICATION, repr=False)  # row 14
+    """The fields that a refund notification may have: with any other it only causes a query."""
     kept_fields: frozenset[str] = KEPT_FIELDS
     """The fields of notifications and answers that are stored, at every depth; all others are dropped: they may be about the shopper."""
 
@@ -164,8 +168,10 @@ class Dialect:
             "rights_codes",
             "refund_refusal_codes",
             "kept_fields",
+            "refund_notification_fields",
         ):
             object.__setattr__(self, name, frozenset(texts(name, getattr(self, name))))
+        _expect_comparable(self.refund_notification_fields)
         for name in ("currencies", "settle_currencies"):
             object.__setattr__(self, name, read_currencies(name, getattr(self, name)))
             if not getattr(self, name):
@@ -210,6 +216,13 @@ class Dialect:
     def sends(self, operation: str, parameter: str) -> bool:
         """Return whether requests of "pay", "query" or "refund" have a parameter."""
         return parameter in getattr(self, f"{operation}_parameters")
+
+
+def _expect_comparable(fields: frozenset[str]) -> None:
+    comparable = _REFUND_NOTIFICATION | _REFUND_NAMES
+    if unknown := sorted(fields - comparable):
+        remedy = f"cannot be compared with a refund: choose from {', '.join(sorted(comparable))}"
+        raise ConfigurationError("refund_notification_fields", ", ".join(unknown), remedy)
 
 
 def _bounds(given: object) -> tuple[int, int]:
@@ -273,6 +286,7 @@ V3: Final = replace(
     pay_parameters=(*_PAY_PARAMETERS, "storeNo", "settleCurrency", "osType"),
     query_parameters=("storeNo", "reference"),
     refund_parameters=("storeNo", "reference", "refundAmount", "currency", "settleCurrency", "refundReference", "ipnUrl"),
+    refund_notification_fields=_REFUND_NOTIFICATION | _REFUND_NAMES,
 )
 """Version 3 of the public service, as Yuansfer and Pockyt document it (docs/reference/dialect.md names the sources)."""
 

@@ -16,6 +16,7 @@ from django.apps import apps
 from django.core import serializers
 
 from tests.django.kept.gateway import ANSWERS, PLUGIN, Answering, Moment, failing_shop, running
+from tests.django.notifying import confirming
 from tests.smallest_shop.models import ShopOrder
 from tillgate import (
     NotSent,
@@ -199,7 +200,8 @@ class _Acts:
             poll_refund(late.pk)
         with self.refunds_end_with(Refused("000020", "not allowed", 400)):
             refused = operations.refund(self.paid().pk, "2.50", staff="ann")
-        operations.receive_refund_notification(refused.notification_key, lambda: read_notification(query="status=success"), "POST")
+        done = read_notification(query=confirming(refused))
+        operations.receive_refund_notification(refused.notification_key, lambda: done, "POST")
         returned = operations.refund(self.paid().pk, "2.50", staff="ann")
         failed = ReportedRefund(amount=Decimal("2.50"), refund_id=returned.refund_id, outcome=RefundOutcome.FAILED)
         self.gateway.says[returned.payment.reference] = {"refunds": (failed,)}

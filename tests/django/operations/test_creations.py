@@ -121,11 +121,11 @@ def test_wrong_credentials_have_their_own_review(world: World, refuse: Any) -> N
 
 
 def test_health_and_doctor_show_refusals(world: World, refuse: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert [one.refused for one in health().accounts] == [()]
+    assert [one.refused_creations for one in health().accounts] == [()]
     refuse(REFUSED)
     for _ in range(3):
         press(world)
-    [message] = next(one.refused for one in health().accounts)
+    [message] = next(one.refused_creations for one in health().accounts)
     assert "payment method is closed" in message
     found = {one.name: one for one in doctor.examine()}
     assert (found["default: new payments"].passed, found["default: new payments"].finding) == (False, message)

@@ -10,12 +10,11 @@ from urllib.parse import urlencode
 import pytest
 from django.db import connections
 
+from tests.django.notifying import signed
 from tillgate.django import clock, operations
 from tillgate.django.models import Notification, Payment, Review, TimelineEntry, database
 from tillgate.django.operations import notifications
-from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.world import World
-from tillgate.wire import signing
 from tillgate.wire.dialects import REFERENCE, SignatureRule
 from tillgate.wire.notifications import read_notification
 
@@ -160,11 +159,6 @@ def test_notifications_are_kept_in_tables_that_the_project_gave_another_name(wor
 
 
 # What is kept -----------------------------------------------------------------------------------------------------------------------------
-
-
-def signed(**parameters: str) -> str:
-    """Return the body of a notification that is signed with the account's token."""
-    return urlencode({**parameters, signing.SIGNATURE: signing.sign(parameters, PUBLISHED_TEST_TOKEN)})
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -387,7 +381,7 @@ def test_a_forged_notification_makes_the_gateway_be_asked_all_the_same(world: Wo
     assert world.fresh(payment).status == "paid"
 
 
-@pytest.mark.parametrize(("fails", "body"), [("ask", "status=success"), ("_raise_forged", FORGED)])
+@pytest.mark.parametrize(("fails", "body"), [("ask", "status=success"), ("_tell_of_forged", FORGED)])
 def test_a_notification_that_is_kept_is_acknowledged_though_what_it_leads_to_fails(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str, body: str
 ) -> None:

@@ -10,11 +10,13 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 from unittest.mock import Mock
+from urllib.parse import urlencode
 
 import pytest
 from django.db import OperationalError, transaction
 
 from tests.django.conftest import World
+from tests.django.notifying import confirming, documented, signed
 from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import unregistered
 from tillgate import (
@@ -48,7 +50,8 @@ from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.testing.crashes import Crash
 
 
-def refund_notification(world: World, refund: Refund, body: str = "status=success") -> None:
+def refund_notification(world: World, refund: Refund, body: str | None = None) -> None:
+    body = confirming(refund) if body is None else body
     answer = world.client.post(
         f"/payments/refund-notification/{refund.notification_key}/", body, content_type="application/x-www-form-urlencoded"
     )
@@ -129,16 +132,83 @@ def test_i7_a_forged_notification_settles_no_refund(world: World) -> None:
     assert refund.status == "unknown"
 
 
-def test_i7_an_unsigned_notification_settles_no_refund_where_the_gateway_signs(world: World, configure: Callable[..., None]) -> None:
-    configure({"DIALECT": replace(REFERENCE, notification_signature=SignatureRule.REQUIRED)})
+@pytest.mark.parametrize("rule", list(SignatureRule))
+def test_unsigned_notification_settles_no_refund(world: World, configure: Callable[..., None], rule: SignatureRule) -> None:
+    configure({"DIALECT": replace(REFERENCE, notification_signature=rule)})
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "12.50")
-    refund_notification(world, refund)
+    refund_notification(world, refund, urlencode(documented(refund)))
     refund.refresh_from_db()
     assert refund.status == "unknown"
     assert refund.due_at is not None
-    assert refund.due_at <= clock.now(), "the worker asks soon"
+    assert refund.due_at <= clock.now()
+
+
+_FALSE_CONFIRMATIONS: Any = [
+    {"amount": "12.50"},
+    {"amount": "12.50", "transactionType": "payment", "currency": "USD"},
+    {"transactionType": "payment"},
+    {"amount": "0.01"},
+    {"refundMoney": "0.01"},
+    {"ret_msg": "refund rejected: insufficient balance"},
+    {"refundState": "REJECTED"},
+    {"refundResult": "declined"},
+    {"refundReference": "R-OF-ANOTHER"},
+    {"refundTransactionNo": "no-of-another"},
+    {"refundAmount": "0.01"},
+    {"note": ""},
+    {"status": "failed"},
+    {"reference": "S1-OF-ANOTHER"},
+    {"transactionNo": "29"},
+    {"transactionNo": ""},
+]
+
+
+@pytest.mark.parametrize("dialect", ["reference", "v3"])
+@pytest.mark.parametrize("changes", _FALSE_CONFIRMATIONS, ids=str)
+def test_false_confirmation_only_causes_a_query(
+    world: World, configure: Callable[..., None], dialect: str, changes: dict[str, str]
+) -> None:
+    """A signed notification with a field that is unknown, or disagrees, moves no refund; the worker asks soon."""
+    configure({"DIALECT": dialect, "STORE_NO": PUBLISHED_STORE_NO})
+    payment = world.paid_payment("12.50")
+    world.sandbox.control.fault("lost_request", occasion="refund")
+    refund = operations.refund(payment.pk, "12.50")
+    refund.refresh_from_db()
+    refund_notification(world, refund, confirming(refund, **changes))
+    refund.refresh_from_db()
+    assert (refund.status, refund.confirmed, world.reviews()) == ("unknown", False, ["refund-unknown"])
+    assert refund.due_at is not None
+    assert refund.due_at <= clock.now()
+    refund_notification(world, refund)
+    refund.refresh_from_db()
+    assert refund.status == "succeeded", "the documented shape confirms it"
+
+
+@pytest.mark.parametrize("missing", ["transactionNo", "status", "reference"])
+def test_confirmation_needs_each_documented_field(world: World, missing: str) -> None:
+    payment = world.paid_payment("12.50")
+    world.sandbox.control.fault("lost_request", occasion="refund")
+    refund = operations.refund(payment.pk, "12.50")
+    fields = documented(refund)
+    del fields[missing]
+    refund_notification(world, refund, signed(**fields))
+    refund.refresh_from_db()
+    assert refund.status == "unknown"
+
+
+def test_version_3_confirms_only_the_refund_it_names(world: World, configure: Callable[..., None]) -> None:
+    """Without the refund's reference it may be the notification of the payment, or of another refund."""
+    configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
+    payment = world.paid_payment("12.50")
+    world.sandbox.control.fault("lost_request", occasion="refund")
+    refund = operations.refund(payment.pk, "12.50")
+    fields = documented(refund)
+    del fields["refundReference"]
+    refund_notification(world, refund, signed(**fields))
+    refund.refresh_from_db()
+    assert refund.status == "unknown"
 
 
 def test_i7_a_notification_that_is_kept_is_acknowledged_though_the_shop_cannot_be_told_at_once(
@@ -1342,12 +1412,12 @@ def test_staff_settle_a_pending_refund_as_they_found_it(world: World, monkeypatc
     assert settle_by_staff(pending_refund(world, monkeypatch).pk, done=False, staff="anna").status == "failed"
 
 
-@pytest.mark.parametrize(("body", "status", "is_soon"), [("status=success", "succeeded", False), ("status=failed", "pending", True)])
+@pytest.mark.parametrize(("word", "status", "is_soon"), [("success", "succeeded", False), ("failed", "pending", True)])
 def test_i7_a_notification_ends_a_pending_refund_only_by_a_success_word_and_else_brings_the_query_forward(
-    world: World, monkeypatch: pytest.MonkeyPatch, body: str, status: str, is_soon: bool
+    world: World, monkeypatch: pytest.MonkeyPatch, word: str, status: str, is_soon: bool
 ) -> None:
     refund = pending_refund(world, monkeypatch)
-    refund_notification(world, refund, body)
+    refund_notification(world, refund, confirming(refund, status=word))
     refund.refresh_from_db()
     assert (refund.status, refund.due_at is not None and refund.due_at <= clock.now()) == (status, is_soon)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -238,6 +237,8 @@ def lost(world: World) -> Any:
 def test_i2_the_signed_notification_of_a_lost_payment_opens_a_review_once(world: World, lost: Any) -> None:
     answers = [world.post(lost) for _ in range(3)]
     assert [(answer.status_code, answer.content) for answer in answers] == [(200, b"success")] * 3
+    assert world.queries() == 0, "the worker asks"
+    world.run_worker()
     review = Review.objects.get()
     assert (review.reason, review.account, review.payment) == (LOST, "default", None)
     facts = {name: review.facts[name] for name in ("amount", "currency")}
@@ -247,6 +248,7 @@ def test_i2_the_signed_notification_of_a_lost_payment_opens_a_review_once(world:
     assert world.queries() == 1, "the gateway's answer counts, and it is asked once"
     operations.resolve(review.pk, "it was given its order", "ann", dismissed=True)
     world.post(lost)
+    world.run_worker()
     assert world.reviews() == []
 
 
@@ -259,27 +261,15 @@ def test_each_lost_payment_has_a_review_of_its_own(world: World) -> None:
     lose(*payments)
     for one in told:
         world.post(one)
+    world.run_worker()
     assert world.reviews() == [LOST, LOST]
 
 
 def test_i2_a_lost_payment_is_told_by_the_notification_alone_where_the_gateway_does_not_answer(world: World, lost: Any) -> None:
     world.sandbox.control.fault("lost_request", occasion="query", times=5)
     assert world.post(lost).status_code == 200
+    world.run_worker()
     assert world.reviews() == [LOST]
-
-
-def test_i7_lost_payments_are_asked_about_once_in_the_throttle_interval(world: World, configure: Callable[..., None]) -> None:
-    configure(NOTIFICATION_THROTTLE_SECONDS=5)
-    payments = [world.start(world.order()) for _ in range(3)]
-    told = []
-    for payment in payments:
-        world.shopper_pays(payment)
-        told += world.sent(payment)
-    lose(*payments)
-    before = world.queries()
-    for one in told:
-        world.post(one)
-    assert (world.queries() - before, world.reviews()) == (1, [LOST] * 3)
 
 
 def test_a_lost_payment_that_nobody_paid_opens_no_review(world: World) -> None:
@@ -288,6 +278,7 @@ def test_a_lost_payment_that_nobody_paid_opens_no_review(world: World) -> None:
     [told] = world.sent(payment, status="success")
     lose(payment)
     assert world.post(told).status_code == 200
+    world.run_worker()
     assert world.reviews() == []
 
 

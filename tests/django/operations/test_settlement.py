@@ -74,6 +74,21 @@ def test_a_bad_line_is_named_with_its_field_and_loses_no_other() -> None:
     assert checked.matched == 2
 
 
+def test_reference_that_no_database_holds_is_a_fault() -> None:
+    payment("A", "10.00", "2026-03-01T10:00+00:00")
+    checked = _check("reference,amount\nB\0C,10.00\nA,10.00\n")
+    assert [(fault.line, fault.field) for fault in checked.faults] == [(2, "reference")]
+    assert checked.matched == 1
+
+
+def test_large_file_costs_few_statements(django_assert_max_num_queries: Any) -> None:
+    """A file of another shop: its references are looked up in large batches."""
+    lines = "".join(f"X-{number},12.50\n" for number in range(10_000))
+    with django_assert_max_num_queries(12):
+        checked = _check(f"reference,amount\n{lines}")
+    assert len(checked.differences) == 10_000
+
+
 @pytest.mark.parametrize(
     "content",
     [

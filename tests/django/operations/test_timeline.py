@@ -10,6 +10,7 @@ import pytest
 from django.db import transaction
 
 from tests.django.conftest import World
+from tests.django.notifying import confirming
 from tests.smallest_shop.models import ShopOrder
 from tillgate import ConfigurationError, NotSent, hooks
 from tillgate.django import operations
@@ -86,9 +87,8 @@ def test_a_refund_that_a_notification_confirms(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "2.50")
-    world.client.post(
-        f"/payments/refund-notification/{refund.notification_key}/", "status=success", content_type="application/x-www-form-urlencoded"
-    )
+    address, form = f"/payments/refund-notification/{refund.notification_key}/", "application/x-www-form-urlencoded"
+    world.client.post(address, confirming(refund), content_type=form)
     confirmed = "the gateway's notification confirmed it"
     assert story(payment.order.key)[10:] == [
         ("refund.succeeded", "webhook", confirmed, "payment refund"),

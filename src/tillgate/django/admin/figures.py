@@ -75,7 +75,7 @@ class PeriodForm(forms.Form):
         """Refuse a period that ends before it begins, or is too long for one page."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         since, until = cleaned.get("since"), cleaned.get("until")
-        if since and until and not since <= until < since + timedelta(days=_MOST_DAYS):
+        if since and until and not 0 <= (until - since).days < _MOST_DAYS:
             self.add_error("until", _("Choose a day after the first one, at most a year later."))
         return cleaned
 

@@ -39,7 +39,7 @@ def health_url(admin: ReadOnlyAdmin[Any]) -> URLPattern:
         context = {
             "health": found,
             "worker": _LATE if found.is_worker_late else _RUNS,
-            "accounts": [(one, _words(one), [mask.text(message) for message in one.refused]) for one in found.accounts],
+            "accounts": [(one, _words(one), [mask.text(message) for message in one.refused_creations]) for one in found.accounts],
         }
         return admin.show(request, "tillgate/admin/health.html", gettext("Health of the payments"), context)
 
@@ -49,7 +49,7 @@ def health_url(admin: ReadOnlyAdmin[Any]) -> URLPattern:
 def _words(one: AccountHealth) -> list[Word]:
     if one.account is None:
         return [_MISSING]
-    faults = [*([_SILENT] if one.silent_since else []), *([_REFUSES] if one.refused else [])]
+    faults = [*([_SILENT] if one.silent_since else []), *([_REFUSES] if one.refused_creations else [])]
     return [_TEST if one.account.sandbox else _LIVE, *faults]
 
 

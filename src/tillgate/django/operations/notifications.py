@@ -10,8 +10,10 @@ import functools
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any, Final
 
 from django.db import connections
@@ -21,30 +23,40 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Notification, NotificationKind, Payment, Refund, database, new_key
+from tillgate.django.models import Notification, NotificationKind, Payment, Refund, Review, database, new_key
 from tillgate.django.operations.accounts import account_if_known, dialect_of, find_account, is_made_by, maker_if_known
-from tillgate.django.operations.locking import durable, locked_order
+from tillgate.django.operations.locking import durable, locked_order, outside_transactions
 from tillgate.django.operations.outbox import deliver
 from tillgate.django.operations.payments import apply_answer, ask, claim_poll
 from tillgate.django.operations.refunds import settle_by_notification
-from tillgate.django.operations.restores import look_for_restore, tell_of_lost, was_restored
+from tillgate.django.operations.restores import is_told, look_for_restore, tell_of_lost, was_restored
 from tillgate.django.operations.reviews import open_review
-from tillgate.errors import ConfigurationError, SignatureMismatch
-from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, PaymentStatus, ReviewReason
+from tillgate.errors import AnswerNotUnderstood, ConfigurationError, GatewayError, SignatureMismatch
+from tillgate.hooks.boundary import LONGEST_NUMBER
+from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, Found, Inconclusive, PaymentStatus, ReviewReason
 from tillgate.wire.dialects import SignatureRule, TransactionStatus
 from tillgate.wire.notifications import NOT_READ, NOT_WHOLE, NotificationSignature, confirms_refund, read_notification
 from tillgate.wire.notifications import Notification as Received
 from tillgate.wire.personal import KEPT_FIELDS, kept_texts
 from tillgate.wire.references import is_new_reference
 from tillgate.wire.signing import SIGNATURE
+from tillgate.wire.texts import storable
 
 _log = logging.getLogger("tillgate")
 
 
 class CannotBeJudged(Exception):
-    """A notification of a refund came while the account that made the payment could not be found. It is not kept: it has to come again."""
+    """A notification came that cannot be judged now. It is not kept: it has to come again."""
 
 
+_ACCOUNT_GONE: Final = "a notification of a refund of %s has to come again: the account that made the payment could not be found"
+_LEASE: Final = timedelta(minutes=5)
+"""Longer than a query takes: if its process dies, the worker asks again then."""
+_LEAST_PAUSE: Final = timedelta(minutes=1)
+_ASKED_FOR: Final = timedelta(days=30)
+"""So long the worker asks which payment a notification is about."""
+_LOOKED_AT: Final = 1000
+"""Forged notifications are counted among so many newest ones, which bounds the search."""
 _NEWEST: Final = 20
 """The accounts of so many payments may have signed a notification at an unknown address, beside those of the settings."""
 
@@ -87,16 +99,16 @@ def receive_payment_notification(key: str, read: Reader, method: str) -> Payment
     return answered
 
 
-def receive_unknown(key: str, read: Reader) -> Account | None:
-    """Receive a notification at an address that the database does not know: it may have lost the payment, or one of its refunds.
+def receive_unknown(key: str, read: Callable[[], Received | None]) -> Account | None:
+    """Receive a notification at an unknown address: the database may have lost the payment, or a refund.
 
     Return the account that has signed it; None for one without a signature of ours, which leads to nothing. A payment that is here is
-    reconciled. About another one a review opens.
+    reconciled. Another one waits for the worker. `read` returns None for a text not worth parsing.
     """
     if len(key) != len(new_key()):
         return None
     received = read()
-    if not received.parameters.get(SIGNATURE):
+    if received is None or not received.parameters.get(SIGNATURE):
         return None
     newest = Payment.objects.order_by("-pk").values_list("account", flat=True)[:_NEWEST]
     for alias in dict.fromkeys([*get_settings().accounts, *newest]):
@@ -107,47 +119,153 @@ def receive_unknown(key: str, read: Reader) -> Account | None:
         return None
     reference = received.parameters.get("reference", "")
     payment = Payment.objects.select_related("order").filter(reference=reference).first()
+    if payment is None:
+        _wait_for_worker(alias, [reference], received, account.dialect.kept_fields)
+        return account
     with _kept_all_the_same(reference):
-        if payment is None:
-            tell_of_lost(alias, account, reference, received)
-        elif claim_poll(payment):
+        if claim_poll(payment):
             apply_answer(payment, ask(payment, quickly=True), "webhook")
     return account
 
 
 def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Account | None:
-    """Store what came to the address of an account with each of its payments that it is about, and reconcile those.
+    """Store what came to the address of an account with each of its payments that it is about.
 
-    Return the account, or None for an unknown one and for one whose notifications no plugin reads. A `SignatureMismatch` is counted as the
-    event `notification.forged`, and raised again.
+    One payment is queried at once; the worker does the rest. Return the account, or None for an
+    unknown one and for one whose notifications no plugin reads. A `SignatureMismatch` is counted
+    and raised again; any other error of the plugin raises `CannotBeJudged`.
     """
     try:
         account = find_account(alias)
     except ConfigurationError:
         return None
-    try:
-        hints = hooks.read_notification(account, headers, body)
-    except SignatureMismatch:
-        hooks.emit(hooks.Event(name="notification.forged", at=clock.now(), fields={"account": alias}))
-        raise
+    hints = _hints_of(alias, account, headers, body)
     if hints is None:
         return None
     received = read_notification(headers.get("Content-Type", ""), body=body)
-    references, numbers = ({getattr(hint, name) for hint in hints} - {None} for name in ("reference", "transaction_no"))
+    references, numbers = (_names(hints, name) for name in ("reference", "transaction_no"))
     named = Q(reference__in=references) | Q(transaction_no__in=numbers)
-    for payment in Payment.objects.filter(named, account=alias).order_by("pk"):
+    kept = account.dialect.kept_fields
+    found = Payment.objects.filter(named, account=alias).order_by("pk")
+    for place, payment in enumerate(found):
         payment.maker = account if is_made_by(payment, account) else None
-        signature, kept = NotificationSignature.MATCHES, account.dialect.kept_fields
-        _receive(payment, NotificationKind.PAYMENT, received, "POST", signature, "webhook", kept=kept, even_if_paid=True)
-        unsettled = Refund.objects.filter(payment=payment, status__in=UNSETTLED_REFUND_STATUSES, due_at__gt=clock.now())
-        unsettled.update(due_at=clock.now())  # the notification may be about a refund: the worker asks, however often it is repeated
+        signature = NotificationSignature.MATCHES
+        _receive(
+            payment,
+            NotificationKind.PAYMENT,
+            received,
+            "POST",
+            signature,
+            "webhook",
+            kept=kept,
+            even_if_paid=True,
+            may_query=place == 0,
+        )
+        _ask_about_refunds(payment)
         references.discard(payment.reference)
+        numbers.discard(payment.transaction_no or "")
     ours = {one for one in references if is_new_reference(one)}
-    if ours and (was_restored() or look_for_restore()):  # else it is about a payment of other software
-        for reference in sorted(ours - set(Payment.objects.filter(reference__in=ours).values_list("reference", flat=True))):
-            with _kept_all_the_same(reference):
-                tell_of_lost(alias, account, reference, received)
+    if ours and (was_restored() or look_for_restore()):  # else it is about other software's payment
+        ours -= set(Payment.objects.filter(reference__in=ours).values_list("reference", flat=True))
+        _wait_for_worker(alias, ours, received, kept)
+    numbered = _names([hint for hint in hints if hint.reference is None], "transaction_no")
+    _wait_for_worker(alias, numbers & numbered, received, kept)
     return account
+
+
+def _hints_of(alias: str, account: Account, headers: Mapping[str, str], body: bytes) -> tuple[hooks.Hint, ...] | None:
+    """Let the plugin read a notification; whatever fails in it, the gateway is asked to repeat."""
+    try:
+        return hooks.read_notification(account, headers, body)
+    except SignatureMismatch:
+        fields = {"account": alias}
+        hooks.emit(hooks.Event(name="notification.forged", at=clock.now(), fields=fields))
+        _keep_refused(alias)
+        raise
+    except AnswerNotUnderstood:
+        raise
+    except GatewayError as error:
+        text = f"a notification at the address of the account {alias!r} has to come again: {error}"
+        raise CannotBeJudged(text) from error
+    except Exception as error:  # a plugin may raise anything
+        _log.exception("the plugin of the account %r failed on a notification", alias)
+        text = f"a notification at the address of the account {alias!r} has to come again"
+        raise CannotBeJudged(text) from error
+
+
+def _names(hints: Iterable[hooks.Hint], name: str) -> set[str]:
+    """Return the references or numbers of hints. Text that no row can hold names no payment of ours."""
+    found = (getattr(hint, name) for hint in hints)
+    return {one for one in found if isinstance(one, str) and 0 < len(one) <= LONGEST_NUMBER and storable(one) == one}
+
+
+def _ask_about_refunds(payment: Payment) -> None:
+    """Make unsettled refunds due: a notification may be about one, however often it is repeated."""
+    unsettled = Refund.objects.filter(payment=payment, status__in=UNSETTLED_REFUND_STATUSES, due_at__gt=clock.now())
+    unsettled.update(due_at=clock.now())
+
+
+def _wait_for_worker(alias: str, names: Iterable[str], received: Received, kept: Collection[str]) -> None:
+    """Store a notification about payments that are not known here: the worker asks the gateway."""
+    now = clock.now()
+    rows = [
+        Notification(
+            account=alias,
+            unmatched=name,
+            due_at=now,
+            kind=NotificationKind.PAYMENT,
+            slot=0,
+            received_at=now,
+            method="POST",
+            signature=NotificationSignature.MATCHES,
+            evidence=_bounded(received, kept),
+        )
+        for name in sorted(names)
+        if name and not is_told(name, alias)
+    ]
+    if rows:
+        # A repeated one finds its row: the worker will query the payment after that.
+        Notification.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def find_payment(notification_id: int) -> None:
+    """Ask the gateway which payment an unmatched notification is about, and make it due.
+
+    The worker's chore about one row. The row goes when the gateway has answered.
+    """
+    outside_transactions("find_payment")
+    now = clock.now()
+    rows = Notification.objects.filter(pk=notification_id, due_at__isnull=False)
+    if not rows.filter(due_at__lte=now).update(due_at=now + _LEASE):
+        return  # another worker was quicker
+    [row] = rows
+    name, account = row.unmatched or "", account_if_known(row.account)
+    is_reference = is_new_reference(name)
+    number = None if is_reference else name
+    lost = Payment(reference=name, transaction_no=number, account=row.account)
+    lost.maker = account
+    answer = ask(lost)
+    may_wait = now - row.received_at < _ASKED_FOR
+    if account is None or (isinstance(answer, Inconclusive) and not is_reference):
+        if may_wait:
+            rows.update(due_at=now + max(_LEAST_PAUSE, now - row.received_at))
+        else:
+            rows.delete()
+        return
+    reference = answer.transaction.reference if isinstance(answer, Found) else name
+    is_lost = is_reference or (is_new_reference(reference) and was_restored())
+    if not _make_due(row.account, reference, name) and is_lost:
+        tell_of_lost(row.account, account, reference, row.evidence, answer)
+    rows.delete()
+
+
+def _make_due(account: str, reference: str, transaction_no: str) -> bool:
+    """Let the worker poll the payments of these names now, and return whether there are some."""
+    named = Q(reference=reference) | Q(transaction_no=transaction_no)
+    payments = Payment.objects.filter(named, account=account)
+    for payment in payments:
+        _ask_about_refunds(payment)
+    return bool(payments.update(next_poll_at=clock.now()))
 
 
 def receive_return(key: str, read: Reader, method: str) -> Payment | None:
@@ -159,9 +277,10 @@ def receive_return(key: str, read: Reader, method: str) -> Payment | None:
 
 
 def receive_refund_notification(key: str, read: Reader, method: str) -> Refund | None:
-    """Store a refund notification; it may settle a refund of unknown outcome: only the gateway knows the address (I7, unspecified 14).
+    """Store a refund notification; a signed one of the documented shape settles a refund (I7, unspecified 14).
 
-    Storing and believing happen together, or not at all. Raises `CannotBeJudged` when the account for its signature cannot be found.
+    Any other only makes the worker ask soon. Storing and believing happen together, or not at all.
+    Raises `CannotBeJudged` when the account for its signature cannot be found.
     """
     refund = Refund.objects.select_related("payment__order").filter(notification_key=key).first()
     if refund is None:
@@ -169,12 +288,18 @@ def receive_refund_notification(key: str, read: Reader, method: str) -> Refund |
     refund.payment.maker = account = maker_if_known(refund.payment)
     if account is None:
         _tell_of_unjudged(refund)
-        raise CannotBeJudged(refund.payment.reference)
+        raise CannotBeJudged(_ACCOUNT_GONE % refund.payment.reference)
     received = read()
     signature = _signature(account, received)
-    payment = refund.payment
-    says_done = confirms_refund(_bounded(received), account.dialect, payment.reference, refund.money, payment.transaction_no)
-    confirms = says_done and signature is not NotificationSignature.FORGED
+    confirms = signature is NotificationSignature.MATCHES and confirms_refund(
+        received,
+        account.dialect,
+        reference=refund.payment.reference,
+        transaction_no=refund.payment.transaction_no,
+        refund_id=refund.refund_id,
+        refund_no=refund.refund_no,
+        refunded=refund.money,
+    )
     with locked_order(refund.payment.order_id) as order:  # before the refund's own row, as everywhere
         rows = Refund.objects.filter(pk=refund.pk)
         refund.notifications = rows.select_for_update().values_list("notifications", flat=True).get() + 1
@@ -185,6 +310,8 @@ def receive_refund_notification(key: str, read: Reader, method: str) -> Refund |
         has_settled = confirms and settle_by_notification(order, refund.pk)
         rows.filter(status__in=UNSETTLED_REFUND_STATUSES).update(due_at=clock.now())
     with _kept_all_the_same(refund.payment.reference):
+        if signature is NotificationSignature.FORGED:
+            _tell_of_refused(refund.payment.account, "webhook")
         if has_settled:
             deliver(refund.payment.order_id)
     return refund
@@ -231,11 +358,12 @@ def _receive(
     *,
     kept: Collection[str],
     even_if_paid: bool = False,
+    may_query: bool = True,
 ) -> Payment:
     """Store the `kept` fields of what came, and reconcile the payment.
 
-    A paid one only where the notification says something else of it, or with `even_if_paid`, where notifications tell of refunds and
-    disputes.
+    A paid one only where the notification says something else of it, or with `even_if_paid`, where
+    notifications tell of refunds and disputes. Without `may_query` the worker queries it.
     """
     said = _digest(kind, received, method, signature)
     is_forged = signature is NotificationSignature.FORGED
@@ -253,8 +381,10 @@ def _receive(
         _keep(payment, kind, _bounded(received, kept), method, signature, count=payment.notifications)
     with _kept_all_the_same(payment.reference):
         if is_forged:
-            _raise_forged(payment, actor)
-    if may_ask:
+            _tell_of_forged(payment, actor)
+    if may_ask and not may_query:
+        Payment.objects.filter(pk=payment.pk).update(next_poll_at=clock.now())
+    elif may_ask:
         with _kept_all_the_same(payment.reference):
             payment = apply_answer(payment, ask(payment, quickly=True), actor)
     return payment
@@ -331,18 +461,17 @@ def _keep(
         cursor.execute(_sql(_ADD, database()), [*kept, payment.pk, slot, refund_id])
 
 
-def _bounded(received: Received, names: Collection[str] | None = None) -> dict[str, str]:
-    """Return what came within a bound: all of it to judge it, or to store it the fields of these names, without personal data."""
+def _bounded(received: Received, names: Collection[str]) -> dict[str, str]:
+    """Return the fields of these names to store, within a bound and without personal data."""
     evidence: dict[str, str] = {}
     size = 0
-    everything = received.evidence()
-    for name, value in everything.items() if names is None else kept_texts(everything, names).items():
+    for name, value in kept_texts(received.evidence(), names).items():
         size += len(json.dumps([name, value]))
         if size > _KEPT_BYTES:
             evidence[NOT_WHOLE] = "the rest was not kept"
             break
         evidence[name] = value
-    if repeated := [name for name in sorted(received.repeated) if names is None or name in names]:
+    if repeated := [name for name in sorted(received.repeated) if name in names]:
         also = ", and the rest" if NOT_WHOLE in evidence else ""
         evidence[NOT_WHOLE] = f"not kept: another value of {', '.join(repeated)}" + also
     if received.fault:
@@ -350,10 +479,76 @@ def _bounded(received: Received, names: Collection[str] | None = None) -> dict[s
     return evidence
 
 
-def _raise_forged(payment: Payment, actor: str) -> None:
-    """Tell a person at so many forged notifications, and again at as many more when that was resolved."""
+def _tell_of_forged(payment: Payment, actor: str) -> None:
+    """Open a review at so many forged notifications of a payment, or of its account."""
     limit = get_settings().forged_notifications_before_review
     if payment.forged_notifications % limit == 0:
-        facts = {"count": payment.forged_notifications}
-        with locked_order(payment.order_id) as order:
-            open_review(ReviewReason.FORGED_NOTIFICATIONS, facts, actor, order=order, payment=payment, account=payment.account)
+        if not _is_told_of_forged(payment.account):
+            facts = {"count": payment.forged_notifications}
+            reason = ReviewReason.FORGED_NOTIFICATIONS
+            with locked_order(payment.order_id) as order:
+                open_review(reason, facts, actor, order=order, payment=payment, account=payment.account)
+    else:
+        _tell_of_refused(payment.account, actor)
+
+
+def _keep_refused(alias: str) -> None:
+    """Keep that the plugin refused a notification at the address of an account, within a bound.
+
+    Strangers can send it: once a review is due, nothing more is written.
+    """
+    limit = get_settings().forged_notifications_before_review
+    if len(refused_since(alias)) < limit:
+        forged = Notification.objects.filter(payment=None, account=alias, signature=NotificationSignature.FORGED)
+        oldest = forged.order_by("-pk").values_list("pk", flat=True)[limit - 1 :]
+        forged.filter(pk__in=list(oldest)).delete()
+        Notification.objects.create(
+            account=alias,
+            kind=NotificationKind.PAYMENT,
+            slot=0,
+            received_at=clock.now(),
+            method="POST",
+            signature=NotificationSignature.FORGED,
+        )
+    with _kept_all_the_same(alias):
+        _tell_of_refused(alias, "webhook")
+
+
+def _tell_of_refused(alias: str, actor: str) -> None:
+    """Open one review where the newest notifications of an account are all forged."""
+    refused = refused_since(alias)
+    limit = get_settings().forged_notifications_before_review
+    if len(refused) < limit or _is_told_of_forged(alias):
+        return
+    since = f"{clock.local(refused[-1]):%Y-%m-%d %H:%M:%S %Z}".rstrip()
+    facts = {"case": "account", "account": alias, "count": len(refused), "since": since}
+    with durable():
+        open_review(ReviewReason.FORGED_NOTIFICATIONS, facts, actor, account=alias)
+
+
+def _is_told_of_forged(alias: str) -> bool:
+    told = Review.objects.filter(reason=ReviewReason.FORGED_NOTIFICATIONS, account=alias)
+    return told.filter(resolved_at__isnull=True).exists()
+
+
+def refused_since(alias: str) -> list[datetime]:
+    """Return the times of the newest forged notifications of an account, the newest first.
+
+    None is older than a true one, or than the last closed review about forged ones, and they are
+    no more than open a review.
+    """
+    kept = Notification.objects.order_by("-pk")
+    newest = kept.values_list("pk", flat=True).first() or 0
+    reviews = Review.objects.filter(reason=ReviewReason.FORGED_NOTIFICATIONS, account=alias)
+    closed = reviews.filter(resolved_at__isnull=False).order_by("-resolved_at")
+    since = closed.values_list("resolved_at", flat=True).first()
+    judged = kept.filter(
+        Q(account=alias) | Q(payment__account=alias),
+        pk__gt=newest - _LOOKED_AT,
+        signature__in=(NotificationSignature.FORGED, NotificationSignature.MATCHES),
+        **({"received_at__gt": since} if since else {}),
+    )
+    limit = get_settings().forged_notifications_before_review
+    rows = judged.values_list("signature", "received_at")[:limit]
+    forged = takewhile(lambda row: row[0] == NotificationSignature.FORGED, rows)
+    return [received_at for _, received_at in forged]

@@ -7,6 +7,7 @@ the database, remembers the newest timeline entry: if the database does not have
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -17,16 +18,13 @@ from django.db import connections
 
 from tillgate.account import Account
 from tillgate.django import clock
-from tillgate.django.conf import get_settings
 from tillgate.django.models import Heartbeat, Payment, Refund, Review, TimelineEntry, database, new_key
-from tillgate.django.operations.heartbeats import begin, set_heartbeat, take_turn
+from tillgate.django.operations.heartbeats import begin, set_heartbeat
 from tillgate.django.operations.locking import durable, outside_transactions, reconnect_if_cut
-from tillgate.django.operations.payments import ask
 from tillgate.django.operations.refunds import doubt
 from tillgate.django.operations.reviews import open_review
 from tillgate.lifecycle import Answer, Found, NotFound, RefundStatus, ReviewReason
 from tillgate.wire.dialects import TransactionStatus
-from tillgate.wire.notifications import Notification as Received
 
 _log = logging.getLogger("tillgate")
 
@@ -37,7 +35,6 @@ _ASKED_SINCE: Final = timedelta(days=30)
 _TOLD_FOR: Final = timedelta(days=3)
 """So long after a restore an account's own address may tell of a lost payment; later it tells of other software's."""
 _NO_MONEY: Final = frozenset({TransactionStatus.PENDING, TransactionStatus.PROCESSING, TransactionStatus.FAILED, TransactionStatus.CLOSED})
-_TURN: Final = "lost-payments"
 _SERVER: Final = """
 SELECT system_identifier, CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END
 FROM pg_control_system()
@@ -146,33 +143,32 @@ def was_restored() -> bool:
     return any(detail.get("restored") for detail in at.values_list("detail", flat=True))
 
 
-def tell_of_lost(alias: str, account: Account, reference: str, received: Received) -> None:
-    """Open a review about a payment that a signed notification names, and that the database does not have, if money is behind it.
+def is_told(reference: str, alias: str) -> bool:
+    """Return whether a lost payment has, or had, a review."""
+    told = Review.objects.filter(reason=ReviewReason.ROWS_LOST, account=alias)
+    return told.filter(facts__reference=reference).exists()
 
-    The gateway's answer to a query says so; the notification's own word counts where the gateway does not answer or was asked just now.
+
+def tell_of_lost(alias: str, account: Account, reference: str, said: Mapping[str, str], answer: Answer) -> None:
+    """Open a review about a lost payment that a signed notification names, if money is behind it.
+
+    The gateway's answer to a query says so; the notification's own word counts where there is none.
     """
-    told = Review.objects.filter(reason=ReviewReason.ROWS_LOST, account=alias, facts__reference=reference)
-    if not reference or told.exists():
+    if isinstance(answer, NotFound) or is_told(reference, alias):
         return
-    answer = _asked(alias, account, reference)
-    if isinstance(answer, NotFound):
-        return
-    said = received.parameters
-    status, amount, currency = account.dialect.status(said.get("status", "")), said.get("amount", "?"), said.get("currency", "")
+    status = account.dialect.status(said.get("status", ""))
+    amount, currency = said.get("amount", "?"), said.get("currency", "")
     if isinstance(answer, Found):
         found = answer.transaction
-        status, amount, currency = found.status, str(found.amount or amount), found.currency or currency
+        status, currency = found.status, found.currency or currency
+        amount = str(found.amount or amount)
     if status in _NO_MONEY:
         return
-    facts = {"case": "payment", "reference": reference, "amount": amount} | ({"currency": currency} if currency else {})
+    facts = {"case": "payment", "reference": reference, "amount": amount}
     with durable():
-        open_review(ReviewReason.ROWS_LOST, facts, "webhook", account=alias)
-
-
-def _asked(alias: str, account: Account, reference: str) -> Answer | None:
-    """Return the gateway's answer about a reference, or None where it was asked about another just now (I7)."""
-    if not take_turn(_TURN, clock.now(), timedelta(seconds=get_settings().notification_throttle_seconds)):
-        return None
-    lost = Payment(reference=reference, account=alias)
-    lost.maker = account
-    return ask(lost, quickly=True)
+        open_review(
+            ReviewReason.ROWS_LOST,
+            facts | ({"currency": currency} if currency else {}),
+            "webhook",
+            account=alias,
+        )

@@ -69,7 +69,7 @@ def is_over(reason: str, answer: Answer, payment: Payment, *, is_in_order: bool)
 
 def open_key(reason: ReviewReason, subject: Payment | Refund | OutboxEvent | None, account: str) -> str:
     """Return the key that one open review at most has: its reason and its subject."""
-    if reason in ACCOUNT_REASONS:
+    if reason in ACCOUNT_REASONS or (subject is None and account):
         return f"{reason}:account:{account}"
     return f"{reason}:{type(subject).__name__.lower()}:{subject.pk if subject else ''}"
 

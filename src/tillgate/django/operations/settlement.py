@@ -18,7 +18,6 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from babel.numbers import NumberFormatError, parse_decimal
 from django.db.models import Q
 
 from tillgate import money
@@ -26,6 +25,7 @@ from tillgate.django.models import NOTHING, Payment, Refund
 from tillgate.django.operations.figures import Kind, payments_between, refunds_between
 from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import PaymentStatus, RefundStatus
+from tillgate.wire.texts import storable
 
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "reference": ("reference", "merchantreference", "paymentreference", "orderreference", "outtradeno", "transactionno", "transactionid"),
@@ -39,14 +39,17 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 _REQUIRED: Final = ("reference", "amount")
 _MOST_LINES_BEFORE: Final = 20
 """Some files begin with a title and the merchant's name."""
-_BATCH: Final = 200
+_BATCH: Final = 2000
 _DELIMITERS: Final = ";\t|,"
 """The comma comes last: where another sign delimits, it may be in an amount."""
 _SIGNS: Final = re.compile(r"[\W_]+")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _SPACES: Final = re.compile(r"[\s']")
-_NUMBER: Final = re.compile(r"[\d.,]{1,30}", re.ASCII)
-_FORMS: Final = ("en", "de")
+_LONGEST_NUMBER: Final = 30
+_FORMS: Final = {
+    "en": re.compile(r"(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d*)?|\.\d+", re.ASCII),
+    "de": re.compile(r"(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)(?:,\d*)?|,\d+", re.ASCII),
+}
 """The languages whose ways to write numbers are understood: 1,234.50 and 1.234,50."""
 
 
@@ -203,6 +206,8 @@ def _row(line: int, texts: Mapping[str, str], forms: Sequence[str]) -> Settlemen
     reference = texts["reference"].lstrip("'`")  # exports for spreadsheets begin a number so
     if not reference:
         raise InvalidRequest("reference", reference, "is empty")
+    if storable(reference) != reference:  # no database could look for it
+        raise InvalidRequest("reference", storable(reference), "has a character that no reference has")
     currency = texts.get("currency", "").upper()
     amount = _number("amount", texts["amount"], forms)
     if currency and money.read_amount(amount.copy_abs(), money.currency_code(currency)) is None:
@@ -220,8 +225,8 @@ def _row(line: int, texts: Mapping[str, str], forms: Sequence[str]) -> Settlemen
 
 def _forms(cells: Iterable[str]) -> Sequence[str]:
     """Return the forms in which the file writes numbers: one, if a cell shows which."""
-    shown = {fitting[0] for cell in cells if len(fitting := [form for form in _FORMS if _value(_digits(cell), form) is not None]) == 1}
-    return list(shown) if len(shown) == 1 else _FORMS
+    shown = {fitting[0] for cell in set(cells) if len(fitting := [form for form in _FORMS if _value(_digits(cell), form) is not None]) == 1}
+    return list(shown) if len(shown) == 1 else list(_FORMS)
 
 
 def _digits(text: str) -> str:
@@ -229,10 +234,10 @@ def _digits(text: str) -> str:
 
 
 def _value(digits: str, form: str) -> Decimal | None:
-    try:
-        return parse_decimal(digits, locale=form, strict=True) if _NUMBER.fullmatch(digits) else None
-    except NumberFormatError:
+    if not (len(digits) <= _LONGEST_NUMBER and _FORMS[form].fullmatch(digits)):
         return None
+    separator = "," if form == "en" else "."
+    return Decimal(digits.replace(separator, "").replace(",", "."))
 
 
 def _number(name: str, text: str, forms: Iterable[str]) -> Decimal:
@@ -280,14 +285,16 @@ def check_settlement(
     return checked
 
 
-def _find(rows: Iterable[SettlementRow]) -> _Found:
+def _find(rows: Sequence[SettlementRow]) -> _Found:
     names = {row.reference for row in rows}
     payments: dict[str, Payment] = {}
     for payment in Payment.objects.filter(Q(reference__in=names) | Q(transaction_no__in=names)).order_by("-id"):
         payments |= {name: payment for name in (payment.transaction_no, payment.reference) if name}
     refunds: dict[str, Refund] = {}
     refunds_of: dict[int, list[Refund]] = defaultdict(list)
-    asked = Q(refund_id__in=names) | Q(refund_no__in=names) | Q(payment__in={payment.pk for payment in payments.values()})
+    names = {row.reference for row in rows if row.kind is Kind.REFUND}
+    paid = {payment.pk for name, payment in payments.items() if name in names}
+    asked = Q(refund_id__in=names) | Q(refund_no__in=names) | Q(payment__in=paid)
     for refund in Refund.objects.filter(asked).select_related("payment").order_by("id"):
         refunds |= {name: refund for name in (refund.refund_no, refund.refund_id) if name}
         refunds_of[refund.payment_id].append(refund)

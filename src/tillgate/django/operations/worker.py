@@ -22,7 +22,7 @@ from django.db import close_old_connections, connections
 from django.db.models import Min, Q, QuerySet
 
 from tillgate.django import clock
-from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, database
+from tillgate.django.models import Notification, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, database
 from tillgate.django.operations import bounds
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.bounds import PollLimit, Stop, TimeBudget, never
@@ -30,6 +30,7 @@ from tillgate.django.operations.circuit_breaker import has_answered, in_turn, pa
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import durable, locked_order, outside_transactions, reconnect_if_cut
 from tillgate.django.operations.mail import alert_reviews, mail_reviews
+from tillgate.django.operations.notifications import find_payment
 from tillgate.django.operations.outbox import deliver_now, deliver_remote, is_unpaid, left_for_later
 from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, next_poll_after
 from tillgate.django.operations.polling import Asker
@@ -172,6 +173,9 @@ def _accounts_with_work(until: datetime) -> dict[str, datetime]:
     payments = Payment.objects.filter(next_poll_at__lte=until)
     refunds = Refund.objects.filter(due_at__lte=until, status__in=_REFUND_WORK)
     oldest: dict[str, datetime] = dict(payments.order_by().values_list("account").annotate(Min("next_poll_at")))
+    unmatched = Notification.objects.filter(due_at__lte=until)
+    for account, due in unmatched.order_by().values_list("account").annotate(Min("due_at")):
+        oldest[account] = min(due, oldest.get(account, due))
     for account, due in refunds.order_by().values_list("payment__account").annotate(Min("due_at")):
         oldest[account] = min(due, oldest.get(account, due))
     return oldest
@@ -401,6 +405,9 @@ def _account(account: str, work_done: WorkDone, poll_limit: PollLimit, progress:
         _each(work_done, "refund", _ids(rows, "due_at"), act, TimeBudget(stop), _REFUNDS)
         for rows, act in ((unsent, send), (unsettled, poll))
     ]
+    unmatched = _ids(Notification.objects.filter(due_at__lte=now, account=account), "due_at")
+    about, of_order = "notification", "payments__kept_notifications"
+    left.append(_each(work_done, about, unmatched, find_payment, TimeBudget(stop), of_order))
     _guarded(work_done, f"payments of {account}", lambda: left.append(_payments(account, work_done, poll_limit, progress, stop)))
     return any(left)
 
