@@ -71,8 +71,8 @@ def refund_rows(refunds: QuerySet[Refund]) -> Iterator[Row]:
 
 
 def csv_lines(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield each row as a line of CSV."""
-    writer = csv.writer(_Line(), lineterminator="\n")
+    """Yield each row as a line of CSV. Every cell is quoted: many spreadsheets split lines at a semicolon too."""
+    writer = csv.writer(_Line(), lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in rows:
         yield writer.writerow([_safe(cell) if isinstance(cell, str) else cell for cell in row])
 

@@ -157,7 +157,7 @@ def webhook(request: HttpRequest, alias: str) -> HttpResponse:
 @csrf_exempt
 @without_atomic_requests
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def return_page(request: HttpRequest, key: str) -> HttpResponse:
     """Say what is known of a payment, and offer the next steps. A shopper who has paid goes on to the shop at once.
 
@@ -167,7 +167,7 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
     """
     look_now_and_then()
     read = cache(partial(_received, request))  # the address first: strangers cost no parsing
-    if request.GET.get("wait"):  # the page refreshes itself, which must not count as a return
+    if request.GET.get("wait") or request.method == "HEAD":  # the page refreshes itself, or a scanner looks: neither counts as a return
         payment = Payment.objects.select_related("order").filter(return_key=key).first()
     else:
         payment = operations.receive_return(key, read, request.method or "")
@@ -306,7 +306,7 @@ def status(request: HttpRequest, key: str) -> HttpResponse:
 @csrf_protect
 @without_atomic_requests
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def pay(request: HttpRequest, ticket: str) -> HttpResponse:
     """Pay an order, or pay it again with another payment method. The ticket is the shop's authority over the order."""
     authority = read_ticket(ticket)
@@ -326,7 +326,7 @@ def start(request: HttpRequest, ticket: str) -> HttpResponse:
     if chosen is None:
         raise Http404
     plugin, order_key, method = chosen
-    return _pay(request, plugin, order_key, {"method": method})
+    return _pay(request, plugin, order_key, {"method": method} if request.method == "GET" else None)
 
 
 def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str, Any] | None, told: str = "") -> HttpResponse:
