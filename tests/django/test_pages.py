@@ -444,6 +444,16 @@ def test_after_a_failure_the_shops_page_comes_where_ours_could_not_start_another
     assert (answer.status_code, answer["Location"]) == (302, f"/orders/{payment.order.key}/")
 
 
+def test_head_on_addresses_of_shoppers_changes_nothing(world: World) -> None:
+    payment = world.start(world.order())
+    order, before = world.order(), world.queries()
+    start = start_url(world.shop.plugin, order, "alipay")
+    for address in (world.way_to_pay(order), start, f"/payments/return/{payment.return_key}/"):
+        assert world.client.head(address).status_code == 200
+    assert Payment.objects.count() == 1
+    assert world.queries() == before
+
+
 @pytest.mark.parametrize(("change_url", "is_shown"), [("/change/7/", True), ("https://shop.example/7/", True), ("javascript:x", False)])
 def test_an_unpaid_order_can_be_changed_or_cancelled_where_the_shop_says(
     world: World, monkeypatch: pytest.MonkeyPatch, change_url: str, is_shown: bool
