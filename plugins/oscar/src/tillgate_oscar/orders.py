@@ -13,7 +13,7 @@ from django.core import signing
 from django.db.models import Q
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
-from django.utils import translation
+from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 from oscar.core.loading import get_model
 
@@ -143,6 +143,19 @@ def may_be_ordered_again(order: Any, ours: shop.OrderState | None) -> bool:
     if ours is None or order.status != get_settings().cancelled_status or ours.held or ours.reported_paid:
         return False
     return not any(payment.is_processing for payment in ours.payments)
+
+
+def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
+    """Return the amount, the method and the end of each payment page that may still take money for an order."""
+    return [
+        {
+            "amount": shop.money_text(payment.amount, payment.currency),
+            "method": shop.method_label(payment.method),
+            "closes_at": payment.page_closes_at,
+        }
+        for payment in (ours.open_payments if ours else ())
+        if payment.payment_url and payment.page_closes_at > timezone.now()
+    ]
 
 
 def is_held_back(order: Any, ours: shop.OrderState | None) -> bool:

@@ -99,7 +99,13 @@ def change(request: HttpRequest, ticket: str) -> HttpResponse:
     if found is None or not (is_cancelled or orders.may_be_cancelled(found, ours)):
         return _private(redirect(orders.status_url(number)))
     if request.method != "POST":
-        page = {"order": found, "lines": found.lines.all(), "is_cancelled": is_cancelled, "pay_url": shop.pay_path(PLUGIN, number)}
+        page = {
+            "order": found,
+            "lines": found.lines.all(),
+            "is_cancelled": is_cancelled,
+            "open_pages": orders.open_pages(ours),
+            "pay_url": shop.pay_path(PLUGIN, number),
+        }
         response = _private(render(request, "tillgate_oscar/change.html", page))
         response["Referrer-Policy"] = (
             "same-origin"  # under "no-referrer" browsers post the form from the origin "null", which Django refuses
