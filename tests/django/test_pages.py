@@ -25,7 +25,7 @@ from tillgate.django.forms import MethodForm, RefundForm
 from tillgate.django.methods import label_of
 from tillgate.django.models import OutboxEvent, Payment
 from tillgate.django.operations import outbox, payments
-from tillgate.django.tickets import start_url
+from tillgate.django.tickets import new_ticket, start_url
 from tillgate.money import Money
 from tillgate.shop import order_state
 from tillgate.testing.translations import faults_of_catalogue
@@ -462,6 +462,8 @@ def test_an_unpaid_order_can_be_changed_or_cancelled_where_the_shop_says(
     described = hooks.OrderDescription(number="7", currency="USD", amount=Decimal("10.00"), change_url=change_url)
     with monkeypatch.context() as patch:
         patch.setattr(hooks, "call_owner", lambda plugin, hook, **_: described if hook == "tillgate_describe_order" else None)
+        assert "Change or cancel" not in text_of(come_back(world, payment)), "a stranger may have the address"
+        world.client.cookies["tillgate_shopper"] = new_ticket(world.shop.plugin, payment.order.key)
         for page in (come_back(world, payment), world.client.get(world.way_to_pay(payment.order.key))):
             assert (links_of(text_of(page)).get("Change or cancel the order") == change_url) is is_shown
         Payment.objects.update(is_processing=True)

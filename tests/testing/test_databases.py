@@ -59,9 +59,7 @@ def test_two_runs_can_go_on_beside_each_other(monkeypatch: pytest.MonkeyPatch, n
 
 @pytest.mark.parametrize("name", DATABASE_NAMES)
 @pytest.mark.parametrize("chosen_name", [None, "another"])
-def test_two_checkouts_share_no_database(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, chosen_name: str | None
-) -> None:
+def test_two_checkouts_share_no_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, chosen_name: str | None) -> None:
     monkeypatch.setenv("TILLGATE_TEST_DATABASE", name)
     if chosen_name:
         monkeypatch.setenv("TILLGATE_TEST_NAME", chosen_name)

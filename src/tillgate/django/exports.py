@@ -51,7 +51,16 @@ def payment_rows(payments: QuerySet[Payment]) -> Iterator[Row]:
             refunded[payment].append(part)
         for payment, *names, sandbox, method, amount, currency, status, started, since, number in batch:
             yield [
-                *(*map(_as_text, names), _yes(sandbox), method, money.amount_text(amount, currency), currency, status, _time(started), _time(since)),
+                *(
+                    *map(_as_text, names),
+                    _yes(sandbox),
+                    method,
+                    money.amount_text(amount, currency),
+                    currency,
+                    status,
+                    _time(started),
+                    _time(since),
+                ),
                 *(_as_text(number), money.amount_text(money.total(refunded[payment]), currency)),
             ]
 
@@ -69,7 +78,16 @@ def refund_rows(refunds: QuerySet[Refund]) -> Iterator[Row]:
     )
     for *names, sandbox, method, amount, currency, status, asked, since, number, external, by, reason in chosen.iterator(chunk_size=_BATCH):
         yield [
-            *(*map(_as_text, names), _yes(sandbox), method, money.amount_text(amount, currency), currency, status, _time(asked), _time(since)),
+            *(
+                *map(_as_text, names),
+                _yes(sandbox),
+                method,
+                money.amount_text(amount, currency),
+                currency,
+                status,
+                _time(asked),
+                _time(since),
+            ),
             *(_as_text(number), _yes(external), by, reason),
         ]
 

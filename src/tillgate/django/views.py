@@ -364,10 +364,7 @@ def _pay(
             problem = _("The payment could not be started, and nothing was charged. Please try again later or ask the shop.")
         else:
             if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):
-                response = _onward(request, started)
-                if may_change:
-                    remember_shopper(response, started.payment, is_secure=request.is_secure())
-                return _private(response, "same-origin")
+                return _private(_onward(request, started, may_change=may_change), "same-origin")
             problem = started.outcome.message
     held, under_review, on_its_way = _held(payments), _under_review(payments), _on_its_way(payments)
     paid_by = payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None)
@@ -484,7 +481,7 @@ def _begun(payments: QuerySet[Payment], amount: Decimal, currency: str) -> dict[
     }
 
 
-def _onward(request: HttpRequest, started: Started) -> HttpResponse:
+def _onward(request: HttpRequest, started: Started, *, may_change: bool) -> HttpResponse:
     """Send the shopper to the payment page, by a page of ours that goes on at once, or to the return page of a paid order.
 
     Under the content security policy `form-action 'self'` Chromium refuses a redirect to another site after a form, without a word.
@@ -493,6 +490,8 @@ def _onward(request: HttpRequest, started: Started) -> HttpResponse:
         return HttpResponseRedirect(reverse("tillgate:return", args=[started.payment.return_key]))
     response = render(request, "tillgate/leave.html", {"payment": started.payment})
     response["Refresh"] = f"0; url={iri_to_uri(started.payment.payment_url)}"
+    if may_change:
+        remember_shopper(response, started.payment, is_secure=request.is_secure())
     return response
 
 

@@ -64,7 +64,8 @@ class PaymentState(hooks.Payment):
     way or of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check
     failed, so the shopper should not pay again. `awaits_delivery`: it is paid, and the shop has not applied or refused it yet.
     `is_processing`: it is open, the shopper has finished, and the money is on its way. `payment_url` is the gateway's payment page, or
-    empty; it takes money until `page_closes_at`. `sandbox`: no real money. `unpaid_detail` tells the shopper why the payment ended unpaid, such as "Your payment was declined.";
+    empty; it takes money until `page_closes_at`.
+    `sandbox`: no real money. `unpaid_detail` tells the shopper why the payment ended unpaid, such as "Your payment was declined.";
     it is empty for any other payment.
     """
 
