@@ -16,9 +16,8 @@ from django.core.serializers import serialize
 
 from tests.django.operations.conftest import queue
 from tests.test_docs import read, rows, section
-from tillgate import Refused, hooks
+from tillgate import Refused, hooks, shop
 from tillgate.account import Account
-from tillgate import shop
 from tillgate.django import clock, operations
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
@@ -317,6 +316,7 @@ def test_texts_of_staff_alone_are_details_too(world: World) -> None:
     payment = world.paid_payment()
     plugin, key = payment.order.plugin, payment.order.key
     refund = operations.refund(payment.pk, "1.00", reason="Ada's jar broke")
+    world.run_worker()
     _open_review(payment)
     operations.resolve(Review.objects.get().pk, "Ada called", "clerk")
     Review.objects.update(order=None, payment=None, refund=refund)
