@@ -43,7 +43,9 @@ from tillgate import (
     Account,
     AnswerNotUnderstood,
     AsyncGateway,
+    ConfigurationError,
     CreatedPayment,
+    Dialect,
     Gateway,
     GatewayError,
     InvalidRequest,
@@ -458,3 +460,13 @@ def test_i1_an_answer_is_about_the_reference_that_was_asked_for(scripted: Script
     scripted.script = always(http(envelope(found(reference="OTHER-1"))))
     with Gateway(account(base_url=scripted.url, **FAST)) as gateway, pytest.raises(AnswerNotUnderstood, match="OTHER-1"):
         gateway.query(REFERENCE)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_account_of_gateway_plugin_is_refused(kind: str, operation: str) -> None:
+    foreign = Dialect(name="other", gateway="other-gateway", required=())
+    with ScriptedGateway(always(GOOD[operation])) as gateway:
+        with pytest.raises(ConfigurationError, match=r"plugin 'other-gateway': call tillgate\.hooks\.pay"):
+            carry_out(kind, account(gateway.url, dialect=foreign, **FAST), operation)
+        assert gateway.requests == []

@@ -59,6 +59,8 @@ def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         ("bücher", "must be small letters"),
         (f"{LONGEST}s", "up to 40"),
         ("gateway", "choose another"),
+        ("imported", "choose another"),
+        ("saleor", "install tillgate-saleor"),
         ("tillgate-shop", "give shop"),
     ],
 )
@@ -78,6 +80,30 @@ def test_the_name_of_an_installed_plugin_is_refused(tmp_path: Path, monkeypatch:
     result = new_plugin("book-shop")
     assert (result.exit_code, "is a plugin that is installed here" in result.output) == (2, True), result.output
     assert new_plugin("book-shelf").exit_code == 0
+
+
+def test_every_plugin_of_ours_is_refused() -> None:
+    for name in (path.name for path in (ROOT / "plugins").iterdir() if (path / "pyproject.toml").is_file()):
+        assert new_plugin(name).exit_code == 2, name
+
+
+IMPORTS = """
+import importlib, os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+import django
+django.setup()
+for module in ("plugin", "apps", "signals"):
+    importlib.import_module(f"{sys.argv[1]}.{module}")
+import tests.driver, tests.test_conformance
+"""
+
+
+@pytest.mark.parametrize("name", ["class", "json", "tests"])
+def test_package_of_awkward_name_can_be_imported(name: str, tmp_path: Path) -> None:
+    assert new_plugin(name).exit_code == 0
+    plugin = tmp_path / f"tillgate-{name}"
+    path = os.pathsep.join([str(plugin / "src"), str(plugin)])
+    run(sys.executable, "-c", IMPORTS, f"tillgate_{name}", cwd=plugin, env={**os.environ, "PYTHONPATH": path})
 
 
 @pytest.mark.parametrize("kind", ["folder", "empty folder", "file", "link to nowhere"])

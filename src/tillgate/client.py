@@ -17,6 +17,7 @@ from tillgate.account import Account
 from tillgate.dispatch import moving_money
 from tillgate.errors import AnswerNotUnderstood, ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown
 from tillgate.wire import exchange
+from tillgate.wire.dialects import REFERENCE
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
 
 if TYPE_CHECKING:
@@ -69,6 +70,15 @@ def _deadline(account: Account, seconds: float | None = None) -> float:
     return time.monotonic() + min(seconds, account.deadline_seconds)
 
 
+def _credentials(account: Account) -> exchange.Credentials:
+    """Return the credentials of an account, or raise `ConfigurationError` where a plugin speaks with its gateway, and not this client."""
+    dialect = account.dialect
+    if dialect.gateway != REFERENCE.gateway:
+        remedy = f"is served by the plugin {dialect.gateway!r}: call tillgate.hooks.pay, query and refund in place of this client"
+        raise ConfigurationError("dialect", dialect.name, remedy)
+    return account.credentials
+
+
 class Gateway:
     """Take, query and refund payments of one account. Threads may share it; it keeps its connections until closed.
 
@@ -80,7 +90,7 @@ class Gateway:
         from tillgate.transport import SyncTransport
 
         self.account = account
-        self._credentials = account.credentials
+        self._credentials = _credentials(account)
         self._transport = SyncTransport(account, transport)
 
     def __repr__(self) -> str:
@@ -146,7 +156,7 @@ class AsyncGateway:
         from tillgate.transport import async_transport  # imported late, for the same reason as in Gateway
 
         self.account = account
-        self._credentials = account.credentials
+        self._credentials = _credentials(account)
         self._transport = async_transport(account, transport)
         self._is_bound = transport is None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,16 +11,18 @@ from contextlib import contextmanager
 from datetime import timedelta
 from enum import IntEnum
 from inspect import getsource
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.core import mail
 from django.core.checks import run_checks
 from django.db import connection
 
 from tests.django import project
 from tests.django.conftest import World
-from tests.test_docs import read, rows
+from tests.test_docs import ROOT, blocks, read, rows
 from tillgate import Account, ConfigurationError, hooks
 from tillgate.django import checks, clock
 from tillgate.django.models import Heartbeat, Payment
@@ -37,8 +40,9 @@ def told() -> dict[str, str]:
 
 
 @pytest.fixture
-def sound(settings: Any, world: World) -> Any:
-    """Settings with which nothing is wrong, whatever database the tests run on."""
+def sound(settings: Any, world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Settings with which nothing is wrong, whatever database the tests run on, outside of a test environment."""
+    monkeypatch.delattr(mail, "outbox")
     settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "REVIEW_MAIL_TO": ["owner@shop.example"]}
     settings.EMAIL_TIMEOUT = 10
     world.run_worker()
@@ -153,6 +157,63 @@ def test_e003_a_sandbox_account_with_debug_off(sound: Any) -> None:
     assert "'toy'" in found["E003"]
     sound.DEBUG = True
     assert told() == {}
+
+
+def test_e003_is_silent_in_a_test_environment(sound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sound.TILLGATE = {**sound.TILLGATE, "ACCOUNTS": {"default": {**LIVE, "SANDBOX": True}}}
+    monkeypatch.setattr(mail, "outbox", [], raising=False)
+    assert told() == {}
+
+
+SHOP_SETTINGS = """
+from pathlib import Path
+
+DEBUG = True
+SECRET_KEY = "only for tests"
+ALLOWED_HOSTS = []
+ROOT_URLCONF = "urls"
+USE_TZ = True
+STATIC_URL = "static/"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+]
+TEMPLATES = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": Path(__file__).parent / "shop.sqlite3"}}
+"""
+SHOP_TEST = """
+from django.test import TestCase
+
+
+class ShopTest(TestCase):
+    def test_shop(self) -> None:
+        self.assertEqual(self.client.get("/").status_code, 404)
+"""
+
+
+def test_manage_py_test_runs_in_a_shop_on_the_sandbox(tmp_path: Path) -> None:
+    added = next(code for code in blocks(read("docs/tutorial/your-own-shop.md"), "python") if "TILLGATE = {" in code)
+    (tmp_path / "settings.py").write_text(SHOP_SETTINGS + added.replace("smallest_shop.", "tests.smallest_shop."), "utf-8")
+    (tmp_path / "urls.py").write_text(
+        'from django.urls import include, path\n\nurlpatterns = [path("payments/", include("tillgate.django.urls"))]\n', "utf-8"
+    )
+    (tmp_path / "test_shop.py").write_text(SHOP_TEST, "utf-8")
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "settings", "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "django", "test"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "Ran 1 test" in done.stderr, done.stderr
+    assert done.returncode == 0, done.stderr
+    checked = subprocess.run(
+        [sys.executable, "-m", "django", "check"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_e004_a_public_address_that_is_not_https(sound: Any) -> None:

@@ -40,3 +40,19 @@ def test_no_cell_begins_as_a_formula(evil: str) -> None:
     payment("A", "10.00", "2026-03-01T10:00+00:00", key=evil)
     (row,) = _read(list(csv_lines(payment_rows(Payment.objects.all()))))
     assert row["order"][0] in "'\\"
+
+
+@pytest.mark.parametrize("evil", ["a;=1+1", "a; @SUM(A1)", 'a";=1'])
+def test_no_part_of_cell_is_formula(evil: str) -> None:
+    payment("A", "10.00", "2026-03-01T10:00+00:00", key=evil)
+    lines = list(csv_lines(payment_rows(Payment.objects.all())))
+    assert all(line.startswith('"') and line.endswith('"\n') for line in lines)
+    assert not any(cell.lstrip().startswith(("=", "@")) for line in lines for cell in line.split(";"))
+
+
+@pytest.mark.parametrize(("number", "cell"), [("123456789012345678", "'123456789012345678"), ("007", "'007"), ("100001", "100001")])
+def test_transaction_number_stays_text(number: str, cell: str) -> None:
+    payment("A", "100000000000", "2026-03-01T10:00+00:00", currency="JPY", key=number)
+    Payment.objects.update(transaction_no=number)
+    (row,) = _read(list(csv_lines(payment_rows(Payment.objects.all()))))
+    assert (row["transaction_no"], row["order"], row["amount"]) == (cell, cell, "100000000000")

@@ -25,7 +25,7 @@ from tillgate.django.forms import MethodForm, RefundForm
 from tillgate.django.methods import label_of
 from tillgate.django.models import OutboxEvent, Payment
 from tillgate.django.operations import outbox, payments
-from tillgate.django.tickets import start_url
+from tillgate.django.tickets import new_ticket, start_url
 from tillgate.money import Money
 from tillgate.shop import order_state
 from tillgate.testing.translations import faults_of_catalogue
@@ -466,6 +466,16 @@ def test_after_a_failure_the_shops_page_comes_where_ours_could_not_start_another
     assert (answer.status_code, answer["Location"]) == (302, f"/orders/{payment.order.key}/")
 
 
+def test_head_on_addresses_of_shoppers_changes_nothing(world: World) -> None:
+    payment = world.start(world.order())
+    order, before = world.order(), world.queries()
+    start = start_url(world.shop.plugin, order, "alipay")
+    for address in (world.way_to_pay(order), start, f"/payments/return/{payment.return_key}/"):
+        assert world.client.head(address).status_code == 200
+    assert Payment.objects.count() == 1
+    assert world.queries() == before
+
+
 @pytest.mark.parametrize(("change_url", "is_shown"), [("/change/7/", True), ("https://shop.example/7/", True), ("javascript:x", False)])
 def test_an_unpaid_order_can_be_changed_or_cancelled_where_the_shop_says(
     world: World, monkeypatch: pytest.MonkeyPatch, change_url: str, is_shown: bool
@@ -474,6 +484,8 @@ def test_an_unpaid_order_can_be_changed_or_cancelled_where_the_shop_says(
     described = hooks.OrderDescription(number="7", currency="USD", amount=Decimal("10.00"), change_url=change_url)
     with monkeypatch.context() as patch:
         patch.setattr(hooks, "call_owner", lambda plugin, hook, **_: described if hook == "tillgate_describe_order" else None)
+        assert "Change or cancel" not in text_of(come_back(world, payment)), "a stranger may have the address"
+        world.client.cookies["tillgate_shopper"] = new_ticket(world.shop.plugin, payment.order.key)
         for page in (come_back(world, payment), world.client.get(world.way_to_pay(payment.order.key))):
             assert (links_of(text_of(page)).get("Change or cancel the order") == change_url) is is_shown
         Payment.objects.update(is_processing=True)

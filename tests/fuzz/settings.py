@@ -8,7 +8,7 @@ from typing import Any
 from tests.django import project
 from tests.django.project import *  # noqa: F403
 
-_NAME = f"{os.environ.get('TILLGATE_TEST_NAME', 'tillgate')}_fuzz_{os.environ.get('TILLGATE_FUZZ_PROCESS', '0')}"
+_NAME = f"{project.DATABASES['default']['TEST']['NAME']}_fuzz_{os.environ.get('TILLGATE_FUZZ_PROCESS', '0')}"
 _IN_MEMORY = project.DATABASE == "sqlite"
 
 _DATABASE: dict[str, Any] = {

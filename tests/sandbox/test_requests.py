@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
-from tillgate.sandbox.contract import PAYMENT_METHODS, TERMINALS
+from tillgate.sandbox.contract import TERMINALS, VENDORS
 from tillgate.sandbox.requests import MAXIMUM_BODY_BYTES
 from tillgate.sandbox.signing import signature
 
@@ -77,7 +77,7 @@ def test_no_refusal_gives_a_token_or_signature_away(merchant: Build) -> None:
         ("timeout", "0"),
         ("timeout", "1.5"),
         ("timeout", "soon"),
-        ("timeout", 120),
+        ("timeout", 1.5),
         ("reference", 12),
         ("description", False),
         ("ipnUrl", "/ipn"),
@@ -107,7 +107,13 @@ def test_a_field_that_the_interface_does_not_allow_is_refused_by_name(merchant: 
     refused(merchant().pay(**{name: value}), "000023", name)
 
 
-@pytest.mark.parametrize("vendor", PAYMENT_METHODS)
+@pytest.mark.parametrize(("name", "number"), [("timeout", 30), ("merchantNo", 200043)])
+def test_json_numbers_are_accepted_unless_strict(merchant: Build, name: str, number: int) -> None:
+    assert merchant().pay(**{name: number}).http_status == 200
+    refused(merchant(json_numbers="refuse").pay(**{name: number}), "000023", name)
+
+
+@pytest.mark.parametrize("vendor", VENDORS["v1"])
 @pytest.mark.parametrize("terminal", TERMINALS["v1"])
 def test_every_vendor_and_terminal_is_accepted(merchant: Build, vendor: str, terminal: str) -> None:
     assert merchant().pay(vendor=vendor, terminal=terminal).http_status == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ def nothing_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sqlite_is_a_file_whose_writers_wait_for_each_other() -> None:
     chosen = chosen_database("my-shop-tests")
     assert name_of_database() == "sqlite"
-    assert chosen["TEST"]["NAME"].endswith("/my-shop-tests.sqlite3")
+    assert Path(chosen["TEST"]["NAME"]).match("*/my-shop-tests_????????.sqlite3")
     assert chosen["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
 
 
@@ -54,6 +55,20 @@ def test_two_runs_can_go_on_beside_each_other(monkeypatch: pytest.MonkeyPatch, n
     after = chosen_database("my-shop-tests")["TEST"]["NAME"]
     assert before != after
     assert "another" in after
+
+
+@pytest.mark.parametrize("name", DATABASE_NAMES)
+@pytest.mark.parametrize("chosen_name", [None, "another"])
+def test_two_checkouts_share_no_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, chosen_name: str | None) -> None:
+    monkeypatch.setenv("TILLGATE_TEST_DATABASE", name)
+    if chosen_name:
+        monkeypatch.setenv("TILLGATE_TEST_NAME", chosen_name)
+    names = []
+    for checkout in ("one", "other", "one"):
+        (tmp_path / checkout).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / checkout)
+        names.append(chosen_database("my-shop-tests")["TEST"]["NAME"])
+    assert names[0] == names[2] != names[1]
 
 
 def test_a_database_that_is_not_known_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import html
+import re
+import time
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.core import signing
 from django.test import Client
+from django.utils import timezone
 from oscar.core.loading import get_model
 from oscar.test.factories import OptionFactory
 
@@ -21,6 +26,10 @@ from tillgate_oscar import orders
 
 Order = get_model("order", "Order")
 Make = Callable[..., Any]
+
+
+CHANGE_LINK = '/change/"'
+"""The end of every link to the page that changes or cancels an order."""
 
 
 def change_url(order: Any) -> str:
@@ -43,6 +52,40 @@ def order(world: World, shopper: Shopper, product: Make) -> Any:
     return Order.objects.get()
 
 
+def test_stranger_with_return_address_cannot_change_order(world: World, order: Any, shopper: Shopper) -> None:
+    address, stranger = f"/payments/return/{Payment.objects.get().return_key}/", Shopper(Client())
+    assert CHANGE_LINK in shopper.get(address).content.decode()
+    page = stranger.get(address).content.decode()
+    assert CHANGE_LINK not in page
+    choose = re.findall(r'href="(/payments/pay/[^"]+)"', page)[0]
+    for _ in range(2):  # the stranger may pay, and comes back from a payment too
+        pay_page = stranger.get(choose).content.decode()
+        assert CHANGE_LINK not in pay_page
+        choose = html.unescape(re.findall(r'action="(/payments/pay/[^"]+)"', pay_page)[0])
+    stranger.post(choose, {"method": "paypal"})
+    for payment in Payment.objects.all():
+        assert CHANGE_LINK not in stranger.get(f"/payments/return/{payment.return_key}/").content.decode()
+    assert CHANGE_LINK in Shopper(Client()).get(world.way_to_pay(order.number)).content.decode(), "the shop's mail"
+
+
+def test_old_address_of_change_page_changes_nothing(order: Any, shopper: Shopper, monkeypatch: pytest.MonkeyPatch) -> None:
+    address, later = change_url(order), time.time() + 3601
+    with monkeypatch.context() as patch:
+        patch.setattr(signing.time, "time", lambda: later)
+        for answer in (shopper.get(address), shopper.post(address, {"then": "cancel"})):
+            assert answer["Location"] == orders.status_url(order.number)
+    assert Order.objects.get().status == "Pending payment"
+
+
+def test_change_page_names_open_payment_pages(order: Any, shopper: Shopper) -> None:
+    payment = Payment.objects.get()
+    page = " ".join(html.unescape(shopper.get(change_url(order)).content.decode()).split())
+    assert f"The payment page for USD {payment.amount} with Alipay stays open until " in page
+    assert "Do not pay there after you have changed or cancelled the order." in page
+    Payment.objects.update(page_closes_at=timezone.now())
+    assert "The payment page for" not in shopper.get(change_url(order)).content.decode()
+
+
 def voucher() -> Any:
     return get_model("voucher", "Voucher").objects.get()
 
@@ -58,7 +101,7 @@ def test_opening_the_page_changes_nothing_and_a_stranger_without_the_address_doe
 
 
 def test_the_shoppers_own_pages_lead_there_and_a_strangers_page_does_not(order: Any, shopper: Shopper) -> None:
-    link = f'href="{change_url(order)}"'
+    link = CHANGE_LINK
     assert link in shopper.get(orders.status_url(order.number)).content.decode()
     page = f"/accounts/order-status/{order.number}/{order.verification_hash()}/"
     shopper.post(shopper.get(page)["Location"], {"email": "ada@shopper.example"})
@@ -113,7 +156,7 @@ def test_whoever_comes_by_the_mail_after_the_order_was_released_puts_its_items_i
     late = Shopper(Client())  # the mail opens in another browser
     pay_page = late.get(world.way_to_pay(order.number)).content.decode()
     assert "The shop says: the order was cancelled" in pay_page
-    assert f'href="{change_url(order)}"' in pay_page
+    assert CHANGE_LINK in pay_page
     asked = late.get(change_url(order)).content.decode()
     assert "This order was cancelled." in asked
     assert "Cancel the order" not in asked
@@ -177,7 +220,7 @@ def test_a_customer_finds_the_way_on_the_page_of_the_order_in_the_account(world:
     shopper.chooses()
     shopper.places()
     order = Order.objects.get()
-    assert f'href="{change_url(order)}"' in shopper.get(f"/accounts/orders/{order.number}/").content.decode()
+    assert CHANGE_LINK in shopper.get(f"/accounts/orders/{order.number}/").content.decode()
     shopper.post(change_url(order), {"then": "basket"})
     assert shopper.get("/basket/").context["basket"].num_items == 1
 
@@ -194,7 +237,7 @@ def test_the_basket_leads_a_guest_and_a_customer_to_the_unpaid_order_and_nobody_
         notice = page.split('id="tillgate-waiting"')[1].split("</div>")[0]
         assert order.number in notice
         assert "/payments/pay/" in notice
-        assert f'href="{change_url(order)}"' in notice
+        assert CHANGE_LINK in notice
     assert 'id="tillgate-waiting"' not in Shopper(Client()).get("/basket/").content.decode()
     elsewhere.post(change_url(order), {"then": "cancel"})
     assert 'id="tillgate-waiting"' not in elsewhere.get("/basket/").content.decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -21,6 +22,9 @@ from tillgate.wire.texts import printable
 
 _BATCH: Final = 1000
 _FORMULA: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001  # spreadsheets read the wide signs too
+_AFTER_SEMICOLON: Final = re.compile(rf"(;\s*)(?=[{re.escape(''.join(_FORMULA))}])")
+_LONGEST_NUMBER: Final = 11
+"""The digits that every spreadsheet shows as they are."""
 
 Row = list[Any]
 
@@ -47,8 +51,17 @@ def payment_rows(payments: QuerySet[Payment]) -> Iterator[Row]:
             refunded[payment].append(part)
         for payment, *names, sandbox, method, amount, currency, status, started, since, number in batch:
             yield [
-                *(*names, _yes(sandbox), method, money.amount_text(amount, currency), currency, status, _time(started), _time(since)),
-                *(number or "", money.amount_text(money.total(refunded[payment]), currency)),
+                *(
+                    *map(_as_text, names),
+                    _yes(sandbox),
+                    method,
+                    money.amount_text(amount, currency),
+                    currency,
+                    status,
+                    _time(started),
+                    _time(since),
+                ),
+                *(_as_text(number), money.amount_text(money.total(refunded[payment]), currency)),
             ]
 
 
@@ -65,14 +78,23 @@ def refund_rows(refunds: QuerySet[Refund]) -> Iterator[Row]:
     )
     for *names, sandbox, method, amount, currency, status, asked, since, number, external, by, reason in chosen.iterator(chunk_size=_BATCH):
         yield [
-            *(*names, _yes(sandbox), method, money.amount_text(amount, currency), currency, status, _time(asked), _time(since)),
-            *(number or "", _yes(external), by, reason),
+            *(
+                *map(_as_text, names),
+                _yes(sandbox),
+                method,
+                money.amount_text(amount, currency),
+                currency,
+                status,
+                _time(asked),
+                _time(since),
+            ),
+            *(_as_text(number), _yes(external), by, reason),
         ]
 
 
 def csv_lines(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield each row as a line of CSV."""
-    writer = csv.writer(_Line(), lineterminator="\n")
+    """Yield each row as a line of CSV with every cell quoted."""
+    writer = csv.writer(_Line(), lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in rows:
         yield writer.writerow([_safe(cell) if isinstance(cell, str) else cell for cell in row])
 
@@ -85,8 +107,16 @@ class _Line:
 
 
 def _safe(cell: str) -> str:
-    text = printable(cell)
+    # Where a comma is the decimal sign, spreadsheets split lines at semicolons, even inside of quoted cells after the first.
+    text = _AFTER_SEMICOLON.sub(r"\1'", printable(cell))
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+
+
+def _as_text(number: str | None) -> str:
+    """Return a number that names something as a spreadsheet leaves it: it would round long ones, and drop zeros in front."""
+    text = number or ""
+    is_changed = text.isdigit() and (len(text) > _LONGEST_NUMBER or text.startswith("0"))
+    return f"'{text}" if is_changed else text
 
 
 def _time(moment: datetime) -> str:

@@ -33,6 +33,7 @@ _LABELS: Final[Mapping[str, str | Promise]] = {
     PaymentMethod.KAKAOPAY: "KakaoPay",
     PaymentMethod.BKASH: "bKash",
     PaymentMethod.EASYPAISA: "Easypaisa",
+    "cashapppay": "Cash App Pay",
     "card": gettext_lazy("Credit or debit card"),
     "checkout": gettext_lazy("Card or another way to pay"),
 }

@@ -43,7 +43,7 @@ from tillgate.django.operations.starting import NotPayable, Started, StartOutcom
 from tillgate.django.operations.supervision import look_now_and_then
 from tillgate.django.operations.values import payment_value
 from tillgate.django.outcomes import PAID, outcome_of
-from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
+from tillgate.django.tickets import is_shopper, pay_url, read_start_ticket, read_ticket, remember_shopper
 from tillgate.errors import AnswerNotUnderstood, ConfigurationError, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
 from tillgate.money import Money
@@ -165,17 +165,18 @@ def webhook(request: HttpRequest, alias: str) -> HttpResponse:
 @csrf_exempt
 @without_atomic_requests
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def return_page(request: HttpRequest, key: str) -> HttpResponse:
     """Say what is known of a payment, and offer the next steps. A shopper who has paid goes on to the shop at once.
 
     No session is needed: wallets return in another browser. The page offers another payment method too. So the return address, which the
     shopper's browser and the gateway know, gives the authority to pay the order. That harms nobody: the pay page shows no more of the
-    order than this one, and another person could only pay for the shopper.
+    order than this one, and another person could only pay for the shopper. Only the browser that started the payment may change or cancel
+    the order.
     """
     look_now_and_then()
     read = cache(partial(_received, request))  # the address first: strangers cost no parsing
-    if request.GET.get("wait"):  # the page refreshes itself, which must not count as a return
+    if request.GET.get("wait") or request.method == "HEAD":  # the page refreshes itself, or a scanner looks: neither counts as a return
         payment = Payment.objects.select_related("order").filter(return_key=key).first()
     else:
         payment = operations.receive_return(key, read, request.method or "")
@@ -193,7 +194,8 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         return _private(HttpResponseRedirect(home))
     order = order or _described_if_possible(payment)
     may_pay = bool(outcome.offers and order and order.payable and not order.is_free and not payment.order.closed_at)
-    choose_url = pay_url(payment.order.plugin, payment.order.key) if may_pay and _may_choose_here(payment) else ""
+    may_change = may_pay and is_shopper(request, payment)
+    choose_url = pay_url(payment.order.plugin, payment.order.key, may_change=may_change) if may_pay and _may_choose_here(payment) else ""
     if home and outcome.offers and not payment.is_open and not choose_url:
         return _private(HttpResponseRedirect(home))  # the shop has its own page for another choice, or the order takes no payment
     if may_pay and order and not choose_url:
@@ -222,7 +224,7 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         "look_again_url": request.path if payment.is_open else "",
         "payment_url": payment.payment_url if may_pay and may_go_on(payment) and _costs_as_paid(order, payment) else "",
         "choose_url": choose_url,
-        "change_url": _web_address(order.change_url) if may_pay and order else None,
+        "change_url": _web_address(order.change_url) if may_change and order else None,
         "home_url": home,
     }
     return _private(render(request, "tillgate/return.html", page))
@@ -319,13 +321,17 @@ def status(request: HttpRequest, key: str) -> HttpResponse:
 @csrf_protect
 @without_atomic_requests
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def pay(request: HttpRequest, ticket: str) -> HttpResponse:
-    """Pay an order, or pay it again with another payment method. The ticket is the shop's authority over the order."""
-    authority = read_ticket(ticket)
-    if authority is None:
-        raise Http404
-    return _pay(request, *authority, request.POST if request.method == "POST" else None, told=request.GET.get("held", ""))
+    """Pay an order, or pay it again with another payment method. The ticket is the shop's authority over the order.
+
+    The return page gives a ticket of less authority to any holder of its address.
+    """
+    for may_change in (True, False):
+        if authority := read_ticket(ticket, may_change=may_change):
+            choice, told = request.POST if request.method == "POST" else None, request.GET.get("held", "")
+            return _pay(request, *authority, choice, told=told, may_change=may_change)
+    raise Http404
 
 
 @login_not_required
@@ -339,14 +345,17 @@ def start(request: HttpRequest, ticket: str) -> HttpResponse:
     if chosen is None:
         raise Http404
     plugin, order_key, method = chosen
-    return _pay(request, plugin, order_key, {"method": method})
+    return _pay(request, plugin, order_key, {"method": method} if request.method == "GET" else None)
 
 
-def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str, Any] | None, told: str = "") -> HttpResponse:
+def _pay(
+    request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str, Any] | None, *, told: str = "", may_change: bool = True
+) -> HttpResponse:
     """Start the chosen payment and redirect the shopper, or show the page for another choice; that posts to `tillgate:pay`.
 
     `choice` holds the field `method`, or is None without a choice. `told` names the payments that the page showed as paid: if more money
-    has come since, the page says so before the shopper pays again (I4). The payment carries the shopper's language, for mail.
+    has come since, the page says so before the shopper pays again (I4). The payment carries the shopper's language, for mail. Without
+    `may_change` the holder of the ticket may be a stranger, who only pays.
     """
     look_now_and_then()
     payments = _payments_of(plugin, order_key)
@@ -368,7 +377,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
             problem = _("The payment could not be started, and nothing was charged. Please try again later or ask the shop.")
         else:
             if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):
-                return _private(_onward(request, started), "same-origin")
+                return _private(_onward(request, started, may_change=may_change), "same-origin")
             problem = started.outcome.message
     held, under_review, on_its_way = _held(payments), _under_review(payments), _on_its_way(payments)
     paid_by = payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None)
@@ -391,7 +400,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         form = MethodForm(choice, price=price, initial=form.initial)
         if form.methods and all(method.problem for method in form.methods):
             unable = _("None of our payment methods takes %(amount)s.") % {"amount": money_text(price.amount, price.currency)}
-    change_url = _web_address(described.change_url) if not (held or under_review or on_its_way) else None
+    change_url = _web_address(described.change_url) if may_change and not (held or under_review or on_its_way) else None
     names = _names([*held, *under_review, *on_its_way])
     page = {
         "form": form,
@@ -408,7 +417,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "under_review": _methods_of(under_review),
         "on_its_way": _methods_of(on_its_way),
         # In the address, since a shop may have a form of its own.
-        "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': names})}" if names else ""),
+        "pay_url": pay_url(plugin, order_key, may_change=may_change) + (f"?{urlencode({'held': names})}" if names else ""),
     }
     # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
     return _private(render(request, "tillgate/pay.html", page, status=409 if problem and not is_free else 200), "same-origin")
@@ -487,7 +496,7 @@ def _begun(payments: QuerySet[Payment], amount: Decimal, currency: str) -> dict[
     }
 
 
-def _onward(request: HttpRequest, started: Started) -> HttpResponse:
+def _onward(request: HttpRequest, started: Started, *, may_change: bool) -> HttpResponse:
     """Send the shopper to the payment page, by a page of ours that goes on at once, or to the return page of a paid order.
 
     Under the content security policy `form-action 'self'` Chromium refuses a redirect to another site after a form, without a word.
@@ -496,6 +505,8 @@ def _onward(request: HttpRequest, started: Started) -> HttpResponse:
         return HttpResponseRedirect(reverse("tillgate:return", args=[started.payment.return_key]))
     response = render(request, "tillgate/leave.html", {"payment": started.payment})
     response["Refresh"] = f"0; url={iri_to_uri(started.payment.payment_url)}"
+    if may_change:
+        remember_shopper(response, started.payment, is_secure=request.is_secure())
     return response
 
 

@@ -26,7 +26,8 @@ class OrderDescription:
     time to pay, such as a reservation's: the payment page closes before it, and no payment starts after it.
 
     `change_url` is the shop's page on which the shopper may change or cancel the unpaid order: a path or an http(s) address. It works
-    without a session, and changes nothing before a form is posted. An open payment of a cancelled order is watched all the same. Of
+    without a session, expires, and changes nothing before a form is posted. Tillgate links to it for holders of the shop's pay link and in
+    the browser that started the payment from there. An open payment of a cancelled order is watched all the same. Of
     an order that cannot be paid any more it is the page on which its items can be ordered again.
 
     `choose_url` is the shop's own page on which the shopper chooses another payment method, in the same form. The return page links to it

@@ -32,11 +32,17 @@ PAYMENT_METHODS = MappingProxyType(
         "kakaopay": "KakaoPay",
         "bkash": "bKash",
         "easypaisa": "Easypaisa",
+        "cashapppay": "Cash App Pay",
     }
+)
+VENDORS: MappingProxyType[Version, tuple[str, ...]] = MappingProxyType(
+    {"v1": tuple(name for name in PAYMENT_METHODS if name != "cashapppay"), "v3": tuple(PAYMENT_METHODS)}
 )
 TERMINALS: MappingProxyType[Version, tuple[str, ...]] = MappingProxyType(
     {"v1": ("ONLINE", "WAP", "ANDROID", "IOS"), "v3": ("ONLINE", "WAP", "MWEB", "YIP")}
 )
+JSON_NUMBERS = ("merchantNo", "timeout")
+"""The texts of the interface that its family's own documents show as numbers of JSON."""
 OS_TYPES = ("IOS", "ANDROID")
 MOBILE_TERMINALS = ("WAP", "MWEB")
 """The terminals of version 3 that need an osType."""

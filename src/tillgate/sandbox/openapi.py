@@ -21,7 +21,6 @@ _FIELDS: dict[str, Schema] = {
     "merchantNo": {**_WORD, "description": "Merchant ID.", "examples": [contract.PUBLISHED_MERCHANT_NO]},
     "verifySign": {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "Request signature."},
     "amount": {**_DECIMAL, "description": "Transaction amount, above 0."},
-    "vendor": {"type": "string", "enum": list(contract.PAYMENT_METHODS), "description": "Payment channel."},
     "reference": {**_WORD, "description": "Merchant's invoice number for the transaction."},
     "storeNo": {**_WORD, "description": "Store ID.", "examples": [contract.PUBLISHED_STORE_NO]},
     "settleCurrency": {"type": "string", "enum": ["USD", "GBP"], "description": "Settlement currency."},
@@ -110,6 +109,7 @@ def _request(endpoint: Endpoint, options: Options) -> Schema:
     own: dict[str, Schema] = {
         "currency": {"type": "string", "enum": list(currencies), "description": "Transaction currency."},
         "terminal": {"type": "string", "enum": list(contract.TERMINALS[endpoint.version]), "description": "Terminal type."},
+        "vendor": {"type": "string", "enum": list(contract.VENDORS[endpoint.version]), "description": "Payment channel."},
     }
     fields = {name: own.get(name) or _FIELDS[name] for name in (*required, *optional)}
     if endpoint.operation == "pay":

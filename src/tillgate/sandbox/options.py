@@ -35,6 +35,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "refund_info": ("finished", "status", "none"),
     "goods_characters": ("plain", "any"),
     "extra_fields": ("allow", "refuse"),
+    "json_numbers": ("allow", "refuse"),
     "address_scheme": ("any", "https"),
 }
 
@@ -63,6 +64,7 @@ class Options:
     minimum_amount: str = "0.01"  # row 17
     maximum_amount: str = ""  # row 17: empty sets no limit
     extra_fields: str = "allow"
+    json_numbers: str = "allow"  # merchantNo and timeout as numbers of JSON
     stores: tuple[str, ...] = (contract.PUBLISHED_STORE_NO,)  # version 3
     currencies: tuple[str, ...] = contract.V3_CURRENCIES  # version 3
     address_scheme: str = "any"  # "It must be secure and reliable": https refuses plain http

@@ -127,7 +127,10 @@ def check(endpoint: Endpoint, parameters: Mapping[str, str], options: Options) -
         known = name in contract.REQUIRED[endpoint] or name in contract.OPTIONAL[endpoint]
         if not known and options.extra_fields == "refuse":
             raise Refusal(contract.BAD_VALUE, f"{name} is not a parameter of this operation")
-        if known and isinstance(value, Bare) and (endpoint.operation, name) != ("pay", "amount"):
+        may_be_number = (endpoint.operation, name) == ("pay", "amount") or (
+            options.json_numbers == "allow" and name in contract.JSON_NUMBERS and value.isdigit()
+        )
+        if known and isinstance(value, Bare) and not may_be_number:
             raise Refusal(contract.BAD_VALUE, f"{name} must be a string")
     if options.reference_pattern and not re.fullmatch(options.reference_pattern, parameters.get("reference", "")):
         raise Refusal(contract.BAD_VALUE, "reference is not of the accepted form")
@@ -146,7 +149,7 @@ def read_order(endpoint: Endpoint, parameters: Mapping[str, str], options: Optio
     is_v3 = endpoint.version == "v3"
     allowed_values = {
         "currency": options.currencies if is_v3 else contract.V1_CURRENCIES,
-        "vendor": tuple(contract.PAYMENT_METHODS),
+        "vendor": contract.VENDORS[endpoint.version],
         "terminal": contract.TERMINALS[endpoint.version],
         **({"osType": contract.OS_TYPES} if is_v3 and parameters["terminal"] in contract.MOBILE_TERMINALS else {}),
     }

@@ -14,13 +14,15 @@ from string import Template
 from typing import Final
 
 from tillgate.errors import InvalidRequest
-from tillgate.hooks.manager import ADAPTER_NAME, ENTRY_POINT_GROUP
+from tillgate.hooks.manager import ADAPTER_NAME, ENTRY_POINT_GROUP, IMPORTED_NAME
 
 __all__ = ["Scaffold", "write_plugin"]
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST: Final = 40
 """Names become names of files, classes and columns; the name of every known framework is shorter."""
+_OURS: Final = ("django-payments", "oscar", "pretix", "saleor", "stripe")
+"""The plugins that Tillgate publishes: another package of one of these names would hide it."""
 _TEMPLATES: Final = Path(__file__).parent / "template"
 _SUFFIX: Final = ".tmpl"
 """The suffix hides the templates from tools that look for Python."""
@@ -69,5 +71,9 @@ def _check(name: str) -> None:
         raise InvalidRequest("name", name, f"gets its tillgate- by itself: give {name.removeprefix('tillgate-')}")
     if name == ADAPTER_NAME:
         raise InvalidRequest("name", name, "is the built-in plugin that speaks with the gateway: choose another")
+    if name == IMPORTED_NAME:
+        raise InvalidRequest("name", name, "is the built-in owner of imported orders, beside which no other is loaded: choose another")
+    if name in _OURS:
+        raise InvalidRequest("name", name, f"is a plugin of Tillgate's own: install tillgate-{name}, or choose another")
     if metadata.entry_points(group=ENTRY_POINT_GROUP, name=name):
         raise InvalidRequest("name", name, "is a plugin that is installed here, and orders belong to a plugin by its name: choose another")

@@ -66,7 +66,8 @@ class PaymentState(hooks.Payment):
     way or of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check
     failed, so the shopper should not pay again. `awaits_delivery`: it is paid, and the shop has not applied or refused it yet.
     `is_processing`: it is open, the shopper has finished, and the money is on its way. `payment_url` is the gateway's payment page, or
-    empty. `sandbox`: no real money. `unpaid_detail` tells the shopper why the payment ended unpaid, such as "Your payment was declined.";
+    empty; it takes money until `page_closes_at`.
+    `sandbox`: no real money. `unpaid_detail` tells the shopper why the payment ended unpaid, such as "Your payment was declined.";
     it is empty for any other payment.
     """
 
@@ -75,6 +76,7 @@ class PaymentState(hooks.Payment):
     sandbox: bool
     created_at: datetime
     status_since: datetime
+    page_closes_at: datetime
     payment_url: str
     held_amount: Decimal
     refunded_amount: Decimal
@@ -299,6 +301,7 @@ def _payment_states(chosen: QuerySet[Payment], *, is_locked: bool = False) -> It
             reported_paid=vars(payment)["is_reported"],
             awaits_delivery=vars(payment)["awaits_delivery"],
             is_processing=payment.is_open and payment.is_processing,
+            page_closes_at=payment.page_closes_at,
             unpaid_detail=unpaid_detail(payment),
             refunds=tuple(map(refund_state, refunds)),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from pathlib import Path
@@ -26,7 +27,7 @@ def chosen_database(test_name: str) -> dict[str, Any]:
     The servers run on this machine unless their own variables (PGHOST, MYSQL_HOST and so on) say otherwise. TILLGATE_TEST_NAME replaces
     `test_name` for a second run beside this one. SQLite uses a file, since the threads of a test cannot share memory.
     """
-    name = os.environ.get("TILLGATE_TEST_NAME", test_name)
+    name = _name_here(os.environ.get("TILLGATE_TEST_NAME", test_name))
     if name_of_database() == "postgresql":
         return {
             "ENGINE": "django.db.backends.postgresql",
@@ -51,6 +52,14 @@ def chosen_database(test_name: str) -> dict[str, Any]:
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;",
         },
     }
+
+
+def _name_here(name: str) -> str:
+    """Return a name that no other working directory gets, for what all checkouts on this machine share.
+
+    Databases of a server and files in the temporary folder would otherwise belong to two runs at once.
+    """
+    return f"{name}_{hashlib.sha256(os.fsencode(Path.cwd())).hexdigest()[:8]}"
 
 
 def _server(user: str, default_user: str, password: str, host: str, port: str, default_port: str) -> dict[str, str]:

@@ -281,7 +281,7 @@ V3: Final = replace(
     settle_currency_is_currency=False,
     settle_currencies=("USD", "GBP"),
     currencies=("USD", "CNY", "PHP", "IDR", "KRW", "HKD", "THB", "MYR", "GBP", "BDT", "PKR"),
-    methods=tuple(_v3_method(method) for method in PaymentMethod),
+    methods=(*(_v3_method(method) for method in PaymentMethod), Method(code="cashapppay", currencies=("USD",))),
     terminals=("ONLINE", "WAP", "MWEB"),
     pay_parameters=(*_PAY_PARAMETERS, "storeNo", "settleCurrency", "osType"),
     query_parameters=("storeNo", "reference"),

@@ -16,7 +16,7 @@ from django.core.serializers import serialize
 
 from tests.django.operations.conftest import queue
 from tests.test_docs import read, rows, section
-from tillgate import Refused, hooks
+from tillgate import Refused, hooks, shop
 from tillgate.account import Account
 from tillgate.django import clock, operations
 from tillgate.django.conf import get_settings
@@ -310,6 +310,23 @@ def test_erasing_an_order_needs_apply_and_erases_once(world: World) -> None:
     assert world.fresh(payment).status == "paid"
     refund = operations.refund(payment.pk, "12.50")
     assert refund.status == "succeeded", "an erased payment can still be refunded"
+
+
+def test_texts_of_staff_alone_are_details_too(world: World) -> None:
+    payment = world.paid_payment()
+    plugin, key = payment.order.plugin, payment.order.key
+    refund = operations.refund(payment.pk, "1.00", reason="Ada's jar broke")
+    world.run_worker()
+    _open_review(payment)
+    operations.resolve(Review.objects.get().pk, "Ada called", "clerk")
+    Review.objects.update(order=None, payment=None, refund=refund)
+    assert shop.erase_order(plugin, key)
+    Refund.objects.update(reason="Ada's jar broke")
+    assert shop.erase_order(plugin, key)
+    Review.objects.update(resolution="Ada called")
+    assert shop.erase_order(plugin, key)
+    assert "Ada" not in str([*Refund.objects.values(), *Review.objects.values(), *TimelineEntry.objects.values()])
+    assert not shop.erase_order(plugin, key)
 
 
 @pytest.mark.parametrize("case", OPEN)

@@ -13,7 +13,7 @@ from django.core import signing
 from django.db.models import Q
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
-from django.utils import translation
+from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 from oscar.core.loading import get_model
 
@@ -24,6 +24,7 @@ from tillgate_oscar.conf import PLUGIN, get_settings
 
 _STATUS_SALT: Final = "tillgate_oscar.order"
 _CHANGE_SALT: Final = "tillgate_oscar.change"
+_CHANGE_VALID_FOR: Final = timedelta(hours=1)
 _PREVIEW_SALT: Final = "tillgate_oscar.preview"
 _PREVIEW_VALID_FOR: Final = timedelta(hours=1)
 
@@ -142,6 +143,19 @@ def may_be_ordered_again(order: Any, ours: shop.OrderState | None) -> bool:
     if ours is None or order.status != get_settings().cancelled_status or ours.held or ours.reported_paid:
         return False
     return not any(payment.is_processing for payment in ours.payments)
+
+
+def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
+    """Return the amount, the method and the end of each payment page that may still take money for an order."""
+    return [
+        {
+            "amount": shop.money_text(payment.amount, payment.currency),
+            "method": shop.method_label(payment.method),
+            "closes_at": payment.page_closes_at,
+        }
+        for payment in (ours.open_payments if ours else ())
+        if payment.payment_url and payment.page_closes_at > timezone.now()
+    ]
 
 
 def is_held_back(order: Any, ours: shop.OrderState | None) -> bool:
@@ -285,9 +299,12 @@ def _read(ticket: str, salt: str) -> str | None:
 
 
 def change_url(order: Any) -> str | None:
-    """Return the address where the shopper can cancel an unpaid order; the address alone is the authority. None where pages have none."""
+    """Return the address where the shopper can cancel an unpaid order, valid for an hour. None where pages have none.
+
+    The address alone is the authority: give it only to the order's shopper.
+    """
     try:
-        return reverse("tillgate_oscar:change", args=[_signed(order, order.number, _CHANGE_SALT)])
+        return reverse("tillgate_oscar:change", args=[_change_ticket(order)])
     except NoReverseMatch:  # a process without the shop's addresses may describe an order too
         return None
 
@@ -297,9 +314,18 @@ def _change_url_at_home(order: Any) -> str | None:
     url = change_url(order)
     if url is None or _is_here(order):
         return url
-    return at_home(order, shop.absolute_url("tillgate_oscar:change", _signed(order, order.number, _CHANGE_SALT)))
+    return at_home(order, shop.absolute_url("tillgate_oscar:change", _change_ticket(order)))
 
 
-def read_change(ticket: str) -> str | None:
-    """Return the number of the order that a ticket of `change_url` may cancel, or None as in `read_status`."""
-    return _read(ticket, _CHANGE_SALT)
+def _change_ticket(order: Any) -> str:
+    return signing.dumps([order.number, _placed_at(order)], salt=_CHANGE_SALT)
+
+
+def read_change(ticket: str) -> tuple[str, bool] | None:
+    """Return the number of the order that a ticket of `change_url` may cancel, and whether it still may; None as in `read_status`."""
+    for max_age in (_CHANGE_VALID_FOR, None):
+        with contextlib.suppress(signing.BadSignature, ValueError, TypeError):
+            number, moment = signing.loads(ticket, salt=_CHANGE_SALT, max_age=max_age)
+            order = find(number)
+            return (str(number), max_age is not None) if order is None or _placed_at(order) == moment else None
+    return None

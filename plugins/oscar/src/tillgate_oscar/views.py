@@ -84,18 +84,28 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
 def change(request: HttpRequest, ticket: str) -> HttpResponse:
     """Cancel an unpaid order after a question, or put its items back into the basket, for the holder of the address.
 
-    The items of an order that was cancelled can be ordered again.
+    The items of an order that was cancelled can be ordered again. An address that is too old leads to the order's page, which gives its
+    shopper a new one.
     """
-    number = orders.read_change(ticket)
-    if number is None:
+    read = orders.read_change(ticket)
+    if read is None:
         raise Http404
+    number, is_fresh = read
+    if not is_fresh:
+        return _private(redirect(orders.status_url(number)))
     found = orders.find(number)
     ours = orders.state_of(found) if found is not None else None
     is_cancelled = found is not None and orders.may_be_ordered_again(found, ours)
     if found is None or not (is_cancelled or orders.may_be_cancelled(found, ours)):
         return _private(redirect(orders.status_url(number)))
     if request.method != "POST":
-        page = {"order": found, "lines": found.lines.all(), "is_cancelled": is_cancelled, "pay_url": shop.pay_path(PLUGIN, number)}
+        page = {
+            "order": found,
+            "lines": found.lines.all(),
+            "is_cancelled": is_cancelled,
+            "open_pages": orders.open_pages(ours),
+            "pay_url": shop.pay_path(PLUGIN, number),
+        }
         response = _private(render(request, "tillgate_oscar/change.html", page))
         response["Referrer-Policy"] = (
             "same-origin"  # under "no-referrer" browsers post the form from the origin "null", which Django refuses

@@ -94,7 +94,8 @@ def _open_business(order: Order) -> str | None:
 
 
 def _reviews(order: Order) -> QuerySet[Review]:
-    return Review.objects.filter(Q(order=order) | Q(payment__order=order))
+    own = Q(order=order) | Q(payment__order=order) | Q(refund__payment__order=order) | Q(outbox_event__order=order)
+    return Review.objects.filter(own)
 
 
 def _changed_at(order: Order) -> datetime:
@@ -106,13 +107,14 @@ def _changed_at(order: Order) -> datetime:
 def _erase(order: Order, actor: str) -> bool:
     """Erase the details of an order, under its lock, and note that in its timeline if there were any."""
     kept, _ = Notification.objects.filter(payment__order=order).delete()
-    texts = order.timeline.exclude(message="").update(message="", evidence={})
+    texts = order.timeline.exclude(message="", evidence={}).update(message="", evidence={})
     Payment.objects.filter(order=order).update(description="", payment_url="", last_notification="")
     refunds = Refund.objects.filter(payment__order=order)
+    texts += refunds.exclude(reason__in=(*_CODED_REASONS, "")).update(reason="")
     refunds.update(answer="")
-    refunds.exclude(reason__in=_CODED_REASONS).update(reason="")
     order.outbox_events.exclude(fault="").update(fault="")
     for review in _reviews(order):
+        texts += bool(review.resolution)
         review.facts = {name: fact for name, fact in review.facts.items() if name not in _TEXT_FACTS}
         review.evidence, review.resolution = {}, ""
         review.save(update_fields=["facts", "evidence", "resolution"])
