@@ -75,7 +75,7 @@ MODULES: Final = {
         "without_atomic_requests",
     ),
     "accounts": ("check_account", "find_account"),
-    "settings": ("SettingsLoader", "is_web_address", "read_settings", "setting_names"),
+    "settings": ("SettingsLoader", "is_public_address", "is_web_address", "read_settings", "setting_names"),
     "checks": ("CheckSet", "Found"),
     "fields": ("ExactField", "MoneyField", "OneDatabase", "now"),
     "http": ("DeadlineTransport", "keep_to"),
