@@ -76,7 +76,7 @@ MODULES: Final = {
     ),
     "accounts": ("check_account", "find_account"),
     "settings": ("SettingsLoader", "is_public_address", "is_web_address", "read_settings", "setting_names"),
-    "checks": ("CheckSet", "Found"),
+    "checks": ("CheckSet", "Found", "report_errors_as_warnings"),
     "fields": ("ExactField", "MoneyField", "OneDatabase", "now"),
     "http": ("DeadlineTransport", "keep_to"),
     "worker": ("run_worker",),
