@@ -18,7 +18,7 @@ from tillgate.testing.world import World
 from tillgate_pretix import accounts, connection
 
 TEST = "/control/event/org/conf/tillgate/settings/"
-LIST = "/control/event/org/conf/settings/payment/"
+LIST = "/control/event/org/conf/settings/payment"
 NO_LIVE = dict.fromkeys(LIVE, "")
 WRONG = "f" * 32
 INTERNAL = "the words of an internal service"
