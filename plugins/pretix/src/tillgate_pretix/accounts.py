@@ -91,6 +91,12 @@ def is_begun(values: Any, *, testmode: bool) -> bool:
     return any(given.get(field) for field in FIELDS)
 
 
+def are_alike(values: Any, others: Any, *, testmode: bool) -> bool:
+    """Tell whether two settings have the same account."""
+    prefix = _prefix(testmode=testmode)
+    return _given(values, prefix) == _given(others, prefix)
+
+
 def dialect_of(values: Any, prefix: str) -> Dialect | None:
     """Return the dialect that settings name, or None if the plugin that has it is not installed."""
     return Dialect.named(values.get(f"{prefix}dialect") or REFERENCE.name)

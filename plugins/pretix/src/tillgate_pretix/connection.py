@@ -111,7 +111,7 @@ class TestConnectionView(PaymentProviderSettings):  # type: ignore[misc]  # pret
             messages.error(request, _("There is no account to test yet."))
         for testmode in begun:
             problem = _problem(values, testmode=testmode)
-            if not self.form.has_changed():
+            if accounts.are_alike(values, kept, testmode=testmode):
                 kept.set(_kept_as(testmode=testmode), problem)
             if problem:
                 messages.error(request, f"{_name(testmode=testmode)}: {problem}")
