@@ -66,7 +66,7 @@ def test_a_shopper_who_chooses_pays_and_comes_back_sees_what_happened_and_what_t
     check(page, "waiting")
     world.shopper_pays(payment)
     world.gateway_notification(payment)
-    expect(page.get_by_text("We are waiting for your payment")).to_have_count(0)  # the page updates itself
+    expect(page.get_by_text("We are waiting for your payment")).to_have_count(0, timeout=30_000)  # it updates itself
     check(page, "paid")
 
 
