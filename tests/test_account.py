@@ -48,6 +48,14 @@ def test_a_base_url_is_https_outside_a_sandbox() -> None:
     assert account(base_url="http://127.0.0.1:8000", sandbox=True).base_url == "http://127.0.0.1:8000"
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "[::1]", "[::ffff:10.1.2.3]", "169.254.169.254"])
+def test_private_base_url_is_refused_where_only_public_ones_are_allowed(host: str) -> None:
+    with pytest.raises(ConfigurationError, match="is in a private network") as caught:
+        account(base_url=f"https://{host}", public_addresses_only=True)
+    assert caught.value.field == "base_url"
+    assert account(base_url=f"https://{host}").base_url == f"https://{host}"
+
+
 @pytest.mark.parametrize(
     ("given_url", "kept"), [("https://pay.example/", "https://pay.example"), ("https://pay.example/gate//", "https://pay.example/gate")]
 )
@@ -224,6 +232,7 @@ def test_the_defaults_are_those_of_the_docstring() -> None:
         "deadline_seconds": 30.0,
         "query_attempts": 3,
         "max_connections": 64,
+        "public_addresses_only": False,
     }
     assert account().dialect == REFERENCE
 

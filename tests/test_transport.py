@@ -440,6 +440,58 @@ def test_an_address_that_answers_is_found_behind_some_that_do_not(server: Script
     assert len(server.requests) == 1
 
 
+def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    """Let the name pay.example lead to these addresses."""
+    real = socket.getaddrinfo
+
+    def found(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+        if host not in ("pay.example", b"pay.example"):
+            return real(host, port, *args, **kwargs)
+        return [one for address in addresses for one in real(address, port, type=socket.SOCK_STREAM)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+
+
+def guarded(server: ScriptedGateway, **options: Any) -> Any:
+    """Return an account that connects to public addresses only, at the server's port."""
+    port = server.url.rpartition(":")[2]
+    return account(base_url=f"http://pay.example:{port}", public_addresses_only=True, **FAST, **options)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("addresses", [("127.0.0.1",), ("127.0.0.1", "127.0.0.1"), ("::ffff:127.0.0.1",)])
+def test_private_addresses_are_never_connected_to(
+    server: ScriptedGateway, kind: str, operation: str, addresses: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolving(monkeypatch, *addresses)
+    with pytest.raises(NotSent, match=r"pay\.example.*no public address") as caught:
+        carry_out(kind, guarded(server), operation)
+    assert server.connections == 0
+    assert "127.0.0.1" not in str(caught.value), "an organizer would read how the network is laid out"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_public_one_of_several_addresses_is_tried(server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolving(monkeypatch, "127.0.0.1", "192.88.99.1")  # the second is public, and nothing listens there
+    with pytest.raises((NotSent, OutcomeUnknown)) as caught:
+        carry_out(kind, guarded(server, connect_timeout_seconds=0.2), "query")
+    assert server.connections == 0
+    assert "no public address" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_redirect_to_a_private_address_is_not_followed(server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tillgate.transport.is_public_address", lambda address: True)
+    monkeypatch.setattr("tillgate.aiohttp_transport.is_public_address", lambda address: True)
+    resolving(monkeypatch, "127.0.0.1")
+    with ScriptedGateway(good) as internal:
+        server.script = always(f"HTTP/1.1 307 x\r\nLocation: {internal.url}/\r\nContent-Length: 0\r\n\r\n".encode())
+        with pytest.raises((AnswerNotUnderstood, Refused)):
+            carry_out(kind, guarded(server), "query")
+        assert (len(server.requests), internal.connections) == (1, 0)
+
+
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_an_async_gateway_in_another_event_loop_is_refused_before_anything_is_sent(
     server: ScriptedGateway, kind: str, recwarn: pytest.WarningsRecorder

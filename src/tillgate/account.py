@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
@@ -13,7 +14,7 @@ from tillgate.errors import ConfigurationError
 from tillgate.wire.dialects import REFERENCE, Dialect
 from tillgate.wire.exchange import Credentials
 from tillgate.wire.methods import Method, read_currencies, read_methods
-from tillgate.wire.urls import is_https, is_web_address, without_user
+from tillgate.wire.urls import is_https, is_public_address, is_web_address, without_user
 
 __all__ = ["Account"]
 
@@ -84,6 +85,9 @@ class Account(BaseModel):
     A connection must be made within `connect_timeout_seconds`, each read must bring data within `read_timeout_seconds`, and a whole call,
     its retries included, ends within `deadline_seconds`. A query is tried `query_attempts` times; pay and refund are never repeated.
     `max_connections` bounds the connections for payments and queries, and those for refunds.
+
+    `public_addresses_only=True` connects to addresses of the internet alone, whatever the host's name resolves to at that moment. It is
+    for a `base_url` that someone enters who must not reach the services of your own network.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
@@ -103,6 +107,7 @@ class Account(BaseModel):
     deadline_seconds: _Seconds = 30.0
     query_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     max_connections: Annotated[int, Field(ge=1, le=1000)] = 64
+    public_addresses_only: bool = False
 
     if TYPE_CHECKING:
 
@@ -124,6 +129,7 @@ class Account(BaseModel):
             deadline_seconds: float = 30.0,
             query_attempts: int = 3,
             max_connections: int = 64,
+            public_addresses_only: bool = False,
         ) -> None: ...
 
     else:
@@ -153,6 +159,8 @@ class Account(BaseModel):
         if not (self.sandbox or is_https(self.base_url)):
             remedy = "is not https, and only a sandbox account may use http: sandbox=True, --sandbox-account, TILLGATE_SANDBOX=true"
             return ConfigurationError("base_url", self.base_url, remedy)
+        if self.public_addresses_only and not _may_be_public(self.base_url):
+            return ConfigurationError("base_url", self.base_url, "is in a private network, and the account has public_addresses_only")
         if missing := next((name for name in self.dialect.required if not getattr(self, name)), None):
             return ConfigurationError(missing, None, f"is missing: the dialect {self.dialect.name} needs it")
         taken = self.dialect.currencies
@@ -190,6 +198,15 @@ def _fill_in(fields: dict[str, Any]) -> None:
     """Add the address of a gateway that has the same for all merchants."""
     if not fields.get("base_url") and (address := _dialect(fields.get("dialect", REFERENCE)).base_url):
         fields["base_url"] = address
+
+
+def _may_be_public(base_url: str) -> bool:
+    """Return whether a host is a name, which only the transport can judge, or a public address."""
+    host = urlsplit(base_url).hostname or ""
+    try:
+        return is_public_address(host)
+    except ValueError:
+        return True
 
 
 def _first_fault(error: ValidationError, fields: Mapping[str, Any]) -> ConfigurationError:

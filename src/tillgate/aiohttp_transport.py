@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import socket
 import ssl
 import time
 
 import aiohttp
+from aiohttp.abc import ResolveResult
 from multidict import CIMultiDict
 
 from tillgate.account import Account
 from tillgate.errors import NotSent, OutcomeUnknown
 from tillgate.wire.exchange import LARGEST_ANSWER_BYTES, HttpAnswer, HttpRequest
 from tillgate.wire.texts import described
+from tillgate.wire.urls import is_public_address
 
 __all__ = ["AiohttpTransport"]
 
@@ -28,6 +31,16 @@ class _Body(bytes):
     """A signed body, kept out of the reports of errors in aiohttp's frames (I11)."""
 
     __repr__ = object.__repr__
+
+
+class _PublicResolver(aiohttp.ThreadedResolver):
+    """Drops every address that is not public. aiohttp does not ask it about a host that is an address: `Account` refuses those."""
+
+    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC) -> list[ResolveResult]:
+        found = await super().resolve(host, port, family)
+        if public := [one for one in found if is_public_address(one["host"])]:
+            return public
+        raise OSError(None, f"{host} has no public address, and public_addresses_only allows no other")
 
 
 class AiohttpTransport:
@@ -50,6 +63,7 @@ class AiohttpTransport:
             keepalive_timeout=None if is_fresh else 15,
             force_close=is_fresh,
             ssl=self._verification,
+            resolver=_PublicResolver() if account.public_addresses_only else None,
         )
         return aiohttp.ClientSession(
             connector=connector,

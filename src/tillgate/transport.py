@@ -30,13 +30,14 @@ from tillgate.account import Account
 from tillgate.errors import NotSent, OutcomeUnknown
 from tillgate.wire.exchange import LARGEST_ANSWER_BYTES, HttpAnswer, HttpRequest
 from tillgate.wire.texts import described
-from tillgate.wire.urls import is_https
+from tillgate.wire.urls import is_https, is_public_address
 
 __all__ = ["AsyncTransport", "DeadlineTransport", "SyncTransport", "async_transport", "keep_to", "post"]
 
 _USER_AGENT = "tillgate"
 _NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
 _NEVER_WHOLE = (httpx.WriteError, httpx.WriteTimeout)  # of blocking sockets; asyncio's keep a buffer that may still be sent
+_NOT_PUBLIC = "{} has no public address, and public_addresses_only allows no other"
 _KEEPALIVE_SECONDS = 15.0
 _CONNECTIONS_PER_POOL = 2
 
@@ -62,9 +63,10 @@ class SyncTransport:
         self._open()
 
     def _open(self) -> None:
-        most, is_secure = self._account.max_connections, is_https(self._account.base_url)
-        self._kept = self._given or DeadlineTransport(most, is_secure=is_secure)
-        self._fresh = self._given or DeadlineTransport(most, is_secure=is_secure, keeps_connections=False)
+        most = self._account.max_connections
+        options = {"is_secure": is_https(self._account.base_url), "public_only": self._account.public_addresses_only}
+        self._kept = self._given or DeadlineTransport(most, **options)
+        self._fresh = self._given or DeadlineTransport(most, keeps_connections=False, **options)
         self._process_id = os.getpid()
 
     def _open_in_a_child(self) -> None:
@@ -141,7 +143,28 @@ class AsyncTransport:
 
 def _async_pool(account: Account, size: int, *, kept: int) -> httpx.AsyncHTTPTransport:
     limits = httpx.Limits(max_connections=size, max_keepalive_connections=kept, keepalive_expiry=_KEEPALIVE_SECONDS)
-    return httpx.AsyncHTTPTransport(verify=_verification(account), limits=limits, trust_env=False)
+    transport = httpx.AsyncHTTPTransport(verify=_verification(account), limits=limits, trust_env=False)
+    if account.public_addresses_only:
+        transport._pool._network_backend = _PublicBackend()  # httpx takes none
+    return transport
+
+
+class _PublicBackend(httpcore.AnyIOBackend):
+    async def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, *args: Any, **kwargs: Any
+    ) -> httpcore.AsyncNetworkStream:
+        """Try the host's public addresses one after another. The caller's deadline bounds them all."""
+        try:
+            found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpcore.ConnectError(str(error)) from error
+        failure: httpcore.NetworkError | httpcore.TimeoutException = httpcore.ConnectError(_NOT_PUBLIC.format(host))
+        for address in _public([str(sockaddr[0]) for *_, sockaddr in found]):
+            try:
+                return await super().connect_tcp(address, port, timeout, *args, **kwargs)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
 
 
 class AsyncSender(Protocol):
@@ -242,22 +265,28 @@ class DeadlineTransport(httpx.HTTPTransport):
     A read time-out alone bounds the wait for each byte, so that a server dripping a byte now and then would hold a worker for hours.
     """
 
-    def __init__(self, max_connections: int, *, is_secure: bool = True, keeps_connections: bool = True) -> None:
+    def __init__(self, max_connections: int, *, is_secure: bool = True, keeps_connections: bool = True, public_only: bool = False) -> None:
         # In place of the parent's, which would build an SSL context of its own and cannot be given a network backend.
         self._pool = httpcore.ConnectionPool(
             ssl_context=_ssl_context() if is_secure else None,
             max_connections=max_connections,
             max_keepalive_connections=max_connections if keeps_connections else 0,
             keepalive_expiry=_KEEPALIVE_SECONDS,
-            network_backend=_DeadlineBackend(),
+            network_backend=_DeadlineBackend(public_only=public_only),
         )
 
 
 class _DeadlineBackend(httpcore.SyncBackend):
+    def __init__(self, *, public_only: bool) -> None:
+        self._public_only = public_only
+
     def connect_tcp(self, host: str, port: int, timeout: float | None = None, *args: Any, **kwargs: Any) -> httpcore.NetworkStream:
         """Try the host's addresses one after another: the socket module would go on with the next whatever the time."""
-        failure: httpcore.NetworkError | httpcore.TimeoutException = httpcore.ConnectError(f"{host} has no address")
-        for address in _addresses(host, port):
+        detail = _NOT_PUBLIC.format(host) if self._public_only else f"{host} has no address"
+        failure: httpcore.NetworkError | httpcore.TimeoutException = httpcore.ConnectError(detail)
+        found = _addresses(host, port)
+        # Judged here and not when the settings are saved: a name may lead elsewhere by now. The same answer is then connected to.
+        for address in _public(found) if self._public_only else found:
             left = _time_left(timeout, httpcore.ConnectTimeout)
             try:
                 return _DeadlineStream(super().connect_tcp(address, port, left, *args, **kwargs))
@@ -271,6 +300,10 @@ def _addresses(host: str, port: int) -> list[str]:
         return [str(sockaddr[0]) for *_, sockaddr in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except OSError as error:
         raise httpcore.ConnectError(str(error)) from error
+
+
+def _public(addresses: Iterable[str]) -> list[str]:
+    return [address for address in addresses if is_public_address(address)]
 
 
 class _DeadlineStream(httpcore.NetworkStream):

@@ -11,10 +11,13 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from django.conf import settings as project
 from playwright.sync_api import Browser, Page, expect
 
-from tests.shopping import order_of, staff
+from tests.shopping import event_of, order_of, staff
+from tests.test_paying import expired
+from tests.test_settings import FORM
 from tests.test_staff import PAGE
 from tillgate.testing.browsers import running_chromium
 from tillgate.testing.world import World
+from tillgate_pretix import accounts
 
 ARTEFACTS = Path(__file__).parents[3] / "artefacts"
 
@@ -63,9 +66,41 @@ def test_a_shopper_who_chooses_pays_and_comes_back_sees_what_happened_and_what_t
     check(page, "waiting")
     world.shopper_pays(payment)
     world.gateway_notification(payment)
-    page.reload()
-    expect(page.get_by_text("We are waiting for your payment")).to_have_count(0)
+    expect(page.get_by_text("We are waiting for your payment")).to_have_count(0, timeout=30_000)  # it updates itself
     check(page, "paid")
+
+
+def test_shopper_who_pays_late_reads_that_the_money_is_there(page: Page, world: World) -> None:
+    order, payment = expired(world, places=1, accepts_late=False)
+    world.gateway_notification(payment)
+    world.run_worker()
+    page.goto(f"/org/conf/order/{order.code}/{order.secret}/")
+    expect(page.get_by_text("Your payment has arrived, and has not paid this order.")).to_be_visible()
+    check(page, "late", ".alert-info")
+
+
+def test_organizer_tests_the_connection_of_an_account(page: Page, world: World, live_server: Any) -> None:
+    cookies = staff(world, "event.settings.general:write", "event.settings.payment:write").cookies
+    page.context.add_cookies([{"name": name, "value": cookie.value, "url": live_server.url} for name, cookie in cookies.items()])
+    page.goto(FORM)
+    expect(page.get_by_label("Test mode: Webhook secret")).to_have_count(0)
+    expect(page.get_by_label("Test mode: Store number")).to_be_hidden()
+    page.get_by_label("Test mode: Payment service").select_option("Yuansfer or Pockyt")
+    expect(page.get_by_label("Test mode: Store number")).to_be_visible()
+    page.get_by_label("Test mode: Payment service").select_option("2Pay")
+    page.get_by_label("Test mode: Merchant number").fill("987654")
+    page.get_by_role("button", name="Test connection").click()
+    expect(page.locator(".alert-danger")).to_contain_text("Account for test mode: ")
+    check(page, "refused-account", ".alert-danger")
+    page.get_by_label("Test mode: Merchant number").fill("200043")
+    page.get_by_role("button", name="Test connection").click()
+    expect(page.get_by_text("Account for test mode: the payment service knows it.")).to_be_visible()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Your changes have been saved.")).to_be_visible()
+    accounts.settings_of(event_of(world)).set("test_problem", "the token does not fit the merchant number")
+    page.goto(FORM)
+    expect(page.locator(".alert-warning")).to_contain_text("the token does not fit the merchant number")
+    check(page, "settings", "[name=test_connection]")
 
 
 def test_staff_refund_a_second_payment_by_keyboard(page: Page, world: World, live_server: Any) -> None:

@@ -63,10 +63,29 @@ def test_a_payment_method_that_the_file_adds_has_a_payment_provider(pretix: dict
     assert "tillgate_checkout" in run(pretix, "shell", "-c", program)
 
 
-def test_a_wrong_line_in_the_file_is_told_by_the_check(pretix: dict[str, str]) -> None:
+def output(environment: dict[str, str], *command: str) -> tuple[int, str]:
+    """Run a command of pretix; return how it ended and what it said, errors too."""
+    done = subprocess.run([sys.executable, "-m", "pretix", *command], env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_wrong_line_in_the_file_warns_and_stops_no_command(pretix: dict[str, str]) -> None:
     file = Path(pretix["PRETIX_CONFIG_FILE"])
     file.write_text(file.read_text() + "timeout=30\n")
-    command = [sys.executable, "-m", "pretix", "check", "--tag", "tillgate"]
-    done = subprocess.run(command, env=pretix, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "did you mean 'TIMEOUT_MINUTES'" in done.stderr
+    ended, said = output(pretix, "migrate", "tillgate", "--verbosity", "0")
+    assert (ended, "did you mean 'TIMEOUT_MINUTES'" in said) == (0, True), said
+    ended, said = output(pretix, "runperiodic", "--tasks", "pretix.base.services.cleanup.clean_cached_files")
+    assert (ended, "tillgate.E001" in said) == (0, True), said
+    ended, said = output(pretix, "tillgate", "doctor")
+    assert ended == 1
+    assert re.search("FAIL  settings .*did you mean 'TIMEOUT_MINUTES'", said)
+
+
+def test_pretix_at_http_can_be_migrated_and_tried(pretix: dict[str, str]) -> None:
+    file = Path(pretix["PRETIX_CONFIG_FILE"])
+    file.write_text(file.read_text().replace("https://tickets.example", "http://localhost:8000"))
+    ended, said = output(pretix, "migrate", "tillgate", "--verbosity", "0")
+    assert ended == 0, said
+    ended, said = output(pretix, "check")
+    assert ended == 0, said
+    assert "tillgate" not in said, "nothing is wrong before an event takes real money"

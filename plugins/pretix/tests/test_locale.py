@@ -14,6 +14,8 @@ READ_BY_SHOPPERS = (
     "templates/tillgate_pretix/choose.html",
     "templates/tillgate_pretix/refunded.txt",
     "templates/tillgate_pretix/paid_twice.txt",
+    "templates/tillgate_pretix/held.txt",
+    "templates/tillgate_pretix/order_info.html",
     "mail.py",
     "orders.py",
     "views.py",

@@ -21,6 +21,7 @@ from pretix.base.services.orders import OrderChangeManager, cancel_order, extend
 
 from tests.driver import PretixDriver
 from tests.shopping import at, bought, event_of, newest_payment, order_of, path_of, payments_of
+from tillgate import shop as tillgate_shop
 from tillgate.django.models import Order as Bill
 from tillgate.django.models import Payment, Review
 from tillgate.hooks import PaidOutcome
@@ -343,6 +344,64 @@ def test_money_for_an_order_whose_places_are_gone_is_booked_and_needs_review(wor
     assert world.reviews() == ["paid-not-payable"]
     assert order_of(world, str(order.pk)).status == Order.STATUS_EXPIRED
     assert payments_of(order) == [("alipay", "confirmed")]
+
+
+def test_late_money_is_told_on_the_page_and_by_one_mail(world: World) -> None:
+    order, payment = expired(world, places=1, accepts_late=False)
+    mail.outbox.clear()
+    world.gateway_notification(payment)
+    world.run_worker()
+    world.run_worker()
+    [sent] = [one for one in mail.outbox if one.to == [order.email]]
+    told = "Your payment has arrived, and has not paid this order. The organizer knows, and will refund it or give you the tickets."
+    assert told in sent.body
+    assert "USD 12.50" in sent.body
+    page = world.client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode()
+    assert told in page
+
+
+@pytest.mark.parametrize("is_extended", [True, False])
+def test_late_money_pays_once_staff_extend_the_deadline(world: World, *, is_extended: bool) -> None:
+    order, payment = expired(world, places=1, accepts_late=False)
+    world.gateway_notification(payment)
+    world.run_worker()
+    order = order_of(world, str(order.pk))
+    with at(order):
+        if is_extended:
+            extend_order(order, now() + timedelta(days=5))
+        else:  # a process that died before it could deliver
+            Order.objects.filter(pk=order.pk).update(status=Order.STATUS_PENDING, expires=now() + timedelta(days=5))
+    if not is_extended:
+        orders.conclude_all()
+    assert world.shop.is_paid(str(order.pk))
+    assert world.reviews() == []
+    assert world.shop.paid_amount(str(order.pk)) == Decimal("12.50")
+    page = world.client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode()
+    assert "has not paid this order" not in page
+
+
+def test_refunded_money_does_not_pay_after_an_extension(world: World) -> None:
+    order, payment = expired(world, places=1, accepts_late=False)
+    world.gateway_notification(payment)
+    world.run_worker()
+    [review] = tillgate_shop.open_reviews("pretix")
+    tillgate_shop.resolve_review(review.id, "refund", staff="ann", amount="12.50")
+    order = order_of(world, str(order.pk))
+    with at(order):
+        extend_order(order, now() + timedelta(days=5))
+    assert not world.shop.is_paid(str(order.pk))
+
+
+def test_status_of_the_waiting_page_changes_with_the_payment(world: World) -> None:
+    payment = world.pay_page(key := world.order())
+    order = order_of(world, key)
+    page = world.client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode()
+    [address] = re.findall(r'"statusUrl": "([^"]+)"', page)
+    assert world.client.get(address).json() == {"settled": False}
+    world.shopper_pays(payment)
+    world.gateway_notification(payment)
+    assert world.client.get(address).json() == {"settled": True}
+    assert world.client.get(address.replace(order.secret, "0" * 16)).status_code == 404
 
 
 def test_places_that_go_in_the_moment_of_confirming_lose_no_money(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

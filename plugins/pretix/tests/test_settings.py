@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
-from django.core.checks import run_checks
+from django.core.checks import WARNING, run_checks
 from pretix.base.models import LogEntry
 from pretix.helpers.config import EnvOrParserConfig
 
@@ -74,7 +74,7 @@ def test_the_history_of_the_event_does_not_hold_the_token(world: World, owner: A
     ("changes", "message"),
     [
         ({"base_url": "http://pay.example"}, "is not https"),
-        ({"token": ""}, "This field is required"),
+        ({"token": ""}, "token is missing"),
         ({"base_url": ""}, "base_url is missing"),
         ({"test_base_url": "http://pay.example", "test_merchant_no": "", "test_token": "x"}, "test_merchant_no is missing"),
     ],
@@ -95,7 +95,7 @@ def test_an_address_in_a_private_network_is_refused_unless_the_installation_allo
 ) -> None:
     account = {"test_base_url": f"http://{host}:8000", "test_merchant_no": "200043", "test_token": TOKEN}
     settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS = False
-    assert "is in a private network" in posted(owner, **account).content.decode()
+    assert "is in a private network: only with allow_http_to_private_networks" in posted(owner, **account).content.decode()
     settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS = True
     assert "Your changes have been saved." in posted(owner, **account).content.decode()
 
@@ -288,7 +288,27 @@ def test_a_name_that_is_no_setting_is_told(settings: Any) -> None:
         get_settings()
 
 
+def test_http_is_reported_once_an_event_takes_real_money(world: World, settings: Any) -> None:
+    def told() -> list[str]:
+        return [message.msg for message in run_checks(tags=[CHECKS.label], databases=["default"])]
+
+    event = event_of(world)
+    assert told() == []
+    for name, value in LIVE.items():
+        accounts.settings_of(event).set(name, value)
+    [message] = told()
+    assert "conf" in message
+    settings.TILLGATE = settings.TILLGATE | {"PUBLIC_URL": "https://tickets.example"}
+    assert told() == []
+
+
+def test_no_check_of_ours_is_an_error_in_pretix(settings: Any) -> None:
+    settings.TILLGATE = settings.TILLGATE | {"TIMEOUT": 30}
+    found = {message.id: message.level for message in run_checks(tags=["tillgate"])}
+    assert found["tillgate.E001"] == WARNING
+
+
 def test_without_tillgates_own_app_the_check_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_checks(tags=[CHECKS.label]) == []
     monkeypatch.setattr(apps, "is_installed", lambda name: False)
-    assert [message.id for message in run_checks(tags=[CHECKS.label])] == ["tillgate_pretix.E001"]
+    assert [message.id for message in run_checks(tags=[CHECKS.label])] == ["tillgate_pretix.W001"]

@@ -10,7 +10,9 @@ from django.apps import apps
 from django.core import checks
 from django.db import DatabaseError
 
-__all__ = ["CheckSet", "Found"]
+from tillgate.django.checks import report_errors_as_warnings
+
+__all__ = ["CheckSet", "Found", "report_errors_as_warnings"]
 
 Found = Iterator[checks.CheckMessage]
 _Area = Callable[[], Found]

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from tillgate.django.conf import Settings
 from tillgate.errors import ConfigurationError
-from tillgate.wire.urls import is_web_address
+from tillgate.wire.urls import is_public_address, is_web_address
 
-__all__ = ["SettingsLoader", "is_web_address", "read_settings", "setting_names"]
+__all__ = ["SettingsLoader", "is_public_address", "is_web_address", "read_settings", "setting_names"]
 
 Model = TypeVar("Model", bound=BaseModel)
 

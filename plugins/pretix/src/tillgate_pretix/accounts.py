@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -24,9 +23,8 @@ from django.views.decorators.debug import sensitive_variables
 from django_scopes import scopes_disabled
 from pretix.base.models import Event
 from pretix.base.settings import SettingsSandbox
-from pretix.helpers.ssrf import should_block_access
 
-from tillgate import REFERENCE, Account, ConfigurationError, Dialect, shop
+from tillgate import REFERENCE, Account, ConfigurationError, Dialect, Money, TillgateError, shop
 
 HOLDER: Final = "tillgate"
 """The identifier of the provider that stores the settings for all methods."""
@@ -38,6 +36,7 @@ OPTIONS: Final = ("dialect", "webhook_secrets", "store_no", "currencies", "settl
 SECRETS: Final = ("token", "webhook_secrets")
 """The setting names whose values no page and no history shows."""
 
+_PRIVATE: Final = "is in a private network: only with allow_http_to_private_networks in pretix.cfg may organizers enter it"
 _LIVE: Final = "pretix-"
 _TEST: Final = "pretix-test-"
 
@@ -92,6 +91,12 @@ def is_begun(values: Any, *, testmode: bool) -> bool:
     return any(given.get(field) for field in FIELDS)
 
 
+def are_alike(values: Any, others: Any, *, testmode: bool) -> bool:
+    """Tell whether two settings have the same account."""
+    prefix = _prefix(testmode=testmode)
+    return _given(values, prefix) == _given(others, prefix)
+
+
 def dialect_of(values: Any, prefix: str) -> Dialect | None:
     """Return the dialect that settings name, or None if the plugin that has it is not installed."""
     return Dialect.named(values.get(f"{prefix}dialect") or REFERENCE.name)
@@ -104,8 +109,10 @@ def is_asked_for(field: str, dialect: Dialect) -> bool:
             return not dialect.base_url
         case "merchant_no":
             return field in dialect.required
-        case "store_no" | "settle_currency":
-            return field in dialect.required or not dialect.is_of_plugin
+        case "store_no":
+            return field in dialect.required or dialect.sends("pay", "storeNo")
+        case "settle_currency":
+            return dialect.sends("pay", "settleCurrency")
         case "webhook_secrets":
             return dialect.is_of_plugin
     return True
@@ -187,18 +194,41 @@ def build(values: Any, *, testmode: bool) -> Account:
     if dialect and dialect.is_of_plugin:
         fields["methods"] = [method for method in dialect.methods if str(values.get(setting_of(method.code))) == "True"]
     try:
-        return Account(sandbox=testmode, **fields)
+        return Account(sandbox=testmode, public_addresses_only=not settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS, **fields)
     except ConfigurationError as error:
         fault = ConfigurationError(prefix + error.field, error.value, error.remedy)
     del values, fields
     raise fault  # outside the except block, and without the token: error reports print local variables (I11)
 
 
+def methods_that_take(event: Any, total: Any, *, testmode: bool) -> frozenset[str]:
+    """Return the methods with which the account takes the event's currency, and a total that is known and more than nothing."""
+    if not is_complete(event, testmode=testmode):
+        return frozenset()
+    try:
+        price = Money(total, event.currency) if total is not None and total > 0 else None
+        alias = alias_of_event(event, testmode=testmode)
+        if event.currency not in shop.find_account(alias).taken_currencies:
+            return frozenset()
+        choices = shop.payment_methods(alias, price)
+    except TillgateError:  # the checks report it; a shop with other ways to pay continues without these
+        return frozenset()
+    return frozenset(one.code for one in choices if not one.problem and event.currency in one.currencies)
+
+
 def refuse_private(base_url: str, *, testmode: bool) -> None:
-    """Raise `ConfigurationError` for an address on this machine or in a private network, unless pretix's own option allows it."""
+    """Raise `ConfigurationError` for a name that leads to a private network or nowhere, unless pretix's own option allows it.
+
+    Tillgate judges the address again whenever it connects. Here organizers learn of it while they look at the form.
+    """
     if settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS:
         return
-    with suppress(OSError, UnicodeError):  # a name that leads nowhere does no harm
-        if any(should_block_access(address)[0] for *_, address in socket.getaddrinfo(urlsplit(base_url).hostname, None)):
-            remedy = "is in a private network: only with allow_http_to_private_networks in pretix.cfg may organizers enter it"
-            raise ConfigurationError(f"{_prefix(testmode=testmode)}base_url", base_url, remedy)
+    try:
+        found = socket.getaddrinfo(urlsplit(base_url).hostname, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        remedy = "leads nowhere: no such name is known. Check the spelling"
+    else:
+        if all(shop.is_public_address(str(address[0])) for *_, address in found):
+            return
+        remedy = _PRIVATE
+    raise ConfigurationError(f"{_prefix(testmode=testmode)}base_url", base_url, remedy)

@@ -30,9 +30,18 @@ from tillgate import Goods, PaymentMethod, shop
 from tillgate.hooks import Order as Unpaid
 from tillgate.hooks import OrderDescription, PaidOutcome, Payment, PaymentStatus, RefundStatus
 from tillgate.hooks import Review as Raised
-from tillgate.shop import MONEY_REASONS, OpenReview, OrderState, PaymentState, RefundState, ReviewReason, money
+from tillgate.shop import (
+    MONEY_REASONS,
+    OpenReview,
+    OrderState,
+    PaymentState,
+    RefundState,
+    ReviewAction,
+    ReviewReason,
+    money,
+)
 from tillgate_pretix.accounts import HOLDER, event_of_alias, settings_of
-from tillgate_pretix.mail import tell_of_second_payment
+from tillgate_pretix.mail import tell_of_held_money, tell_of_second_payment
 from tillgate_pretix.plugin import APP, PLUGIN
 
 _log = logging.getLogger("tillgate")
@@ -337,7 +346,7 @@ NOT_OVER: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.PENDI
 
 
 def review_opened(raised: Raised) -> None:
-    """Show the review in the order's history, book money that did not pay the order, and tell the shopper of a second payment.
+    """Show the review in the order's history, book money that did not pay the order, and tell the shopper.
 
     pretix shows such an order as overpaid, or as paid in part, and can refund the money. Staff decide about its status.
     """
@@ -350,6 +359,8 @@ def review_opened(raised: Raised) -> None:
         order.log_action(REVIEW_LOGGED, {"reason": raised.reason, "message": raised.message})
         if held is not None and raised.reason in _PAID_NOTHING and held.status == PaymentStatus.PAID:
             _book(order, held)
+            if not _is_second(order, held, raised):
+                tell_of_held_money(order, held)
         if held is not None and _is_second(order, held, raised):
             tell_of_second_payment(order, held)
 
@@ -429,11 +440,25 @@ def conclude_all() -> None:
 
 
 def conclude_order(order_id: int) -> None:
-    """Run `conclude` for an order that changed without Tillgate."""
+    """Run `conclude` for an order that changed without Tillgate, and let booked money pay it once staff have reopened it."""
     # Locked, because the delivery of a paid payment books it under the same lock.
     with transaction.atomic(), found(str(order_id), lock=True) as order:
-        if order is not None:
-            conclude(order)
+        if order is None:
+            return
+        conclude(order)
+        enough = _reviews_of_enough_money(order)
+    for review in enough:  # delivered outside the transaction, under the lock of its own bill
+        shop.resolve_review(review.id, ReviewAction.REDELIVER, staff=PLUGIN)
+
+
+def _reviews_of_enough_money(order: Any) -> list[OpenReview]:
+    """Return the reviews of booked money that pays an order which staff have reopened, by a later deadline for example."""
+    if order.status != Order.STATUS_PENDING or order.pending_sum > 0 or _under_way(order):
+        return []
+    payments = {payment.id: payment for payment in payments_of(order)}
+    about = ((review, payments.get(review.payment_id)) for review in reviews_of(order, _PAID_NOTHING))
+    booked = ((review, booked_payment(order, payment)) for review, payment in about if payment)
+    return [review for review, theirs in booked if theirs and _why_not_with(order, theirs) is None]
 
 
 def _book(order: Any, payment: Payment) -> None:

@@ -1,157 +1,30 @@
-"""The payment providers: one stores the settings for all, and the others are the payment methods that a shopper chooses.
+"""The payment methods that a shopper chooses, each a payment provider of pretix.
 
 None of them uses the network, because pretix may call them anywhere. They redirect the shopper to the view that starts the payment.
 """
 
 from __future__ import annotations
 
-import re
-from collections import OrderedDict
-from contextlib import suppress
 from typing import Any, Final
 
-from django import forms
 from django.db import transaction
 from django.http import HttpRequest
 from django.template.loader import get_template
 from django.utils.translation import gettext_lazy as _
-from pretix.base.forms import SecretKeySettingsField, SecretKeySettingsWidget
 from pretix.base.models import OrderPayment
 from pretix.base.payment import BasePaymentProvider, PaymentException
 from pretix.base.settings import SettingsSandbox
 from pretix.base.views.redirect import safelink
 from pretix.helpers import OF_SELF
-from pretix.multidomain.urlreverse import eventreverse_absolute
+from pretix.multidomain.urlreverse import eventreverse, eventreverse_absolute
 
-from tillgate import REFERENCE, ConfigurationError, Dialect, Money, TillgateError, shop
-from tillgate.shop import PaymentState
+from tillgate import ConfigurationError, shop
+from tillgate.shop import PaymentState, StartOutcome
 from tillgate_pretix import accounts, personal, refunds
 from tillgate_pretix.orders import METHODS, OPEN, identifier_of, method_of, payments_of
 
-
-class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
-    """Stores the account and the payment methods of an event. Shoppers cannot pay with it."""
-
-    identifier = accounts.HOLDER
-    verbose_name = "Tillgate"
-    is_enabled = False
-    is_meta = True
-
-    @property
-    def settings_form_fields(self) -> dict[str, Any]:
-        """The form: the live account, the one for test mode, the payment methods, then the fields that pretix adds to every provider."""
-        own: dict[str, Any] = {
-            **self._account_fields(testmode=False),
-            **self._account_fields(testmode=True),
-            **{accounts.setting_of(method): forms.BooleanField(label=str(label), required=False) for method, label in _labels().items()},
-            "expire_unpaid": forms.BooleanField(
-                label=_("Free the places as soon as the order cannot be paid any more"),
-                help_text=_(
-                    "An order expires when the last payment page has closed and the time to try again has passed. "
-                    "Otherwise it keeps its places until the payment term of the event is over."
-                ),
-                required=False,
-            ),
-        }
-        fields = OrderedDict({**own, **super().settings_form_fields})
-        fields.move_to_end("_enabled", last=False)
-        return fields
-
-    def settings_form_clean(self, cleaned_data: dict[str, Any]) -> dict[str, Any]:
-        """Refuse invalid accounts, with the error messages of Tillgate itself."""
-        given = {name.removeprefix(self.settings.get_prefix()): value for name, value in cleaned_data.items()}
-        faults = {}
-        for prefix in ("", "test_"):
-            if accounts.is_begun(given, testmode=bool(prefix)):
-                try:
-                    account = accounts.build(given, testmode=bool(prefix))
-                    accounts.refuse_private(account.base_url, testmode=bool(prefix))
-                except ConfigurationError as error:
-                    faults[self.settings.get_prefix() + error.field] = str(error)
-                else:
-                    taken = account.taken_currencies
-                    if self.event.currency not in taken:
-                        wrong = _("The account takes %(ours)s, and this event is in %(theirs)s.")
-                        faults[f"{self.settings.get_prefix()}{prefix}currencies"] = wrong % {
-                            "ours": ", ".join(taken),
-                            "theirs": self.event.currency,
-                        }
-        if faults:
-            raise forms.ValidationError(faults)
-        accounts.keep_former(self.event, given)
-        return cleaned_data
-
-    def settings_content_render(self, request: HttpRequest) -> str:
-        """Tell the owner which former accounts are kept."""
-        former = accounts.former_merchants(self.event)
-        return _rendered("former.html", request, former=former) if former else ""
-
-    def _account_fields(self, *, testmode: bool) -> dict[str, Any]:
-        prefix = "test_" if testmode else ""
-        place = str(_("Test mode: {}") if testmode else "{}")
-
-        def shown_for(field: str) -> dict[str, str]:
-            chosen = f"#id_{self.settings.get_prefix()}{prefix}dialect"
-            return {"data-display-dependency": chosen, "data-display-dependency-regex": _dialects_with(field)}
-
-        def text(field: str, label: Any) -> forms.CharField:
-            return forms.CharField(label=place.format(label), required=False, widget=forms.TextInput(attrs=shown_for(field)))
-
-        return {
-            f"{prefix}dialect": forms.ChoiceField(
-                label=place.format(_("Payment service, or version of the interface")),
-                choices=_dialects(self.settings.get(f"{prefix}dialect")),
-                required=False,
-            ),
-            f"{prefix}base_url": forms.URLField(
-                label=place.format(_("Address of the payment service")),
-                required=False,
-                assume_scheme="https",
-                widget=forms.URLInput(attrs=shown_for("base_url")),
-            ),
-            f"{prefix}merchant_no": text("merchant_no", _("Merchant number")),
-            f"{prefix}token": SecretKeySettingsField(label=place.format(_("Secret token")), required=not testmode),
-            f"{prefix}webhook_secrets": SecretKeySettingsField(
-                label=place.format(_("Webhook secret")),
-                help_text=self._webhook_help(testmode=testmode),
-                required=False,
-                widget=_SecretLines(attrs={"rows": 2, **shown_for("webhook_secrets")}),
-            ),
-            f"{prefix}store_no": text("store_no", _("Store number, for version 3")),
-            f"{prefix}currencies": forms.CharField(
-                label=place.format(_("Currencies of the account, with commas between them; empty for all of its version")), required=False
-            ),
-            f"{prefix}settle_currency": text("settle_currency", _("Settlement currency, for version 3")),
-        }
-
-    def _webhook_help(self, *, testmode: bool) -> str:
-        """Return the address to register for the notifications of the saved account; an unsaved one may get another address."""
-        lines = " " + str(_("There may be two secrets while one is replaced, each on its own line."))
-        dialect = accounts.dialect_of(self.settings, "test_" if testmode else "")
-        if dialect and dialect.is_of_plugin and accounts.is_complete(self.event, testmode=testmode):
-            with suppress(ConfigurationError):  # the checks report it
-                address = shop.webhook_url(accounts.alias_of_event(self.event, testmode=testmode))
-                return str(_("Register this address for notifications at the payment service: {}")).format(address) + lines
-        return str(_("Once the account is saved, the address to register for notifications appears here.")) + lines
-
-
-class _SecretLines(SecretKeySettingsWidget):  # type: ignore[misc]  # pretix has no types
-    """A field of several lines that shows no stored secret. A field of one line would join the lines that are pasted into it."""
-
-    template_name = "django/forms/widgets/textarea.html"
-
-
-def _dialects(saved: str | None) -> list[tuple[str, str]]:
-    """Return the choices of dialects. One whose plugin is gone stays, so that no other one is saved in its place."""
-    names = [name for name in Dialect.names() if name != REFERENCE.name]
-    return [("", REFERENCE.name), *((name, name) for name in dict.fromkeys([*names, *filter(None, [saved])]))]
-
-
-def _dialects_with(field: str) -> str:
-    """Return pretix's expression for the dialects whose accounts have a setting."""
-    found = {name: Dialect.named(name) for name in Dialect.names()}
-    names = [name for name, dialect in found.items() if dialect and accounts.is_asked_for(field, dialect)]
-    return f"/^({'|'.join('' if name == REFERENCE.name else re.escape(name) for name in names)})$/"
+_POLL_SECONDS: Final = 5
+_POLL_TIMES: Final = 60
 
 
 class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
@@ -199,22 +72,8 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         known = vars(request).setdefault("_tillgate_methods", {}) if request is not None else {}
         asked = self.event.pk, total, testmode
         if asked not in known:
-            known[asked] = self._methods_that_take(total, testmode=testmode)
+            known[asked] = accounts.methods_that_take(self.event, total, testmode=testmode)
         return self.method in known[asked]
-
-    def _methods_that_take(self, total: Any, *, testmode: bool) -> frozenset[str]:
-        """Return the methods with which the account takes the event's currency, and a total that is known and more than nothing."""
-        if not accounts.is_complete(self.event, testmode=testmode):
-            return frozenset()
-        try:
-            price = Money(total, self.event.currency) if total is not None and total > 0 else None
-            alias = accounts.alias_of_event(self.event, testmode=testmode)
-            if self.event.currency not in shop.find_account(alias).taken_currencies:
-                return frozenset()
-            choices = shop.payment_methods(alias, price)
-        except TillgateError:  # the checks report it; a shop with other ways to pay continues without these
-            return frozenset()
-        return frozenset(one.code for one in choices if not one.problem and self.event.currency in one.currencies)
 
     @property
     def test_mode_message(self) -> str | None:
@@ -258,8 +117,11 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     def payment_pending_render(self, request: HttpRequest, payment: Any) -> str:
         """Show the shopper the state of the payment."""
         newest = _newest(payment)
-        is_under_review = newest is not None and newest.reported_paid
-        return _rendered("pending.html", request, payment=newest, method=self.public_name, is_under_review=is_under_review)
+        context = {"payment": newest, "method": self.public_name}
+        if newest is not None and newest.is_open:
+            # A shopper who was never led to a payment page has paid nothing there.
+            context |= {"poll": _poll(payment.order)} if newest.payment_url else {"no_page": StartOutcome.REFUSED.message}
+        return _rendered("pending.html", request, is_under_review=newest is not None and newest.reported_paid, **context)
 
     # For staff ----------------------------------------------------------------------------------------------------------------------------
 
@@ -309,10 +171,6 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         refunds.execute(refund)
 
 
-def _labels() -> dict[str, str]:
-    return {method: shop.method_label(method) for method in METHODS}
-
-
 def _offered() -> set[str]:
     try:
         return {method.code for method in shop.payment_methods(None)}
@@ -333,6 +191,17 @@ def _newest(payment: Any) -> PaymentState | None:
     return next(own, None) or next(alike, None)
 
 
+def _poll(order: Any) -> dict[str, Any]:
+    """Return what Tillgate's script needs to ask how the payment stands, and to show the order's page again when there is news."""
+    arguments = {"order": order.code, "secret": order.secret}
+    return {
+        "statusUrl": eventreverse(order.event, "plugins:tillgate_pretix:status", kwargs=arguments),
+        "settledUrl": eventreverse(order.event, "presale:event.order", kwargs=arguments),
+        "seconds": _POLL_SECONDS,
+        "times": _POLL_TIMES,
+    }
+
+
 def _rendered(template: str, request: HttpRequest, **context: Any) -> str:
     return str(get_template(f"tillgate_pretix/{template}").render({"request": request, **context}))
 
@@ -342,5 +211,5 @@ def _provider_of(method: str) -> type[MethodProvider]:
     return type(f"{method.title()}Provider", (MethodProvider,), own)
 
 
-PROVIDERS: Final[list[type[Any]]] = [SettingsHolder, *map(_provider_of, METHODS)]
-"""The providers that pretix registers: the settings provider, then the payment methods."""
+PROVIDERS: Final[list[type[Any]]] = [_provider_of(method) for method in METHODS]
+"""The providers of the payment methods."""

@@ -8,10 +8,11 @@ from typing import Any, Final
 from django.db import transaction
 from django.db.models.signals import post_save, pre_save
 from django.dispatch import receiver
+from django.template.loader import get_template
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from pretix.base.logentrytypes import OrderLogEntryType, log_entry_types
-from pretix.base.models import LogEntry, OrderRefund
+from pretix.base.models import LogEntry, Order, OrderRefund
 from pretix.base.signals import (
     order_canceled,
     order_changed,
@@ -19,12 +20,14 @@ from pretix.base.signals import (
     order_expiry_changed,
     order_paid,
     order_placed,
+    order_reactivated,
     periodic_task,
     register_data_exporters,
     register_data_shredders,
     register_payment_providers,
 )
-from pretix.control.signals import nav_event, order_info
+from pretix.control.signals import html_page_start, nav_event, order_info
+from pretix.presale.signals import order_info_top
 
 from tillgate import shop
 from tillgate_pretix import accounts, mail, orders, refunds, staff
@@ -37,9 +40,10 @@ _WORKER_SECONDS: Final = 300.0
 @receiver(register_payment_providers, dispatch_uid="tillgate_pretix_providers")
 def providers(sender: Any, **_kwargs: Any) -> list[type[Any]]:
     """Register the providers with pretix."""
+    from tillgate_pretix.holder import SettingsHolder
     from tillgate_pretix.provider import PROVIDERS
 
-    return PROVIDERS
+    return [SettingsHolder, *PROVIDERS]
 
 
 @receiver(register_data_shredders, dispatch_uid="tillgate_pretix_shredder")
@@ -74,6 +78,22 @@ def order_page(sender: Any, order: Any, request: Any, **_kwargs: Any) -> str:
     return staff.order_panel(order, request)
 
 
+@receiver(html_page_start, dispatch_uid="tillgate_pretix_warnings")
+def payment_pages(sender: Any, **_kwargs: Any) -> str:
+    """Warn on pretix's pages about payment that attendees cannot pay. pretix sends the request as the sender."""
+    from tillgate_pretix import connection  # here, since pretix's views are not ready yet when the signals are
+
+    return connection.warnings_html(sender)
+
+
+@receiver(order_info_top, dispatch_uid="tillgate_pretix_order_info_top")
+def shoppers_order_page(sender: Any, order: Any, request: Any, **_kwargs: Any) -> str:
+    """Tell the shopper on the order's page that the money is there, where pretix says only that the order expired."""
+    if order.status == Order.STATUS_PAID or not orders.holds_money(order):
+        return ""
+    return str(get_template("tillgate_pretix/order_info.html").render({}, request))
+
+
 @receiver(order_placed, dispatch_uid="tillgate_pretix_placed")
 def placed(sender: Any, order: Any, **_kwargs: Any) -> None:
     """Open Tillgate's order when pretix creates a payment, so that Tillgate also knows orders that never reach the payment page."""
@@ -84,13 +104,15 @@ def placed(sender: Any, order: Any, **_kwargs: Any) -> None:
 @receiver(order_expired, dispatch_uid="tillgate_pretix_expired")
 @receiver(order_expiry_changed, dispatch_uid="tillgate_pretix_expiry_changed")
 def called_unpaid(sender: Any, order: Any, **_kwargs: Any) -> None:
-    """Check whether an order that pretix just marked unpaid is paid."""
+    """Check whether an order that pretix just marked unpaid is paid, or can be paid with money that came too late before."""
     transaction.on_commit(lambda: orders.stays_paid(order.pk), robust=True)
+    sums_changed(sender, order)
 
 
 @receiver(order_paid, dispatch_uid="tillgate_pretix_paid")
 @receiver(order_changed, dispatch_uid="tillgate_pretix_changed")
 @receiver(order_canceled, dispatch_uid="tillgate_pretix_canceled")
+@receiver(order_reactivated, dispatch_uid="tillgate_pretix_reactivated")
 def sums_changed(sender: Any, order: Any, **_kwargs: Any) -> None:
     """Check whether pretix's balance of an order is now even, after any payment, change or refund."""
     transaction.on_commit(lambda: orders.conclude_order(order.pk), robust=True)
@@ -133,6 +155,7 @@ class ReviewLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has
     {
         mail.REFUND_MAILED: _("The shopper was mailed about a refund."),
         mail.PAID_TWICE_MAILED: _("The shopper was mailed that the order was paid twice."),
+        mail.HELD_MAILED: _("The shopper was mailed that the money has arrived and has not paid the order."),
     }
 )
 class MailLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types

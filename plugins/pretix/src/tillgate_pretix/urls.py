@@ -6,9 +6,11 @@ from django.urls import path
 from pretix.multidomain import event_url
 
 from tillgate.shop import without_atomic_requests
-from tillgate_pretix import staff, views
+from tillgate_pretix import connection, staff, views
+from tillgate_pretix.accounts import HOLDER
 
 _START = r"^tillgate/start/(?P<order>[^/]+)/(?P<secret>[A-Za-z0-9]+)/(?P<payment>[0-9]+)/$"
+_STATUS = r"^tillgate/status/(?P<order>[^/]+)/(?P<secret>[A-Za-z0-9]+)/$"
 _RETURN = r"^tillgate/order/(?P<order>[^/]+)/(?P<tag>[a-f0-9]+)/$"
 
 urlpatterns = [
@@ -17,10 +19,17 @@ urlpatterns = [
         without_atomic_requests(staff.ReviewsView.as_view()),
         name="review",
     ),
+    path(
+        "control/event/<str:organizer>/<str:event>/tillgate/settings/",
+        without_atomic_requests(connection.TestConnectionView.as_view()),
+        {"provider": HOLDER},
+        name="test",
+    ),
 ]
 
 event_patterns = [
     # A shopper can pay and view an order after the shop has closed.
     event_url(_START, views.start, name="start", require_live=False),
+    event_url(_STATUS, views.status, name="status", require_live=False),
     event_url(_RETURN, views.returned, name="return", require_live=False),
 ]

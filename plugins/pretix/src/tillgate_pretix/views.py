@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
@@ -14,7 +14,7 @@ from pretix.base.models import Order
 from pretix.multidomain.urlreverse import eventreverse
 
 from tillgate import shop
-from tillgate.shop import without_atomic_requests
+from tillgate.shop import StartOutcome, without_atomic_requests
 from tillgate_pretix import orders
 from tillgate_pretix.accounts import alias_of
 from tillgate_pretix.orders import OPEN, RETURN_TAG, bill_of, holds_money, method_of
@@ -54,7 +54,19 @@ def _begin(request: Any, order: Any, theirs: Any) -> tuple[str, str]:
     started = shop.start_payment(PLUGIN, bill, method, terminal=shop.terminal_of(request), account=alias_of(order), data=about)
     if started.is_paid:
         return f"{_page_of(order)}?paid=yes", ""
+    if started.payment is not None and not started.redirect_url:
+        # Nobody was led to a payment page, so nobody has paid on it, whatever became of the request for it.
+        return "", StartOutcome.REFUSED.message
     return started.redirect_url, started.message
+
+
+@never_cache
+@require_safe
+def status(request: Any, order: str, secret: str, **_kwargs: Any) -> HttpResponse:
+    """Tell the script of the order's page whether there is news."""
+    found = _order(request, order, secret, tag=None)
+    is_open = found.status == Order.STATUS_PENDING and any(payment.is_open for payment in orders.payments_of(found))
+    return _private(JsonResponse({"settled": not is_open}))
 
 
 @never_cache
