@@ -15,7 +15,7 @@ def forget_unmatched(apps, schema_editor):  # as Django calls it
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tillgate", "0001_initial")]
+    dependencies = [("tillgate", "0002_refund_idempotency_key")]
 
     operations = [
         migrations.AlterField(
