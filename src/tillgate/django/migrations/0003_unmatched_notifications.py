@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import django.db.models.deletion
 from django.db import migrations, models
 
 from tillgate.django.models import ExactField
 
 
-def forget_unmatched(apps, schema_editor):  # as Django calls it
+def forget_unmatched(apps: Any, schema_editor: Any) -> None:
     """Delete the rows that the older version cannot hold."""
     rows = apps.get_model("tillgate", "Notification").objects.using(schema_editor.connection.alias)
     rows.filter(payment=None).delete()
