@@ -52,7 +52,7 @@ _OLDER_THAN_THE_LOCK: Final = "The isolation level is not “read committed”: 
 Found = Iterator[checks.CheckMessage]
 
 
-_CLASSES: Final[dict[str, type[checks.CheckMessage]]] = {"error": checks.Error}
+_CLASSES: Final[dict[str, type[checks.Error] | type[checks.Warning]]] = {"error": checks.Error}
 
 
 def report_errors_as_warnings() -> None:
