@@ -315,6 +315,17 @@ def test_refused_notifications_open_one_review(world: World, toy: Toy) -> None:
     assert world.reviews() == ["forged-notifications"]
 
 
+def test_wrong_token_is_seen_across_payments(world: World) -> None:
+    """No single payment has many forged notifications; their account has."""
+    forged = "status=success&verifySign=00000000000000000000000000000000"
+    for number in range(20):
+        assert world.reviews() == []
+        world.notification(world.start(world.order()), forged)
+        assert health().accounts[0].refused == number + 1
+    review = Review.objects.get()
+    assert (review.reason, review.account, review.payment) == ("forged-notifications", "default", None)
+
+
 def test_true_notification_ends_a_row_of_refused_ones(world: World, toy: Toy) -> None:
     payment = paid_at_toy(world, toy)
     for _ in range(3):

@@ -516,10 +516,14 @@ def _keep_refused(alias: str) -> None:
 
 def _tell_of_refused(alias: str, actor: str) -> None:
     """Open one review where the newest notifications of an account are all forged."""
-    refused = refused_since(alias)
+    rows = _newest_forged(alias)
     limit = get_settings().forged_notifications_before_review
-    if len(refused) < limit or _is_told_of_forged(alias):
+    if len(rows) < limit or _is_told_of_forged(alias):
         return
+    refused = [received_at for received_at, _ in rows]
+    payments = {payment_id for _, payment_id in rows}
+    if len(payments) == 1 and None not in payments:
+        return  # the count of the payment itself opens the review, which names it
     since = f"{clock.local(refused[-1]):%Y-%m-%d %H:%M:%S %Z}".rstrip()
     facts = {"case": "account", "account": alias, "count": len(refused), "since": since}
     with durable():
@@ -537,6 +541,10 @@ def refused_since(alias: str) -> list[datetime]:
     None is older than a true one, or than the last closed review about forged ones, and they are
     no more than open a review.
     """
+    return [received_at for received_at, _ in _newest_forged(alias)]
+
+
+def _newest_forged(alias: str) -> list[tuple[datetime, int | None]]:
     kept = Notification.objects.order_by("-pk")
     newest = kept.values_list("pk", flat=True).first() or 0
     reviews = Review.objects.filter(reason=ReviewReason.FORGED_NOTIFICATIONS, account=alias)
@@ -549,6 +557,6 @@ def refused_since(alias: str) -> list[datetime]:
         **({"received_at__gt": since} if since else {}),
     )
     limit = get_settings().forged_notifications_before_review
-    rows = judged.values_list("signature", "received_at")[:limit]
+    rows = judged.values_list("signature", "received_at", "payment_id")[:limit]
     forged = takewhile(lambda row: row[0] == NotificationSignature.FORGED, rows)
-    return [received_at for _, received_at in forged]
+    return [(received_at, payment_id) for _, received_at, payment_id in forged]
