@@ -13,7 +13,7 @@ export PIP_COMPILE := 0
 INSTALL = if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --python $(BIN)/python --constraint constraints.txt $(1); else false; fi \
     || $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt $(1)
 
-.PHONY: help setup demo test docs release clean ci
+.PHONY: help setup demo test docs release ci clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 10

@@ -130,7 +130,8 @@ def _call(work: Callable[..., int], *given: object, **named: str) -> Callable[[]
 
 def _beside(calls: Sequence[Callable[[], int]]) -> int:
     with ThreadPoolExecutor(len(calls)) as pool:
-        return max(pool.map(lambda call: call(), calls))
+        statuses: list[int] = list(pool.map(lambda call: call(), calls))
+    return max(statuses)
 
 
 def _steps() -> Iterator[tuple[str, Callable[[], int]]]:

@@ -124,9 +124,7 @@ class AsyncTransport:
 
 
 def _plain_transport(account: Account, *, kept: int) -> httpx.AsyncHTTPTransport:
-    limits = httpx.Limits(
-        max_connections=account.max_connections, max_keepalive_connections=kept, keepalive_expiry=_KEEPALIVE_SECONDS
-    )
+    limits = httpx.Limits(max_connections=account.max_connections, max_keepalive_connections=kept, keepalive_expiry=_KEEPALIVE_SECONDS)
     return httpx.AsyncHTTPTransport(verify=_verification(account), limits=limits, trust_env=False)
 
 
