@@ -63,7 +63,8 @@ def _kept(value: Any, names: Collection[str], depth: int) -> Any:
     if isinstance(value, Mapping):
         return {name: _kept(member, names, depth + 1) for name, member in value.items() if name in names}
     if isinstance(value, list | tuple):
-        return [_kept(member, names, depth + 1) for member in value]
+        # A bare text in a list has no name that says it is not the shopper's.
+        return [_HIDDEN if isinstance(member, str) else _kept(member, names, depth + 1) for member in value]
     return without_personal_data(value) if isinstance(value, str) else value
 
 
