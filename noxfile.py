@@ -117,7 +117,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def types(session: nox.Session) -> None:
     """Check the types of all but the plugins."""
-    here(session, "python", "-m", "mypy", *session.posargs)
+    here(session, "python", "-m", "mypy")
 
 
 @nox.session(venv_backend="none")
