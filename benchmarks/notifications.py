@@ -22,7 +22,7 @@ __all__ = ["environment", "notification", "run"]
 CONNECTIONS: Final = 16
 _PAYMENTS: Final = 200
 _TOKEN: Final = "5cbfb079f15b150122261c8537086d77a"
-NO_PEER: Final = "needs dj-stripe in .venv-bench: `make setup-bench`"
+NO_PEER: Final = "needs dj-stripe in .nox/bench: `nox -s bench`"
 
 OURS: Final = "Tillgate, a repeated notification"
 BARE: Final = "bare view, one row inserted"

@@ -22,8 +22,8 @@ import httpx
 __all__ = ["PEER", "ROOT", "Actor", "Load", "WebServer", "acting", "load", "serving", "surroundings"]
 
 ROOT: Final = Path(__file__).parents[1]
-PEER: Final = ROOT / ".venv-bench" / "bin"
-"""Where dj-stripe is installed, which needs another version of stripe than our own benchmarks. `make setup-bench` builds it."""
+PEER: Final = ROOT / ".nox" / "bench" / "bin"
+"""Where dj-stripe is installed, which needs another version of stripe than our own benchmarks. `nox -s bench` builds it."""
 WORKERS: Final = 2
 THREADS: Final = 4
 

@@ -107,7 +107,7 @@ def page(sections: Sequence[Section], effort: Effort, *, drawn: bool = False) ->
     lines = [
         "# Performance",
         "",
-        "Written by `python -m benchmarks` (`make bench`); do not edit.",
+        "Written by `python -m benchmarks` (`nox -s bench`); do not edit.",
         *(["", "**A quick run, which only proves that the benchmarks work. Do not quote it.**"] if effort.quick else []),
         "",
         "Every figure is a ratio within one run. The contenders took turns on one machine, in a new order each round.",

@@ -1,1 +1,1 @@
-"""Writes the generated parts of the documentation: `make architecture`, `make reference` and `make conformance`."""
+"""Writes the generated parts of the documentation: `python -m docgen architecture`, `... reference`, and `nox -s conformance`."""

@@ -17,7 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m docgen", description=__doc__)
     parser.add_argument("part", choices=["architecture", "reference", "reliability", "conformance", "conformance-stripe", "versions"])
     parser.add_argument("plugins", nargs="*", metavar="PLUGIN", help="the shops to run the conformance kit on; all unless named")
-    parser.add_argument("--proven", metavar="COMMIT", help="the commit, or the commits with spaces, whose proofs are the last `make prove`")
+    parser.add_argument("--proven", metavar="COMMIT", help="the commit, or the commits with spaces, of the last `python -m proving all`")
     options = parser.parse_args()
     if options.part == "architecture":
         parts.write(architecture.pages())

@@ -19,7 +19,7 @@ from tillgate.lifecycle import POLICIES, End, ReviewPolicy, ReviewReason
 __all__ = ["MACHINES", "pages"]
 
 PAGE: Final = ROOT / "ARCHITECTURE.md"
-COMMAND: Final = "make architecture"
+COMMAND: Final = "python -m docgen architecture"
 MACHINES: Final[Mapping[str, Mapping[Any, frozenset[Any]]]] = {
     "payment": lifecycle.PAYMENT_TRANSITIONS,
     "refund": lifecycle.REFUND_TRANSITIONS,

@@ -24,7 +24,7 @@ from tillgate.testing.report import Table, markdown
 
 __all__ = ["Report", "Suite", "pages", "read_report", "read_reports", "run", "suites", "table_of"]
 
-COMMAND: Final = "make conformance"
+COMMAND: Final = "nox -s conformance"
 REPORTS: Final = ROOT / "docs" / "reference" / "conformance"
 PAGE: Final = REPORTS.with_suffix(".md")
 _SMALLEST: Final = "smallest-shop"
@@ -78,7 +78,7 @@ def suites() -> list[Suite]:
     ]
     for tests in sorted([*ROOT.glob("plugins/*/tests/test_conformance.py"), *ROOT.glob("plugins/*/tests/test_gateway_conformance.py")]):
         plugin = tests.parents[1].name
-        own = ROOT / f".venv-{plugin}" / "bin" / "python"  # of a framework that needs other versions than the rest
+        own = ROOT / ".nox" / plugin / "bin" / "python"  # of a framework that needs other versions than the rest
         found.append(Suite(plugin, tests, own if own.exists() else Path(sys.executable)))
     return found
 

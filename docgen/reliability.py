@@ -21,7 +21,7 @@ from tests.proving.simulation import together
 
 __all__ = ["PAGE", "SUMMARY", "as_text", "folded", "pages", "proven", "read_summary", "summarised"]
 
-COMMAND: Final = "make reliability"
+COMMAND: Final = "python -m docgen reliability"
 PROOFS: Final = ROOT / "var" / "proofs"
 SUMMARY: Final = ROOT / "docs" / "reference" / "reliability.json"
 PAGE: Final = ROOT / "docs" / "reliability.md"
@@ -50,7 +50,7 @@ def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
 
 
 def proven(summary: Summary, commit: str, day: datetime.date) -> Summary:
-    """Return the summary with the commit of the last `make prove`, or commits with spaces, and its day. The page has its rows first."""
+    """Return the summary with the commits, with spaces, and the day of the last `python -m proving all`. Its rows come first."""
     return {**summary, _PROVE: {"last": {"commit": commit, "date": f"{day}"}}}
 
 
@@ -246,7 +246,7 @@ _ALIKE: Final[dict[str, tuple[str, ...]]] = {
     "chaos": (),
     "storm": ("database",),
 }
-"""For each proof: what two runs have in common that differ in their source or versions alone. The page has that of the last `make prove`,
+"""For each proof: what two runs have in common that differ in their source or versions alone. The page has `python -m proving all`,
 and of the others the one with most."""
 
 
@@ -462,7 +462,7 @@ def _table(
         chosen.setdefault(tuple(entry[field] for field in alike), entry)
     said = _counted(what, most.values())
     if of_last:
-        said = f"{sum(entry['count'] for entry in of_last.values()):,} {what} by the last `make prove`, on {last['date']}"
+        said = f"{sum(entry['count'] for entry in of_last.values()):,} {what} by the last `python -m proving all`, on {last['date']}"
     lines = [f"{said}. A full run is {wanted}."]
     if entries:
         lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]

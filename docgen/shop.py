@@ -34,7 +34,7 @@ _TARGETS: Final = {
 
 def pages() -> dict[Path, str]:
     """Return the page as it should be."""
-    return {PAGE: replaced(PAGE.read_text("utf-8"), "shop", "make reference", "\n".join(_lines()))}
+    return {PAGE: replaced(PAGE.read_text("utf-8"), "shop", "python -m docgen reference", "\n".join(_lines()))}
 
 
 def _lines() -> Iterator[str]:

@@ -15,7 +15,7 @@ from docgen.parts import ROOT, replaced
 
 __all__ = ["COMMAND", "PAGE", "run"]
 
-COMMAND: Final = "make conformance-stripe"
+COMMAND: Final = "nox -s conformance_stripe"
 PAGE: Final = ROOT / "docs" / "services" / "stripe.md"
 _FOLDER: Final = ROOT / "plugins" / "stripe"
 _BESIDE: Final = ROOT / "var" / "stripe"

@@ -1,4 +1,4 @@
-"""The table of versions: a sample of the tests on each Python, Django and framework, in environments under .venv-versions/.
+"""The table of versions: a sample of the tests on each Python, Django and framework, in environments under .nox/versions/.
 
 Saleor is a server: its tests run on the one that `SALEOR_URL` names, as `plugins/saleor/tests/real/README.md` describes.
 """
@@ -95,7 +95,7 @@ def run(names: list[str]) -> list[str]:
 def pages() -> dict[Path, str]:
     """Return the page as its results have it."""
     results = json.loads(RESULTS.read_text("utf-8"))
-    return {PAGE: replaced(PAGE.read_text("utf-8"), "versions", "make versions", "\n".join(_lines(results)))}
+    return {PAGE: replaced(PAGE.read_text("utf-8"), "versions", "nox -s versions", "\n".join(_lines(results)))}
 
 
 def _lines(results: dict[str, dict[str, str]]) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _result(name: str, row: Row) -> dict[str, str]:
     python = _python(row.python)
     if python is None:
         return {"with": f"Python {row.python}", "result": "not tried: this Python was not there", "seen": seen}
-    folder = ROOT / ".venv-versions" / name
+    folder = ROOT / ".nox" / "versions" / name
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV", "DJANGO", "CI"))}
     own = str(folder / "bin" / "python")
     subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)

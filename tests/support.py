@@ -31,7 +31,7 @@ hypothesis.settings.register_profile("unhurried", deadline=None, suppress_health
 hypothesis.settings.register_profile("brief", hypothesis.settings.get_profile("unhurried"), max_examples=15)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "unhurried"))
 
-KINDS = ("sync", "aiohttp", "httpx pools")
+KINDS = ("sync", "aiohttp", "plain httpx")
 """The three ways a request travels: Gateway, AsyncGateway, and AsyncGateway where aiohttp is not installed."""
 OPERATIONS = ("pay", "query", "refund")
 _HERE = str(Path(__file__).parent)
@@ -140,11 +140,11 @@ def carry_out(kind: str, at: Account, *operations: str) -> list[Any]:
 
 
 def run_async(kind: str, at: Account, work: Callable[[AsyncGateway], Awaitable[list[Any]]]) -> list[Any]:
-    """Run work with an AsyncGateway, over aiohttp or the pools that serve where that is not installed."""
+    """Run work with an AsyncGateway, over aiohttp or what serves where that is not installed."""
 
     async def run() -> list[Any]:
         gateway = AsyncGateway(at)
-        if kind == "httpx pools":
+        if kind == "plain httpx":
             gateway._transport = AsyncTransport(at, None)
         async with gateway:
             done = await work(gateway)

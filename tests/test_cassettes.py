@@ -1,4 +1,4 @@
-"""Conversations with the gateway, replayed from cassettes/; `make cassettes` records them again.
+"""Conversations with the gateway, replayed from cassettes/; `nox -s cassettes` records them again.
 
 Every one asks for `fresh_reference` and so for its cassette. Those that ask for `sandbox_when_recording` need the sandbox to record.
 """

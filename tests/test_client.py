@@ -450,7 +450,7 @@ def test_i11_neither_gateway_shows_the_token() -> None:
     async def run(some: AsyncGateway) -> list[Any]:
         return [repr(some), str(some), repr(vars(some))]
 
-    shown += "".join(run_async("aiohttp", account(), run) + run_async("httpx pools", account(), run))
+    shown += "".join(run_async("aiohttp", account(), run) + run_async("plain httpx", account(), run))
     assert TOKEN not in shown
     assert TOKEN_DIGEST not in shown
     assert "Gateway(Account(base_url='https://pay.example'" in shown

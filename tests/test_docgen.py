@@ -38,12 +38,12 @@ def test_a_page_without_both_marks_is_an_error(page: str) -> None:
 @pytest.mark.parametrize("page", [hooks, shop], ids=["hooks", "shop"])
 def test_the_reference_is_what_make_reference_writes(page: Any) -> None:
     for path, text in page.pages().items():
-        assert parts.is_written(path, text), "run `make reference`"
+        assert parts.is_written(path, text), "run `python -m docgen reference`"
 
 
 def test_the_architecture_is_what_make_architecture_writes() -> None:
     for path, text in architecture.pages().items():
-        assert parts.is_written(path, text), "run `make architecture`"
+        assert parts.is_written(path, text), "run `python -m docgen architecture`"
 
 
 def test_the_architecture_has_every_package_and_every_review_reason_with_its_policy() -> None:
@@ -90,17 +90,17 @@ def test_the_reference_has_every_name_that_a_shop_plugin_may_use() -> None:
 
 def test_the_tables_of_scenarios_are_made_of_the_reports_alone() -> None:
     for path, text in conformance.pages(REPORTS).items():
-        assert parts.is_written(path, text), f"{path.name}: run `make conformance`"
+        assert parts.is_written(path, text), f"{path.name}: run `nox -s conformance`"
 
 
 def test_every_shop_that_has_the_kit_has_a_report_and_no_other() -> None:
-    assert set(REPORTS) == {suite.plugin for suite in conformance.suites()}, "run `make conformance`"
+    assert set(REPORTS) == {suite.plugin for suite in conformance.suites()}, "run `nox -s conformance`"
 
 
 @pytest.mark.parametrize("plugin", REPORTS)
 def test_every_report_has_every_scenario_and_no_other(plugin: str) -> None:
     for table in REPORTS[plugin].tables:
-        assert sorted(table.results) == sorted(table.scenarios), "scenarios have changed since: run `make conformance`"
+        assert sorted(table.results) == sorted(table.scenarios), "scenarios have changed since: run `nox -s conformance`"
 
 
 @pytest.mark.parametrize("plugin", REPORTS)
@@ -197,7 +197,7 @@ def test_an_act_is_whole_once_it_was_killed_at_every_line_until_it_was_over(
 
 def test_the_page_of_reliability_is_made_of_the_summary_alone() -> None:
     for path, text in reliability.pages(reliability.read_summary()).items():
-        assert parts.is_written(path, text), "run `make reliability`"
+        assert parts.is_written(path, text), "run `python -m docgen reliability`"
 
 
 def seed(number: int, payments: int, commit: str = "aaa") -> dict[str, object]:
@@ -264,7 +264,7 @@ def test_the_headline_says_the_most_at_one_commit_and_all_only_where_there_are_o
     def headline(*commits: str) -> str:
         lines = [seed(number, 10 * number, commit) | {"database": f"of {commit}"} for number, commit in enumerate(commits, 1)]
         [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
-        return page.partition("simulation: written by `make reliability` -->\n\n")[2].partition(". A full run is")[0]
+        return page.partition("simulation: written by `python -m docgen reliability` -->\n\n")[2].partition(". A full run is")[0]
 
     assert headline("aaa", "aaa") == "30 payments were simulated so far"
     assert headline("aaa", "bbb", "bbb") == "50 payments were simulated so far at one commit, 60 in all commits"
@@ -274,7 +274,7 @@ def test_the_headline_says_the_most_at_one_commit_and_all_only_where_there_are_o
 def test_the_headline_counts_what_its_table_shows() -> None:
     lines = [seed(1, 10, "aaa"), seed(2, 20, "bbb")]
     [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
-    said = page.partition("simulation: written by `make reliability` -->\n\n")[2]
+    said = page.partition("simulation: written by `python -m docgen reliability` -->\n\n")[2]
     assert said.startswith("20 payments were simulated so far. A full run is")
 
 
@@ -282,7 +282,7 @@ def test_of_runs_that_differ_in_their_source_alone_the_page_has_the_longest_alon
     def table(*commits: str) -> list[str]:
         lines = [seed(number, 10 * number, commit) for number, commit in enumerate(commits, 1)]
         [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
-        return page.partition("simulation: written by `make reliability` -->\n\n")[2].partition("\n\n<!--")[0].splitlines()
+        return page.partition("simulation: written by `python -m docgen reliability` -->\n\n")[2].partition("\n\n<!--")[0].splitlines()
 
     alone, pair, three = table("aaa"), table("aaa", "bbb"), table("aaa", "bbb", "ccc")
     assert [lines[-1].split(" | ")[1] for lines in (alone, pair, three)] == ["10", "20", "30"]
@@ -293,17 +293,18 @@ def test_the_rows_of_the_last_prove_stand_before_longer_ones_of_older_code_and_a
     lines = [seed(1, 10, "aaaaaaabbbbb"), seed(2, 20, "ccc"), seed(3, 30, "ddd")]
     summary = reliability.proven({"simulation": reliability.folded("simulation", lines)}, "aaaaaaa", datetime.date(2026, 11, 28))
     [page] = reliability.pages(summary).values()
-    said, *_, first, second = page.partition("simulation: written by `make reliability` -->\n\n")[2].partition("\n\n<!--")[0].splitlines()
+    part = page.partition("simulation: written by `python -m docgen reliability` -->\n\n")[2]
+    said, *_, first, second = part.partition("\n\n<!--")[0].splitlines()
     assert [line.split(" | ")[1] for line in (first, second)] == ["10", "30"]
-    assert said.startswith("10 payments were simulated by the last `make prove`, on 2026-11-28. A full run is")
+    assert said.startswith("10 payments were simulated by the last `python -m proving all`, on 2026-11-28. A full run is")
 
 
 def test_a_prove_of_two_commits_has_the_rows_of_both() -> None:
     lines = [{"mutant": "logs the token", "scenario": "logs", "noticed": "I11: it is logged", "payments": 7, "commit": "cccccccddddd"}]
     kept = {"simulation": reliability.folded("simulation", [seed(1, 10, "aaaaaaabbbbb")]), "mutants": reliability.folded("mutants", lines)}
     [page] = reliability.pages(reliability.proven(kept, "aaaaaaa ccccccc", datetime.date(2026, 11, 28))).values()
-    assert "10 payments were simulated by the last `make prove`" in page
-    assert "1 mutants were simulated by the last `make prove`" in page
+    assert "10 payments were simulated by the last `python -m proving all`" in page
+    assert "1 mutants were simulated by the last `python -m proving all`" in page
 
 
 def explored(states: int) -> dict[str, object]:

@@ -10,6 +10,7 @@ import inspect
 import logging
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import pytest
 from click.testing import CliRunner
 
 import tillgate
+from proving.__main__ import PROOFS
 from tillgate import Account, Dialect, PaymentRequest, RefundRequest, hooks, lifecycle, shop, testing
 from tillgate.cli import EXIT_CODES, main
 from tillgate.hooks import values
@@ -463,6 +465,16 @@ def test_every_target_of_make_that_is_named_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
     named = re.findall(r"(?:^|[ =])make ([a-z-]+)", names_in_code(page.read_text("utf-8")), re.MULTILINE)
     assert set(named) <= targets
+
+
+@every_page
+def test_every_named_session_and_proof_exists(page: Path) -> None:
+    code = names_in_code(page.read_text("utf-8"))
+    named = re.findall(r"nox (?:--install-only )?-s ([^`\n]+)", code)
+    sessions = {name for words in named for name in shlex.split(words.partition(" -- ")[0])}
+    known = re.findall(r"^def (\w+)\(session", read("noxfile.py"), re.MULTILINE)
+    assert {re.split(r"[(-]", name)[0] for name in sessions} <= set(known)
+    assert set(re.findall(r"python -m proving ([a-z-]+)", code)) <= {*PROOFS, "all"}
 
 
 @every_page

@@ -39,7 +39,6 @@ _NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, http
 _NEVER_WHOLE = (httpx.WriteError, httpx.WriteTimeout)  # of blocking sockets; asyncio's keep a buffer that may still be sent
 _NOT_PUBLIC = "{} has no public address, and public_addresses_only allows no other"
 _KEEPALIVE_SECONDS = 15.0
-_CONNECTIONS_PER_POOL = 2
 
 _deadline: contextvars.ContextVar[float] = contextvars.ContextVar("deadline")
 
@@ -96,40 +95,25 @@ class SyncTransport:
 
 
 class AsyncTransport:
-    """Send over several small httpx pools: one large pool spends its time searching itself (64 in flight: a fifth of the rate).
-
-    Another pool, which keeps no connection, is for refunds.
-    """
+    """Send over httpx's own transport, where aiohttp is not installed; refunds over one that keeps no connection."""
 
     def __init__(self, account: Account, transport: httpx.AsyncBaseTransport | None) -> None:
         self._account = account
-        most = account.max_connections
-        size = min(_CONNECTIONS_PER_POOL, most)
-        self._pools = [transport] if transport else [_async_pool(account, size, kept=size) for _ in range(most // size)]
-        self._fresh = transport or _async_pool(account, most, kept=0)
-        self._in_flight = [0] * len(self._pools)
+        self._kept = transport or _plain_transport(account, kept=account.max_connections)
+        self._fresh = transport or _plain_transport(account, kept=0)
 
     async def close(self) -> None:
         """Close the connections."""
-        for pool in {*self._pools, self._fresh}:
-            await pool.aclose()
+        for transport in {self._kept, self._fresh}:
+            await transport.aclose()
 
     async def send(self, request: HttpRequest, deadline: float) -> HttpAnswer:
-        """Send once, on the least busy pool, and read the answer before the deadline."""
-        if request.needs_fresh_connection:
-            return await self._send_over(self._fresh, request, deadline)
-        chosen = self._in_flight.index(min(self._in_flight))
-        self._in_flight[chosen] += 1
-        try:
-            return await self._send_over(self._pools[chosen], request, deadline)
-        finally:
-            self._in_flight[chosen] -= 1
-
-    async def _send_over(self, pool: httpx.AsyncBaseTransport, request: HttpRequest, deadline: float) -> HttpAnswer:
+        """Send once and read the answer before the deadline."""
+        transport = self._fresh if request.needs_fresh_connection else self._kept
         failure: NotSent | OutcomeUnknown
         try:
             with anyio.fail_after(deadline - time.monotonic()):
-                response = await pool.handle_async_request(_httpx_request(request, self._account, deadline))
+                response = await transport.handle_async_request(_httpx_request(request, self._account, deadline))
                 try:
                     return await _read_async(response)
                 finally:
@@ -141,8 +125,8 @@ class AsyncTransport:
         raise failure
 
 
-def _async_pool(account: Account, size: int, *, kept: int) -> httpx.AsyncHTTPTransport:
-    limits = httpx.Limits(max_connections=size, max_keepalive_connections=kept, keepalive_expiry=_KEEPALIVE_SECONDS)
+def _plain_transport(account: Account, *, kept: int) -> httpx.AsyncHTTPTransport:
+    limits = httpx.Limits(max_connections=account.max_connections, max_keepalive_connections=kept, keepalive_expiry=_KEEPALIVE_SECONDS)
     transport = httpx.AsyncHTTPTransport(verify=_verification(account), limits=limits, trust_env=False)
     if account.public_addresses_only:
         transport._pool._network_backend = _PublicBackend()  # httpx takes none
@@ -178,7 +162,7 @@ class AsyncSender(Protocol):
 
 
 def async_transport(account: Account, transport: httpx.AsyncBaseTransport | None) -> AsyncSender:
-    """Return the transport given, else aiohttp's where it is installed (`tillgate[async]`), else httpx's own pools."""
+    """Return the transport given, else aiohttp's where it is installed (`tillgate[async]`), else httpx's own."""
     if transport is None and find_spec("aiohttp"):
         from tillgate.aiohttp_transport import AiohttpTransport
 

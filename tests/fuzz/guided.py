@@ -1,12 +1,14 @@
-"""`python -m tests.fuzz.guided TARGET -runs=100000`: the targets without a database, led by the lines that an input reaches.
+"""`python -m proving fuzz-guided TARGET -runs=100000`: the targets without a database, led by the lines that an input reaches.
 
-Needs atheris, which is no part of the development tools: `make fuzz-guided` builds an environment for it. Options with one hyphen are
-libFuzzer's. A crash is kept in the folder that `-artifact_prefix=` names, and is repeated when its file is given.
+Needs atheris, which is no part of the development tools: `nox -s fuzz` builds an environment for it. Options with one hyphen are
+libFuzzer's. A crash is kept in artefacts/fuzz/, and is repeated when its file is given.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import Final
 
 import atheris
 
@@ -14,6 +16,9 @@ with atheris.instrument_imports(include=["tillgate"]):
     from tests.fuzz.readers import readers
 
 from tests.fuzz.inputs import FromBytes
+
+_FOLDER: Final = Path("artefacts/fuzz")
+_USUAL: Final = ("-runs=100000", "-seed=1", "-max_len=4096", "-len_control=0", "-verbosity=0", "-print_final_stats=1")
 
 
 def main() -> None:
@@ -27,7 +32,9 @@ def main() -> None:
     def try_one(data: bytes) -> None:
         target.check(target.draw(FromBytes(data)))
 
-    atheris.Setup(sys.argv, try_one)
+    _FOLDER.mkdir(parents=True, exist_ok=True)
+    # libFuzzer takes the last of two equal options.
+    atheris.Setup([sys.argv[0], *_USUAL, f"-artifact_prefix={_FOLDER}/", *sys.argv[1:]], try_one)
     atheris.Fuzz()
 
 

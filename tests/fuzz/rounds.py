@@ -34,7 +34,7 @@ class Fault:
     report: str
 
     def __str__(self) -> str:
-        again = f"make fuzz INPUTS=1 SEED={self.seed} TARGET={self.target!r}"
+        again = f"python -m proving fuzz --inputs 1 --seed {self.seed} --target {self.target!r}"
         return f"{self.target}, seed {self.seed}, input {self.number}\n{self.drawn}\n{self.report}\nSee it again: {again}"
 
 

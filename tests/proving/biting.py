@@ -1,4 +1,4 @@
-"""`make simulate-mutants`: does the simulator bite? Shops and cores that are broken on purpose, and how many payments it takes to
+"""`python -m proving mutants`: does the simulator bite? Shops and cores that are broken on purpose, and how many payments it takes to
 notice.
 
 The mutants are those of the conformance kit, which catches each of them, and a few that only the simulator can notice. One that it
@@ -30,7 +30,7 @@ _MOST_DOUBLINGS: Final = 4
 @ended_by_ctrl_c()
 def main() -> int:
     """Break the shop in each way, and simulate until it is noticed; 1 when a mutant was not."""
-    parser = argparse.ArgumentParser("make simulate-mutants", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser("python -m proving mutants", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--payments", type=count, default=5000, help="give up after so many, by default 5000")
     parser.add_argument(
         "--orders", type=count, default=20, help="how many shoppers come to the first world, by default 20; then twice as many"

@@ -238,9 +238,9 @@ def _saleor(place: Place) -> Iterator[str]:
 
 def _pretix(place: Place) -> Iterator[str]:
     """The wheel beside a real pretix, without a change of its environment: unpacked before it on the path."""
-    python = ROOT / ".venv-pretix/bin/python"
+    python = ROOT / ".nox/pretix/bin/python"
     if not python.exists():
-        yield "not tried: `make test-pretix` builds .venv-pretix"
+        yield "not tried: `nox -s pretix` builds .nox/pretix"
         return
     ours = [one for one in distributions() if one.name in ("tillgate", "tillgate-pretix")]
     wheels = [str(one.wheel(place.archives)) for one in ours]

@@ -1,4 +1,4 @@
-"""`make upgrade`: a shop that an old wheel filled is upgraded to the working tree, while old and new processes sell side by side.
+"""`nox -s upgrade`: a shop that an old wheel filled is upgraded to the working tree, while old and new processes sell side by side.
 
 For each database: the old wheel fills a shop, and its web server and worker run. The new wheel migrates, and its web server joins the old
 one on the same port, as behind a load balancer. On MariaDB the old processes rest during the migration. Shoppers buy, staff refund,
@@ -44,7 +44,7 @@ _TROUBLE: Final = ("Traceback (most recent call last)", '" 500 ', "[CRITICAL]")
 
 def main() -> int:
     """Return 0 when every upgrade lost nothing."""
-    parser = argparse.ArgumentParser(prog="make upgrade", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="nox -s upgrade", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--database", nargs="+", choices=databases.NAMES, default=list(databases.NAMES), help="by default all three")
     parser.add_argument("--old", type=Path, metavar="FOLDER", help="where the old wheel is, such as dist/ of a release")
     parser.add_argument("--old-commit", help="without a wheel; by default the newest tag, or the last change of tables or addresses")

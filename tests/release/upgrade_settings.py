@@ -1,4 +1,4 @@
-"""The settings of the shop that `make upgrade` upgrades: the smallest shop, which also tells others over the network."""
+"""The settings of the shop that `nox -s upgrade` upgrades: the smallest shop, which also tells others over the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shop that `make upgrade` upgrades: its plugin and pages, and commands that fill it, act as its staff and compare its ledger.
+"""The shop that `nox -s upgrade` upgrades: its plugin and pages, and commands that fill it, act as its staff and compare its ledger.
 
 The old and the new wheel run this same code: an upgrade must ask for no change of a shop's code.
 """

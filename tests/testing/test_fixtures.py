@@ -437,7 +437,7 @@ def test_cassettes_of_the_repository_are_what_recording_them_again_gives(project
     assert result.ret == 0
     again = {path.name: path.read_text("utf-8") for path in (project.path / "cassettes").iterdir()}
     on_file = {path.name: path.read_text("utf-8") for path in (source / "cassettes").iterdir()}
-    assert again.keys() == on_file.keys(), "run make cassettes and remove what is left over"
+    assert again.keys() == on_file.keys(), "run nox -s cassettes and remove what is left over"
     for name, text in on_file.items():
         if "recorded from the sandbox" in text.partition("\n")[0]:
-            assert again[name] == text, f"{name} is out of date: run make cassettes"
+            assert again[name] == text, f"{name} is out of date: run nox -s cassettes"

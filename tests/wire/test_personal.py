@@ -61,6 +61,10 @@ def test_nested_json_in_a_notification_is_kept_by_the_same_list() -> None:
     assert kept_texts({"status": '{"payerName": "Ann'}) == {"status": "***"}, "what cannot be read is not kept"
 
 
+def test_bare_text_in_a_list_is_hidden() -> None:
+    assert kept_fields({"refundInfo": ["Ann Other", ["Ann Other"], 1]}) == {"refundInfo": ["***", ["***"], 1]}
+
+
 def test_endless_depth_is_cut() -> None:
     deep: object = "ann@shopper.example"
     for _ in range(40):

@@ -205,7 +205,7 @@ _NOT_BY_SIMULATOR: Final[Mapping[str, str]] = {
 def running_simulator() -> Simulator:
     """Start the simulator once for all tests of this process: that takes seconds."""
     if not PYTHON.exists():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs .venv-simulator: make setup-simulator")
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs .nox/simulator: nox -s simulator")
     simulator = Simulator()
     simulator.start()
     atexit.register(simulator.stop)

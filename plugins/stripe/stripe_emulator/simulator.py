@@ -1,7 +1,7 @@
 """Getpaid's Stripe simulator (python-getpaid-stripe 0.2.1) as a process of its own: a second opinion beside the fake.
 
-Other people wrote it, for another plugin. It needs Python 3.12 and stripe below 13, so it lives in `.venv-simulator`, which
-`make setup-simulator` builds. `Simulator` starts it on a free port, receives its webhooks, and is the shopper and the bank.
+Other people wrote it, for another plugin. It needs Python 3.12 and stripe below 13, so it lives in `.nox/simulator`, which
+`nox -s simulator` builds. `Simulator` starts it on a free port, receives its webhooks, and is the shopper and the bank.
 
 What it lacks of Stripe, each tried with the official SDK 16.1.0 (`test_simulator.py` repeats the most important ones):
 
@@ -52,7 +52,7 @@ from urllib.parse import urlencode
 
 Json = dict[str, Any]
 
-PYTHON = Path(__file__).parents[3] / ".venv-simulator/bin/python"
+PYTHON = Path(__file__).parents[3] / ".nox/simulator/bin/python"
 WEBHOOK_SECRET = "whsec_simulator"
 _FORM, _JSON = "application/x-www-form-urlencoded", "application/json"
 

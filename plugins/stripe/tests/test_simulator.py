@@ -16,7 +16,7 @@ from tests.test_fake_stripe import wanted
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
     if not PYTHON.exists():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs .venv-simulator: make setup-simulator")
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs .nox/simulator: nox -s simulator")
     with Simulator() as running:
         yield running
 

@@ -1,36 +1,34 @@
 """Cassettes: one test's conversation with the gateway, recorded by vcrpy or replayed from a plain YAML file.
 
-The recording stays in memory until the test has passed, and only the scrubbed conversation is written. An answer belongs to a request with
-the same method, path, query and body; the order of members, the merchantNo and the verifySign do not count.
+Scrubbing is vcrpy's `before_record_request` and `before_record_response`, so that only scrubbed values are kept, in memory until the
+test has passed. The finished text is searched for secrets before it becomes a file. An answer belongs to a request with the same method,
+path, query and body; the order of members and the values that scrubbing hides do not count.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 import yaml
 from vcr.cassette import Cassette as VcrCassette
-from vcr.filters import decode_response
 from vcr.persisters.filesystem import CassetteNotFoundError
 from vcr.record_mode import RecordMode
-from vcr.serialize import deserialize
+from vcr.serialize import deserialize, serialize
 from vcr.serializers import yamlserializer
-from vcr.util import read_body
 
 from tillgate.account import Account
-from tillgate.testing.bodies import read_form, read_json, write_json
-from tillgate.testing.leaks import leaks_in
+from tillgate.testing.leaks import NOT_A_CASSETTE, leaks_in
 from tillgate.testing.references import References
-from tillgate.testing.scrubbing import REPLAY_BASE_URL, Answer, Call, Exchange, Scrubber
+from tillgate.testing.scrubbing import Scrubber, read_json, write_json
 
 _LONGEST_DIFFERENCE = 12
+_OTHER_BREAKS = frozenset("\r\x85\u2028\u2029")  # line ends that YAML changes unless they are escaped
 
 
 class Cassette:
@@ -41,31 +39,28 @@ class Cassette:
         self.is_recording = is_recording
         self.references = References(is_recording=is_recording)
         self._account = account
-        self._scrubber = Scrubber(account)
+        self._scrubber = Scrubber(account, self.references.stand_ins)
         self._title = title
         self._command = command
-        self._recorded: list[Exchange] = []
-        self._taken: list[tuple[Any, Mapping[str, Any]]] = []
+        self._recorded: Mapping[str, list[Any]] = {}
         self._complaints: list[str] = []
         self._unused: list[str] = []
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Catch the requests of every HTTP client until the block ends."""
-        mode = RecordMode.ALL if self.is_recording else RecordMode.NONE
         tape = _Tape.use(
             owner=self,
             path=str(self.path),
             persister=self,
-            record_mode=mode,
-            match_on=(self._matches,),
-            before_record_request=self._only_ours,
+            record_mode=RecordMode.ALL if self.is_recording else RecordMode.NONE,
+            match_on=(lambda asked, on_file: _parts(asked) == _parts(on_file),),
+            before_record_request=self._scrubber.request,
+            before_record_response=self._scrubber.response if self.is_recording else None,
         )
         with _quiet(), tape as running:
             yield
-        # Not in save_cassette: an error there leaves vcrpy's patches in place for the next test.
-        self._recorded = [Exchange(call=_call(call), answer=_answer(answer)) for call, answer in self._taken]
-        self._unused = [_Shape.of(_call(call)).title for index, call in enumerate(running.requests) if not running.play_counts[index]]
+        self._unused = [_title(one) for index, one in enumerate(running.requests) if not running.play_counts[index]]
 
     def finish(self) -> None:
         """Write the recording, or fail if the replay differs from the conversation on file. Call it once the test has passed."""
@@ -80,12 +75,10 @@ class Cassette:
             pytest.fail(f"{self.path} holds requests that the test did not send:\n{left}\nRecord it again: {self._command}", pytrace=False)
 
     def _write(self) -> None:
-        if not self._recorded:
+        if not self._recorded.get("requests"):
             pytest.fail(f"{self.path.name}: the test sent nothing to {self._account.base_url}, so it needs no cassette", pytrace=False)
-        scrubber = Scrubber(self._account, self.references.stand_ins)
-        text = f"# {self._title}\n# Record it again: {self._command}\n{as_yaml(scrubber.scrub(self._recorded))}"
-        leaks = leaks_in(text, secrets=scrubber.secrets())
-        if leaks:
+        text = f"# {self._title}\n# Record it again: {self._command}\n{serialize(self._recorded, _Readable)}"
+        if leaks := leaks_in(text, secrets=[self._account.token.get_secret_value()]):
             pytest.fail(f"{self.path} was not written, since it would hold {', '.join(leaks)}", pytrace=False)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(text, "utf-8", newline="\n")
@@ -98,46 +91,36 @@ class Cassette:
             raise CassetteNotFoundError
         try:
             requests, answers, *_ = deserialize(self.path.read_text("utf-8"), yamlserializer)
-        except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+            requests = [self._scrubber.request(one) or one for one in requests]
+        except NOT_A_CASSETTE as error:
             pytest.fail(f"{self.path} is not a cassette ({type(error).__name__}: {error})", pytrace=False)
         return requests, answers
 
     def save_cassette(self, path: str, content: Mapping[str, list[Any]], serializer: Any) -> None:
         """Keep the recording in memory until the test has passed."""
-        self._taken = list(zip(content["requests"], content["responses"], strict=True))
+        self._recorded = content
 
-    def _refuse(self, request: Any, tape: Any) -> None:
+    def _refuse(self, asked: Any, tape: VcrCassette) -> None:
         """Fail the test over a request that is not on file. No `except` hides pytest's failure; if a thread does, `finish` fails."""
-        complaint = self._missing() if not self.path.exists() else self._explain(request, tape)
+        complaint = self._explain(asked, tape) if self.path.exists() else self._missing()
         self._complaints.append(complaint)
         pytest.fail(complaint, pytrace=False)
 
     def _missing(self) -> str:
         return f"there is no cassette {self.path}\nRecord it: {self._command}"
 
-    def _explain(self, request: Any, tape: Any) -> str:
-        asked = self._shape(request)
-        same_place = [(self._shape(one), tape.play_counts[index]) for index, one in enumerate(tape.requests)]
-        near = [(shape, played) for shape, played in same_place if shape.title == asked.title]
-        lines = [f"{self.path} holds no answer to {asked.title}"]
-        if any(shape == asked and played for shape, played in near):
+    def _explain(self, asked: Any, tape: VcrCassette) -> str:
+        lines, sent = [f"{self.path} holds no answer to {_title(asked)}"], _parts(asked)
+        near = [on_file for one in tape.requests if (on_file := _parts(one))["to"] == sent["to"]]
+        if sent in near:
             lines.append("  the same request is on file, and has been answered already")
         elif near:
-            lines += [f"  {difference}" for difference in near[0][0].differences(asked)]
-        elif same_place:
-            lines.append(f"  it holds {', '.join(dict.fromkeys(shape.title for shape, _ in same_place))}")
+            names = [name for name in {**near[0], **sent} if near[0].get(name) != sent.get(name)]
+            found = [(name, near[0].get(name, "nothing"), sent.get(name, "nothing")) for name in names[:_LONGEST_DIFFERENCE]]
+            lines += [f"  {name}: {on_file} on file, {its} sent" for name, on_file, its in found]
+        elif tape.requests:
+            lines.append(f"  it holds {', '.join(dict.fromkeys(map(_title, tape.requests)))}")
         return "\n".join([*lines, f"Record it again: {self._command}"])
-
-    def _shape(self, request: Any) -> _Shape:
-        # Both sides go through the same scrubber, so that its changes to a request are the same on both.
-        return _Shape.of(self._scrubber.call(_call(request)))
-
-    def _matches(self, asked: Any, recorded: Any) -> bool:
-        return self._shape(asked) == self._shape(recorded)
-
-    def _only_ours(self, request: Any) -> Any:
-        # Other requests are no part of the conversation: the sandbox lives in this process, and sends notifications over HTTP.
-        return request if self._scrubber.is_ours(request.uri) or request.uri.startswith(f"{REPLAY_BASE_URL}/") else None
 
 
 class _Tape(VcrCassette):  # type: ignore[misc]  # vcrpy ships no types
@@ -150,14 +133,14 @@ class _Tape(VcrCassette):  # type: ignore[misc]  # vcrpy ships no types
     def can_play_response_for(self, request: Any) -> bool:
         if super().can_play_response_for(request):
             return True
-        if not self._owner.is_recording and self.filter_request(request):
-            self._owner._refuse(request, self)
+        if not self._owner.is_recording and (asked := self.filter_request(request)):
+            self._owner._refuse(asked, self)
         return False
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Turn off vcrpy's logs, which hold whole answers while it records (I11)."""
+    """Turn off vcrpy's logs, which hold whole requests and answers (I11)."""
     logger = logging.getLogger("vcr")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -167,93 +150,32 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """The parts that two requests must have in common: method, path, query, kind of body, and the body's members by name."""
-
-    title: str
-    query: tuple[tuple[str, str], ...]
-    kind: str
-    members: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, call: Call) -> _Shape:
-        address, _, query = call.url.partition("?")
-        kind = call.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return cls(f"{call.method} {address}", tuple(sorted(read_form(query))) or (("", query),), kind, _members_of(call.body, kind))
-
-    def differences(self, asked: _Shape) -> Iterator[str]:
-        """Return the differences between this request, which is on file, and another one to the same place."""
-        if self.kind != asked.kind:
-            yield f"Content-Type: {self.kind!r} on file, {asked.kind!r} sent"
-        for mine, its in ((dict(self.query), dict(asked.query)), (dict(self.members), dict(asked.members))):
-            different = [name for name in {**mine, **its} if mine.get(name) != its.get(name)]
-            for name in different[:_LONGEST_DIFFERENCE]:
-                yield f"{name or 'body'}: {mine.get(name, 'nothing')!s} on file, {its.get(name, 'nothing')!s} sent"
+def _title(request: Any) -> str:
+    return f"{request.method} {request.uri.partition('?')[0]}"
 
 
-def _members_of(body: bytes, kind: str) -> tuple[tuple[str, str], ...]:
-    text = body.decode("utf-8", "backslashreplace")
-    pairs = read_form(text) if "form-urlencoded" in kind else []
-    if pairs:
-        return tuple(sorted(pairs))
-    found = read_json(text)
-    if isinstance(found, dict):
-        return tuple(sorted((name, write_json(_sorted(member))) for name, member in found.items()))
-    return (("", text if found is None else write_json(_sorted(found))),)
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _sorted(value[name]) for name in sorted(value)}
-    return [_sorted(member) for member in value] if isinstance(value, list) else value
-
-
-def _call(request: Any) -> Call:
-    """Return a request of vcrpy's as a value; its body may be bytes, a file, an iterator, or an object for the client to encode."""
-    body = read_body(request)
-    if isinstance(body, dict | list):
-        body = json.dumps(body, default=str)
-    return Call(
-        method=request.method,
-        url=request.uri,
-        headers={str(name).lower(): _header(value) for name, value in request.headers.items()},
-        body=body.encode() if isinstance(body, str) else bytes(body or b""),
-    )
-
-
-def _answer(response: Mapping[str, Any]) -> Answer:
-    names = {str(name).lower() for name in response["headers"]}
-    if "content-encoding" in names:
-        # Some clients have already decompressed the body but kept the header.
-        with contextlib.suppress(Exception):
-            response = decode_response(response)
-    body = response["body"].get("string") or b""
-    if "content-encoding" in names and "�" in str(body, "utf-8", "replace"):
-        pytest.fail("an answer is compressed in a way that cannot be undone here, and could hide a secret", pytrace=False)
-    return Answer(
-        status=response["status"]["code"],
-        reason=response["status"]["message"] or "",
-        headers={str(name).lower(): _header(value) for name, value in response["headers"].items()},
-        body=body.encode() if isinstance(body, str) else body,
-    )
-
-
-def _header(value: Any) -> str:
-    first = value[0] if isinstance(value, list | tuple) else value
-    return first.decode("latin-1") if isinstance(first, bytes) else str(first)
-
-
-# The file: vcrpy's own format, with bodies that people can read.
-
-
-_NEVER_FOLDED: Final = 1_000_000
-_OTHER_BREAKS: Final = frozenset("\r\x85\u2028\u2029")
-"""Line ends that YAML changes unless they are escaped."""
+def _parts(request: Any) -> dict[str, str]:
+    """Return by name the parts that two scrubbed requests must have in common."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = bytes(request.body or b"").decode()
+    query = dict(parse_qsl(request.uri.partition("?")[2], keep_blank_values=True))
+    form = dict(parse_qsl(body, keep_blank_values=True)) if "form-urlencoded" in kind else {}
+    found = read_json(body)
+    members = {name: write_json(member) for name, member in found.items()} if isinstance(found, dict) else form or {"body": body}
+    return {"to": _title(request), "Content-Type": kind, **query, **members}
 
 
 class _Dumper(yaml.SafeDumper):
     """Writes texts of several lines as such."""
+
+
+class _Readable:
+    """A serializer of vcrpy's whose files people can read."""
+
+    @staticmethod
+    def serialize(content: Any) -> str:
+        text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000_000)
+        return text
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -262,25 +184,3 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _represent_text)
-
-
-def as_yaml(exchanges: Iterable[Exchange]) -> str:
-    """Write a conversation as vcrpy reads it."""
-    content = {"version": 1, "interactions": [_on_file(one.call, one.answer) for one in exchanges]}
-    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_NEVER_FOLDED)
-
-
-def _on_file(call: Call, answer: Answer) -> dict[str, Any]:
-    headers, answer_headers = ({name: [value] for name, value in side.headers.items()} for side in (call, answer))
-    status, body = {"code": answer.status, "message": answer.reason}, {"string": _text_on_file(answer.body)}
-    return {
-        "request": {"method": call.method, "uri": call.url, "headers": headers, "body": _text_on_file(call.body)},
-        "response": {"status": status, "headers": answer_headers, "body": body},
-    }
-
-
-def _text_on_file(body: bytes) -> str | bytes:
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return body

@@ -1,29 +1,42 @@
-"""A search for secrets in recorded files that does not rely on the scrubbing.
+"""A search for secrets in recorded files, in the spellings that a gateway could give them.
 
-It reads every file as text, and in cassettes also the decoded requests and answers.
+It does not rely on the scrubbing: it reads the finished file as text. Of cassettes it also says what scrubbing would have changed.
 """
 
 from __future__ import annotations
 
+import html
 import logging
 import os
 import re
+from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import md5
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
 import yaml
+from vcr.serialize import deserialize
+from vcr.serializers import yamlserializer
 
-from tillgate.sandbox import PUBLISHED_TEST_TOKEN
-from tillgate.testing.bodies import named_like, read_form, read_json, signed_with
-from tillgate.testing.scrubbing import MERCHANT, REPLAY_BASE_URL, SHORTEST_TOKEN, SIGNATURE, WRONG_SIGNATURE, digest, spellings
+from tillgate.account import Account
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
+from tillgate.testing.scrubbing import REPLAY_BASE_URL, Scrubber, read_json
 
 _HEX: Final = re.compile(r"[0-9a-fA-F]{32,}")
-_HARMLESS_HEADERS: Final = frozenset({"content-type", "retry-after"})
-_DEEPEST = 4
+_ESCAPE: Final = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_PIECE: Final = 12
+"""So many letters and digits in a row of a secret are a leak: half a token is as good as a hint to the rest."""
+
+_SHORTEST_TOKEN: Final = 8
+"""A shorter token, which no gateway issues but a test may use, is searched for as a whole word: "t" is in every address."""
+
+_DEEPEST: Final = 4
+NOT_A_CASSETTE: Final = (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError)
+"""The errors of YAML and vcrpy over a file that is no cassette."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +55,10 @@ def find_leaks(folder: Path | str, *, secrets: Collection[str] = (), environment
 
     These count as leaks:
 
-    - the given secrets, the published test token and the environment's TILLGATE_TOKEN, each with its MD5 and in any spelling
+    - the given secrets, the published test token and the environment's TILLGATE_TOKEN, each with its MD5: as they are, in hex or base64,
+      with escapes or percent signs, whole or 12 characters of them
     - every run of 32 or more hex digits that is not an answer's signature made with the published token
-    - a merchantNo, a request's verifySign or a header that scrubbing would have replaced
-    - requests to another address than the placeholder
+    - every part of a cassette that scrubbing would change
 
     A missing folder raises `FileNotFoundError`: a search without files would always succeed.
     """
@@ -57,24 +70,92 @@ def find_leaks(folder: Path | str, *, secrets: Collection[str] = (), environment
 
 
 def leaks_in(text: str, *, secrets: Collection[str] = ()) -> list[str]:
-    """Return the kinds of secrets in the text of one cassette, each once."""
-    cassette = _cassette(text)
-    allowed = {signature for answer in _bodies(cassette, "response") for signature in signed_with(read_json(answer), PUBLISHED_TEST_TOKEN)}
+    """Return the kinds of secrets in the text of one file, each once."""
     found: dict[str, None] = {}
     if holds_secret(text, secrets):
         found["a known token or its MD5"] = None
-    for layer in _layers(text, _DEEPEST):
-        if set(_HEX.findall(layer)) - allowed:
-            found["32 or more hex digits that are no recomputed signature"] = None
-    for what in _out_of_place(cassette):
-        found[what] = None
-    return list(found)
+    scrubbed, changed = _scrubbed_again(text)
+    if {run for layer in _layers(text) for run in _HEX.findall(layer)} - set(_HEX.findall(scrubbed)):
+        found["32 or more hex digits that are no recomputed signature"] = None
+    return [*found, *dict.fromkeys(changed)]
 
 
 def holds_secret(text: str, secrets: Collection[str]) -> bool:
-    """Return whether a text holds one of the secrets or its MD5, in any spelling."""
-    sought = [_sought(value) for secret in secrets for value in (secret, digest(secret))]
-    return any(pattern.search(layer) for layer in _layers(text, _DEEPEST) for pattern in sought)
+    """Return whether a text holds one of the secrets or its MD5, in any spelling, or a piece of one."""
+    pieces = {piece for secret in secrets for spelling in _spellings(secret) for piece in _pieces(spelling)}
+    words = [re.escape(secret) for secret in secrets if len(_letters(secret)) < _SHORTEST_TOKEN]
+    word = re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)", re.IGNORECASE) if words else None
+    short = [piece for piece in pieces if len(piece) < _PIECE]
+    for layer in _layers(text):
+        letters = _letters(layer)
+        if not pieces.isdisjoint(_pieces(letters)) or any(piece in letters for piece in short) or (word and word.search(layer)):
+            return True
+    return False
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    plain, digest = secret.encode("utf-8", "surrogatepass"), md5(secret.encode("utf-8", "surrogatepass"), usedforsecurity=False)
+    yield secret
+    for value in (plain, digest.hexdigest().encode(), digest.digest()):
+        yield value.hex()
+        for shift, skipped in enumerate((0, 2, 3)):  # base64 depends on where in a group of three bytes the secret begins
+            yield b64encode(bytes(shift) + value).decode()[skipped : (shift + len(value)) * 8 // 6]
+
+
+def _letters(text: str) -> str:
+    """Return the letters and digits: line breaks, backslashes and separators may be anywhere in a secret."""
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def _pieces(text: str) -> set[str]:
+    letters = _letters(text)
+    if len(letters) < _PIECE:
+        return {letters} if len(letters) >= _SHORTEST_TOKEN else set()
+    return {letters[start : start + _PIECE] for start in range(len(letters) - _PIECE + 1)}
+
+
+def _layers(text: str) -> Iterator[str]:
+    """Yield a text, and what is left of it when escapes and percent signs are resolved, until none are left."""
+    for _ in range(_DEEPEST):
+        yield text
+        plain = unquote(html.unescape(_ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)), text)))
+        if plain == text:
+            return
+        text = plain
+
+
+def _scrubbed_again(text: str) -> tuple[str, list[str]]:
+    """Return a cassette's parts as scrubbing writes them, and the names of the parts that it changes."""
+    try:
+        requests, responses, *_ = deserialize(text, yamlserializer)
+        parts = list(_compared(requests, responses))
+    except (*NOT_A_CASSETTE, RecursionError):
+        return "", []
+    return str([after for _, _, after in parts]), [f"{name} as scrubbing does not write it" for name, was, after in parts if was != after]
+
+
+def _compared(requests: list[Any], responses: list[Any]) -> Iterator[tuple[str, Any, Any]]:
+    scrubber = Scrubber(Account(base_url=REPLAY_BASE_URL, merchant_no=PUBLISHED_MERCHANT_NO, token=PUBLISHED_TEST_TOKEN))
+    for was, after in ((one, scrubber.request(one)) for one in requests):
+        if after is None:
+            yield "a request to another address", was.uri, None
+            continue
+        yield "a request's address", was.uri, after.uri
+        yield "a request's header", _names(was.headers), _names(after.headers)
+        yield "a request's body", _body(was.body), _body(after.body)
+    for was, after in ((one, scrubber.response(one)) for one in responses):
+        yield "an answer's status", was["status"], after["status"]
+        yield "an answer's header", _names(was["headers"]), _names(after["headers"])
+        yield "an answer's body", _body(was["body"].get("string")), _body(after["body"]["string"])
+
+
+def _names(headers: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(name).lower(): value if isinstance(value, list) else [value] for name, value in headers.items()}
+
+
+def _body(body: bytes | str | None) -> Any:
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
+    return text if (found := read_json(text)) is None else found
 
 
 @contextmanager
@@ -101,84 +182,3 @@ def everything_logged() -> Iterator[list[str]]:
         for one, level, propagates in before:
             one.setLevel(level)
             one.propagate = propagates
-
-
-def _sought(secret: str) -> re.Pattern[str]:
-    spelt = "|".join(re.escape(spelling) for spelling in spellings(secret))
-    return re.compile(spelt if len(secret) >= SHORTEST_TOKEN else rf"(?<!\w)(?:{spelt})(?!\w)", re.IGNORECASE)
-
-
-def _cassette(text: str) -> Mapping[str, Any]:
-    try:
-        loaded = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return {}
-    return loaded if isinstance(loaded, dict) else {}
-
-
-def _parts(cassette: Mapping[str, Any], side: str) -> Iterator[Mapping[str, Any]]:
-    interactions = cassette.get("interactions")
-    for interaction in interactions if isinstance(interactions, list) else ():
-        part = interaction.get(side) if isinstance(interaction, dict) else None
-        if isinstance(part, dict):
-            yield part
-
-
-def _bodies(cassette: Mapping[str, Any], side: str) -> Iterator[str]:
-    for part in _parts(cassette, side):
-        body = part.get("body")
-        content = body.get("string") if isinstance(body, dict) else body
-        yield content.decode("latin-1") if isinstance(content, bytes) else str(content or "")
-
-
-def _layers(value: Any, depth: int) -> Iterator[str]:
-    """Yield every text inside a value, and its contents after unquoting or after reading it as YAML, JSON or a form."""
-    if isinstance(value, bytes):
-        value = value.decode("latin-1")
-    if isinstance(value, dict):
-        for name, member in value.items():
-            yield from _layers(name, depth)
-            yield from _layers(member, depth)
-    elif isinstance(value, list):
-        for member in value:
-            yield from _layers(member, depth)
-    elif isinstance(value, str):
-        yield value
-        if depth:
-            yield from _inside(value, depth - 1)
-
-
-def _inside(text: str, depth: int) -> Iterator[str]:
-    if "%" in text and unquote(text) != text:
-        yield from _layers(unquote(text), depth)
-    structured = read_json(text)
-    if structured is None and "\n" in text:
-        structured = _cassette(text)  # the scalars of YAML may be folded over lines or spelt in base64
-    if structured:
-        yield from _layers(structured, depth)
-
-
-def _out_of_place(cassette: Mapping[str, Any]) -> Iterator[str]:
-    for call in _parts(cassette, "request"):
-        if not str(call.get("uri", "")).startswith(f"{REPLAY_BASE_URL}/"):
-            yield "a request to another address than the placeholder"
-        query = str(call.get("uri", "")).partition("?")[2]
-        body = next(_bodies({"interactions": [{"request": call}]}, "request"), "")
-        members = [*read_form(query), *read_form(body), *named_like(read_json(body), ("merchantNo", "verifySign"))]
-        yield from _strangers(members, (SIGNATURE,))
-    for body in _bodies(cassette, "response"):
-        signed = signed_with(read_json(body), PUBLISHED_TEST_TOKEN)
-        yield from _strangers(named_like(read_json(body), ("merchantNo", "verifySign")), (WRONG_SIGNATURE, SIGNATURE, *signed))
-    for side in ("request", "response"):
-        for part in _parts(cassette, side):
-            for name in part.get("headers") or ():
-                if str(name).lower() not in _HARMLESS_HEADERS:
-                    yield f"the header {name}"
-
-
-def _strangers(members: Any, signatures: Collection[str]) -> Iterator[str]:
-    for name, value in members:
-        if name == "merchantNo" and value not in ("", MERCHANT):
-            yield "a merchantNo"
-        if name == "verifySign" and value not in ("", *signatures):
-            yield "a verifySign that no published token gives"

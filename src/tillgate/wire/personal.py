@@ -74,7 +74,8 @@ def _kept(value: Any, names: Collection[str], numbers: Collection[str], depth: i
         numbers = _numbers(value).union(numbers)
         return {name: _kept(member, names, numbers, depth + 1) for name, member in value.items() if name in names}
     if isinstance(value, list | tuple):
-        return [_kept(member, names, numbers, depth + 1) for member in value]
+        # A bare text in a list has no name that says it is not the shopper's.
+        return [_HIDDEN if isinstance(member, str) else _kept(member, names, numbers, depth + 1) for member in value]
     return without_personal_data(value, numbers) if isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""`make chaos MINUTES=30`: the example shop sells while its processes and its database are killed, and then the ledger are compared.
+"""`python -m proving chaos --minutes 30`: the shop sells while its processes and database are killed; then the ledgers are compared.
 
 The shop runs as in production: gunicorn, Celery on RabbitMQ, a worker, and a PostgreSQL cluster of its own. Every few seconds `kill -9`
 hits one of them at random; the emulator loses requests and answers, and its notifications come late, twice or never. The emulator is the
@@ -51,7 +51,7 @@ _STAFF: Final = "staff@example.com"
 @ended_by_ctrl_c()
 def main() -> int:
     """Run the chaos; 0 when nothing was lost or doubled."""
-    parser = argparse.ArgumentParser("make chaos", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser("python -m proving chaos", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=size, default=1.0, help="how long things are killed, by default 1")
     parser.add_argument("--shoppers", type=count, default=3, help="how many shop at once, by default 3")
     parser.add_argument("--seed", type=int, default=1, help="of what is chosen by chance; when it happens is not repeatable")

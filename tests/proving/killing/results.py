@@ -100,7 +100,7 @@ nobody but
 the worker does anything; so many ways as there are take turns from point to point. Hours pass, and gateway, Tillgate and shop must agree
 to the cent. "Done before" are points that a run did not reach: its number of lines varies a little. "Places" are different lines of code.
 
-Source `{source}` of commit `{commit}`; `make kill-lines` goes on where it was.
+Source `{source}` of commit `{commit}`; `python -m proving kill-lines` goes on where it was.
 
 {table}
 That a process is killed is not a power cut: what a database has been told to commit stays.

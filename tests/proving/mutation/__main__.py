@@ -1,4 +1,4 @@
-"""`make mutation`: do the tests notification when the code is changed? mutmut changes a copy of it in one place, and runs the tests that
+"""`python -m proving mutation`: do the tests notice a change of the code? mutmut changes a copy in one place, and runs the tests that
 come by.
 
 What was tried stays in `mutants/`, so a run may be stopped and started again: only functions that have changed since, and mutants that had
@@ -60,7 +60,7 @@ class Module:
 
 def main() -> int:
     """Try the mutants, and say what came of them; 1 when a survivor has no argument, or too many survive."""
-    parser = argparse.ArgumentParser("make mutation", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser("python -m proving mutation", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help="try these, again if they were tried, and no others: 'tillgate.wire.signing.*'")
     parser.add_argument("--results", type=Path, help="append a line of JSON for each module that was tried whole")
     given = parser.parse_args()

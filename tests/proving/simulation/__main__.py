@@ -205,8 +205,8 @@ def _report(violated: Violated, watch: _Watch, given: argparse.Namespace, shop: 
     smallest, only, without = _smallest(violated, watch, given, shop)
     _say(f"the last {min(_MOST_LINES, len(smallest.lines))} of {len(smallest.lines)} lines of the smallest trace that was found:")
     _say("\n".join(smallest.lines[-_MOST_LINES:]))
-    options = f" ONLY={only}" if only is not None else ""
-    _say(f"replay it: make simulate SEED={seed} PAYMENTS={given.payments}{options} WITHOUT={','.join(sorted(without))}")
+    options = f" --only {only}" if only is not None else ""
+    _say(f"replay it: python -m proving simulate --seed {seed} --payments {given.payments}{options} --without {','.join(sorted(without))}")
     _say(smallest.world.scheduler.digest)
 
 

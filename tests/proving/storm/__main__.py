@@ -1,4 +1,4 @@
-"""`make storm PAYMENTS=1000`: everything at once, on a shop with gunicorn and workers, and then what was lost or doubled.
+"""`python -m proving storm --payments 1000`: everything at once, on a shop with gunicorn and workers, and then what was lost or doubled.
 
 One effect: for each payment many copies of its notification come at the same moment, while its return page is opened and workers look for
 it.
@@ -37,7 +37,7 @@ _TOLD: Final = 10
 @ended_by_ctrl_c()
 def main() -> int:
     """Run the storm on each database; 0 when nothing was lost, doubled or an error."""
-    parser = argparse.ArgumentParser("make storm", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser("python -m proving storm", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--databases", nargs="+", choices=databases.NAMES, default=["postgresql", "mariadb"], help="by default the servers")
     parser.add_argument("--payments", type=count, default=1000, help="whose notifications are copied, by default 1000")
     parser.add_argument("--copies", type=count, default=64, help="of each notification at once, by default 64")
