@@ -142,7 +142,7 @@ class Settings(BaseModel):
     order_payable_for_minutes: _Minutes = 60 * 24
     """How long after its first payment an order can be tried, and no shorter than the setting before."""
     notification_throttle_seconds: Annotated[float, Field(ge=0, le=3600)] = 5.0
-    """A payment is queried at most once in this time, however many notifications arrive."""
+    """Notifications and returns query a payment at most once in this time; the worker's polls do not count."""
     queries_per_second: Annotated[float, Field(ge=0)] = 20.0
     """The most queries a worker sends to one account in a second; 0 sets no limit."""
     poll_connections: Annotated[int, Field(ge=1, le=100)] = 8

@@ -173,6 +173,7 @@ class Payment(models.Model):
     """When the payment page has closed and the grace after it has passed."""
     status_since = models.DateTimeField()
     last_polled_at = models.DateTimeField(null=True, blank=True)
+    """When a notification or a return last led to a query. The worker's own polls do not count (I7)."""
     next_poll_at = models.DateTimeField(null=True, blank=True)
     """When it is due; a worker that claims it moves this forward by the lease."""
     notifications = models.PositiveIntegerField(default=0)

@@ -160,13 +160,14 @@ def test_i7_a_notification_that_comes_while_the_worker_asks_is_not_forgotten(
 
     def answer_and_then_a_notification(asked_about: Payment) -> Any:
         answer = real(asked_about)
+        world.shopper_pays(payment)
         world.notification(payment)
         return answer
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(working, "ask", answer_and_then_a_notification)
         world.run_worker()
-    assert due_in(world, payment) <= 5
+    assert (world.fresh(payment).status, world.shop.is_paid(payment.order.key)) == ("paid", True)
 
 
 def test_i3_the_lease_that_ran_out_in_the_middle_does_no_harm(world: World) -> None:
@@ -197,6 +198,39 @@ def test_what_was_not_asked_about_keeps_its_place_and_the_others_are_due_as_thei
     assert [world.fresh(payment).next_poll_at for payment in (first, last)] == [first.next_poll_at, last.next_poll_at]
     assert due_in(world, silent_about) <= 300 < 540 < due_in(world, found) <= 600
     assert work_done == WorkDone(polled=3, inconclusive=2)
+
+
+def test_poll_holds_up_no_notification(world: World, configure: Callable[..., None]) -> None:
+    """The throttle counts the queries that notifications and returns caused, not the worker's own (I7)."""
+    configure(NOTIFICATION_THROTTLE_SECONDS=60)
+    payment, moved = many(world, 2)
+    world.shopper_pays(moved)
+    assert world.run_worker().polled == 2
+    world.shopper_pays(payment)
+    world.notification(payment)
+    assert world.fresh(payment).status == "paid"
+    Payment.objects.filter(pk=moved.pk).update(status="pending")
+    world.notification(moved)
+    assert world.fresh(moved).status == "paid"
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_shop_hears_between_batches(world: World) -> None:
+    """A shopper waits for the delivery, not for the account's other payments."""
+    for payment in many(world, 12):
+        world.shopper_pays(payment)
+    owner = hooks.plugin_manager().get_plugin(world.shop.plugin)
+    [handler] = [one for one in hooks.plugin_manager().hook.tillgate_payment_paid.get_hookimpls() if one.plugin is owner]
+    real, queried = handler.function, list[int]()
+
+    def count(*arguments: Any) -> Any:
+        queried.append(world.queries())
+        return real(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(handler, "function", count)
+        assert run_account("default").outbox_events == 12
+    assert queried == [4] * 4 + [8] * 4 + [12] * 4
 
 
 # Bounds -----------------------------------------------------------------------------------------------------------------------------------

@@ -253,7 +253,7 @@ def reschedule(payments: list[Payment], decision: Decision) -> None:
         due = next_poll_after(payment, decision, now)
         # A notification that came since it was claimed has brought the next look forward (I7).
         rows = Payment.objects.filter(pk=payment.pk, status_since=payment.status_since, notifications=payment.notifications)
-        rows.update(next_poll_at=due, last_polled_at=now)
+        rows.update(next_poll_at=due)
 
 
 def next_poll_after(payment: Payment, decision: Decision, now: datetime) -> datetime | None:
@@ -282,8 +282,8 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, a
     due = next_poll_after(payment, decision, now)
     if payment.notifications > heard and payment.next_poll_at and decision.status is not PaymentStatus.PAID:
         due = min(due or payment.next_poll_at, payment.next_poll_at)  # a notification that came since has brought it forward (I7)
-    payment.next_poll_at, payment.last_polled_at = due, now
-    payment.save(update_fields=[*changed, "status_text", "transaction_no", "is_processing", "next_poll_at", "last_polled_at"])
+    payment.next_poll_at = due
+    payment.save(update_fields=[*changed, "status_text", "transaction_no", "is_processing", "next_poll_at"])
     _raise(order, payment, decision, actor)
     if not isinstance(answer, Inconclusive):  # a person's word ends nothing that an answer has said
         conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))

@@ -281,7 +281,7 @@ def _shop(work_done: WorkDone, stop: Stop) -> bool:
         work_done.refunds_lost += 1
 
     def tell(order_id: int) -> None:
-        work_done.outbox_events += deliver_now(order_id)
+        _tell(order_id, work_done)
 
     def carry(order_id: int) -> None:
         work_done.outbox_events += deliver_remote(order_id)
@@ -382,7 +382,7 @@ def _accounts(work_done: WorkDone, poll_limit: PollLimit, progress: Progress, st
 def _account(account: str, work_done: WorkDone, poll_limit: PollLimit, progress: Progress, stop: Stop) -> bool:
     """Give one account its turn, and tell whether it has more to do.
 
-    The turn of the shops follows: a handler that hangs would end this process before the other answers of a batch are written.
+    The shop hears of a batch's changes after the batch: a handler that hangs would end this process before its other answers are written.
     """
     now = clock.now()
     due = Refund.objects.filter(due_at__lte=now, payment__account=account)
@@ -419,7 +419,7 @@ def _payments(account: str, work_done: WorkDone, poll_limit: PollLimit, progress
             reconnect_if_cut()
             asked = len(batch) - answers.count(None)
             poll_limit.give_back(taken - asked)
-            _apply(batch, answers, leased_until, work_done)
+            _deliver(_apply(batch, answers, leased_until, work_done), work_done, budget)
             progress(work_done)
             is_left = len(batch) == taken or None in answers
     breaker = asker.breaker
@@ -449,7 +449,7 @@ def _claim(account: str, until: datetime, count: int) -> tuple[list[Payment], da
         batch = list(due.select_for_update(skip_locked=skip_locked)[:count])
         rows = Payment.objects.filter(pk__in=[payment.pk for payment in batch])
         if batch:
-            rows.update(next_poll_at=leased_until, last_polled_at=now)
+            rows.update(next_poll_at=leased_until)
     return batch, leased_until
 
 
@@ -462,8 +462,24 @@ def _lease(account: str) -> timedelta:
     return timedelta(seconds=bounds.TURN_SECONDS + deadline_seconds) + _SLACK
 
 
-def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: datetime, work_done: WorkDone) -> None:
-    """Apply a batch's answers; those that bring nothing new are put back together, a statement for all that are due at the same moment."""
+def _deliver(order_ids: list[int], work_done: WorkDone, budget: TimeBudget) -> None:
+    """Tell the shop about the orders that a batch moved: a shopper may wait for it."""
+    for order_id in order_ids:
+        if budget.is_over:
+            return
+        _guarded(work_done, f"outbox events of order {order_id}", partial(_tell, order_id, work_done))
+
+
+def _tell(order_id: int, work_done: WorkDone) -> None:
+    work_done.outbox_events += deliver_now(order_id)
+
+
+def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: datetime, work_done: WorkDone) -> list[int]:
+    """Apply a batch's answers, and return the orders of the payments that moved.
+
+    Answers that bring nothing new are put back together, a statement for all that are due at the same moment.
+    """
+    moved: list[int] = []
     put_back: dict[datetime | None, list[int]] = {}
     heard: list[Heard] = []
     unanswered: list[Payment] = []
@@ -485,7 +501,7 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         if is_unchanged(payment, decision, told) and not refund_news(payment, answer):
             put_back.setdefault(next_poll_after(payment, decision, now), []).append(payment.pk)
             continue
-        change = partial(_change, payment, answer, work_done)
+        change = partial(_change, payment, answer, work_done, moved)
         is_applied = _guarded(work_done, f"payment {payment.reference}", change)
         if not is_applied and not payment.is_processing and is_unanswered(PaymentStatus(payment.status), payment.expires_at, now):
             unanswered.append(payment)
@@ -497,7 +513,8 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         # Where the lease does not stand any more, another process has decided: a notification brought the poll forward, or the lease ran
         # out.
         leased = Payment.objects.filter(pk__in=ids, next_poll_at=leased_until)
-        _guarded(work_done, "putting back", lambda leased=leased, due=due: leased.update(next_poll_at=due, last_polled_at=now))  # type: ignore[misc]
+        _guarded(work_done, "putting back", lambda leased=leased, due=due: leased.update(next_poll_at=due))  # type: ignore[misc]
+    return moved
 
 
 def _tell_of_unanswered(payments: list[Payment]) -> None:
@@ -514,6 +531,8 @@ def _tell_of_unanswered(payments: list[Payment]) -> None:
                 open_review(reason, {}, "worker", order=order, payment=payment, account=account)
 
 
-def _change(payment: Payment, answer: Answer, work_done: WorkDone) -> None:
+def _change(payment: Payment, answer: Answer, work_done: WorkDone, moved: list[int]) -> None:
     applied = apply_answer(payment, answer, "worker")
-    work_done.changed += applied.status != payment.status
+    if applied.status != payment.status:
+        work_done.changed += 1
+        moved.append(payment.order_id)
