@@ -155,8 +155,6 @@ class Settings(BaseModel):
     """The most payments of one order that start within a minute."""
     creations_per_order: Annotated[int, Field(ge=1, le=1000)] = 50
     """The most payments of one order that start in its time to pay."""
-    handler_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
-    """The time that a shop's handler may take; a longer one hangs, and its connection to the database is cut."""
     worker_late_minutes: _Minutes = 15
     """How long the worker may be away before the checks complain."""
     delivery_tries_before_review: Annotated[int, Field(ge=1, le=100)] = 3

@@ -402,7 +402,9 @@ class OutboxEvent(models.Model):
     """When it joins the queue of its order: a delayed event later than its row, so that it holds up no other until then."""
     done_at = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
-    """When it is tried next; null once done. A worker that claims a remote one moves this forward by the lease."""
+    """When it is tried next; null once done. A worker that claims it moves this forward by the lease."""
+    begun_at = models.DateTimeField(null=True, blank=True)
+    """When the delivery that is under way began: a claim that finds it knows that the process was killed, or hung."""
     attempts = models.PositiveIntegerField(default=0)
     fault = models.TextField(blank=True)
     outcome = models.CharField(max_length=32, blank=True)

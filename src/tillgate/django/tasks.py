@@ -10,11 +10,9 @@ run on any number of workers at the same time. A task that is too late expires: 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from billiard import current_process  # type: ignore[import-untyped]  # Celery's own
 from celery import shared_task  # type: ignore[import-untyped]  # Celery ships no types
 
 if TYPE_CHECKING:
@@ -62,8 +60,7 @@ def run_account(account: str) -> dict[str, Any]:
     """Send the queued refunds of one account and poll its due payments, within a time budget."""
     from tillgate.django.operations.worker import run_account as run
 
-    with _ended_where_it_hangs():
-        return _told(run(account))
+    return _told(run(account))
 
 
 @_task("tillgate.run_shop")
@@ -71,8 +68,7 @@ def run_shop() -> dict[str, Any]:
     """Run the due work for shops: lost refunds, unpaid orders, outbox events, details that are older than they are kept."""
     from tillgate.django.operations.worker import run_shop as run
 
-    with _ended_where_it_hangs():
-        return _told(run())
+    return _told(run())
 
 
 @_task("tillgate.run_mail")
@@ -81,13 +77,6 @@ def run_mail() -> dict[str, Any]:
     from tillgate.django.operations.worker import run_mail as run
 
     return _told(run())
-
-
-def _ended_where_it_hangs() -> AbstractContextManager[None]:
-    """Let a shop's handler that hangs end the process of a pool (`prefork`), which Celery replaces."""
-    from tillgate.django.operations.handlers import hanging_ends_process
-
-    return hanging_ends_process() if current_process().daemon else nullcontext()
 
 
 def _told(work_done: WorkDone) -> dict[str, Any]:

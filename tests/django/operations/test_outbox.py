@@ -222,11 +222,11 @@ def test_a_remote_outbox_event_that_keeps_failing_is_named_to_a_person(world: Wo
 
 
 def test_a_remote_outbox_event_of_a_dead_worker_is_taken_over_after_its_lease(world: World, mailer: Mailer) -> None:
-    from tillgate.django.operations.outbox import _claim_remote
+    from tillgate.django.operations.outbox import _claim
 
     mailer.failures = 0
     payment = world.paid_payment()
-    assert _claim_remote(payment.order_id)
+    assert _claim(payment.order_id, is_remote=True)
     assert deliver_remote(payment.order_id) == 0
     world.time.advance(minutes=3)
     assert deliver_remote(payment.order_id) == 2
@@ -617,7 +617,7 @@ def test_a_remote_outbox_event_that_outlasts_its_lease_and_is_carried_twice_is_d
     monkeypatch.setattr(hooks, "call_owner", slow)
     deliver_remote(payment.order_id)
     assert [name for _, name in mailer.carried] == ["confirmation", "invoice", "confirmation"]
-    assert list(OutboxEvent.objects.filter(kind="remote").values_list("attempts", flat=True)) == [1, 1]
+    assert list(OutboxEvent.objects.filter(kind="remote").values_list("attempts", flat=True)) == [2, 1], "the lost lease is an attempt"
     assert payment.order.timeline.filter(message="carried over the network: confirmation").count() == 1
 
 
@@ -626,14 +626,14 @@ def test_what_is_carried_over_the_network_is_due_at_once_and_leased_for_two_minu
     first, second = OutboxEvent.objects.filter(kind="remote").order_by("id")
     assert (first.name, first.data, first.payment, first.refund) == ("confirmation", {"to": "ann@example.com"}, payment, None)
     assert (second.data, second.due_at is not None) == ({}, True)
-    claimed = operations.outbox._claim_remote(payment.order_id)
+    claimed = operations.outbox._claim(payment.order_id, is_remote=True)
     assert claimed
     assert (claimed, in_seconds(claimed)) == (first, 120)
-    assert operations.outbox._claim_remote(payment.order_id) is None
+    assert operations.outbox._claim(payment.order_id, is_remote=True) is None
     world.time.advance(seconds=119)
-    assert operations.outbox._claim_remote(payment.order_id) is None
+    assert operations.outbox._claim(payment.order_id, is_remote=True) is None
     world.time.advance(seconds=2)
-    assert operations.outbox._claim_remote(payment.order_id) == first
+    assert operations.outbox._claim(payment.order_id, is_remote=True) == first
 
 
 def test_a_remote_outbox_event_that_fails_notes_it_and_is_done_at_the_next_try(world: World, mailer: Mailer) -> None:
@@ -745,7 +745,7 @@ def test_a_remote_outbox_event_that_another_worker_failed_to_carry_meanwhile_lea
 
     monkeypatch.setattr(hooks, "call_owner", slow)
     deliver_remote(payment.order_id)
-    assert OutboxEvent.objects.get(name="confirmation").attempts == 2
+    assert OutboxEvent.objects.get(name="confirmation").attempts == 3
     assert world.reviews() == []
 
 

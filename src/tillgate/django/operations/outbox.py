@@ -2,6 +2,9 @@
 
 A local one (the shop's database) takes effect exactly once: one transaction runs the handler and marks it done, or does neither (I3). A
 remote one (HTTP, mail) is carried at least once under a stable event id, claimed by a lease. The two kinds do not wait for each other.
+
+A claim marks an event with the time at which its delivery begins, and the end of the delivery removes the mark. A claim that finds a mark
+knows that the process before it was killed, or hung until it was ended: that counts as an attempt.
 """
 
 from __future__ import annotations
@@ -10,12 +13,11 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import timedelta
-from functools import partial
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 from django.utils import translation
 
 from tillgate import hooks
@@ -23,7 +25,6 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.bounds import Gate
-from tillgate.django.operations.handlers import HandlerHangs, time_limit
 from tillgate.django.operations.locking import (
     AFTER_A_CALL_SECONDS,
     OrderHeld,
@@ -49,13 +50,15 @@ AGAIN: Final = "again"
 """In the data of an outbox event that a person wished repeated: the review that it is about."""
 _NOT_APPLIED_REASONS: Final = reasons(ends=End.APPLIED)
 _LEASE: Final = timedelta(minutes=2)
-_REMOTE_SECONDS: Final = 110.0
-"""The time limit of a plugin's `tillgate_deliver`: it ends before the lease, after which another worker would deliver the event too."""
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 _FIRST_PAUSE: Final = timedelta(seconds=10)
 _WAIT_FOR_PLACE_SECONDS: Final = 1.0
 _deliveries: Final = Gate()
 """The deliveries that are under way in this process but for the worker's."""
+
+
+class ProcessEnded(Exception):
+    """The process that delivered an event was killed, or hung until it was ended."""
 
 
 _is_left: ContextVar[bool] = ContextVar("_is_left", default=False)
@@ -100,16 +103,27 @@ def _deliver_if_free(order_id: int) -> int | None:
 
 
 def deliver_now(order_id: int) -> int:
-    """Carry out an order's local outbox events that are due, as the worker does; raise `OrderHeld` where another process has the order."""
+    """Carry out an order's local outbox events that are due, without a mark; raise `OrderHeld` where another process has the order."""
+    return _deliver_until(order_id, None)
+
+
+def deliver_marked(order_id: int) -> int:
+    """Do the same as the worker does, with a mark at the oldest event."""
+    claimed = _claim(order_id, is_remote=False)
+    return _deliver_until(order_id, claimed.due_at) if claimed and _may_begin(claimed) else 0
+
+
+def _deliver_until(order_id: int, leased_until: datetime | None) -> int:
+    """Deliver the due events of an order, and the one that this process has claimed until then; return how many were done."""
     done = 0
     while True:
-        more, delivered = _deliver_next(order_id)
+        more, delivered = _deliver_next(order_id, leased_until)
         done += delivered
         if not more:
             return done
 
 
-def _deliver_next(order_id: int) -> tuple[bool, bool]:
+def _deliver_next(order_id: int, leased_until: datetime | None) -> tuple[bool, bool]:
     """Carry out the oldest local outbox event, and tell whether there is another and whether this one was done."""
     outbox_event: OutboxEvent | None = None
     try:
@@ -117,7 +131,7 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
             waiting = order.outbox_events.exclude(kind=OutboxEventKind.REMOTE).filter(done_at__isnull=True)
             refunds = Refund.objects.filter(payment=OuterRef("payment"), status__in=BOUND_REFUND_STATUSES)
             oldest = list(waiting.select_related("payment").annotate(has_refunds=Exists(refunds)).order_by("id")[:2])
-            if not oldest or (oldest[0].due_at and oldest[0].due_at > clock.now()):
+            if not oldest or not _is_free(oldest[0], leased_until):
                 return False, False
             outbox_event = oldest[0]
             _carry_out(order, outbox_event)
@@ -127,16 +141,20 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
         # In a transaction of its own: after a deadlock the database has rolled the whole other one back.
         _log.exception("outbox event %s of order %s failed", outbox_event.event_id, order_id)
         reconnect_if_cut()
-        if not isinstance(error, HandlerHangs):  # that was noted while it hung
-            _note_failure(order_id, outbox_event.pk, error)
+        _note_failure(order_id, outbox_event.pk, error)
         return False, False
     return len(oldest) > 1, True
 
 
+def _is_free(outbox_event: OutboxEvent, leased_until: datetime | None) -> bool:
+    """Return whether an event is due, or this process has claimed it; another worker's claim has another end."""
+    due = outbox_event.due_at
+    return due is None or due == leased_until or due <= clock.now()
+
+
 def _carry_out(order: Order, outbox_event: OutboxEvent) -> None:
     # The notification's request may have another language than the shop's staff.
-    limit = time_limit(partial(_note_hanging, order.pk, outbox_event.pk), f"{outbox_event.kind} of order {order}")
-    with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands(), limit:
+    with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands():
         outcome = _HANDLERS[OutboxEventKind(outbox_event.kind)](order, outbox_event)
     deliver_event(outbox_event, outcome)
     _settle_failing(outbox_event)
@@ -254,34 +272,32 @@ _HANDLERS: Final[dict[OutboxEventKind, Any]] = {
 }
 
 
-def _note_hanging(order_id: int, outbox_event_id: int, error: HandlerHangs) -> None:
-    """Note that a handler hangs, and tell staff at once: the worker may be what hangs."""
-    try:
-        _note_failure(order_id, outbox_event_id, error)
-    except OrderHeld:  # its statement still runs at the database: the event has its turn again, and the review waits for no lock
-        outbox_event = OutboxEvent.objects.select_related("payment", "order").get(pk=outbox_event_id)
-        with durable():
-            facts = {"order": str(outbox_event.order), "error": str(error), **_named(outbox_event)}
-            open_review(ReviewReason.DELIVERY_FAILING, facts, "outbox", payment=outbox_event.payment, outbox_event=outbox_event)
-    from tillgate.django.operations.mail import alert_reviews, mail_reviews  # it imports the actions, and they this module
-
-    for send in (mail_reviews, alert_reviews):
-        try:
-            send()
-        except Exception:  # a mail server or a webhook may raise anything; the worker sends them later
-            _log.exception("a review about a handler that hangs could not be sent")
+def _may_begin(claimed: OutboxEvent) -> bool:
+    """Return whether a claimed event may be delivered now. One whose process ended is tried at once the first time, later after a pause."""
+    if claimed.begun_at is None:
+        return True
+    ended = ProcessEnded(f"the process that began to deliver it at {clock.local(claimed.begun_at):%H:%M:%S} was killed, or hung")
+    _log.error("outbox event %s of order %s: %s", claimed.event_id, claimed.order_id, ended)
+    _note_failure(claimed.order_id, claimed.pk, ended)
+    return claimed.attempts == 0
 
 
 def _note_failure(order_id: int, outbox_event_id: int, error: Exception) -> None:
     """Note that an outbox event failed, unless another worker has carried it out since, and when it is tried next."""
-    with locked_order(order_id, patience_seconds=AFTER_A_CALL_SECONDS if isinstance(error, HandlerHangs) else 1.0) as order:
+    with locked_order(order_id) as order:
         outbox_event = order.outbox_events.select_related("payment", "refund").get(pk=outbox_event_id)
         if outbox_event.done_at is not None:
             return
+        fault = without_personal_data(storable(f"{type(error).__name__}: {error}"))[:1000]
+        has_ended = isinstance(error, ProcessEnded)
+        if has_ended and outbox_event.attempts == 0:  # it may have had another cause: this process goes on with it under its own mark
+            fail_event(outbox_event, fault, outbox_event.due_at, begun_at=clock.now())
+            return
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(outbox_event.attempts, 20))
-        fail_event(outbox_event, without_personal_data(storable(f"{type(error).__name__}: {error}"))[:1000], clock.now() + pause)
-        tries = 1 if isinstance(error, HandlerHangs) or not hooks.is_loaded(order.plugin) else get_settings().delivery_tries_before_review
-        if outbox_event.attempts >= tries:  # neither a handler that hangs nor an uninstalled plugin comes back by itself
+        fail_event(outbox_event, fault, clock.now() + pause)
+        tries = get_settings().delivery_tries_before_review
+        # Neither a handler that ends its process nor an uninstalled plugin comes back by itself.
+        if has_ended or not hooks.is_loaded(order.plugin) or outbox_event.attempts >= tries:
             payment, refund = outbox_event.payment, outbox_event.refund
             # Without the number of attempts: after a dismissal only another failure opens a new review.
             facts = {"order": str(order), "error": outbox_event.fault[:200], **_named(outbox_event)}
@@ -329,22 +345,17 @@ def deliver_remote(order_id: int) -> int:
     """Carry an order's remote outbox events that are due over the network, oldest first; return how many were done."""
     outside_transactions("deliver_remote")
     done = 0
-    while outbox_event := _claim_remote(order_id):
-        number, about = outbox_event.pk, f"{outbox_event.name} of order {outbox_event.order}"
-        limit = time_limit(partial(_note_hanging, order_id, number), about, _REMOTE_SECONDS)
+    while (claimed := _claim(order_id, is_remote=True)) and _may_begin(claimed):
         try:
             with network(), translation.override(settings.LANGUAGE_CODE):
-                value = remote_event_value(outbox_event)
-                with limit:
-                    said = hooks.call_owner(outbox_event.order.plugin, "tillgate_deliver", outbox_event=value)
+                said = hooks.call_owner(claimed.order.plugin, "tillgate_deliver", outbox_event=remote_event_value(claimed))
         except Exception as error:  # a plugin may raise anything, and the delivery is tried again
-            _log.exception("remote outbox event %s of order %s failed", outbox_event.event_id, outbox_event.order)
-            if not isinstance(error, HandlerHangs):  # that was noted while it hung
-                _note_failure(order_id, number, error)
+            _log.exception("remote outbox event %s of order %s failed", claimed.event_id, claimed.order)
+            _note_failure(order_id, claimed.pk, error)
             break
         with locked_order(order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
             # As it is by now: where the lease ran out, another worker may have carried it too, or failed to.
-            carried = order.outbox_events.filter(pk=outbox_event.pk, done_at__isnull=True).select_related("payment").first()
+            carried = order.outbox_events.filter(pk=claimed.pk, done_at__isnull=True).select_related("payment").first()
             if carried:
                 deliver_event(carried)
                 _settle_failing(carried)
@@ -370,20 +381,28 @@ def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
         )
 
 
-def _claim_remote(order_id: int) -> OutboxEvent | None:
-    """Take the order's oldest remote outbox event for the length of the lease, unless it is not due or another worker has it."""
+def _claim(order_id: int, *, is_remote: bool) -> OutboxEvent | None:
+    """Take the order's oldest outbox event of a kind for the length of the lease, unless it is not due or another worker has it.
+
+    The event keeps in memory the mark that it had.
+    """
+    now = clock.now()
     with locked_order(order_id) as order:
-        waiting = order.outbox_events.filter(kind=OutboxEventKind.REMOTE, done_at__isnull=True, created_at__lte=clock.now())
+        waiting = order.outbox_events.filter(_of_kind(is_remote=is_remote), done_at__isnull=True, created_at__lte=now)
         outbox_event = waiting.select_related("payment", "refund__payment").order_by("id").first()
-        if outbox_event is None or (outbox_event.due_at and outbox_event.due_at > clock.now()):
+        if outbox_event is None or not _is_free(outbox_event, None):
             return None
-        outbox_event.due_at = clock.now() + _LEASE
-        outbox_event.save(update_fields=["due_at"])
+        outbox_event.due_at = now + _LEASE
+        order.outbox_events.filter(pk=outbox_event.pk).update(due_at=outbox_event.due_at, begun_at=now)
     outbox_event.order = order
     for row in (outbox_event.payment, outbox_event.refund.payment if outbox_event.refund else None):
         if row:
             row.order = order
     return outbox_event
+
+
+def _of_kind(*, is_remote: bool) -> Q:
+    return Q(kind=OutboxEventKind.REMOTE) if is_remote else ~Q(kind=OutboxEventKind.REMOTE)
 
 
 def retry(outbox_event_id: int) -> None:

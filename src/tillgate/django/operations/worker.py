@@ -30,7 +30,7 @@ from tillgate.django.operations.circuit_breaker import has_answered, in_turn, pa
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import durable, locked_order, outside_transactions, reconnect_if_cut
 from tillgate.django.operations.mail import alert_reviews, mail_reviews
-from tillgate.django.operations.outbox import deliver_now, deliver_remote, is_unpaid, left_for_later
+from tillgate.django.operations.outbox import deliver_marked, deliver_remote, is_unpaid, left_for_later
 from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, next_poll_after
 from tillgate.django.operations.polling import Asker
 from tillgate.django.operations.refunds import mark_lost, poll_refund, refund_news, send_refund
@@ -471,7 +471,7 @@ def _deliver(order_ids: list[int], work_done: WorkDone, budget: TimeBudget) -> N
 
 
 def _tell(order_id: int, work_done: WorkDone) -> None:
-    work_done.outbox_events += deliver_now(order_id)
+    work_done.outbox_events += deliver_marked(order_id)
 
 
 def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: datetime, work_done: WorkDone) -> list[int]:

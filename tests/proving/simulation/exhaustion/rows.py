@@ -32,7 +32,7 @@ _TO_THE_SECOND: Final = {
     Order: ("unpaid_check_at", "tried_since", "closed_at"),
     Payment: ("created_at", "expires_at", "page_closes_at", "last_polled_at"),
     Refund: ("created_at", "status_since", "due_at"),
-    OutboxEvent: ("due_at",),
+    OutboxEvent: ("due_at", "begun_at"),
     Review: ("mailed_at", "resolved_at"),
 }
 """Moments that are compared with others at least a second away, or with whoever comes later."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import random
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -17,13 +18,14 @@ from django.db import connections
 from tillgate.django.conf import get_settings
 from tillgate.django.management.terminal import Stop, Voice, require_tables, stopped_by_signals, unusable
 from tillgate.django.operations.bounds import TimeBudget
-from tillgate.django.operations.handlers import hanging_ends_process
 from tillgate.django.operations.worker import Progress, WorkDone, run_worker
 
 _log = logging.getLogger("tillgate")
 
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0
+HANGS_AFTER_SECONDS: Final = 900
+"""A worker that ends no batch for so long hangs: it ends with status 1 and its threads' stacks, and its supervisor starts it again."""
 _LONGEST_SECONDS: Final = 300.0
 """The time budget of a worker run with `--once`: cron starts the next run each minute, and every run holds connections."""
 
@@ -58,7 +60,7 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     get_settings()  # report a wrong setting now, instead of at the first payment
     require_tables()
     voice = Voice(command, options["verbosity"], tells_time=not options["once"])
-    with stopped_by_signals() as stopped, hanging_ends_process():
+    with stopped_by_signals() as stopped, _ended_where_it_hangs():
         if not options["once"]:
             _loop(options["limit"], options["interval"], voice, stopped)
             return
@@ -72,6 +74,21 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
         for fault in work_done.faults:
             command.stderr.write(fault)
         sys.exit(1)
+
+
+@contextmanager
+def _ended_where_it_hangs() -> Iterator[None]:
+    """End the process where a shop's handler or a plugin hangs, since Python cannot end a thread."""
+    _watch_for_hanging()
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _watch_for_hanging() -> None:
+    """Begin to wait anew for a sign of life."""
+    faulthandler.dump_traceback_later(HANGS_AFTER_SECONDS, exit=True, file=sys.__stderr__ or 2)
 
 
 def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Stop) -> None:
@@ -102,6 +119,7 @@ def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Sto
 
 def _progress(voice: Voice) -> Progress:
     def show(work_done: WorkDone) -> None:
+        _watch_for_hanging()
         if work_done.work:
             voice.progress(_message(work_done))
 
