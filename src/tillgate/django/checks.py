@@ -334,7 +334,7 @@ def _our_models() -> list[type[Model]]:
 
 def check_worker() -> Found:
     """Whether the worker runs and keeps up."""
-    from tillgate.django.operations.supervision import WORKER  # here, since every process imports the checks, and few run this one
+    from tillgate.django.worker.watch import WORKER  # here, since every process imports the checks, and few run this one
 
     settings = _settings()
     late = timedelta(minutes=settings.worker_late_minutes if settings else 15)

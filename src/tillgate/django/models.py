@@ -426,8 +426,32 @@ class OutboxEvent(models.Model):
         return OutboxStatus.FAILING if self.attempts else OutboxStatus.WAITING
 
 
+class Lane(models.Model):
+    """A lane of the worker that has rested or failed: an account, by its alias, or one of the shop's own, by a name with a colon."""
+
+    objects: ClassVar[OneDatabase[Lane]] = OneDatabase()
+
+    name = ExactField(max_length=128, primary_key=True)
+    rests_until = models.DateTimeField(null=True, blank=True)
+    """A lane has no turn before this."""
+    silent_since = models.DateTimeField(null=True, blank=True)
+    """Since when an account's gateway gives no usable answer."""
+    answered_at = models.DateTimeField(null=True, blank=True)
+    """When an account's gateway last answered a query of the worker, or a test of the connection."""
+    failures = models.JSONField(null=True, blank=True)
+    """How many rows of each chore failed in its last turn."""
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("lane of the worker")
+        verbose_name_plural = _("lanes of the worker")
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+
 class Heartbeat(models.Model):
-    """When something that must run regularly last did."""
+    """The last sign of life of a worker."""
 
     objects: ClassVar[OneDatabase[Heartbeat]] = OneDatabase()
 

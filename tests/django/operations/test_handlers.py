@@ -24,7 +24,7 @@ from tillgate.django import operations
 from tillgate.django.models import OutboxEvent, Payment, Refund
 from tillgate.django.operations import outbox
 from tillgate.django.operations.locking import OrderHeld
-from tillgate.django.operations.worker import run_account
+from tillgate.django.worker.run import run_lane
 from tillgate.testing.crashes import Crash
 
 Configure = Callable[..., None]
@@ -217,7 +217,7 @@ def test_handlers_hold_no_more_threads_of_a_process_than_the_settings_say(
     assert operations.deliver(payment.order_id) == 1
 
 
-@pytest.mark.parametrize("run", [lambda world: world.run_worker(), lambda _: run_account("default")], ids=["worker", "account"])
+@pytest.mark.parametrize("run", [lambda world: world.run_worker(), lambda _: run_lane("default")], ids=["worker", "account"])
 def test_the_answers_of_a_batch_are_written_before_a_handler_that_may_hang(world: World, run: Callable[[World], object]) -> None:
     payments = [paid_at_the_gateway(world) for _ in range(3)]
     Payment.objects.update(next_poll_at=world.time.now())

@@ -26,7 +26,7 @@ from tillgate.django import clock, operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Review, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome, bounds, starting
 from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.circuit_breaker import pause, resume
+from tillgate.django.operations.lanes import rest, wake
 from tillgate.django.operations.starting import is_being_created, is_page_live, may_go_on
 from tillgate.hooks import OrderDescription
 from tillgate.testing.world import together
@@ -823,7 +823,7 @@ def test_a_second_press_finds_the_first_for_as_long_as_its_creation_hangs(world:
 def test_an_account_that_the_worker_leaves_alone_is_tried_once_and_sells_on_if_it_answers(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pause("default", "HTTP 500", is_told=False)
+    rest("default", "HTTP 500", is_told=False)
     assert [begin(world, world.order()).outcome for _ in range(3)] == [StartOutcome.REDIRECT] * 3, "queries failed, creations do not"
     with monkeypatch.context() as patch:
         refuse(patch, OutcomeUnknown("pay", "x", "time-out"))
@@ -831,7 +831,7 @@ def test_an_account_that_the_worker_leaves_alone_is_tried_once_and_sells_on_if_i
         with pytest.raises(starting.TryLater):
             begin(world, world.order())
     world.time.advance(seconds=31)
-    resume("default")
+    wake("default")
     assert begin(world, world.order()).outcome is StartOutcome.REDIRECT
 
 

@@ -10,14 +10,12 @@ knows that the process before it was killed, or hung until it was ended: that co
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef
 from django.utils import translation
 
 from tillgate import hooks
@@ -49,7 +47,8 @@ _log = logging.getLogger("tillgate")
 AGAIN: Final = "again"
 """In the data of an outbox event that a person wished repeated: the review that it is about."""
 _NOT_APPLIED_REASONS: Final = reasons(ends=End.APPLIED)
-_LEASE: Final = timedelta(minutes=2)
+LEASE: Final = timedelta(minutes=2)
+"""For a delivery: after it another worker takes an event of a process that was killed, or whose handler hangs."""
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 _FIRST_PAUSE: Final = timedelta(seconds=10)
 _WAIT_FOR_PLACE_SECONDS: Final = 1.0
@@ -59,19 +58,6 @@ _deliveries: Final = Gate()
 
 class ProcessEnded(Exception):
     """The process that delivered an event was killed, or hung until it was ended."""
-
-
-_is_left: ContextVar[bool] = ContextVar("_is_left", default=False)
-
-
-@contextmanager
-def left_for_later() -> Iterator[None]:
-    """Deliver nothing within a block: a handler that hangs would keep the rest of it from being done."""
-    token = _is_left.set(True)
-    try:
-        yield
-    finally:
-        _is_left.reset(token)
 
 
 def deliver(order_id: int) -> int:
@@ -92,8 +78,6 @@ def deliver_due(order_id: int) -> bool:
 
 
 def _deliver_if_free(order_id: int) -> int | None:
-    if _is_left.get():
-        return None
     with _deliveries.passing("", get_settings().calls_at_once, wait_seconds=_WAIT_FOR_PLACE_SECONDS) as has_place:
         try:
             return deliver_now(order_id) if has_place else None
@@ -103,18 +87,16 @@ def _deliver_if_free(order_id: int) -> int | None:
 
 
 def deliver_now(order_id: int) -> int:
-    """Carry out an order's local outbox events that are due, without a mark; raise `OrderHeld` where another process has the order."""
+    """Carry out an order's local outbox events that are due; raise `OrderHeld` where another process has the order."""
     return _deliver_until(order_id, None)
 
 
-def deliver_marked(order_id: int) -> int:
-    """Do the same as the worker does, with a mark at the oldest event."""
-    claimed = _claim(order_id, is_remote=False)
-    return _deliver_until(order_id, claimed.due_at) if claimed and _may_begin(claimed) else 0
+def deliver_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
+    """Carry out the oldest local event of an order, which a worker has claimed, and those behind it; return how many were done."""
+    return _deliver_until(claimed.order_id, leased_until) if _may_begin(claimed, leased_until) else 0
 
 
 def _deliver_until(order_id: int, leased_until: datetime | None) -> int:
-    """Deliver the due events of an order, and the one that this process has claimed until then; return how many were done."""
     done = 0
     while True:
         more, delivered = _deliver_next(order_id, leased_until)
@@ -272,18 +254,24 @@ _HANDLERS: Final[dict[OutboxEventKind, Any]] = {
 }
 
 
-def _may_begin(claimed: OutboxEvent) -> bool:
-    """Return whether a claimed event may be delivered now. One whose process ended is tried at once the first time, later after a pause."""
+def _may_begin(claimed: OutboxEvent, leased_until: datetime) -> bool:
+    """Return whether a claimed event may be delivered now. One whose process ended is tried at once the first time, later after a pause.
+
+    `claimed` is the event as it was before the claim.
+    """
     if claimed.begun_at is None:
         return True
     ended = ProcessEnded(f"the process that began to deliver it at {clock.local(claimed.begun_at):%H:%M:%S} was killed, or hung")
     _log.error("outbox event %s of order %s: %s", claimed.event_id, claimed.order_id, ended)
-    _note_failure(claimed.order_id, claimed.pk, ended)
+    _note_failure(claimed.order_id, claimed.pk, ended, leased_until)
     return claimed.attempts == 0
 
 
-def _note_failure(order_id: int, outbox_event_id: int, error: Exception) -> None:
-    """Note that an outbox event failed, unless another worker has carried it out since, and when it is tried next."""
+def _note_failure(order_id: int, outbox_event_id: int, error: Exception, leased_until: datetime | None = None) -> None:
+    """Note that an outbox event failed, unless another worker has carried it out since, and when it is tried next.
+
+    `leased_until` is the end of this process's lease, where it goes on with an event whose process ended.
+    """
     with locked_order(order_id) as order:
         outbox_event = order.outbox_events.select_related("payment", "refund").get(pk=outbox_event_id)
         if outbox_event.done_at is not None:
@@ -291,7 +279,7 @@ def _note_failure(order_id: int, outbox_event_id: int, error: Exception) -> None
         fault = without_personal_data(storable(f"{type(error).__name__}: {error}"))[:1000]
         has_ended = isinstance(error, ProcessEnded)
         if has_ended and outbox_event.attempts == 0:  # it may have had another cause: this process goes on with it under its own mark
-            fail_event(outbox_event, fault, outbox_event.due_at, begun_at=clock.now())
+            fail_event(outbox_event, fault, leased_until, begun_at=clock.now())
             return
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(outbox_event.attempts, 20))
         fail_event(outbox_event, fault, clock.now() + pause)
@@ -345,24 +333,38 @@ def deliver_remote(order_id: int) -> int:
     """Carry an order's remote outbox events that are due over the network, oldest first; return how many were done."""
     outside_transactions("deliver_remote")
     done = 0
-    while (claimed := _claim(order_id, is_remote=True)) and _may_begin(claimed):
-        try:
-            with network(), translation.override(settings.LANGUAGE_CODE):
-                said = hooks.call_owner(claimed.order.plugin, "tillgate_deliver", outbox_event=remote_event_value(claimed))
-        except Exception as error:  # a plugin may raise anything, and the delivery is tried again
-            _log.exception("remote outbox event %s of order %s failed", claimed.event_id, claimed.order)
-            _note_failure(order_id, claimed.pk, error)
+    while claimed := _claim_remote(order_id):
+        carried = carry_claimed(*claimed)
+        done += carried
+        if not carried:
             break
-        with locked_order(order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
-            # As it is by now: where the lease ran out, another worker may have carried it too, or failed to.
-            carried = order.outbox_events.filter(pk=claimed.pk, done_at__isnull=True).select_related("payment").first()
-            if carried:
-                deliver_event(carried)
-                _settle_failing(carried)
-                message = without_personal_data(storable(said)) if isinstance(said, str) else f"carried over the network: {carried.name}"
-                record("event.delivered", order, f"outbox:{carried.event_id}", message, payment=carried.payment)
-        done += 1
     return done
+
+
+def carry_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
+    """Carry a remote event over the network, which this process has claimed; return 1, or 0 where that failed or must wait."""
+    if not _may_begin(claimed, leased_until):
+        return 0
+    order_id, plugin = claimed.order_id, claimed.order.plugin
+    for row in (claimed.payment, claimed.refund.payment if claimed.refund else None):
+        if row:
+            row.order = claimed.order
+    try:
+        with network(), translation.override(settings.LANGUAGE_CODE):
+            said = hooks.call_owner(plugin, "tillgate_deliver", outbox_event=remote_event_value(claimed))
+    except Exception as error:  # a plugin may raise anything, and the delivery is tried again
+        _log.exception("remote outbox event %s of order %s failed", claimed.event_id, claimed.order)
+        _note_failure(order_id, claimed.pk, error)
+        return 0
+    with locked_order(order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
+        # As it is by now: where the lease ran out, another worker may have carried it too, or failed to.
+        event = order.outbox_events.filter(pk=claimed.pk, done_at__isnull=True).select_related("payment").first()
+        if event:
+            deliver_event(event)
+            _settle_failing(event)
+            message = without_personal_data(storable(said)) if isinstance(said, str) else f"carried over the network: {event.name}"
+            record("event.delivered", order, f"outbox:{event.event_id}", message, payment=event.payment)
+    return 1
 
 
 def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
@@ -381,28 +383,19 @@ def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
         )
 
 
-def _claim(order_id: int, *, is_remote: bool) -> OutboxEvent | None:
-    """Take the order's oldest outbox event of a kind for the length of the lease, unless it is not due or another worker has it.
+def _claim_remote(order_id: int) -> tuple[OutboxEvent, datetime] | None:
+    """Take the order's oldest remote event for the length of the lease, unless it is not due or another process has it.
 
-    The event keeps in memory the mark that it had.
+    Return it as it was, and the end of the lease.
     """
     now = clock.now()
     with locked_order(order_id) as order:
-        waiting = order.outbox_events.filter(_of_kind(is_remote=is_remote), done_at__isnull=True, created_at__lte=now)
-        outbox_event = waiting.select_related("payment", "refund__payment").order_by("id").first()
-        if outbox_event is None or not _is_free(outbox_event, None):
+        waiting = order.outbox_events.filter(kind=OutboxEventKind.REMOTE, done_at__isnull=True, created_at__lte=now)
+        event = waiting.select_related("order", "payment", "refund__payment").order_by("id").first()
+        if event is None or not _is_free(event, None):
             return None
-        outbox_event.due_at = now + _LEASE
-        order.outbox_events.filter(pk=outbox_event.pk).update(due_at=outbox_event.due_at, begun_at=now)
-    outbox_event.order = order
-    for row in (outbox_event.payment, outbox_event.refund.payment if outbox_event.refund else None):
-        if row:
-            row.order = order
-    return outbox_event
-
-
-def _of_kind(*, is_remote: bool) -> Q:
-    return Q(kind=OutboxEventKind.REMOTE) if is_remote else ~Q(kind=OutboxEventKind.REMOTE)
+        order.outbox_events.filter(pk=event.pk).update(due_at=now + LEASE, begun_at=now)
+    return event, now + LEASE
 
 
 def retry(outbox_event_id: int) -> None:

@@ -194,7 +194,19 @@ def matter_of(payment: Payment, reason: ReviewReason) -> str:
 
 
 def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
-    """Apply an answer of the gateway to a payment, under its order's lock, and deliver the events to the shop."""
+    """Apply an answer of the gateway to a payment, and deliver the events to the shop."""
+    fresh = write_answer(payment, answer, actor)
+    if fresh is not payment:
+        tell = deliver if fresh.status != payment.status else deliver_due  # a payment that does not move seldom has an event
+        tell(payment.order_id)
+    return fresh
+
+
+def write_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
+    """Apply an answer of the gateway to a payment, under its order's lock, and queue the events for the shop.
+
+    Return the payment itself where the answer leaves its order alone, else its row as it is then.
+    """
     decision = interpret(facts_of(payment), (), answer)
     payment.is_in_doubt = not decision.is_in_order
     if is_unchanged(payment, decision) and not refund_news(payment, answer):
@@ -224,8 +236,6 @@ def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
         if not is_written and not isinstance(answer, Inconclusive):
             conclude([Heard(fresh, answer, is_in_order=decision.is_in_order)], _who(actor))
             reschedule([fresh], decision)
-    tell = deliver if fresh.status != payment.status else deliver_due  # a payment that does not move seldom has an event
-    tell(order.pk)
     return fresh
 
 

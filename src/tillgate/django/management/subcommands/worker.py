@@ -9,6 +9,7 @@ import random
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -17,8 +18,9 @@ from django.db import connections
 
 from tillgate.django.conf import get_settings
 from tillgate.django.management.terminal import Stop, Voice, require_tables, stopped_by_signals, unusable
-from tillgate.django.operations.bounds import TimeBudget
-from tillgate.django.operations.worker import Progress, WorkDone, run_worker
+from tillgate.django.operations.bounds import stop_after
+from tillgate.django.worker.run import run_worker
+from tillgate.django.worker.runner import Progress, WorkDone
 
 _log = logging.getLogger("tillgate")
 
@@ -64,12 +66,12 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
         if not options["once"]:
             _loop(options["limit"], options["interval"], voice, stopped)
             return
-        budget = TimeBudget(stopped, _LONGEST_SECONDS)
+        stop = stop_after(_LONGEST_SECONDS, stopped)
         try:
-            work_done = run_worker(options["limit"], _progress(voice), lambda: budget.is_over, is_first=True)
+            work_done = run_worker(options["limit"], _progress(voice), stop)
         except DatabaseFault as error:
             raise CommandError(unusable(error)) from error
-    voice.done(_message(work_done) + ("; what is left is for the next worker run" if budget.is_over else ""))
+    voice.done(_message(work_done) + ("; what is left is for the next worker run" if stop() else ""))
     if work_done.faults:
         for fault in work_done.faults:
             command.stderr.write(fault)
@@ -93,12 +95,12 @@ def _watch_for_hanging() -> None:
 
 def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Stop) -> None:
     """Run until stopped. Log a failure and try again later, because payments stay open without a worker."""
-    failures, is_first = 0, True
+    failures = 0
     voice.done(f"The worker runs, every {interval_seconds:g} s, until SIGINT or SIGTERM.")
     while not stopped():
+        _watch_for_hanging()
         try:
-            work_done = run_worker(limit, _progress(voice), stopped, is_first=is_first)
-            is_first = False
+            work_done = run_worker(limit, _progress(voice), stopped)
         except Exception as error:  # noqa: BLE001  # plugins and the project's code may raise anything
             failures += 1
             # No traceback: during an hour without the database, tracebacks would hide everything else.
@@ -113,30 +115,20 @@ def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Sto
             failures = 0
         if work_done.work or work_done.faults:
             voice.done(_message(work_done))
-        if limit is None or work_done.polled < limit:
+        if limit is None or work_done.counts["payments"] < limit:
             stopped.wait(interval_seconds)
 
 
 def _progress(voice: Voice) -> Progress:
-    def show(work_done: WorkDone) -> None:
-        _watch_for_hanging()
-        if work_done.work:
-            voice.progress(_message(work_done))
+    return partial(_show, voice)
 
-    return show
+
+def _show(voice: Voice, work_done: WorkDone) -> None:
+    _watch_for_hanging()
+    if work_done.work:
+        voice.progress(_message(work_done))
 
 
 def _message(work_done: WorkDone) -> str:
-    counts = {
-        "changed": work_done.changed,
-        "inconclusive": work_done.inconclusive,
-        "refund{s} sent": work_done.refunds_sent,
-        "refund{s} lost": work_done.refunds_lost,
-        "order{s} unpaid": work_done.orders_unpaid,
-        "event{s} delivered": work_done.outbox_events,
-        "mail{s}": work_done.mails,
-        "order{s} purged": work_done.purged,
-        "fault{s}": len(work_done.faults),
-    }
-    said = {"payment{s} polled": work_done.polled, **{name: count for name, count in counts.items() if count}}
-    return ", ".join(f"{count} {name.format(s='' if count == 1 else 's')}" for name, count in said.items())
+    counts = {"payments": 0} | work_done.counts | work_done.news | {"faults": len(work_done.faults)}
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count or name == "payments")
