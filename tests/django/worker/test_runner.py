@@ -449,7 +449,10 @@ def test_failed_events_come_last(world: World, monkeypatch: pytest.MonkeyPatch) 
 
 def test_wake_names_lanes_and_leaves_a_heartbeat(world: World) -> None:
     many(world, 1)
-    assert wake() == ["default", *chores.OWN_LANES]
+    assert wake() == ["default", chores.STAFF]
+    operations.open_order(world.shop.plugin, world.order())
+    world.time.advance(minutes=61)
+    assert wake() == ["default", chores.SHOP, chores.STAFF]
     assert Heartbeat.objects.get(name=WORKER).at <= clock.now()
 
 

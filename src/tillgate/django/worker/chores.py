@@ -1,7 +1,7 @@
 """The table of chores: every kind of due work. A new one is a row here; the runner does the rest.
 
-The order of the rows is the order of the turns. In the shop's own lanes, events that have failed come after all others and are claimed
-alone: one that hangs keeps no other waiting.
+The order of the rows is the order of the turns in a lane. Events that have failed have a lane of their own, after all others and after
+staff's mail, and are claimed alone: one that hangs keeps no other waiting.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, RefundStatus
 SHOP: Final = ":shop"
 REMOTE: Final = ":remote"
 STAFF: Final = ":staff"
+AGAIN: Final = ":again"
 PURGE: Final = ":purge"
-OWN_LANES: Final = (SHOP, REMOTE, STAFF, PURGE)
+OWN_LANES: Final = (SHOP, REMOTE, STAFF, AGAIN, PURGE)
 """The lanes beside the accounts', in the order of their turns. Staff's mail is in one without chores."""
 
 _FRESH: Final = Q(attempts=0, begun_at=None)
@@ -95,6 +96,12 @@ def _queue_unpaid(claimed: Order, leased_until: datetime) -> int:
             queue_event(order, OutboxEventKind.ORDER_UNPAID)
         order.save(update_fields=["unpaid_check_at", "tried_since"])
     return int(is_told)
+
+
+def _carry_again(claimed: OutboxEvent, leased_until: datetime) -> int:
+    """Carry a remote event that has failed before, and those that wait behind it."""
+    carried = outbox.carry_claimed(claimed, leased_until)
+    return carried and carried + outbox.deliver_remote(claimed.order_id)
 
 
 def _purge(claimed: Order, leased_until: datetime) -> int:
@@ -164,7 +171,7 @@ CHORES: Final = (
         name="failed events",
         label=_("Shop events to try again"),
         rows=_failed_events,
-        lane=SHOP,
+        lane=AGAIN,
         at_once=1,
         do=partial(each, outbox.deliver_claimed),
         **_of_events,
@@ -182,9 +189,9 @@ CHORES: Final = (
         name="failed remote events",
         label=_("Remote events to try again"),
         rows=_failed_remote_events,
-        lane=REMOTE,
+        lane=AGAIN,
         at_once=1,
-        do=partial(each, outbox.carry_claimed),
+        do=partial(each, _carry_again),
         **_of_events,
     ),
     Chore(

@@ -15,7 +15,7 @@ from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import outside_transactions, reconnect_if_cut
 from tillgate.django.operations.mail import alert_reviews, mail_reviews
 from tillgate.django.operations.restores import look_for_restore
-from tillgate.django.worker.chores import CHORES, OWN_LANES, STAFF
+from tillgate.django.worker.chores import CHORES, OWN_LANES, REMOTE, STAFF
 from tillgate.django.worker.runner import Progress, Run, Waiting, WorkDone, quiet
 from tillgate.django.worker.runner import queue as queue_of
 from tillgate.django.worker.watch import WORKER, look_at_worker
@@ -41,7 +41,8 @@ def run_worker(limit: int | None = None, progress: Progress = quiet, stop: Stop 
         for lane in OWN_LANES:
             is_left |= _take(run, lane)
         beat(run.work)
-        is_left &= run.work.work > before and not stop()
+        has_worked = run.work.work > before and not stop()
+        is_left = has_worked and (is_left or run.is_due(REMOTE))  # failed events may have led to remote ones
     run.do("worker", look_at_worker)
     return run.work
 
@@ -61,7 +62,7 @@ def wake() -> list[str]:
     run = Run(CHORES, {}, never, quiet)
     run.do("restore", look_for_restore)
     beat(run.work)
-    return [*run.accounts(), *OWN_LANES]
+    return [*run.accounts(), *(lane for lane in OWN_LANES if lane == STAFF or run.is_due(lane))]
 
 
 def queue() -> tuple[Waiting, ...]:

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from django.db import Error as DatabaseFault
@@ -314,6 +315,11 @@ class Run:
                 oldest[account] = min(due, oldest.get(account, due))
         return in_turn(oldest) if oldest else []
 
+    def is_due(self, lane: str) -> bool:
+        """Return whether one of the shop's own lanes has due work."""
+        now = clock.now()
+        return any(chore.due_rows(now).exists() for chore in self.chores if chore.lane == lane)
+
     def take_accounts(self) -> bool:
         """Give the accounts their turns, several at the same time, and return whether one has more to do.
 
@@ -341,7 +347,7 @@ class Run:
     def take_lane(self, lane: str) -> bool:
         """Give each chore of a lane its turn, and return whether one has more to do. `lane` is an account, or one of the shop's own."""
         account = "" if lane.startswith(":") else lane
-        failures, left = Counter[str](), False
+        failures, left, was_due = Counter[str](), False, False
         for chore in self.chores:
             if (chore.lane != lane) if chore.lane else not account:
                 continue
@@ -349,7 +355,9 @@ class Run:
             turn = Turn(self, chore, account)
             with turn.guarded(chore.name):
                 if chore.due_rows(until, account).exists():
+                    was_due = True
                     left |= turn.take()
             failures[chore.name] += turn.failures
-        self.do("failures", lambda: note_failures(lane, +failures))
+        if was_due or +failures:
+            self.do("failures", partial(note_failures, lane, +failures))
         return left
