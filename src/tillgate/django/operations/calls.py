@@ -1,4 +1,4 @@
-"""Queries of one account's payments: a bounded number at once, at a bounded rate, until the time is over or the gateway is silent."""
+"""Queries of one account's payments, bounded in number, rate and time, until the gateway is silent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Ask = Callable[[Payment], Answer]
 
 
 class Calls:
-    """The queries of one turn. With a single connection they happen in the thread that asks for them."""
+    """The queries of one turn; with a single connection they happen in the caller's thread."""
 
     def __init__(self, ask: Ask, *, stop: Stop = never, ends: float | None = None, connections: int | None = None) -> None:
         settings = get_settings()

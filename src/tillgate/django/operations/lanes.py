@@ -1,7 +1,8 @@
 """The lanes: accounts, and the shop's own. A lane that rests has no turn.
 
-An account rests while its gateway does not answer, and a long time of that opens a review. Staff's mail rests after each mail. Several
-processes write these rows by single statements, so none waits for another's lock.
+An account rests while its gateway does not answer, and a long time of that opens a review. Staff's
+mail rests after each mail. Several processes write these rows by single statements, so none waits
+for another's lock.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PAUSE: Final = timedelta(minutes=2)
 """The time for which an account rests. Some worker tries its gateway again within five minutes."""
 _TOLD_AFTER: Final = timedelta(minutes=30)
 _FORGOTTEN_AFTER: Final = timedelta(hours=3)
-"""After so long without a query the count begins again: overdue payments are polled less and less often."""
+"""After so long without a query the count begins again: polls become rare."""
 _ANSWERED: Final = (PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
 
 
@@ -35,7 +36,7 @@ def _write(name: str, **columns: Any) -> None:
 
 
 def take_turn(name: str, interval: timedelta) -> bool:
-    """Take the right to do something that is done once in an interval; one process gets it, and the lane rests then."""
+    """Take the right to do something once in an interval; the lane of the one that gets it rests."""
     now = clock.now()
     Lane.objects.bulk_create([Lane(name=name)], ignore_conflicts=True)
     is_awake = Q(rests_until=None) | Q(rests_until__lte=now)
@@ -43,9 +44,12 @@ def take_turn(name: str, interval: timedelta) -> bool:
 
 
 def in_turn(due: Mapping[str, datetime]) -> list[str]:
-    """Return the accounts that do not rest now, the longest waiting first; `due` has the time of each account's oldest due work.
+    """Return the accounts that do not rest now, the longest waiting first.
 
-    An account with inconclusive answers waits since the end of its rest: its work stays due, and would come first again and again.
+    `due` has the time of each account's oldest due work.
+
+    An account with inconclusive answers waits since the end of its rest: its work stays due, and
+    would come first again and again.
     """
     now = clock.now()
     rests: dict[str, Any] = dict(Lane.objects.filter(rests_until__isnull=False).values_list("name", "rests_until"))
@@ -55,7 +59,7 @@ def in_turn(due: Mapping[str, datetime]) -> list[str]:
 
 
 def rest(account: str, detail: str, *, is_told: bool, pause: timedelta = PAUSE) -> None:
-    """Note that an account's gateway was inconclusive, and let the account rest. If that lasts, open a review.
+    """Let an account rest whose gateway was inconclusive. If that lasts, open a review.
 
     `is_told` says that another review explains it, such as "wrong credentials".
     """
@@ -88,7 +92,7 @@ def note_answer(account: str) -> None:
 
 
 def answered_at(account: str) -> datetime | None:
-    """Return when an account's gateway last did what it was asked, as far as the database knows: a query, or the start of a payment."""
+    """Return when an account's gateway last did what it was asked: a query, or the start of a payment."""
     heard: Any = Lane.objects.filter(name=account, answered_at__isnull=False).values_list("answered_at", flat=True)
     moved = Payment.objects.filter(account=account, status__in=(PaymentStatus.PENDING, PaymentStatus.PAID)).order_by("-pk")
     return max([*heard, *moved.values_list("status_since", flat=True)[:1]], default=None)

@@ -1,1 +1,1 @@
-"""The worker: a table of chores (`chores.py`), the runner that does them (`runner.py`), and the runs that use it (`run.py`)."""
+"""The worker: a table of chores (`chores.py`), their runner (`runner.py`), and its runs (`run.py`)."""

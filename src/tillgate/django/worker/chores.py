@@ -1,7 +1,8 @@
 """The table of chores: every kind of due work. A new one is a row here; the runner does the rest.
 
-The order of the rows is the order of the turns in a lane. Events that have failed have a lane of their own, after all others and after
-staff's mail, and are claimed alone: one that hangs keeps no other waiting.
+The order of the rows is the order of the turns in a lane. Events that have failed have a lane of
+their own, after all others and after staff's mail, and are claimed alone: one that hangs keeps no
+other waiting.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ STAFF: Final = ":staff"
 AGAIN: Final = ":again"
 PURGE: Final = ":purge"
 OWN_LANES: Final = (SHOP, REMOTE, STAFF, AGAIN, PURGE)
-"""The lanes beside the accounts', in the order of their turns. Staff's mail is in one without chores."""
+"""The lanes beside the accounts', in the order of their turns. Staff's has mail and no chores."""
 
 _FRESH: Final = Q(attempts=0, begun_at=None)
 
@@ -72,7 +73,8 @@ def _failed_remote_events() -> QuerySet[OutboxEvent]:
 
 
 def _send(refund: Refund, _: datetime) -> None:
-    look_for_restore()  # a refund that another server sent already is unknown by now, and is not sent
+    # A refund that another server sent already is unknown by now, and is not sent.
+    look_for_restore()
     send_refund(refund.pk)
 
 

@@ -1,6 +1,7 @@
-"""The polls of an account's due payments: a batch is queried at once, and its answers are applied one after the other.
+"""The polls of due payments: a batch is queried at once, its answers are applied one by one.
 
-Answers that bring nothing new are written together, a statement for all that are due at the same moment.
+Answers that bring nothing new are written together, a statement for all that are due at the same
+moment.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def poll(batch: Batch) -> None:
 
 
 class _CallsOfTurn(Calls):
-    """The queries of an account's turn, after which the account rests where its gateway does not answer."""
+    """The queries of a turn, after which the account rests where its gateway does not answer."""
 
     def __init__(self, turn: Turn) -> None:
         super().__init__(ask, stop=turn.run.stop, ends=turn.ends)
@@ -88,7 +89,8 @@ class _Answers:
             with self._turn.guarded("reviews"):
                 _open_unanswered(self._unanswered)
         for due, payments in self._unchanged.items():
-            # Where the lease does not stand any more, a notification has brought the poll forward, or the lease ran out.
+            # Where the lease does not stand any more, it ran out, or a notification has
+            # brought the poll forward.
             with self._turn.guarded("putting back"):
                 self._batch.put_back(payments, due)
 
@@ -120,7 +122,7 @@ class _Answers:
 
 
 def _open_unanswered(payments: list[Payment]) -> None:
-    """Open a review about payments of one account that should long have been settled, unless the account itself has the trouble."""
+    """Open a review about payments that should long be settled, unless the account has the trouble."""
     account = payments[0].account
     wrong = Review.objects.filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
     told_at = wrong.order_by("-opened_at").values_list("opened_at", flat=True).first()

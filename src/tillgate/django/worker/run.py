@@ -1,4 +1,4 @@
-"""The runs of a worker: everything that is due, or one lane. `manage.py tillgate worker`, Celery and the plugins of shops use these."""
+"""The runs of a worker, for the command, Celery and plugins of shops: all due work, or one lane."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ STAFF_WORK: Final[tuple[tuple[str, Callable[[], int]], ...]] = (("mail", mail_re
 def run_worker(limit: int | None = None, progress: Progress = quiet, stop: Stop = never) -> WorkDone:
     """Do all due work, and return a summary. Safe to run many times at the same time.
 
-    `limit` bounds the payments polled; `progress` receives the summary after each batch; once `stop` returns true, the current work is
-    finished and the rest left for the next worker run.
+    `limit` bounds the payments polled; `progress` receives the summary after each batch; once
+    `stop` returns true, the current work is finished and the rest left for the next worker run.
     """
     outside_transactions("worker")
     run = Run(CHORES, {} if limit is None else {"payments": limit}, stop, progress)

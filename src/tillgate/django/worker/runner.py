@@ -1,10 +1,11 @@
-"""The runner: it claims due rows of the chores, does them, and puts back what its time did not reach.
+"""The runner claims due rows of chores, does them, and puts back what its time did not reach.
 
-The database is the queue. A claim is one short transaction: it takes due rows that no process holds, with their orders, and moves
-their due column forward by a lease. A worker that dies lets its lease run out. Any number of workers may run at the same time.
+The database is the queue. A claim is one short transaction: it takes due rows that no process
+holds, with their orders, and moves their due column forward by a lease. A worker that dies lets its
+lease run out. Any number of workers may run at the same time.
 
-Every chore has a turn of bounded length in its lane, so nothing waits long behind something slow. An error of one row is logged and
-counted; its lease stands until it is tried again.
+Every chore has a turn of bounded length in its lane, so nothing waits long behind something slow.
+An error of one row is logged and counted; its lease stands until it is tried again.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from tillgate.wire.texts import storable
 _log = logging.getLogger("tillgate")
 
 AT_ONCE: Final = 50
-"""The rows of a claim: few enough that a worker which is often killed has done some before it is."""
+"""The rows of a claim: few, so a worker that is often killed has done some before it is."""
 LEASE: Final = timedelta(minutes=5)
 TURN_SECONDS: Final = 60.0
 """After so long the others get their turn; a call that is under way is awaited."""
 _LANES_AT_ONCE: Final = 8
-"""So many accounts have their turn at the same time; each has its own connection to the database."""
+"""So many accounts have their turn at once; each has its own connection to the database."""
 _FAULTS_KEPT: Final = 20
 
 _Kept = TypeVar("_Kept")
@@ -49,9 +50,10 @@ _Kept = TypeVar("_Kept")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chore:
-    """One kind of due work: its rows, the column that says when each is due, and the function that does them.
+    """One kind of due work: its rows, the column that says when each is due, and its function.
 
-    A chore belongs to a lane of the shop's own (`lane`), or to each account's (`account` is the lookup from a row to it).
+    A chore belongs to a lane of the shop's own (`lane`), or to each account's (`account` is the
+    lookup from a row to it).
     """
 
     name: str
@@ -60,14 +62,14 @@ class Chore:
     rows: Callable[[], QuerySet[Any]]
     due: str
     do: Callable[[Batch], None]
-    """Does claimed rows, and sets their due column anew: `partial(each, function)` where one row is done after the other."""
+    """Does claimed rows, and sets their due column anew: `partial(each, function)` for row by row."""
     lane: str = ""
     account: str = ""
     order: str = "order"
     """The lookup of the order, which a claim locks too; empty where the rows are orders."""
     lease: timedelta = LEASE
     at_once: int = 0
-    """The rows of a claim where they must be fewer than `AT_ONCE`, so that they are done before the lease ends."""
+    """The rows of a claim, where `AT_ONCE` are too many to be done before the lease ends."""
     mark: str = ""
     """A column that gets the time of the claim."""
     then: Chore | None = None
@@ -86,7 +88,7 @@ class Chore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """One chore in the queue: how many of its rows are due, since when, and how many failed in the last turn of their lanes."""
+    """One chore in the queue: how many rows are due, since when, and how many failed last."""
 
     chore: Chore
     waiting: int
@@ -163,7 +165,7 @@ class Batch:
             yield self.left.pop(0)
 
     def put_back(self, rows: Iterable[Any], due: datetime | None, mark: datetime | None = None) -> None:
-        """Make rows due at another time, except those that another process has changed or claimed meanwhile."""
+        """Make rows due at another time, except those that another process has changed meanwhile."""
         chore, pks = self.turn.chore, [row.pk for row in rows]
         claimed = chore.rows().model._default_manager.filter(**{"pk__in": pks, chore.due: self.leased_until})
         claimed.update(**{chore.due: due} | ({chore.mark: mark} if chore.mark else {}))
@@ -178,7 +180,7 @@ class Batch:
 
 
 def each(do: Callable[[Any, datetime], int | None], batch: Batch) -> None:
-    """Do row after row. `do` gets the row and the end of its lease, and returns how many it has done, by default one."""
+    """Do row after row. `do` gets the row and the end of its lease, and may return a number for the count."""
     turn = batch.turn
     for row in batch.reach():
         with turn.guarded(f"{turn.chore.name} {row.pk}"):
@@ -204,7 +206,7 @@ class Turn:
         return not self.is_over and not self.run.stop() and time.monotonic() < self.ends
 
     def keep(self, kind: Callable[[Turn], AbstractContextManager[_Kept]]) -> _Kept:
-        """Return the thing that a chore keeps from batch to batch of this turn; it is closed after the last one."""
+        """Return the thing that a chore keeps from batch to batch; the turn closes it at its end."""
         if self._kept is None:
             self._kept = self._stack.enter_context(kind(self))
         kept: _Kept = self._kept
@@ -216,7 +218,8 @@ class Turn:
             return self._take()
 
     def _take(self) -> bool:
-        # What falls due meanwhile is the next run's, else a run need not end; events follow from the work of this one.
+        # What falls due meanwhile is the next run's, else a run need not end. But events follow
+        # from the work of this one.
         until = self.run.began if self.chore.account else clock.now()
         while self.goes_on:
             most = self.run.allowance(self.chore)
@@ -237,12 +240,13 @@ class Turn:
         return not self.is_over
 
     def _claim(self, until: datetime, most: int) -> Batch:
-        """Take due rows, the longest due first, with their orders; pass over those that another process holds."""
+        """Take due rows with their orders, the longest due first; pass over what others hold."""
         chore, now = self.chore, clock.now()
         leased_until = now + chore.lease
         features = connections[database()].features
         of = ("self", chore.order) if chore.order else ("self",)
-        # Not by key too: after a restore all are due at the same moment, and PostgreSQL would sort all of them for each claim.
+        # Not by key too: after a restore all are due at the same moment, and PostgreSQL would
+        # sort all of them for each claim.
         due = chore.due_rows(until, self.account).order_by(chore.due)
         locking = due.select_related(chore.order) if chore.order else due
         locking = locking.select_for_update(
@@ -257,7 +261,7 @@ class Turn:
 
     @contextmanager
     def guarded(self, about: str) -> Iterator[None]:
-        """Log and count an error: it keeps nothing else from being done, unless the database itself is away."""
+        """Log and count an error: it stops nothing else, unless the database itself is away."""
         try:
             yield
         except Exception as error:
@@ -290,7 +294,7 @@ class Run:
                 self._limits[chore.name] += unused
 
     def fail(self, error: Exception, about: str) -> None:
-        """Log and keep a failure; raise where the database is away, since then nothing can be done."""
+        """Log and keep a failure; raise where the database is away: then nothing can be done."""
         _log.error("the worker failed at %s", about, exc_info=error)
         self.work.fail(error, about)
         if isinstance(error, DatabaseFault):
@@ -323,7 +327,8 @@ class Run:
     def take_accounts(self) -> bool:
         """Give the accounts their turns, several at the same time, and return whether one has more to do.
 
-        After a turn's time no other account begins: with hundreds of them the shop's work would wait for the last.
+        After a turn's time no other account begins: with hundreds of them the shop's work would
+        wait for the last.
         """
         accounts, ends = self.accounts(), time.monotonic() + TURN_SECONDS
         if len(accounts) <= 1:
@@ -338,7 +343,7 @@ class Run:
             return True
         try:
             return self.take_lane(account)
-        except DatabaseFault as error:  # there may be no connection left for this thread: the others go on
+        except DatabaseFault as error:  # no connection may be left for this thread
             self.work.fail(error, f"account {account}")
             return True
         finally:
