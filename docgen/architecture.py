@@ -28,7 +28,7 @@ MACHINES: Final[Mapping[str, Mapping[Any, frozenset[Any]]]] = {
     "review": lifecycle.REVIEW_TRANSITIONS,
 }
 _SOURCE: Final = ROOT / "src"
-_BELOW_DJANGO: Final = "tillgate.django.operations"
+_BELOW_DJANGO: Final = ("tillgate.django.worker", "tillgate.django.operations")
 _APART: Final = "tillgate.sandbox"
 
 
@@ -45,7 +45,8 @@ def _house() -> Iterator[str]:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     names = [name for layer in layers for name in re.split(r" [|:] ", layer)]
-    names.insert(names.index("tillgate.django") + 1, _BELOW_DJANGO)
+    below = names.index("tillgate.django") + 1
+    names[below:below] = _BELOW_DJANGO
     yield from ("| in `src/tillgate/` | purpose |", "|---|---|")
     for name in (*names, _APART):
         folder = _SOURCE / name.replace(".", "/")

@@ -16,9 +16,9 @@ from django.utils import timezone
 from benchmarks import server
 from benchmarks.shop.models import Effect
 from tillgate import shop
-from tillgate.django import operations
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, Payment
+from tillgate.django.worker import run
 from tillgate.lifecycle import PaymentStatus
 from tillgate.wire import exchange
 
@@ -110,10 +110,13 @@ def run_worker(count: int) -> dict[str, float]:
     Payment.objects.filter(pk__gte=newest[count - 1]).update(next_poll_at=now)
     tidy()
     wall, cpu = time.perf_counter(), time.process_time()
-    work_done = operations.run_worker()
-    took = {"seconds": (time.perf_counter() - wall) / work_done.polled, "cpu": (time.process_time() - cpu) / work_done.polled}
+    work_done = run.run_worker()
+    took = {
+        "seconds": (time.perf_counter() - wall) / work_done.counts["payments"],
+        "cpu": (time.process_time() - cpu) / work_done.counts["payments"],
+    }
     if (
-        not count <= work_done.polled <= count * 1.1 or work_done.inconclusive or work_done.faults
+        not count <= work_done.counts["payments"] <= count * 1.1 or work_done.news["inconclusive"] or work_done.faults
     ):  # the youngest may be due again before it ends
         raise RuntimeError(f"the worker run did {work_done} instead of looking at {count}")
     if Payment.objects.exclude(status=PaymentStatus.PENDING).exists() or Payment.objects.filter(next_poll_at__lte=now).exists():

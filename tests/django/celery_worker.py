@@ -28,7 +28,7 @@ project.TILLGATE = {
     },
 }
 django.setup()
-importlib.import_module("tillgate.django.operations.worker").__dict__["_BATCH"] = SMALL_BATCH
+importlib.import_module("tillgate.django.worker.runner").__dict__["AT_ONCE"] = SMALL_BATCH
 
 app = application(os.environ["TILLGATE_WORKER_BROKER"], os.environ["TILLGATE_WORKER_QUEUE"])
 app.autodiscover_tasks(["tillgate.django"])

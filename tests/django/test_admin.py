@@ -933,14 +933,17 @@ def test_the_health_page_knows_the_worker_the_queues_the_money_and_each_account(
     with transaction.atomic():
         shop.enqueue_remote(review.payment.order.plugin, review.payment.order.key, "reminder", delay=timedelta(minutes=30))
     then = boss.get(HEALTH).context["health"]
-    assert then.events_waiting == 0, "a reminder for later is in order"
+    assert not any(one.waiting for one in then.queue), "a reminder for later is in order"
     assert (then.is_worker_late, then.open_reviews, [str(total) for total in then.held]) == (False, 1, ["USD 25.00"])
     assert then.refunds_queued == 0
     assert then.accounts[0].answered_at
     assert then.accounts[0].notified_at
     world.time.advance(minutes=70)
     late = boss.get(HEALTH).context["health"]
-    assert (late.is_worker_late, late.polls_due) == (True, 2), "the two paid ones are looked at once more after an hour"
+    due = {one.chore.name: (one.waiting, one.oldest is not None) for one in late.queue if one.waiting}
+    assert late.is_worker_late
+    assert due == {"payments": (2, True), "remote events": (1, True)}, "the two paid ones are polled once more after an hour"
+    assert "Payments to poll" in boss.get(HEALTH).content.decode()
 
 
 def test_a_test_of_the_connection_says_what_is_wrong(world: World, boss: Client, configure: Callable[..., None]) -> None:

@@ -27,6 +27,7 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate.django import clock, tasks
 from tillgate.django.models import Heartbeat, Payment, Review
+from tillgate.django.worker.chores import STAFF
 
 ROOT = Path(__file__).parents[2]
 BROKERS = {
@@ -80,8 +81,8 @@ class Workers:
 
     def polled(self, place: int) -> int:
         """Return how many payments a worker has polled, by its log."""
-        told = re.findall(r"Task tillgate\.run_account\[.*succeeded in .*?: (\{.*\})", self.log(place))
-        return sum(ast.literal_eval(one).get("polled", 0) for one in told)
+        told = re.findall(r"Task tillgate\.run_lane\[.*succeeded in .*?: (\{.*\})", self.log(place))
+        return sum(ast.literal_eval(one).get("payments", 0) for one in told)
 
     def kill(self, place: int) -> None:
         os.killpg(self.processes[place].pid, signal.SIGKILL)
@@ -165,10 +166,10 @@ def test_what_a_killed_worker_held_is_done_by_another_after_the_lease(world: Wor
     paid_and_due(world, 10)
     world.sandbox.control.set_options({"delay_seconds": 3.0})
     world.sandbox.control.fault("delay", occasion="query", times=3)
-    workers.send("tillgate.run_account", "default")
+    workers.send("tillgate.run_lane", "default")
     wait_for(lambda: len(queries_by_reference(world)) > 0)
     workers.kill(0)
-    held = Payment.objects.filter(status="pending", last_polled_at__isnull=False)
+    held = Payment.objects.filter(status="pending", next_poll_at__gt=clock.now())
     assert held.count() > 0
     world.sandbox.control.clear_faults()
     workers.processes.clear()
@@ -187,14 +188,14 @@ def test_the_tasks_do_what_the_worker_does(world: World) -> None:
     app.conf.task_always_eager = True
     app.set_current()
     payment = paid_and_due(world, 1)[0]
-    assert tasks.run_worker() == {"accounts": 1}
+    assert tasks.run_worker() == {"lanes": ["default", STAFF]}
     assert world.shop.times_paid(payment.order.key) == 1
     assert Heartbeat.objects.get(name="worker").at <= clock.now()
-    assert tasks.run_worker() == {"accounts": 0}
-    assert tasks.run_account("default") == {}
+    assert tasks.run_worker() == {"lanes": [STAFF]}
+    assert tasks.run_lane("default") == {}
 
 
-@pytest.mark.parametrize("name", ["run_worker", "run_account", "run_shop", "run_mail"])
+@pytest.mark.parametrize("name", ["run_worker", "run_lane"])
 def test_every_task_may_be_repeated_and_ends_before_a_broker_hands_it_to_somebody_else(name: str) -> None:
     task: Any = getattr(tasks, name)
     assert task.name == f"tillgate.{name}"
@@ -214,8 +215,7 @@ def test_a_worker_whose_machine_is_five_minutes_ahead_finds_no_task_expired(monk
     (entry,), expires = tasks.BEAT_SCHEDULE.values(), list[float]()
     world.start(world.order())
     world.time.advance(seconds=30)
-    for task in (tasks.run_account, tasks.run_shop, tasks.run_mail):
-        monkeypatch.setattr(task, "apply_async", lambda *_, **options: expires.append(options["expires"]))
+    monkeypatch.setattr(tasks.run_lane, "apply_async", lambda *_, **options: expires.append(options["expires"]))
     tasks.run_worker()
-    assert len(expires) == 3
+    assert len(expires) == 2
     assert min(entry["options"]["expires"], *expires) > 300 + entry["schedule"]

@@ -26,6 +26,7 @@ from tests.smallest_shop.models import ShopOrder
 from tillgate.django import operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations.refunds import refundable
+from tillgate.django.worker.run import run_worker
 from tillgate.lifecycle import POLICIES, ReviewAction, ReviewReason, Scope, reasons
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 
@@ -175,7 +176,7 @@ def test_a_kept_database_is_upgraded_from_the_migration_that_it_was_written_at(f
     assert {model: model.objects.count() for model in MODELS} == written
     assert all(written.values())
     with running(Moment(Review.objects.latest("opened_at").opened_at + timedelta(days=1))):
-        assert operations.run_worker().faults == []
+        assert run_worker().faults == []
 
 
 def test_the_acts_that_write_the_kept_database_open_a_review_of_every_reason() -> None:

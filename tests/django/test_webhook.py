@@ -235,14 +235,14 @@ def test_worker_asks_again_about_a_notification(world: World, toy: Toy, disputin
     charged(world, "ch-1")
     for _ in range(2):
         toy.lost.add("query")
-        find_payment(Notification.objects.get().pk)
+        find_payment(Notification.objects.get())
         waiting = Notification.objects.get()
         assert waiting.due_at is not None
         assert waiting.due_at >= clock.now() + timedelta(seconds=55)
         world.time.advance(minutes=10)
     world.time.advance(days=30)
     toy.lost.add("query")
-    find_payment(Notification.objects.get().pk)
+    find_payment(Notification.objects.get())
     assert not Notification.objects.exists()
 
 

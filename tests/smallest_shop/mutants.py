@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import logging
 import re
 import sys
@@ -28,6 +27,8 @@ from tillgate.django.models import OutboxEventKind, Payment, Refund
 from tillgate.django.operations import notifications, outbox, payments, refunds, starting
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.values import payment_value
+from tillgate.django.worker import chores, polls
+from tillgate.django.worker.runner import Run
 from tillgate.lifecycle import Decision, Found, NotFound, PaymentFacts, PaymentStatus, RefundStatus
 from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, Transaction
@@ -35,7 +36,6 @@ from tillgate.wire.notifications import read_notification
 
 __all__ = ["MUTANTS", "MUTANTS_OF_ROW_LOCKS", "MUTANTS_OF_THE_KIT", "MUTANTS_OF_THE_SIMULATOR", "Mutant", "misfits"]
 
-working = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
 interpreting: Any = sys.modules["tillgate.lifecycle.interpret"]  # the package gives its function under the same name
 _log = logging.getLogger("tillgate")  # the logger of the core, which the judge must hear
 
@@ -547,7 +547,7 @@ def sends_a_refund_again_that_was_cut_off(patch: pytest.MonkeyPatch) -> None:
     def queue_again(pk: int) -> None:
         Refund.objects.filter(pk=pk).update(status="queued", due_at=clock.now(), confirmed=False)
 
-    patch.setattr(working, "mark_lost", queue_again)
+    patch.setattr(chores, "mark_lost", queue_again)
 
 
 @mutant("over_refund", pytest.fail.Exception)
@@ -602,7 +602,7 @@ def delivers_every_paid_payment(patch: pytest.MonkeyPatch) -> None:
 
 def _deciding(patch: pytest.MonkeyPatch, change: Callable[[PaymentFacts, Any, Decision], PaymentStatus | None]) -> None:
     """Let `change` move a payment where the lifecycle does not."""
-    for module in (payments, working):
+    for module in (payments, polls):
         real = module.interpret
 
         def interpret(facts: PaymentFacts, reviews: Any, answer: Any, real: Callable[..., Decision] = real) -> Decision:
@@ -700,13 +700,12 @@ def logs_what_a_notification_says(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("kept_while_another_payment_is_open")
 def gives_up_an_order_while_a_payment_of_it_is_open(patch: pytest.MonkeyPatch) -> None:
-    for module in (working, outbox):
-        patch.setattr(module, "is_unpaid", lambda order: not order.payments.filter(status="paid").exists())
+    patch.setattr(outbox, "is_unpaid", lambda order: not order.payments.filter(status="paid").exists())
 
 
 @mutant("neither_notification_nor_return")
 def never_asks_by_itself(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(working, "_accounts", lambda *_: False)
+    patch.setattr(Run, "take_accounts", lambda _: False)
 
 
 @mutant("crash_at_a_notification")

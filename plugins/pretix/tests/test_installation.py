@@ -38,7 +38,7 @@ from django.conf import settings
 from django.urls import reverse
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
-from tillgate.django.operations import run_worker
+from tillgate.django.worker.run import run_worker
 from pretix.base.plugins import get_all_plugins
 assert get_settings().public_url == "https://tickets.example", get_settings()
 assert get_settings().shop_name == "Tickets & more", get_settings()

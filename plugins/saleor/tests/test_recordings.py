@@ -12,7 +12,8 @@ from django.test import Client
 
 from tests import recorded
 from tests.shapes import faults_of
-from tillgate.django import clock, operations
+from tillgate.django import clock
+from tillgate.django.worker.run import run_worker
 from tillgate.testing.world import World
 from tillgate_saleor import api, reports
 from tillgate_saleor.bodies import BadBody, read_body
@@ -195,7 +196,7 @@ def test_a_report_says_the_money_to_the_cent(monkeypatch: pytest.MonkeyPatch, wo
     send(recorded.capture(4))
     told = Transaction.objects.select_related("purchase").get()
     reports.enqueue(told, "CHARGE_SUCCESS", "R-1", Decimal("0.1") + Decimal("0.2"), "Paid.", ["REFUND"])
-    operations.run_worker()
+    run_worker()
     assert [one["variables"]["amount"] for one in asked if "transactionEventReport" in one["query"]] == ["0.30"]
 
 

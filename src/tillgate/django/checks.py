@@ -251,7 +251,7 @@ def check_database() -> Found:
         yield _warning(7, message, "Let it wait for the disk: synchronous_commit = on, innodb_flush_log_at_trx_commit = 1.")
     if missing := _missing_time_outs(connection):
         message = f"A transaction that hangs, or whose process is frozen, holds its locks for ever: {' and '.join(missing)} is 0."
-        hint = f'In DATABASES["{database()}"] set {_TIME_OUTS[connection.vendor]}, longer than TILLGATE["HANDLER_SECONDS"].'
+        hint = f'In DATABASES["{database()}"] set {_TIME_OUTS[connection.vendor]}, longer than a handler of the shop may take.'
         yield _warning(16, message, hint)
     if connection.vendor == "postgresql" and not _is_read_committed_by_default(connection):
         hint = "Set default_transaction_isolation to 'read committed' (ALTER ROLE or ALTER DATABASE), or \"isolation_level\" in OPTIONS."
@@ -351,7 +351,7 @@ def _our_models() -> list[type[Model]]:
 
 def check_worker() -> Found:
     """Whether the worker runs and keeps up."""
-    from tillgate.django.operations.supervision import WORKER  # here, since every process imports the checks, and few run this one
+    from tillgate.django.worker.watch import WORKER  # here, since every process imports the checks, and few run this one
 
     settings = _settings()
     late = timedelta(minutes=settings.worker_late_minutes if settings else 15)

@@ -142,7 +142,7 @@ class Settings(BaseModel):
     order_payable_for_minutes: _Minutes = 60 * 24
     """How long after its first payment an order can be tried, and no shorter than the setting before."""
     notification_throttle_seconds: Annotated[float, Field(ge=0, le=3600)] = 5.0
-    """A payment is queried at most once in this time, however many notifications arrive."""
+    """Notifications and returns query a payment at most once in this time; the worker's polls do not count."""
     queries_per_second: Annotated[float, Field(ge=0)] = 20.0
     """The most queries a worker sends to one account in a second; 0 sets no limit."""
     poll_connections: Annotated[int, Field(ge=1, le=100)] = 8
@@ -153,8 +153,6 @@ class Settings(BaseModel):
     """The most payments of one order that start within a minute."""
     creations_per_order: Annotated[int, Field(ge=1, le=1000)] = 50
     """The most payments of one order that start in its time to pay."""
-    handler_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
-    """The time that a shop's handler may take; a longer one hangs, and its connection to the database is cut."""
     worker_late_minutes: _Minutes = 15
     """How long the worker may be away before the checks complain."""
     delivery_tries_before_review: Annotated[int, Field(ge=1, le=100)] = 3

@@ -15,14 +15,14 @@ from tillgate import doctor
 from tillgate.configuration import Configured
 from tillgate.django import checks, clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Heartbeat, OutboxEvent, Payment, Refund, Review, database
+from tillgate.django.models import Heartbeat, Payment, Review, database
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.creations import open_refusals
 from tillgate.django.operations.notifications import refused_since
-from tillgate.django.operations.supervision import WORKER
+from tillgate.django.worker.run import queue
+from tillgate.django.worker.watch import WORKER
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.hooks import Finding
-from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, RefundStatus
 from tillgate.wire.texts import described
 
 
@@ -113,12 +113,11 @@ def _refusals() -> Iterator[Finding]:
 
 
 def _due_work() -> Finding:
-    """Count the due work of each kind; the worker's check reports work that waits too long."""
+    """Count the due work of each chore; the worker's check reports work that waits too long."""
     now = clock.now()
-    payments = Payment.objects.filter(next_poll_at__lte=now).count()
-    events = OutboxEvent.objects.filter(due_at__lte=now, done_at__isnull=True).count()
-    refunds = Refund.objects.filter(due_at__lte=now, status__in={RefundStatus.QUEUED} | UNSETTLED_REFUND_STATUSES).count()
-    return Finding(name="due work", passed=True, finding=f"{payments} payments, {events} outbox events, {refunds} refunds")
+    waiting = [one for one in queue() if one.waiting]
+    found = [f"{one.chore.name} {one.waiting}, since {checks.explain_age(now - one.oldest)}" for one in waiting if one.oldest]
+    return Finding(name="due work", passed=True, finding="; ".join(found) or "none")
 
 
 def _refused_notifications() -> Iterator[Finding]:

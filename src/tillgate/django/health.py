@@ -15,13 +15,15 @@ from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.doctor import accounts_in_use
-from tillgate.django.models import Heartbeat, Notification, NotificationKind, OutboxEvent, Payment, Refund, Review
+from tillgate.django.models import Heartbeat, Notification, NotificationKind, Payment, Refund, Review
 from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.circuit_breaker import answered_at, silent_since
 from tillgate.django.operations.creations import open_refusals
+from tillgate.django.operations.lanes import answered_at, silent_since
 from tillgate.django.operations.notifications import refused_since
 from tillgate.django.operations.reviews import HELD_REASONS
-from tillgate.django.operations.supervision import WORKER
+from tillgate.django.worker.run import queue
+from tillgate.django.worker.runner import Waiting
+from tillgate.django.worker.watch import WORKER
 from tillgate.lifecycle import RefundStatus
 from tillgate.money import Money
 
@@ -46,14 +48,16 @@ class AccountHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The whole: `worker_at` is when the worker last ran, `held` money that waits for staff, `refunds` money of queued refunds."""
+    """The whole: `worker_at` is when the worker last ran, and `queue` the due work by chore.
+
+    `held` is money that waits for staff, `refunds` money of queued refunds.
+    """
 
     accounts: tuple[AccountHealth, ...]
     worker_at: datetime | None
     is_worker_late: bool
-    polls_due: int
+    queue: tuple[Waiting, ...]
     refunds_queued: int
-    events_waiting: int
     open_reviews: int
     held: tuple[Money, ...]
     refunds: tuple[Money, ...]
@@ -71,10 +75,8 @@ def health() -> Health:
         accounts=tuple(map(_account, accounts_in_use())),
         worker_at=worker_at,
         is_worker_late=worker_at is None or now - worker_at > late,
-        polls_due=Payment.objects.filter(next_poll_at__lte=now).count(),
+        queue=queue(),
         refunds_queued=len(queued),
-        # A reminder for later waits as it should: it joins the queue at its `created_at`.
-        events_waiting=OutboxEvent.objects.filter(created_at__lte=now, due_at__isnull=False, done_at__isnull=True).count(),
         open_reviews=opened.count(),
         held=totals(held.values_list("amount", "currency")),
         refunds=totals(queued),

@@ -175,6 +175,7 @@ class Payment(models.Model):
     """When the payment page has closed and the grace after it has passed."""
     status_since = models.DateTimeField()
     last_polled_at = models.DateTimeField(null=True, blank=True)
+    """When a notification or a return last led to a query. The worker's own polls do not count (I7)."""
     next_poll_at = models.DateTimeField(null=True, blank=True)
     """When it is due; a worker that claims it moves this forward by the lease."""
     notifications = models.PositiveIntegerField(default=0)
@@ -417,7 +418,9 @@ class OutboxEvent(models.Model):
     """When it joins the queue of its order: a delayed event later than its row, so that it holds up no other until then."""
     done_at = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
-    """When it is tried next; null once done. A worker that claims a remote one moves this forward by the lease."""
+    """When it is tried next; null once done. A worker that claims it moves this forward by the lease."""
+    begun_at = models.DateTimeField(null=True, blank=True)
+    """When the delivery that is under way began: a claim that finds it knows that the process was killed, or hung."""
     attempts = models.PositiveIntegerField(default=0)
     fault = models.TextField(blank=True)
     outcome = models.CharField(max_length=32, blank=True)
@@ -439,8 +442,32 @@ class OutboxEvent(models.Model):
         return OutboxStatus.FAILING if self.attempts else OutboxStatus.WAITING
 
 
+class Lane(models.Model):
+    """A lane of the worker that has rested or failed: an account, by its alias, or one of the shop's own, by a name with a colon."""
+
+    objects: ClassVar[OneDatabase[Lane]] = OneDatabase()
+
+    name = ExactField(max_length=128, primary_key=True)
+    rests_until = models.DateTimeField(null=True, blank=True)
+    """A lane has no turn before this."""
+    silent_since = models.DateTimeField(null=True, blank=True)
+    """Since when an account's gateway gives no usable answer."""
+    answered_at = models.DateTimeField(null=True, blank=True)
+    """When an account's gateway last answered a query of the worker, or a test of the connection."""
+    failures = models.JSONField(null=True, blank=True)
+    """How many rows of each chore failed in its last turn."""
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("lane of the worker")
+        verbose_name_plural = _("lanes of the worker")
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+
 class Heartbeat(models.Model):
-    """When something that must run regularly last did."""
+    """The last sign of life of a worker."""
 
     objects: ClassVar[OneDatabase[Heartbeat]] = OneDatabase()
 

@@ -40,10 +40,10 @@ from tillgate.django.operations.accounts import dialect_of
 from tillgate.django.operations.locking import OrderHeld, without_atomic_requests
 from tillgate.django.operations.reviews import reported_paid
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, TryLater, is_order_paid, may_go_on, why_not
-from tillgate.django.operations.supervision import look_now_and_then
 from tillgate.django.operations.values import payment_value
 from tillgate.django.outcomes import PAID, outcome_of
 from tillgate.django.tickets import is_shopper, pay_url, read_start_ticket, read_ticket, remember_shopper
+from tillgate.django.worker.watch import look_now_and_then
 from tillgate.errors import AnswerNotUnderstood, ConfigurationError, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
 from tillgate.money import Money

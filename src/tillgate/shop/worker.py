@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tillgate.django import operations
-from tillgate.django.operations.bounds import TimeBudget, never
+from tillgate.django.operations.bounds import stop_after
+from tillgate.django.worker import run
 
 __all__ = ["run_worker"]
 
 
 def run_worker(*, seconds: float) -> None:
     """Do all due work once, for about `seconds` at most. Uses the network."""
-    budget = TimeBudget(never, seconds)
-    operations.run_worker(stop=lambda: budget.is_over)
+    run.run_worker(stop=stop_after(seconds))

@@ -74,7 +74,7 @@ def time_(monkeypatch: pytest.MonkeyPatch) -> Time:
 
     moved = Time()
     monkeypatch.setattr(clock, "now", moved.now)
-    monkeypatch.setattr("tillgate.django.operations.supervision._watch.is_time", lambda: False)  # by the machine's time, not the test's
+    monkeypatch.setattr("tillgate.django.worker.watch._watch.is_time", lambda: False)  # by the machine's time, not the test's
     return moved
 
 

@@ -24,8 +24,9 @@ from django.utils.html import strip_tags
 from tillgate import hooks
 from tillgate.django import operations
 from tillgate.django.models import Payment, Review
-from tillgate.django.operations.worker import WorkDone
 from tillgate.django.tickets import pay_url
+from tillgate.django.worker import run
+from tillgate.django.worker.runner import WorkDone
 from tillgate.sandbox import PUBLISHED_STORE_NO, Sandbox
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.gateway_driver import GatewayDriver, NotificationKind, SentNotification
@@ -248,7 +249,7 @@ class World:
 
     def run_worker(self) -> WorkDone:
         """Run the worker once: all due work."""
-        return operations.run_worker()
+        return run.run_worker()
 
     def a_day_passes(self) -> None:
         """Let a day pass, with a worker run now and then."""

@@ -35,8 +35,8 @@ from tillgate.django.operations.outbox import deliver_remote
 from tillgate.django.operations.refunds import poll_refund
 from tillgate.django.operations.restores import note_restored
 from tillgate.django.operations.reviews import UNAPPLIED_REASONS, open_review
-from tillgate.django.operations.supervision import WORKER, look_at_worker
-from tillgate.django.operations.worker import run_account
+from tillgate.django.worker.run import run_lane
+from tillgate.django.worker.watch import WORKER, look_at_worker
 from tillgate.hooks import DisputeStatus, RefundOutcome, ReportedRefund
 from tillgate.lifecycle import ReviewReason
 
@@ -141,7 +141,7 @@ class _Acts:
         payment = self.start(account="unanswered")
         self.gateway.says[payment.reference] = ANSWERS[ReviewReason.PAYMENT_UNANSWERED]
         self.moment.advance(hours=9)
-        run_account("unanswered")
+        run_lane("unanswered")
         payment = self.hear(self.start(), _FAILED)
         with locked_order(payment.order_id) as order:  # no other operation leaves this review open when its payment ends
             open_review(ReviewReason.PAYMENT_UNANSWERED, {}, "worker", order=order, payment=payment, account=payment.account)
@@ -160,7 +160,7 @@ class _Acts:
         self.gateway.says[payment.reference] = NotSent("query", payment.reference, "connection refused")
         for _ in range(6):
             self.moment.advance(minutes=10)
-            run_account("silent")
+            run_lane("silent")
 
     def money_that_is_held(self, *, has_refund: bool) -> None:
         """Open reviews of paid payments whose money pays nothing or too much; where wanted, a refund of each waits to be sent."""

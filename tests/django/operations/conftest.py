@@ -23,6 +23,19 @@ def queue(payment: Payment, amount: str = "1.00") -> Refund:
     return refund
 
 
+def many(world: World, count: int, account: str = "default") -> list[Payment]:
+    """Return payments that are due and not paid."""
+    plugin = world.shop.plugin
+    payments = [operations.start_payment(plugin, world.order(), method="alipay", account=account).payment for _ in range(count)]
+    make_due(*payments)
+    return payments
+
+
+def make_due(*payments: Payment) -> None:
+    """Let the worker poll payments now."""
+    Payment.objects.filter(pk__in=[payment.pk for payment in payments]).update(next_poll_at=clock.now())
+
+
 def due_in(world: World, payment: Payment) -> float:
     """Return in how many seconds a payment is due."""
     due = world.fresh(payment).next_poll_at

@@ -15,22 +15,21 @@ def main() -> None:
 
     project.DATABASES["default"]["NAME"] = told["database"]
     project.TILLGATE.update(told["tillgate"])
-    project.MANAGERS = [("Owner", "owner@shop.example")]  # type: ignore[attr-defined]
-    project.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"  # type: ignore[attr-defined]
     import django
 
     django.setup()
     from django.core.management import call_command
 
     from tillgate import hooks
+    from tillgate.django.management.subcommands import worker
 
-    def hang(*_: object) -> None:
+    def ask_the_erp(*_: object) -> None:
         sys.stdout.write("the handler begins\n")
         sys.stdout.flush()
         time.sleep(60)
 
     [shop] = [one for one in hooks.plugin_manager().hook.tillgate_payment_paid.get_hookimpls() if one.plugin_name == told["plugin"]]
-    with mock.patch.object(shop, "function", hang):
+    with mock.patch.object(shop, "function", ask_the_erp), mock.patch.object(worker, "HANGS_AFTER_SECONDS", 2):
         call_command("tillgate", "worker", "--interval", "1")
 
 

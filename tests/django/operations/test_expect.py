@@ -51,13 +51,13 @@ def test_an_order_that_was_told_unpaid_may_be_expected_anew(world: World) -> Non
     order = world.order()
     operations.open_order(world.shop.plugin, order)
     world.time.advance(minutes=61)
-    assert world.run_worker().orders_unpaid == 1
+    assert world.run_worker().counts["unpaid orders"] == 1
     world.time.advance(days=1)
-    assert world.run_worker().orders_unpaid == 0
+    assert world.run_worker().counts["unpaid orders"] == 0
     operations.open_order(world.shop.plugin, order)
-    assert world.run_worker().orders_unpaid == 0
+    assert world.run_worker().counts["unpaid orders"] == 0
     world.time.advance(minutes=61)
-    assert world.run_worker().orders_unpaid == 1
+    assert world.run_worker().counts["unpaid orders"] == 1
 
 
 def test_an_order_that_is_paid_or_closed_is_not_expected_anew(world: World) -> None:

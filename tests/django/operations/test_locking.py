@@ -28,6 +28,7 @@ from tillgate.django.operations.locking import (
 )
 from tillgate.django.operations.mail import mail_reviews
 from tillgate.django.operations.reviews import open_review
+from tillgate.django.worker.run import run_worker
 from tillgate.lifecycle import ReviewReason
 
 
@@ -74,7 +75,7 @@ def by_hand() -> Iterator[None]:
 
 def test_i6_where_the_host_commits_by_hand_nothing_is_sent_that_its_rollback_would_forget(world: World) -> None:
     payment = world.paid_payment()
-    for send in (lambda: operations.refund(payment.pk, "1.00"), lambda: world.start(world.order()), operations.run_worker):
+    for send in (lambda: operations.refund(payment.pk, "1.00"), lambda: world.start(world.order()), run_worker):
         with by_hand(), pytest.raises(InsideTransaction, match="while autocommit of database 'default' is off"):
             send()
     assert (world.refunded_amount(payment), Refund.objects.count(), Payment.objects.count()) == (Decimal(0), 0, 1)
@@ -212,7 +213,7 @@ def test_what_a_worker_hears_is_kept_though_the_connection_was_cut_meanwhile(wor
     for payment in payments:
         world.shopper_pays(payment)
     world.time.advance(minutes=1)
-    assert world.run_worker().changed == 2
+    assert world.run_worker().news["changed"] == 2
     assert {world.fresh(payment).status for payment in payments} == {"paid"}
 
 

@@ -22,7 +22,7 @@ from tillgate.django import clock
 from tillgate.django.models import Review
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.mail import SIGNATURE, TIMESTAMP, mail_reviews, recipients_of_reviews
-from tillgate.django.operations.worker import run_mail
+from tillgate.django.worker.run import run_lane
 
 WHERE = "All open reviews: https://shop.example/admin/tillgate/review/"
 
@@ -242,7 +242,7 @@ def test_an_alert_is_signed_and_says_what_the_mail_says(receiver: Receiver) -> N
     [review] = Review.objects.bulk_create(
         [Review(reason="underpaid", facts={"detail": "Matter <!channel> & co."}, version="1", opened_at=clock.now())]
     )
-    assert run_mail().mails == 2
+    assert run_lane(":staff").counts == {"mail": 1, "alerts": 1}
     [(headers, body)] = receiver.received
     signed = headers[TIMESTAMP].encode() + b"." + body
     assert headers[SIGNATURE] == hmac.new(SECRET.encode(), signed, "sha256").hexdigest()
@@ -250,7 +250,7 @@ def test_an_alert_is_signed_and_says_what_the_mail_says(receiver: Receiver) -> N
     assert unescape(told["text"]) == f"{mail.outbox[0].subject}\n\n{mail.outbox[0].body}"
     assert "<" not in told["text"], "Slack would read a command"
     assert told["reviews"][0]["id"] == str(review.pk)
-    assert run_mail().mails == 0
+    assert run_lane(":staff").counts["mail"] == 0
 
 
 def test_a_refused_alert_comes_again_at_the_next_time_and_the_mail_does_not(
@@ -258,12 +258,12 @@ def test_a_refused_alert_comes_again_at_the_next_time_and_the_mail_does_not(
 ) -> None:
     matters(1)
     receiver.status = 500
-    done = run_mail()
-    assert (done.mails, len(done.faults), len(mail.outbox)) == (1, 1, 1)
-    assert run_mail().mails == 0, "not before it is time"
+    done = run_lane(":staff")
+    assert (done.counts["mail"], len(done.faults), len(mail.outbox)) == (1, 1, 1)
+    assert run_lane(":staff").counts["mail"] == 0, "not before it is time"
     receiver.status = 200
     world.time.advance(minutes=31)
-    assert run_mail().mails == 1
+    assert run_lane(":staff").counts["alerts"] == 1
     assert (len(receiver.received), len(mail.outbox)) == (2, 1)
     assert "secret-of-the-address" not in caplog.text + "".join(done.faults)
     assert SECRET not in caplog.text
@@ -275,6 +275,6 @@ def test_no_server_and_a_broken_mail_keep_nobody_from_the_rest(receiver: Receive
 
     monkeypatch.setattr(mail.EmailMessage, "send", refuse)
     matters(1)
-    assert run_mail().mails == 1
+    assert run_lane(":staff").counts["alerts"] == 1
     assert len(receiver.received) == 1
     assert Review.objects.filter(mailed_at=None, alerted_at__isnull=False).count() == 1

@@ -20,6 +20,7 @@ from tillgate.django.operations import NotPayable, StartOutcome
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.payments import apply_answer, ask, claim_poll, facts_of, is_unchanged
 from tillgate.django.operations.reviews import version_of
+from tillgate.django.worker.run import run_worker
 from tillgate.lifecycle import Decision, Found, Inconclusive, PaymentFacts, PaymentStatus, ReviewReason
 from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.wire.dialects import REFERENCE, V3, Dialect
@@ -65,7 +66,7 @@ def test_i2_a_payment_whose_notification_and_return_are_lost_is_found_by_the_wor
     payment = world.start(order)
     world.shopper_pays(payment)
     world.time.advance(seconds=6)
-    assert world.run_worker().changed == 1
+    assert world.run_worker().news["changed"] == 1
     assert world.shop.is_paid(order)
 
 
@@ -253,7 +254,7 @@ def test_i10_every_change_leaves_an_entry_and_an_unchanged_look_none(world: Worl
 def test_i12_nothing_is_sent_inside_a_transaction_of_the_host(world: World) -> None:
     order = world.order()
     payment = world.start(order)
-    for action in (lambda: world.start(order), lambda: operations.reconcile(payment, "test"), operations.run_worker):
+    for action in (lambda: world.start(order), lambda: operations.reconcile(payment, "test"), run_worker):
         with pytest.raises(InsideTransaction, match="inside a transaction"), transaction.atomic():
             action()
 

@@ -413,7 +413,7 @@ def test_a_refund_that_never_left_is_queued_again_and_sent_by_the_worker(world: 
         patch.setattr("tillgate.hooks.refund", refuse)
         assert operations.refund(payment.pk, "12.50").status == "queued"
     world.time.advance(minutes=2)
-    assert world.run_worker().refunds_sent == 1
+    assert world.run_worker().counts["refunds to send"] == 1
     assert refunded_amount(world, payment) == Decimal("12.50")
 
 
@@ -425,9 +425,9 @@ def test_a_refund_cut_off_by_a_crash_is_unknown_after_a_while(world: World) -> N
 
     Refund.objects.filter(pk=refund.pk).update(status="queued")
     assert _claim(refund.pk)
-    assert world.run_worker().refunds_lost == 0
+    assert world.run_worker().counts["lost refunds"] == 0
     world.time.advance(minutes=16)
-    assert world.run_worker().refunds_lost == 1
+    assert world.run_worker().counts["lost refunds"] == 1
     assert world.reviews() == ["refund-unknown"]
 
 
@@ -547,7 +547,7 @@ def test_a_queued_refund_is_written_in_every_field(world: World) -> None:
     plain = Refund.objects.get(pk=given.pk)
     assert (plain.requested_by, plain.reason, plain.data, plain.idempotency_key) == ("", "", {}, None)
     assert plain.notification_key != refund.notification_key
-    assert world.run_worker().refunds_sent == 2
+    assert world.run_worker().counts["refunds to send"] == 2
 
 
 def test_a_refund_is_sent_with_its_own_address_for_notifications(
@@ -685,7 +685,7 @@ def test_i6_an_answer_that_comes_after_the_refund_was_taken_for_lost_is_as_good_
 
     def slow(account: Any, request: RefundRequest) -> Any:
         world.time.advance(minutes=16)
-        assert world.run_worker().refunds_lost == 1
+        assert world.run_worker().counts["lost refunds"] == 1
         return real(account, request)
 
     monkeypatch.setattr(hooks, "refund", slow)
@@ -704,7 +704,7 @@ def test_i6_a_refund_that_was_taken_for_lost_is_not_queued_again_when_it_turns_o
 
     def slow(_: RefundRequest) -> Any:
         world.time.advance(minutes=16)
-        assert world.run_worker().refunds_lost == 1
+        assert world.run_worker().counts["lost refunds"] == 1
         raise NotSent("refund", "x", "connection refused")
 
     answering(monkeypatch, slow)
@@ -717,7 +717,7 @@ def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(world
 
     def slow(account: Any, request: RefundRequest) -> Any:
         world.time.advance(minutes=16)
-        assert world.run_worker().refunds_lost == 1
+        assert world.run_worker().counts["lost refunds"] == 1
         settle_by_staff(Refund.objects.get().pk, done=False, staff="ann")
         return real(account, request)
 
@@ -845,7 +845,7 @@ def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_worker(
         with transaction.atomic():
             refund = operations.queue_refund(payment.pk, "2.50")
     assert f"refund {refund.pk} could not be sent on commit" in caplog.text
-    assert world.run_worker().refunds_sent == 1
+    assert world.run_worker().counts["refunds to send"] == 1
 
 
 def test_i12_no_refund_is_sent_or_queried_inside_a_transaction(world: World) -> None:
@@ -1000,7 +1000,7 @@ def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothi
 
     def asleep(payment: Payment) -> Any:
         world.time.advance(minutes=16)
-        assert world.run_worker().refunds_lost == 1
+        assert world.run_worker().counts["lost refunds"] == 1
         settle_by_staff(Refund.objects.get().pk, done=False, staff="ann")
         return real(payment)
 
@@ -1355,7 +1355,7 @@ def test_the_worker_asks_about_a_pending_refund_until_it_ends_and_tells_the_shop
     assert (asked, refund.status) == ([refund.refund_id], "pending")
     asked = says(monkeypatch, outcome)
     world.time.advance(hours=13)
-    assert world.run_worker().refunds_polled == 1
+    assert world.run_worker().counts["refunds to ask about"] == 1
     refund.refresh_from_db()
     assert (asked, refund.status, refund.due_at) == ([refund.refund_id], str(outcome), None)
     assert refundable(refund.payment) == Decimal(left)

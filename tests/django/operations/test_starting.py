@@ -25,7 +25,7 @@ from tillgate.django import clock, operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Review, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome, bounds, starting
 from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.circuit_breaker import pause
+from tillgate.django.operations.lanes import rest
 from tillgate.django.operations.starting import is_being_created, is_page_live, may_go_on
 from tillgate.hooks import OrderDescription
 from tillgate.testing.world import together
@@ -839,7 +839,7 @@ def test_a_second_press_finds_the_first_for_as_long_as_its_creation_hangs(world:
 
 def test_account_that_rests_from_queries_sells(world: World) -> None:
     """A single payment that the gateway fails about stops no sale."""
-    pause("default", "HTTP 500", is_told=False)
+    rest("default", "HTTP 500", is_told=False)
     assert [begin(world, world.order()).outcome for _ in range(3)] == [StartOutcome.REDIRECT] * 3
 
 

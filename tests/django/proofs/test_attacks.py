@@ -22,15 +22,16 @@ from tests.smallest_shop.models import ShopOrder
 from tillgate import NotSent, TillgateError, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Notification, Payment, Refund, Review
-from tillgate.django.operations import circuit_breaker
+from tillgate.django.operations import lanes
 from tillgate.django.operations.locking import OrderHeld
 from tillgate.django.operations.payments import facts_of
 from tillgate.django.operations.refunds import record_external_refund
 from tillgate.django.operations.reviews import open_review
+from tillgate.django.worker.run import run_worker
 from tillgate.lifecycle import NotFound, ReviewReason
 from tillgate.testing.world import together
 
-working: Any = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
+working: Any = importlib.import_module("tillgate.django.worker.polls")
 refunding: Any = importlib.import_module("tillgate.django.operations.refunds")
 noticing: Any = importlib.import_module("tillgate.django.operations.notifications")
 
@@ -206,14 +207,14 @@ def test_an_amount_that_does_not_fit_stays_with_a_person_though_the_next_answer_
 
 def test_silence_is_taken_back_though_the_process_died_on_the_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.start(world.order())
-    circuit_breaker.pause("default", "no answer", is_told=False)
+    lanes.rest("default", "no answer", is_told=False)
     world.time.advance(minutes=31)
-    circuit_breaker.pause("default", "no answer", is_told=False)
+    lanes.rest("default", "no answer", is_told=False)
     assert world.reviews() == ["gateway-silent"]
     with monkeypatch.context() as patch:
-        patch.setattr(circuit_breaker, "settle", die)
+        patch.setattr(lanes, "settle", die)
         with pytest.raises(Killed):
-            circuit_breaker.resume("default")
+            lanes.wake("default")
     world.a_day_passes()
     assert world.reviews() == []
 
@@ -399,8 +400,8 @@ def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_bre
     actions: list[Callable[[], list[object]]] = [
         lambda: post(f"/payments/refund-notification/{first.notification_key}/"),
         lambda: [while_held(lambda: operations.refund(paid.pk, "1.00").status) for _ in range(times)],
-        lambda: [fault for _ in range(8) for fault in operations.run_worker().faults],
-        lambda: [fault for _ in range(8) for fault in operations.run_worker().faults],
+        lambda: [fault for _ in range(8) for fault in run_worker().faults],
+        lambda: [fault for _ in range(8) for fault in run_worker().faults],
         accept,
     ]
     for payment in (paid, *opened):

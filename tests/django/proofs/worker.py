@@ -66,9 +66,9 @@ def deliver(order_id: int) -> int:
 
 def run_worker() -> list[str]:
     """Do everything that is due."""
-    from tillgate.django import operations
+    from tillgate.django.worker import run
 
-    return operations.run_worker().faults
+    return run.run_worker().faults
 
 
 def storm(notification_keys: list[str], return_keys: list[str], threads: int, at: float, worker_runs: bool = True) -> dict[str, list[Any]]:
@@ -77,7 +77,7 @@ def storm(notification_keys: list[str], return_keys: list[str], threads: int, at
     from django.db import connections
     from django.test import Client
 
-    from tillgate.django import operations
+    from tillgate.django.worker import run
 
     statuses, faults = list[int](), list[str]()
 
@@ -86,7 +86,7 @@ def storm(notification_keys: list[str], return_keys: list[str], threads: int, at
         time.sleep(max(0.0, at - time.time()))
         try:
             if worker_runs and number % 4 == 3:
-                faults.extend(operations.run_worker().faults)
+                faults.extend(run.run_worker().faults)
             elif number % 4 == 2:
                 statuses.append(client.get(f"/payments/return/{return_keys[number % len(return_keys)]}/").status_code)
             else:

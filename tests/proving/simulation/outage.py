@@ -14,9 +14,9 @@ from tests.proving.simulation.network import Violated
 from tests.proving.simulation.scheduler import Scheduler
 from tests.proving.simulation.stand_ins import in_place
 from tests.proving.simulation.world import SimulatedWorld, empty_tables
-from tillgate.django import operations
 from tillgate.django.models import Order, Payment
-from tillgate.django.operations.worker import WorkDone
+from tillgate.django.worker.run import run_worker
+from tillgate.django.worker.runner import WorkDone
 from tillgate.testing.driver import ShopDriver
 
 __all__ = ["Endured", "endure"]
@@ -68,7 +68,7 @@ class _Outage(SimulatedWorld):
         paid = [one.reference for one in self.service.transactions() if one.status == "paid"]
         before = self._known_as_paid()
         work_done: list[WorkDone] = []
-        self.scheduler.spawn("the one worker run", lambda: work_done.append(operations.run_worker()), story="worker")
+        self.scheduler.spawn("the one worker run", lambda: work_done.append(run_worker()), story="worker")
         self._until(lambda: bool(work_done))
         made_good = self._known_as_paid() - before
         if missed := set(paid) - before - made_good:
@@ -82,7 +82,7 @@ class _Outage(SimulatedWorld):
             paid=len(paid),
             lost_notifications=self._lost_notifications,
             vain_worker_runs=self._vain_worker_runs,
-            polled=work_done[0].polled,
+            polled=work_done[0].counts["payments"],
             made_good=len(made_good),
             digest=self.scheduler.digest,
         )
@@ -118,7 +118,7 @@ class _Outage(SimulatedWorld):
 
     def _worker_until(self, ends: float) -> None:
         while self.scheduler.seconds < ends:
-            self.people.process("worker", operations.run_worker)
+            self.people.process("worker", run_worker)
             self._vain_worker_runs += self.scheduler.seconds < self.network.dark_until
             self.scheduler.pause(_WORKER_EVERY)
 

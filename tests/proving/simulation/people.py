@@ -5,9 +5,7 @@ Each acts at a moment of its own, by its own stream of chance. What they do to t
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from decimal import ROUND_DOWN, Decimal
 from functools import partial
@@ -30,7 +28,8 @@ from tillgate import money
 from tillgate.django import operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
 from tillgate.django.operations import ReviewAction
-from tillgate.django.operations.worker import WorkDone
+from tillgate.django.worker.run import run_lane, run_worker, wake
+from tillgate.django.worker.runner import WorkDone
 from tillgate.errors import TillgateError
 from tillgate.sandbox import NotificationAttempt
 from tillgate.sandbox.errors import NotPossible
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["People"]
 
-working = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
 
 _T = TypeVar("_T")
 
@@ -453,10 +451,9 @@ class People:
     def _worker(self) -> int:
         """Worker run in one process or, as Celery's tasks do, each part in one of its own; return how much was done."""
         if not self._world.has_tasks:
-            work_done = self.process("worker", lambda: operations.run_worker())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
+            work_done = self.process("worker", run_worker)
             return work_done.work if work_done else 0
-        bounds = [partial(working.run_account, account) for account in self.process("wake", working.wake) or ()]
-        parts = [self.process("worker", budget) for budget in (*bounds, working.run_shop, working.run_mail)]
+        parts = [self.process("worker", partial(run_lane, lane)) for lane in self.process("wake", wake) or ()]
         return sum(part.work for part in parts if part)
 
     def _rest(self) -> tuple[float, float]:
@@ -487,7 +484,7 @@ def _short(result: object) -> str:
     if isinstance(result, Refund):
         return f"refund of {result.amount} {result.status} {result.answer}"
     if isinstance(result, WorkDone):
-        return str(replace(result, faults=[fault.partition(": ")[2] for fault in result.faults]))[:200]
+        return str({**result.summary(), "faults": [fault.partition(": ")[2] for fault in result.faults]})[:200]
     if isinstance(result, operations.Done):
         return f"{result.message}{'' if result.resolved else ', not resolved'}"
     return str(result)[:200]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import uuid
 from collections.abc import Callable, Iterator
@@ -33,8 +32,9 @@ from tillgate import client, hooks, transport
 from tillgate.client import Gateway
 from tillgate.django import clock, models
 from tillgate.django.conf import get_settings
-from tillgate.django.operations import bounds, outbox, payments, restores, starting, supervision
+from tillgate.django.operations import bounds, calls, outbox, payments, restores, starting
 from tillgate.django.operations import mail as mailing
+from tillgate.django.worker import runner, watch
 from tillgate.hooks import hookimpl
 from tillgate.hooks.adapter import ADAPTER_NAME, GatewayAdapter
 from tillgate.testing.world import ShopIsDown
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["in_place", "log_that_is_read"]
 
-working = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
 
 _SLEEPS_SECONDS: Final = (1200.0, 10_800.0, 172_800.0)
 """How long a process is suspended before it sends a refund: others take it for dead meanwhile, and a person may have decided."""
@@ -64,7 +63,7 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put = stack.enter_context
         put(override_settings(TILLGATE=dict(settings.TILLGATE)))
         put(mock.patch.object(clock, "now", scheduler.now))
-        put(mock.patch.object(supervision._watch, "is_time", return_value=False))  # it goes by the machine's time
+        put(mock.patch.object(watch._watch, "is_time", return_value=False))  # it goes by the machine's time
         # Each actor is a process of its own, and has no other calls under way.
         put(mock.patch.object(outbox, "_places", BoundedSemaphore(1000)))
         # Worlds are put back to where they were, which is no restore.
@@ -72,14 +71,14 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(restores, "_remember"))
         put(mock.patch.dict(clock._EPOCH_SECONDS, dict.fromkeys(clock._EPOCH_SECONDS, "0.0")))  # an actor hears the same in every run
         put(mock.patch.dict(clock._measurements))
-        for module in (bounds, payments, starting, client, transport, signing, tenacity.nap):
+        for module in (bounds, calls, payments, runner, starting, client, transport, signing, tenacity.nap):
             put(mock.patch.object(module, "time", scheduler))
         put(mock.patch("stamina._core.random", chance))
         put(mock.patch.object(references, "secrets", chance))
         put(mock.patch.object(models, "secrets", chance))
         put(mock.patch.object(event_id, "_get_default", chance.uuid4))
         put(mock.patch.object(mailing, "EmailMessage", partial(_Mail, world)))
-        put(mock.patch.object(working, "ThreadPoolExecutor", _Inline))
+        put(mock.patch.object(runner, "ThreadPoolExecutor", _Inline))
         put(compiled_once())
         put(switching(scheduler, world.faults))
         put(_handlers_that_fail(world))
@@ -292,8 +291,10 @@ class _Mail:
         if is_refused and actor.chance.random() < 0.5:
             raise ConnectionRefusedError("the mail server refused")
         told = int(self._subject.split()[0])
-        budget = models.Heartbeat.objects.get(name=mailing.HEARTBEAT).at
-        judge.hear_of_mail(told, budget, timedelta(minutes=get_settings().review_mail_minutes))
+        interval = timedelta(minutes=get_settings().review_mail_minutes)
+        rests_until = models.Lane.objects.get(name=mailing.MAIL_LANE).rests_until
+        assert rests_until
+        judge.hear_of_mail(told, rests_until - interval, interval)
         faults.dies("after a mail was sent")
         if is_refused:
             raise TimeoutError("the mail server did not answer")

@@ -27,9 +27,10 @@ from tests.proving.simulation.people import People
 from tests.proving.simulation.scheduler import Actor, Scheduler
 from tests.proving.simulation.stand_ins import in_place
 from tillgate import money
-from tillgate.django import models, operations
+from tillgate.django import models
 from tillgate.django.conf import get_settings
 from tillgate.django.operations.audit import audit
+from tillgate.django.worker.run import run_worker
 from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.sandbox.faults import Planned
 from tillgate.sandbox.notifications import NotificationAttempt
@@ -206,7 +207,7 @@ class SimulatedWorld:
 
         def working() -> None:
             self.scheduler.pause(max(get_settings().review_mail_minutes * 60, _HOUR) + 1)
-            self.people.process("worker", lambda: operations.run_worker())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
+            self.people.process("worker", run_worker)
 
         worker = self.scheduler.spawn("last worker", working, story="worker")
         self._until(lambda: worker.thread.dead)

@@ -10,7 +10,7 @@ from django.utils import timezone
 from benchmarks.shop import action
 from benchmarks.shop.models import Effect
 from tillgate.django.models import Heartbeat, OutboxEvent, Payment, Review, TimelineEntry
-from tillgate.django.operations.supervision import WORKER
+from tillgate.django.worker.watch import WORKER
 from tillgate.lifecycle import PaymentStatus
 
 

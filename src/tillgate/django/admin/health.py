@@ -14,7 +14,7 @@ from django.views.decorators.clickjacking import xframe_options_deny
 from tillgate.django.admin.base import SEES_HEALTH, ReadOnlyAdmin, need
 from tillgate.django.doctor import accounts_in_use, examine_account
 from tillgate.django.health import AccountHealth, health
-from tillgate.django.operations.circuit_breaker import note_answer
+from tillgate.django.operations.lanes import note_answer
 from tillgate.django.operations.locking import without_atomic_requests
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.words import Word

@@ -19,7 +19,6 @@ from tillgate.django.operations.payments import reconcile
 from tillgate.django.operations.refunds import RefundNotPossible, queue_refund, refund, send_refund
 from tillgate.django.operations.reviews import resolve
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, close_order, open_order, start_payment
-from tillgate.django.operations.worker import run_worker
 from tillgate.lifecycle import ReviewAction
 
 __all__ = [
@@ -48,7 +47,6 @@ __all__ = [
     "reconcile",
     "refund",
     "resolve",
-    "run_worker",
     "send_refund",
     "start_payment",
     "take_action",

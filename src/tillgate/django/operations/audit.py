@@ -8,7 +8,6 @@ change is half done.
 from __future__ import annotations
 
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +20,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from tillgate import hooks, money
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
-from tillgate.django.operations.bounds import Stop, TimeBudget, never
+from tillgate.django.operations.bounds import Stop, never
+from tillgate.django.operations.calls import Ask, Calls
 from tillgate.django.operations.ledger import (
     STATUS_OF_EVENT,
     Difference,
@@ -36,7 +36,6 @@ from tillgate.django.operations.ledger import (
 from tillgate.django.operations.locking import locked_order, outside_transactions
 from tillgate.django.operations.payments import ask as ask_gateway
 from tillgate.django.operations.payments import facts_of
-from tillgate.django.operations.polling import Ask, Asker
 from tillgate.django.operations.reviews import ACCOUNT_REASONS
 from tillgate.lifecycle import Answer, Found, Inconclusive, PaymentFacts, PaymentStatus, RefundStatus, ReviewReason
 from tillgate.wire.dialects import TransactionStatus
@@ -151,14 +150,14 @@ class _Audit:
 
     def _of_account(self, alias: str) -> Iterator[Difference]:
         unasked = _Unasked()
-        with Asker(self._ask, TimeBudget(self._stop, seconds=math.inf), self._connections) as asker:
+        with Calls(self._ask, stop=self._stop, connections=self._connections) as calls:
             for batch in self._batches(alias):
                 if self._stop():
                     break
                 outside_transactions("audit")
                 facts = self._facts(batch)
-                for payment, answer in zip(batch, asker.about(batch), strict=True):
-                    yield from self._judge(payment, facts[payment.pk], answer, asker, unasked)
+                for payment, answer in zip(batch, calls.answers(batch), strict=True):
+                    yield from self._judge(payment, facts[payment.pk], answer, calls, unasked)
                 yield from _doubles(batch)
                 for ledger in _read([payment.order_id for payment in batch if not payment.has_earlier]):
                     yield from self._of_order(ledger)
@@ -192,7 +191,7 @@ class _Audit:
         is_paid = {payment.pk: payment.status == PaymentStatus.PAID for payment in batch}
         return {payment.pk: facts_of(payment, refunded[payment.pk] if is_paid[payment.pk] else NOTHING) for payment in batch}
 
-    def _judge(self, payment: Payment, facts: PaymentFacts, answer: Answer | None, asker: Asker, unasked: _Unasked) -> Iterator[Difference]:
+    def _judge(self, payment: Payment, facts: PaymentFacts, answer: Answer | None, calls: Calls, unasked: _Unasked) -> Iterator[Difference]:
         """Yield the difference between a payment and the answer about it, asking again about one that changed since it was read."""
         for _ in range(_TRIES):
             if answer is None or isinstance(answer, Inconclusive) or compare_with_gateway(payment, facts, answer) is None:
@@ -201,9 +200,9 @@ class _Audit:
             before, facts = facts, facts_of(payment)
             if facts == before:
                 break
-            [answer] = asker.about([payment])
+            [answer] = calls.answers([payment])
         if answer is None or isinstance(answer, Inconclusive):
-            ended = "the audit was ended" if self._stop() else asker.breaker.detail
+            ended = "the audit was ended" if self._stop() else calls.detail
             unasked.note(payment.reference, answer.detail if answer else ended)
             return
         self._count(facts, answer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,10 +18,10 @@ from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.models import MOST_DIGITS, NOTHING, Order, Payment, database
 from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.bounds import TimeBudget, disputable, never
+from tillgate.django.operations.bounds import disputable
+from tillgate.django.operations.calls import Calls
 from tillgate.django.operations.locking import outside_transactions
 from tillgate.django.operations.payments import ask, facts_of
-from tillgate.django.operations.polling import Asker
 from tillgate.django.operations.refunds import enter_external
 from tillgate.django.operations.settlement import FileFault
 from tillgate.django.operations.status import pay_order, write_status
@@ -154,11 +153,11 @@ def verify_rows(rows: Sequence[ImportRow], alias: str, plugin: str) -> Iterator[
     """
     outside_transactions("verify_rows")
     account = find_account(alias)
-    with Asker(ask, TimeBudget(never, math.inf)) as asker:
+    with Calls(ask) as calls:
         for start in range(0, len(rows), _BATCH):
             batch = rows[start : start + _BATCH]
             payments = [_unsaved(row, account, alias, plugin) for row in batch]
-            for row, payment, answer in zip(batch, payments, asker.about(payments), strict=True):
+            for row, payment, answer in zip(batch, payments, calls.answers(payments), strict=True):
                 yield row, payment, _verified(row, payment, answer)
 
 

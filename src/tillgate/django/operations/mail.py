@@ -22,7 +22,7 @@ from tillgate.django.amounts import money_text
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Review
 from tillgate.django.operations.actions import actions_for
-from tillgate.django.operations.heartbeats import take_turn
+from tillgate.django.operations.lanes import take_turn
 from tillgate.django.operations.locking import durable, network, outside_transactions
 from tillgate.django.operations.values import review_value
 from tillgate.django.review_text import recommendation_of
@@ -33,9 +33,9 @@ from tillgate.wire.urls import is_web_address
 
 _log = logging.getLogger("tillgate")
 
-HEARTBEAT: Final = "review-mail"
-"""When the last mail had its turn."""
-ALERT_HEARTBEAT: Final = "review-alert"
+MAIL_LANE: Final = ":staff:mail"
+ALERT_LANE: Final = ":staff:alerts"
+"""They rest after each mail and alert."""
 TIMESTAMP: Final = "Tillgate-Timestamp"
 SIGNATURE: Final = "Tillgate-Signature"
 _MOST_IN_ONE_MAIL: Final = 20
@@ -59,20 +59,20 @@ def mail_reviews() -> int:
     def send(reviews: list[Review]) -> None:
         EmailMessage(*_rendered(reviews), from_email=get_settings().review_mail_from, to=recipients).send()
 
-    return _tell("mailed_at", HEARTBEAT, send) if recipients else 0
+    return _tell("mailed_at", MAIL_LANE, send) if recipients else 0
 
 
 def alert_reviews() -> int:
     """Send the same by POST to the owner's address, if it is set; return the number of alerts sent."""
     outside_transactions("alert_reviews")
-    return _tell("alerted_at", ALERT_HEARTBEAT, _alert) if get_settings().alert_webhook_url else 0
+    return _tell("alerted_at", ALERT_LANE, _alert) if get_settings().alert_webhook_url else 0
 
 
-def _tell(column: str, heartbeat: str, send: Callable[[list[Review]], None]) -> int:
+def _tell(column: str, lane: str, send: Callable[[list[Review]], None]) -> int:
     """Send the open reviews whose `column` is empty, if it is time, and fill the column."""
     interval = timedelta(minutes=get_settings().review_mail_minutes)
     untold = Review.objects.filter(**{f"{column}__isnull": True}, resolved_at__isnull=True)
-    if not untold.exists() or not take_turn(heartbeat, clock.now(), interval):
+    if not untold.exists() or not take_turn(lane, interval):
         return 0
     waiting = list(untold.select_related("order", "payment", "refund__payment").order_by("id")[:_MOST_AT_ONCE])
     if not waiting:

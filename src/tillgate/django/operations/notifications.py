@@ -50,8 +50,6 @@ class CannotBeJudged(Exception):
 
 
 _ACCOUNT_GONE: Final = "a notification of a refund of %s has to come again: the account that made the payment could not be found"
-_LEASE: Final = timedelta(minutes=5)
-"""Longer than a query takes: if its process dies, the worker asks again then."""
 _LEAST_PAUSE: Final = timedelta(minutes=1)
 _ASKED_FOR: Final = timedelta(days=30)
 """So long the worker asks which payment a notification is about."""
@@ -228,17 +226,14 @@ def _wait_for_worker(alias: str, names: Iterable[str], received: Received, kept:
         Notification.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def find_payment(notification_id: int) -> None:
+def find_payment(row: Notification) -> None:
     """Ask the gateway which payment an unmatched notification is about, and make it due.
 
-    The worker's chore about one row. The row goes when the gateway has answered.
+    The worker's chore about one row, which it has claimed. The row goes when the gateway has
+    answered.
     """
     outside_transactions("find_payment")
-    now = clock.now()
-    rows = Notification.objects.filter(pk=notification_id, due_at__isnull=False)
-    if not rows.filter(due_at__lte=now).update(due_at=now + _LEASE):
-        return  # another worker was quicker
-    [row] = rows
+    now, rows = clock.now(), Notification.objects.filter(pk=row.pk)
     name, account = row.unmatched or "", account_if_known(row.account)
     is_reference = is_new_reference(name)
     number = None if is_reference else name

@@ -2,17 +2,17 @@
 
 A local one (the shop's database) takes effect exactly once: one transaction runs the handler and marks it done, or does neither (I3). A
 remote one (HTTP, mail) is carried at least once under a stable event id, claimed by a lease. The two kinds do not wait for each other.
+
+A claim marks an event with the time at which its delivery begins, and the end of the delivery removes the mark. A claim that finds a mark
+knows that the process before it was killed, or hung until it was ended: that counts as an attempt.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from datetime import timedelta
-from functools import partial
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.conf import settings
@@ -23,7 +23,6 @@ from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
-from tillgate.django.operations.handlers import HandlerHangs, time_limit
 from tillgate.django.operations.locking import (
     AFTER_A_CALL_SECONDS,
     OrderHeld,
@@ -48,9 +47,8 @@ _log = logging.getLogger("tillgate")
 AGAIN: Final = "again"
 """In the data of an outbox event that a person wished repeated: the review that it is about."""
 _NOT_APPLIED_REASONS: Final = reasons(ends=End.APPLIED)
-_LEASE: Final = timedelta(minutes=2)
-_REMOTE_SECONDS: Final = 110.0
-"""The time limit of a plugin's `tillgate_deliver`: it ends before the lease, after which another worker would deliver the event too."""
+LEASE: Final = timedelta(minutes=2)
+"""For a delivery: after it another worker takes an event of a process that was killed, or whose handler hangs."""
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 _FIRST_PAUSE: Final = timedelta(seconds=10)
 _WAIT_FOR_PLACE_SECONDS: Final = 1.0
@@ -58,17 +56,8 @@ _places: Final = threading.BoundedSemaphore(2)
 """So many threads of a web process deliver at a time: handlers that hang hold no more of them."""
 
 
-_is_left: ContextVar[bool] = ContextVar("_is_left", default=False)
-
-
-@contextmanager
-def left_for_later() -> Iterator[None]:
-    """Deliver nothing within a block: a handler that hangs would keep the rest of it from being done."""
-    token = _is_left.set(True)
-    try:
-        yield
-    finally:
-        _is_left.reset(token)
+class ProcessEnded(Exception):
+    """The process that delivered an event was killed, or hung until it was ended."""
 
 
 def deliver(order_id: int) -> int:
@@ -89,8 +78,6 @@ def deliver_due(order_id: int) -> bool:
 
 
 def _deliver_if_free(order_id: int) -> int | None:
-    if _is_left.get():
-        return None
     if not _places.acquire(timeout=_WAIT_FOR_PLACE_SECONDS):
         return None
     try:
@@ -103,16 +90,25 @@ def _deliver_if_free(order_id: int) -> int | None:
 
 
 def deliver_now(order_id: int) -> int:
-    """Carry out an order's local outbox events that are due, as the worker does; raise `OrderHeld` where another process has the order."""
+    """Carry out an order's local outbox events that are due; raise `OrderHeld` where another process has the order."""
+    return _deliver_until(order_id, None)
+
+
+def deliver_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
+    """Carry out the oldest local event of an order, which a worker has claimed, and those behind it; return how many were done."""
+    return _deliver_until(claimed.order_id, leased_until) if _may_begin(claimed, leased_until) else 0
+
+
+def _deliver_until(order_id: int, leased_until: datetime | None) -> int:
     done = 0
     while True:
-        more, delivered = _deliver_next(order_id)
+        more, delivered = _deliver_next(order_id, leased_until)
         done += delivered
         if not more:
             return done
 
 
-def _deliver_next(order_id: int) -> tuple[bool, bool]:
+def _deliver_next(order_id: int, leased_until: datetime | None) -> tuple[bool, bool]:
     """Carry out the oldest local outbox event, and tell whether there is another and whether this one was done."""
     outbox_event: OutboxEvent | None = None
     try:
@@ -120,7 +116,7 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
             waiting = order.outbox_events.exclude(kind=OutboxEventKind.REMOTE).filter(done_at__isnull=True)
             refunds = Refund.objects.filter(payment=OuterRef("payment"), status__in=BOUND_REFUND_STATUSES)
             oldest = list(waiting.select_related("payment").annotate(has_refunds=Exists(refunds)).order_by("id")[:2])
-            if not oldest or (oldest[0].due_at and oldest[0].due_at > clock.now()):
+            if not oldest or not _is_free(oldest[0], leased_until):
                 return False, False
             outbox_event = oldest[0]
             _carry_out(order, outbox_event)
@@ -130,16 +126,20 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
         # In a transaction of its own: after a deadlock the database has rolled the whole other one back.
         _log.exception("outbox event %s of order %s failed", outbox_event.event_id, order_id)
         reconnect_if_cut()
-        if not isinstance(error, HandlerHangs):  # that was noted while it hung
-            _note_failure(order_id, outbox_event.pk, error)
+        _note_failure(order_id, outbox_event.pk, error)
         return False, False
     return len(oldest) > 1, True
 
 
+def _is_free(outbox_event: OutboxEvent, leased_until: datetime | None) -> bool:
+    """Return whether an event is due, or this process has claimed it; another worker's claim has another end."""
+    due = outbox_event.due_at
+    return due is None or due == leased_until or due <= clock.now()
+
+
 def _carry_out(order: Order, outbox_event: OutboxEvent) -> None:
     # The notification's request may have another language than the shop's staff.
-    limit = time_limit(partial(_note_hanging, order.pk, outbox_event.pk), f"{outbox_event.kind} of order {order}")
-    with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands(), limit:
+    with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands():
         outcome = _HANDLERS[OutboxEventKind(outbox_event.kind)](order, outbox_event)
     deliver_event(outbox_event, outcome)
     _settle_failing(outbox_event)
@@ -260,34 +260,38 @@ _HANDLERS: Final[dict[OutboxEventKind, Any]] = {
 }
 
 
-def _note_hanging(order_id: int, outbox_event_id: int, error: HandlerHangs) -> None:
-    """Note that a handler hangs, and tell staff at once: the worker may be what hangs."""
-    try:
-        _note_failure(order_id, outbox_event_id, error)
-    except OrderHeld:  # its statement still runs at the database: the event has its turn again, and the review waits for no lock
-        outbox_event = OutboxEvent.objects.select_related("payment", "order").get(pk=outbox_event_id)
-        with durable():
-            facts = {"order": str(outbox_event.order), "error": str(error), **_named(outbox_event)}
-            open_review(ReviewReason.DELIVERY_FAILING, facts, "outbox", payment=outbox_event.payment, outbox_event=outbox_event)
-    from tillgate.django.operations.mail import alert_reviews, mail_reviews  # it imports the actions, and they this module
+def _may_begin(claimed: OutboxEvent, leased_until: datetime) -> bool:
+    """Return whether a claimed event may be delivered now. One whose process ended is tried at once the first time, later after a pause.
 
-    for send in (mail_reviews, alert_reviews):
-        try:
-            send()
-        except Exception:  # a mail server or a webhook may raise anything; the worker sends them later
-            _log.exception("a review about a handler that hangs could not be sent")
+    `claimed` is the event as it was before the claim.
+    """
+    if claimed.begun_at is None:
+        return True
+    ended = ProcessEnded(f"the process that began to deliver it at {clock.local(claimed.begun_at):%H:%M:%S} was killed, or hung")
+    _log.error("outbox event %s of order %s: %s", claimed.event_id, claimed.order_id, ended)
+    _note_failure(claimed.order_id, claimed.pk, ended, leased_until)
+    return claimed.attempts == 0
 
 
-def _note_failure(order_id: int, outbox_event_id: int, error: Exception) -> None:
-    """Note that an outbox event failed, unless another worker has carried it out since, and when it is tried next."""
-    with locked_order(order_id, patience_seconds=AFTER_A_CALL_SECONDS if isinstance(error, HandlerHangs) else 1.0) as order:
+def _note_failure(order_id: int, outbox_event_id: int, error: Exception, leased_until: datetime | None = None) -> None:
+    """Note that an outbox event failed, unless another worker has carried it out since, and when it is tried next.
+
+    `leased_until` is the end of this process's lease, where it goes on with an event whose process ended.
+    """
+    with locked_order(order_id) as order:
         outbox_event = order.outbox_events.select_related("payment", "refund").get(pk=outbox_event_id)
         if outbox_event.done_at is not None:
             return
+        fault = without_personal_data(storable(f"{type(error).__name__}: {error}"))[:1000]
+        has_ended = isinstance(error, ProcessEnded)
+        if has_ended and outbox_event.attempts == 0:  # it may have had another cause: this process goes on with it under its own mark
+            fail_event(outbox_event, fault, leased_until, begun_at=clock.now())
+            return
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(outbox_event.attempts, 20))
-        fail_event(outbox_event, without_personal_data(storable(f"{type(error).__name__}: {error}"))[:1000], clock.now() + pause)
-        tries = 1 if isinstance(error, HandlerHangs) or not hooks.is_loaded(order.plugin) else get_settings().delivery_tries_before_review
-        if outbox_event.attempts >= tries:  # neither a handler that hangs nor an uninstalled plugin comes back by itself
+        fail_event(outbox_event, fault, clock.now() + pause)
+        tries = get_settings().delivery_tries_before_review
+        # Neither a handler that ends its process nor an uninstalled plugin comes back by itself.
+        if has_ended or not hooks.is_loaded(order.plugin) or outbox_event.attempts >= tries:
             payment, refund = outbox_event.payment, outbox_event.refund
             # Without the number of attempts: after a dismissal only another failure opens a new review.
             facts = {"order": str(order), "error": outbox_event.fault[:200], **_named(outbox_event)}
@@ -335,29 +339,38 @@ def deliver_remote(order_id: int) -> int:
     """Carry an order's remote outbox events that are due over the network, oldest first; return how many were done."""
     outside_transactions("deliver_remote")
     done = 0
-    while outbox_event := _claim_remote(order_id):
-        number, about = outbox_event.pk, f"{outbox_event.name} of order {outbox_event.order}"
-        limit = time_limit(partial(_note_hanging, order_id, number), about, _REMOTE_SECONDS)
-        try:
-            with network(), translation.override(settings.LANGUAGE_CODE):
-                value = remote_event_value(outbox_event)
-                with limit:
-                    said = hooks.call_owner(outbox_event.order.plugin, "tillgate_deliver", outbox_event=value)
-        except Exception as error:  # a plugin may raise anything, and the delivery is tried again
-            _log.exception("remote outbox event %s of order %s failed", outbox_event.event_id, outbox_event.order)
-            if not isinstance(error, HandlerHangs):  # that was noted while it hung
-                _note_failure(order_id, number, error)
+    while claimed := _claim_remote(order_id):
+        carried = carry_claimed(*claimed)
+        done += carried
+        if not carried:
             break
-        with locked_order(order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
-            # As it is by now: where the lease ran out, another worker may have carried it too, or failed to.
-            carried = order.outbox_events.filter(pk=outbox_event.pk, done_at__isnull=True).select_related("payment").first()
-            if carried:
-                deliver_event(carried)
-                _settle_failing(carried)
-                message = without_personal_data(storable(said)) if isinstance(said, str) else f"carried over the network: {carried.name}"
-                record("event.delivered", order, f"outbox:{carried.event_id}", message, payment=carried.payment)
-        done += 1
     return done
+
+
+def carry_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
+    """Carry a remote event over the network, which this process has claimed; return 1, or 0 where that failed or must wait."""
+    if not _may_begin(claimed, leased_until):
+        return 0
+    order_id, plugin = claimed.order_id, claimed.order.plugin
+    for row in (claimed.payment, claimed.refund.payment if claimed.refund else None):
+        if row:
+            row.order = claimed.order
+    try:
+        with network(), translation.override(settings.LANGUAGE_CODE):
+            said = hooks.call_owner(plugin, "tillgate_deliver", outbox_event=remote_event_value(claimed))
+    except Exception as error:  # a plugin may raise anything, and the delivery is tried again
+        _log.exception("remote outbox event %s of order %s failed", claimed.event_id, claimed.order)
+        _note_failure(order_id, claimed.pk, error)
+        return 0
+    with locked_order(order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
+        # As it is by now: where the lease ran out, another worker may have carried it too, or failed to.
+        event = order.outbox_events.filter(pk=claimed.pk, done_at__isnull=True).select_related("payment").first()
+        if event:
+            deliver_event(event)
+            _settle_failing(event)
+            message = without_personal_data(storable(said)) if isinstance(said, str) else f"carried over the network: {event.name}"
+            record("event.delivered", order, f"outbox:{event.event_id}", message, payment=event.payment)
+    return 1
 
 
 def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
@@ -376,20 +389,19 @@ def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
         )
 
 
-def _claim_remote(order_id: int) -> OutboxEvent | None:
-    """Take the order's oldest remote outbox event for the length of the lease, unless it is not due or another worker has it."""
+def _claim_remote(order_id: int) -> tuple[OutboxEvent, datetime] | None:
+    """Take the order's oldest remote event for the length of the lease, unless it is not due or another process has it.
+
+    Return it as it was, and the end of the lease.
+    """
+    now = clock.now()
     with locked_order(order_id) as order:
-        waiting = order.outbox_events.filter(kind=OutboxEventKind.REMOTE, done_at__isnull=True, created_at__lte=clock.now())
-        outbox_event = waiting.select_related("payment", "refund__payment").order_by("id").first()
-        if outbox_event is None or (outbox_event.due_at and outbox_event.due_at > clock.now()):
+        waiting = order.outbox_events.filter(kind=OutboxEventKind.REMOTE, done_at__isnull=True, created_at__lte=now)
+        event = waiting.select_related("order", "payment", "refund__payment").order_by("id").first()
+        if event is None or not _is_free(event, None):
             return None
-        outbox_event.due_at = clock.now() + _LEASE
-        outbox_event.save(update_fields=["due_at"])
-    outbox_event.order = order
-    for row in (outbox_event.payment, outbox_event.refund.payment if outbox_event.refund else None):
-        if row:
-            row.order = order
-    return outbox_event
+        order.outbox_events.filter(pk=event.pk).update(due_at=now + LEASE, begun_at=now)
+    return event, now + LEASE
 
 
 def retry(outbox_event_id: int) -> None:

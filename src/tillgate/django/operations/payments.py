@@ -201,7 +201,19 @@ def matter_of(payment: Payment, reason: ReviewReason) -> str:
 
 
 def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
-    """Apply an answer of the gateway to a payment, under its order's lock, and deliver the events to the shop."""
+    """Apply an answer of the gateway to a payment, and deliver the events to the shop."""
+    fresh = write_answer(payment, answer, actor)
+    if fresh is not payment:
+        tell = deliver if fresh.status != payment.status else deliver_due  # a payment that does not move seldom has an event
+        tell(payment.order_id)
+    return fresh
+
+
+def write_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
+    """Apply an answer of the gateway to a payment, under its order's lock, and queue the events for the shop.
+
+    Return the payment itself where the answer leaves its order alone, else its row as it is then.
+    """
     decision = interpret(facts_of(payment), (), answer)
     payment.is_in_doubt = not decision.is_in_order
     if is_unchanged(payment, decision) and not refund_news(payment, answer):
@@ -231,8 +243,6 @@ def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
         if not is_written and not isinstance(answer, Inconclusive):
             conclude([Heard(fresh, answer, is_in_order=decision.is_in_order)], _who(actor))
             reschedule([fresh], decision)
-    tell = deliver if fresh.status != payment.status else deliver_due  # a payment that does not move seldom has an event
-    tell(order.pk)
     return fresh
 
 
@@ -260,7 +270,7 @@ def reschedule(payments: list[Payment], decision: Decision) -> None:
         due = next_poll_after(payment, decision, now)
         # A notification that came since it was claimed has brought the next look forward (I7).
         rows = Payment.objects.filter(pk=payment.pk, status_since=payment.status_since, notifications=payment.notifications)
-        rows.update(next_poll_at=due, last_polled_at=now)
+        rows.update(next_poll_at=due)
 
 
 def next_poll_after(payment: Payment, decision: Decision, now: datetime) -> datetime | None:
@@ -289,8 +299,8 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, a
     due = next_poll_after(payment, decision, now)
     if payment.notifications > heard and payment.next_poll_at and decision.status is not PaymentStatus.PAID:
         due = min(due or payment.next_poll_at, payment.next_poll_at)  # a notification that came since has brought it forward (I7)
-    payment.next_poll_at, payment.last_polled_at = due, now
-    payment.save(update_fields=[*changed, "status_text", "transaction_no", "is_processing", "next_poll_at", "last_polled_at"])
+    payment.next_poll_at = due
+    payment.save(update_fields=[*changed, "status_text", "transaction_no", "is_processing", "next_poll_at"])
     _raise(order, payment, decision, actor)
     if not isinstance(answer, Inconclusive):  # a person's word ends nothing that an answer has said
         conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))

@@ -31,17 +31,18 @@ _NOT_EXPORTED: Final = frozenset({"notification_key", "return_key", "payment_url
 """The addresses that grant access to their holder, and hashes."""
 
 
-def purge_order(order_id: int) -> bool:
+def purge_order(order_id: int, leased_until: datetime) -> bool:
     """Purge an order if its details, or all of it, are older than they are kept; set the next check, and return whether it did.
 
     Nothing is purged while anything about the order is open, or the worker polls a payment of it: the gateway may still report a change,
-    such as a dispute. An order that the shop's own rows protect keeps its payments.
+    such as a dispute. An order that the shop's own rows protect keeps its payments. A worker has claimed it
+    until `leased_until`.
     """
     settings = get_settings()
     with locked_order(order_id) as order:
         now, changed_at = clock.now(), _changed_at(order)
-        if order.purge_check_at is None or order.purge_check_at > now:
-            return False  # another worker was quicker
+        if order.purge_check_at != leased_until:
+            return False  # another process was quicker
         is_polled = order.payments.filter(next_poll_at__isnull=False).exists()
         is_open, is_purged = is_polled or _open_business(order) is not None, False
         if not is_open and _is_over(changed_at, settings.payments_kept_days, now) and _delete(order):

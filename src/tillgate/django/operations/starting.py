@@ -24,7 +24,7 @@ from tillgate.django.conf import get_settings
 from tillgate.django.methods import choices_for, label_of
 from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, database
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
-from tillgate.django.operations.bounds import PURGE_CHECK, TimeBudget, disputable, never, pay_until, unpaid_check_at
+from tillgate.django.operations.bounds import PURGE_CHECK, disputable, pay_until, stop_after, unpaid_check_at
 from tillgate.django.operations.creations import CreationState, creation_state, note_creation, take_trial
 from tillgate.django.operations.locking import (
     AFTER_A_CALL_SECONDS,
@@ -138,9 +138,9 @@ def start_payment(
         raise InvalidRequest("method", method, f"is not offered by this shop: {', '.join(offered)}")
     order_id, siblings = _look_up(plugin, order_key)
     chosen, state = find_account(account), creation_state(account, method)
-    time_to_look = TimeBudget(never, _LOOKS_SECONDS)
+    has_looked_long = stop_after(_LOOKS_SECONDS)
     for sibling in siblings:
-        if time_to_look.is_over:
+        if has_looked_long():
             break  # the worker asks about the others
         if is_being_created(sibling) or (state is CreationState.RESTS and sibling.account == account):
             continue  # no shopper has its address yet, or its gateway does not answer

@@ -87,16 +87,16 @@ def queue_event(order: Order, kind: OutboxEventKind, *, delay: timedelta = timed
 def deliver_event(event: OutboxEvent, outcome: str = "") -> None:
     """Note that an outbox event was delivered, and its outcome."""
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.DELIVERED)
-    event.done_at, event.due_at, event.fault, event.outcome = clock.now(), None, "", outcome
+    event.done_at, event.due_at, event.begun_at, event.fault, event.outcome = clock.now(), None, None, "", outcome
     event.attempts += 1
-    event.save(update_fields=["done_at", "due_at", "attempts", "fault", "outcome"])
+    event.save(update_fields=["done_at", "due_at", "begun_at", "attempts", "fault", "outcome"])
 
 
-def fail_event(event: OutboxEvent, fault: str, due_at: datetime) -> None:
-    """Note that a delivery failed, and when the worker tries again."""
+def fail_event(event: OutboxEvent, fault: str, due_at: datetime | None, begun_at: datetime | None = None) -> None:
+    """Note that a delivery failed, and when the worker tries again; `begun_at` where it has begun to."""
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.FAILING)
-    event.attempts, event.fault, event.due_at = event.attempts + 1, fault, due_at
-    event.save(update_fields=["attempts", "fault", "due_at"])
+    event.attempts, event.fault, event.due_at, event.begun_at = event.attempts + 1, fault, due_at, begun_at
+    event.save(update_fields=["attempts", "fault", "due_at", "begun_at"])
 
 
 def abandon_event(event: OutboxEvent) -> None:

@@ -256,7 +256,7 @@ class Paying:
             assert world.client.get(reverse(f"tillgate:{name}", args=["no-such-key"])).status_code in (404, 405)
         expect_unpaid(world, order)
         assert world.queries() == 0
-        assert operations.run_worker().changed == 0
+        assert world.run_worker().news["changed"] == 0
 
 
 def _way_back(world: World, payment: Payment) -> SplitResult:

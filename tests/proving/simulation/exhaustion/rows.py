@@ -32,7 +32,7 @@ _TO_THE_SECOND: Final = {
     Order: ("unpaid_check_at", "tried_since", "closed_at"),
     Payment: ("created_at", "expires_at", "page_closes_at", "last_polled_at"),
     Refund: ("created_at", "status_since", "due_at"),
-    OutboxEvent: ("due_at",),
+    OutboxEvent: ("due_at", "begun_at"),
     Review: ("mailed_at", "resolved_at"),
 }
 """Moments that are compared with others at least a second away, or with whoever comes later."""
@@ -73,7 +73,7 @@ def canonical(table: str, rows: list[tuple[Any, ...]], *, is_worked: bool) -> _R
     if model is Payment and any(str(row[columns.index("status_since")]).endswith(_WHOLE) for row in rows):
         raise RuntimeError("a payment's status_since is to the second: name the function that asked for the time in _TO_THE_TICK")
     if model is Heartbeat:
-        worker = importlib.import_module("tillgate.django.operations.worker").WORKER
+        worker = importlib.import_module("tillgate.django.worker.watch").WORKER
         rows = [row if row[0] != worker else (worker, _SHOWN, "{}") for row in rows]
     if model is TimelineEntry:
         event, subject = columns.index("event"), [columns.index(name) for name in ("order_id", "payment_id", "refund_id")]

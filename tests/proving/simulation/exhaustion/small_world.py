@@ -21,6 +21,7 @@ from tests.proving.simulation.people import People
 from tests.proving.simulation.world import SimulatedWorld
 from tillgate.django import operations
 from tillgate.django.models import Payment, Review
+from tillgate.django.worker.run import run_worker
 from tillgate.sandbox.notifications import Notification, NotificationKind
 from tillgate.sandbox.transactions import Transaction
 from tillgate.testing.driver import ShopDriver
@@ -186,7 +187,7 @@ class SmallWorld(SimulatedWorld):
         self.scheduler.seconds += _UNTIL_DUE
         self.stepping.script.is_whole = False  # no statement lets time pass
         self.stepping.touched.add(GATEWAY)  # a notification may be due by now
-        self.people.process("worker", lambda: operations.run_worker())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
+        self.people.process("worker", run_worker)
 
     def _refund(self) -> None:
         payment = Payment.objects.filter(status="paid").order_by("pk")[0]
@@ -321,7 +322,7 @@ class SmallWorld(SimulatedWorld):
         """Worker run whenever something is due, less and less often what comes to nothing."""
         end, vain = self.scheduler.seconds + _LONGEST_QUIET, 0
         while self.scheduler.seconds < end:
-            work_done = self.people.process("worker", lambda: operations.run_worker())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
+            work_done = self.people.process("worker", run_worker)
             due = self.people._next_due()
             if due is None:
                 return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import random
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -16,14 +18,16 @@ from django.db import connections
 
 from tillgate.django.conf import get_settings
 from tillgate.django.management.terminal import Stop, Voice, require_tables, stopped_by_signals, unusable
-from tillgate.django.operations.bounds import TimeBudget
-from tillgate.django.operations.handlers import hanging_ends_process
-from tillgate.django.operations.worker import Progress, WorkDone, run_worker
+from tillgate.django.operations.bounds import stop_after
+from tillgate.django.worker.run import run_worker
+from tillgate.django.worker.runner import Progress, WorkDone
 
 _log = logging.getLogger("tillgate")
 
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0
+HANGS_AFTER_SECONDS: Final = 900
+"""A worker that ends no batch for so long hangs: it ends with status 1 and its threads' stacks, and its supervisor starts it again."""
 _LONGEST_SECONDS: Final = 300.0
 """The time budget of a worker run with `--once`: cron starts the next run each minute, and every run holds connections."""
 
@@ -58,30 +62,45 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     get_settings()  # report a wrong setting now, instead of at the first payment
     require_tables()
     voice = Voice(command, options["verbosity"], tells_time=not options["once"])
-    with stopped_by_signals() as stopped, hanging_ends_process():
+    with stopped_by_signals() as stopped, _ended_where_it_hangs():
         if not options["once"]:
             _loop(options["limit"], options["interval"], voice, stopped)
             return
-        budget = TimeBudget(stopped, _LONGEST_SECONDS)
+        stop = stop_after(_LONGEST_SECONDS, stopped)
         try:
-            work_done = run_worker(options["limit"], _progress(voice), lambda: budget.is_over, is_first=True)
+            work_done = run_worker(options["limit"], _progress(voice), stop)
         except DatabaseFault as error:
             raise CommandError(unusable(error)) from error
-    voice.done(_message(work_done) + ("; what is left is for the next worker run" if budget.is_over else ""))
+    voice.done(_message(work_done) + ("; what is left is for the next worker run" if stop() else ""))
     if work_done.faults:
         for fault in work_done.faults:
             command.stderr.write(fault)
         sys.exit(1)
 
 
+@contextmanager
+def _ended_where_it_hangs() -> Iterator[None]:
+    """End the process where a shop's handler or a plugin hangs, since Python cannot end a thread."""
+    _watch_for_hanging()
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _watch_for_hanging() -> None:
+    """Begin to wait anew for a sign of life."""
+    faulthandler.dump_traceback_later(HANGS_AFTER_SECONDS, exit=True, file=sys.__stderr__ or 2)
+
+
 def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Stop) -> None:
     """Run until stopped. Log a failure and try again later, because payments stay open without a worker."""
-    failures, is_first = 0, True
+    failures = 0
     voice.done(f"The worker runs, every {interval_seconds:g} s, until SIGINT or SIGTERM.")
     while not stopped():
+        _watch_for_hanging()
         try:
-            work_done = run_worker(limit, _progress(voice), stopped, is_first=is_first)
-            is_first = False
+            work_done = run_worker(limit, _progress(voice), stopped)
         except Exception as error:  # noqa: BLE001  # plugins and the project's code may raise anything
             failures += 1
             # No traceback: during an hour without the database, tracebacks would hide everything else.
@@ -96,29 +115,20 @@ def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Sto
             failures = 0
         if work_done.work or work_done.faults:
             voice.done(_message(work_done))
-        if limit is None or work_done.polled < limit:
+        if limit is None or work_done.counts["payments"] < limit:
             stopped.wait(interval_seconds)
 
 
 def _progress(voice: Voice) -> Progress:
-    def show(work_done: WorkDone) -> None:
-        if work_done.work:
-            voice.progress(_message(work_done))
+    return partial(_show, voice)
 
-    return show
+
+def _show(voice: Voice, work_done: WorkDone) -> None:
+    _watch_for_hanging()
+    if work_done.work:
+        voice.progress(_message(work_done))
 
 
 def _message(work_done: WorkDone) -> str:
-    counts = {
-        "changed": work_done.changed,
-        "inconclusive": work_done.inconclusive,
-        "refund{s} sent": work_done.refunds_sent,
-        "refund{s} lost": work_done.refunds_lost,
-        "order{s} unpaid": work_done.orders_unpaid,
-        "event{s} delivered": work_done.outbox_events,
-        "mail{s}": work_done.mails,
-        "order{s} purged": work_done.purged,
-        "fault{s}": len(work_done.faults),
-    }
-    said = {"payment{s} polled": work_done.polled, **{name: count for name, count in counts.items() if count}}
-    return ", ".join(f"{count} {name.format(s='' if count == 1 else 's')}" for name, count in said.items())
+    counts = {"payments": 0} | work_done.counts | work_done.news | {"faults": len(work_done.faults)}
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count or name == "payments")

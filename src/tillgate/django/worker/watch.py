@@ -95,12 +95,9 @@ def _trouble() -> dict[str, Any]:
         return {}
     is_remote = Q(kind=OutboxEventKind.REMOTE)
     for queue in (waiting.exclude(is_remote), waiting.filter(is_remote)):  # neither waits for the other
-        oldest: OutboxEvent | None = first_of_each_order(queue).filter(due_at__lte=now - late).order_by("due_at").first()
+        # Events behind a failing one wait for it.
+        first = queue.filter(~Exists(queue.filter(order=OuterRef("order"), pk__lt=OuterRef("pk"))))
+        oldest: OutboxEvent | None = first.filter(due_at__lte=now - late).order_by("due_at").first()
         if oldest is not None and oldest.due_at:
             return {"case": "queue", "since": oldest.due_at.isoformat(timespec="minutes"), "order": str(oldest.order)}
     return {}
-
-
-def first_of_each_order(waiting: Any) -> Any:
-    """Return the events that wait for no older event of their order: events behind a failing one would come first for ever."""
-    return waiting.filter(~Exists(waiting.filter(order=OuterRef("order"), pk__lt=OuterRef("pk"))))

@@ -13,17 +13,17 @@ from django.core import mail
 from tests.django.conftest import World
 from tillgate import shop
 from tillgate.django.models import OutboxEvent, Review
-from tillgate.django.operations import supervision
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.reviews import resolve
-from tillgate.django.operations.supervision import look_at_worker, look_now_and_then
+from tillgate.django.worker import watch
+from tillgate.django.worker.watch import look_at_worker, look_now_and_then
 
 
 @pytest.fixture
 def looks(world: World, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     """Let each page look."""
     settings.MANAGERS = [("Owner", "owner@shop.example")]
-    monkeypatch.setattr(supervision._watch, "is_time", lambda: True)
+    monkeypatch.setattr(watch._watch, "is_time", lambda: True)
 
 
 def ended() -> None:
@@ -60,7 +60,7 @@ def test_a_shop_event_that_nothing_delivers_is_told_of_though_the_worker_beats(w
         world.shopper_pays(payment)
         world.notification(payment)
     world.time.advance(minutes=16)
-    set_heartbeat(supervision.WORKER, world.time.now(), {})
+    set_heartbeat(watch.WORKER, world.time.now(), {})
     world.see_pay_page(world.order())
     ended()
     [review] = Review.objects.filter(reason="worker-late")
@@ -75,7 +75,7 @@ def test_events_behind_a_failing_one_are_no_trouble(world: World) -> None:
     now = world.time.now()
     event = OutboxEvent.objects.get(order=payment.order, kind="payment-paid")
     world.time.advance(minutes=20)
-    set_heartbeat(supervision.WORKER, world.time.now(), {})
+    set_heartbeat(watch.WORKER, world.time.now(), {})
     OutboxEvent.objects.filter(pk=event.pk).update(done_at=None, due_at=world.time.now(), attempts=3)
     OutboxEvent.objects.create(order=payment.order, payment=payment, kind="payment-paid", created_at=now, due_at=now)
     look_at_worker()
@@ -90,7 +90,7 @@ def test_a_remote_event_that_nothing_sends_is_told_of_and_one_whose_time_is_to_c
     shop.enqueue_remote(payment.order.plugin, payment.order.key, "invoice", delay=timedelta(minutes=30))
     for minutes, told in ((44, []), (2, ["worker-late"])):
         world.time.advance(minutes=minutes)
-        set_heartbeat(supervision.WORKER, world.time.now(), {})
+        set_heartbeat(watch.WORKER, world.time.now(), {})
         look_at_worker()
         assert world.reviews() == told
 
@@ -114,17 +114,17 @@ def test_a_process_looks_once_a_minute_and_a_failure_is_no_matter_of_the_shopper
 ) -> None:
     seconds = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: seconds[0])
-    watch = supervision._Watch()
+    pages = watch._Watch()
     heard = []
     for _ in range(13):
-        heard.append(watch.is_time())
+        heard.append(pages.is_time())
         seconds[0] += 10
     assert heard == [False] * 6 + [True] + [False] * 5 + [True]
-    monkeypatch.setattr(supervision._watch, "is_time", lambda: True)
+    monkeypatch.setattr(watch._watch, "is_time", lambda: True)
 
     def away() -> Any:
         raise RuntimeError("the database is away")
 
-    monkeypatch.setattr(supervision, "_trouble", away)
+    monkeypatch.setattr(watch, "_trouble", away)
     look_now_and_then()
     assert "whether the worker runs could not be seen" in caplog.text

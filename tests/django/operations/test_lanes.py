@@ -11,46 +11,44 @@ import pytest
 from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Heartbeat, Payment, Review
-from tillgate.django.operations.circuit_breaker import PAUSE, has_answered, in_turn, pause, resume
+from tillgate.django.models import Lane, Payment, Review
+from tillgate.django.operations.lanes import PAUSE, failures, has_answered, in_turn, note_failures, rest, take_turn, wake
 from tillgate.wire.dialects import REFERENCE
 
 LONG = "a" * 128
 
 
-@pytest.mark.parametrize("account", ["default", "a" * 57, "a" * 58, LONG])
+@pytest.mark.parametrize("account", ["default", LONG])
 def test_a_paused_account_rests_for_two_minutes_and_no_other_does(world: World, account: str) -> None:
-    pause(account, "time-out", is_told=False)
+    rest(account, "time-out", is_told=False)
     due = {name: clock.now() - timedelta(minutes=place) for place, name in enumerate(("other", f"{account}b", account, "z"))}
     assert in_turn(due) == ["z", f"{account}b", "other"]
     world.time.advance(seconds=119)
     assert in_turn(due) == ["z", f"{account}b", "other"]
     world.time.advance(seconds=1)
     assert in_turn(due) == ["z", f"{account}b", "other", account], "it has waited since its rest was over"
-    name = Heartbeat.objects.get().name
-    assert name.startswith("silent:")
-    assert len(name) <= 64
-    assert (name == f"silent:{account}") is (len(account) <= 57)
+    assert Lane.objects.get().name == account
 
 
 def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: World) -> None:
-    pause("default", "time-out", is_told=False)
-    since = Heartbeat.objects.get().detail["since"]
+    rest("default", "time-out", is_told=False)
+    since = Lane.objects.get().silent_since
     world.time.advance(minutes=1)
-    pause("default", "time-out", is_told=False)
-    beat = Heartbeat.objects.get()
-    assert beat.detail == {"since": since}
-    assert timedelta(minutes=2) - timedelta(seconds=5) < beat.at - clock.now() <= PAUSE
+    rest("default", "time-out", is_told=False)
+    lane = Lane.objects.get()
+    assert lane.silent_since == since
+    assert lane.rests_until
+    assert timedelta(minutes=2) - timedelta(seconds=5) < lane.rests_until - clock.now() <= PAUSE
 
 
 @pytest.mark.parametrize(("minutes", "is_told", "raised"), [(29, False, False), (30, False, True), (95, False, True), (95, True, False)])
 def test_a_silence_is_told_to_a_person_after_half_an_hour_unless_they_hear_why_otherwise(
     world: World, minutes: int, is_told: bool, raised: bool
 ) -> None:
-    pause("default", "time-out", is_told=False)
+    rest("default", "time-out", is_told=False)
     assert not Review.objects.exists()
     world.time.advance(minutes=minutes)
-    pause("default", "connection refused", is_told=is_told)
+    rest("default", "connection refused", is_told=is_told)
     said = [(one.reason, one.account, one.message) for one in Review.objects.all()]
     message = f"Account default: its gateway has not answered for {minutes} minutes (connection refused)."
     assert said == ([("gateway-silent", "default", message)] if raised else [])
@@ -58,24 +56,24 @@ def test_a_silence_is_told_to_a_person_after_half_an_hour_unless_they_hear_why_o
 
 def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_back(world: World) -> None:
     for account in ("default", "other"):
-        pause(account, "time-out", is_told=False)
+        rest(account, "time-out", is_told=False)
     world.time.advance(minutes=31)
     for account in ("default", "other"):
-        pause(account, "time-out", is_told=False)
-    resume("default")
-    resume("never paused")
+        rest(account, "time-out", is_told=False)
+    wake("default")
+    wake("never paused")
     assert in_turn(dict.fromkeys(("default", "other"), clock.now())) == ["default"]
     assert list(Review.objects.order_by("id").values_list("account", "resolution", "resolved_by")) == [
         ("default", "the gateway answers again", "tillgate"),
         ("other", "", ""),
     ]
-    assert [beat.name for beat in Heartbeat.objects.filter(name__startswith="silent:")] == ["silent:other"]
+    assert [lane.name for lane in Lane.objects.filter(silent_since__isnull=False)] == ["other"]
 
 
 def test_what_was_told_of_something_else_is_not_taken_back(world: World) -> None:
     Review.objects.create(reason="account-gone", account="default", facts={"detail": "Gone."}, opened_at=clock.now())
-    pause("default", "time-out", is_told=False)
-    resume("default")
+    rest("default", "time-out", is_told=False)
+    wake("default")
     assert Review.objects.get().resolved_at is None
 
 
@@ -85,17 +83,17 @@ def test_a_silence_of_exactly_half_an_hour_is_told_by_the_worker(world: World, m
     for after in (timedelta(), timedelta(minutes=30) - timedelta(microseconds=1), timedelta(minutes=30)):
         assert heard == []
         monkeypatch.setattr(clock, "now", lambda now=began + after: now)
-        pause("default", "time-out", is_told=False)
+        rest("default", "time-out", is_told=False)
     assert [(event.name, event.fields["actor"], event.fields["account"]) for event in heard] == [("review.opened", "worker", "default")]
 
 
 def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World) -> None:
     for _ in range(3):
-        pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+        rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
         assert in_turn({"default": clock.now()}) == ["default"]
         assert not Review.objects.exists()
         world.time.advance(minutes=10)
-    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
     assert world.reviews() == ["gateway-silent"]
 
 
@@ -106,19 +104,19 @@ def test_a_silence_that_nobody_asked_into_for_more_than_three_hours_begins_anew(
     began = clock.now()
     for now in (began, began + timedelta(hours=3) + more):
         monkeypatch.setattr(clock, "now", lambda now=now: now)
-        pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+        rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
     assert world.reviews() == ([] if is_forgotten else ["gateway-silent"])
-    assert Heartbeat.objects.get().detail == {"since": (clock.now() if is_forgotten else began).isoformat()}
+    assert Lane.objects.get().silent_since == (clock.now() if is_forgotten else began)
 
 
 def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwhile(world: World) -> None:
     payment = world.start(world.order())
-    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
     world.time.advance(minutes=20)
     world.shopper_pays(payment)
     world.notification(payment)
     world.time.advance(minutes=20)
-    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
     assert not Review.objects.exists()
 
 
@@ -161,3 +159,18 @@ def test_what_a_persons_question_has_learnt_is_an_answer_of_the_gateway(world: W
     operations.poll_now(payment, "ann")
     assert Payment.objects.get(pk=payment.pk).status == "expired"
     assert has_answered("default", since)
+
+
+def test_turn_is_taken_once_in_an_interval(world: World) -> None:
+    assert [take_turn(":staff:mail", timedelta(minutes=15)) for _ in range(2)] == [True, False]
+    assert take_turn(":staff:alerts", timedelta(minutes=15))
+    world.time.advance(minutes=15)
+    assert take_turn(":staff:mail", timedelta(minutes=15))
+
+
+def test_failures_are_those_of_the_last_turns(world: World) -> None:
+    note_failures("default", {"payments": 2})
+    note_failures(":shop", {"events": 1, "payments": 1})
+    assert failures() == {"payments": 3, "events": 1}
+    note_failures("default", {})
+    assert failures() == {"events": 1, "payments": 1}
