@@ -17,8 +17,8 @@ ANYWHERE := tests/django/security tests/smallest_shop/test_mutants.py tests/djan
     $(patsubst %,tests/django/test_%.py,admin bad_input currencies languages observers pages settings tutorial webhook) \
     $(patsubst %,tests/django/operations/test_%.py,accepting accounts actions expect importing ledger mail status uninstalled values wrong_credentials)
 # What PostgreSQL beside SQLite is enough for.
-ON_POSTGRESQL := tests/django/test_celery.py tests/django/test_admin_figures.py \
-    $(patsubst %,tests/django/operations/test_%.py,audit figures heartbeats polling settlement supervision timeline)
+ON_POSTGRESQL := tests/django/test_celery.py tests/django/test_admin_figures.py tests/django/worker/test_watch.py \
+    $(patsubst %,tests/django/operations/test_%.py,audit figures heartbeats settlement timeline)
 # What another Python could change.
 ON_OTHER_PYTHONS := tests/wire tests/hooks tests/test_account.py tests/test_client.py tests/test_lifecycle.py tests/test_money.py \
     tests/test_plugins.py tests/test_public_names.py tests/test_transport.py
