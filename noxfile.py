@@ -53,9 +53,10 @@ ANYWHERE = (
 # What PostgreSQL beside SQLite is enough for.
 ON_POSTGRESQL = (
     *("tests/django/test_celery.py", "tests/django/test_admin_figures.py"),
+    "tests/django/worker/test_watch.py",
     *(
         f"tests/django/operations/test_{name}.py"
-        for name in ["audit", "figures", "heartbeats", "polling", "settlement", "supervision", "timeline"]
+        for name in ["audit", "figures", "heartbeats", "settlement", "timeline"]
     ),
 )
 # What another Python could change.

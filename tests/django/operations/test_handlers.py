@@ -241,7 +241,7 @@ def test_hanging_worker_ends_with_stack(world: World, settings: Any) -> None:
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.django.project"},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=120,
         check=False,
     )
     assert (ended.returncode, "the handler begins" in ended.stdout) == (1, True), ended.stderr
