@@ -18,6 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tests.django.conftest import World
+from tests.django.notifying import confirming
 from tests.smallest_shop.models import ShopOrder
 from tillgate import NotSent, shop
 from tillgate.django import operations
@@ -670,7 +671,7 @@ def test_a_refund_that_was_refused_and_made_is_entered_with_its_amount(world: Wo
     refund = operations.refund(payment.pk, "12.00")
     action(boss, Review.objects.get(), "refund-not-done")
     notification = f"/payments/refund-notification/{refund.notification_key}/"
-    world.client.post(notification, "status=success", content_type="application/x-www-form-urlencoded")
+    world.client.post(notification, confirming(refund), content_type="application/x-www-form-urlencoded")
     page = boss.get(LISTS[2]).content.decode()
     assert 'name="amount" required value="12.00"' in page
     assert "The ledger has refunds of USD 0.00 for this payment." in page

@@ -84,6 +84,7 @@ def test_rows_of_a_machine_whose_clock_is_a_day_ahead_have_the_databases_time(or
     monkeypatch.setattr(timezone, "now", lambda: right + timedelta(days=1))
     monkeypatch.setattr(time, "time", lambda: seconds() + 86_400)
     operations.open_order("shop", "2")
+    operations.open_order("shop", "3")
     with locked_order(order.pk):
         operations.close_order("shop", "3")
     for stamped in (Order.objects.get(key="2").created_at, Order.objects.get(key="3").closed_at):

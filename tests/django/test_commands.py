@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import logging
@@ -707,7 +708,7 @@ def test_an_export_has_the_period_s_payments_or_refunds_and_nothing_else() -> No
     for options, names in (((), ["reference", "A"]), (("--refunds",), ["refund_id", paid.refunds.get().refund_id])):
         out, code = run("export-payments", *period, *options)
         assert code == 0
-        assert [line.split(",")[0] for line in out.splitlines()] == names
+        assert [row[0] for row in csv.reader(out.splitlines())] == names
 
 
 def test_a_settlement_check_prints_each_difference_and_wrong_line_and_ends_with_1(tmp_path: Path) -> None:

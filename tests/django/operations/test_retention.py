@@ -51,7 +51,7 @@ def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise Refused("000020", SAID, 400)
 
-    monkeypatch.setattr("tillgate.hooks.pay", lambda *a: replace(made := pay(*a), raw={**made.raw, **PERSONAL, "status": SAID}))
+    monkeypatch.setattr("tillgate.hooks.pay", lambda *a, **b: replace(made := pay(*a, **b), raw={**made.raw, **PERSONAL, "status": SAID}))
     monkeypatch.setattr("tillgate.hooks.query", lambda *a, **b: replace(found := query(*a, **b), raw={**found.raw, "buyer": PERSONAL}))
     monkeypatch.setattr("tillgate.hooks.refund", refuse)
 
@@ -315,9 +315,9 @@ def test_texts_of_staff_alone_are_details_too(world: World) -> None:
     payment = world.paid_payment()
     plugin, key = payment.order.plugin, payment.order.key
     refund = operations.refund(payment.pk, "1.00", reason="Ada's jar broke")
-    world.run_worker()
     _open_review(payment)
     operations.resolve(Review.objects.get().pk, "Ada called", "clerk")
+    world.run_worker()
     Review.objects.update(order=None, payment=None, refund=refund)
     assert shop.erase_order(plugin, key)
     Refund.objects.update(reason="Ada's jar broke")

@@ -241,8 +241,8 @@ def test_a_creation_whose_answer_is_lost_and_one_that_a_notification_overtakes(w
     assert TimelineEntry.objects.get(event="payment.outcome-unknown").evidence == {"error": "OutcomeUnknown"}
     overtaken, real = world.order(), hooks.pay
 
-    def pay(*arguments: Any) -> Any:
-        created = real(*arguments)
+    def pay(*arguments: Any, **named: Any) -> Any:
+        created = real(*arguments, **named)
         world.notification(Payment.objects.get(order__key=overtaken))
         return created
 

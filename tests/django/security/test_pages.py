@@ -179,7 +179,9 @@ def test_a_return_or_status_tells_nothing_of_other_orders_and_grants_at_most_a_p
         for secret in (other.return_key, other.notification_key, other.reference, other.payment_url, "99.00", mine.notification_key):
             assert secret not in shown, path
         tickets = re.findall(r"/payments/pay/([^/]+)/", shown)
-        assert [read_ticket(ticket) for ticket in tickets] == ([(world.shop.plugin, order)] if "return" in path else [])
+        granted = [read_ticket(ticket, may_change=False) for ticket in tickets]
+        assert granted == ([(world.shop.plugin, order)] if "return" in path else [])
+        assert not any(read_ticket(ticket) for ticket in tickets), "a stranger may not cancel the order"
 
 
 def test_a_ticket_pays_its_own_order_whatever_the_form_says(world: World, strict: Client) -> None:
