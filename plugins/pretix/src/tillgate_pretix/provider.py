@@ -117,7 +117,7 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     def payment_pending_render(self, request: HttpRequest, payment: Any) -> str:
         """Show the shopper the state of the payment."""
         newest = _newest(payment)
-        context = {"payment": newest, "method": self.public_name}
+        context: dict[str, Any] = {"payment": newest, "method": self.public_name}
         if newest is not None and newest.is_open:
             # A shopper who was never led to a payment page has paid nothing there.
             context |= {"poll": _poll(payment.order)} if newest.payment_url else {"no_page": StartOutcome.REFUSED.message}
