@@ -54,10 +54,7 @@ ANYWHERE = (
 ON_POSTGRESQL = (
     *("tests/django/test_celery.py", "tests/django/test_admin_figures.py"),
     "tests/django/worker/test_watch.py",
-    *(
-        f"tests/django/operations/test_{name}.py"
-        for name in ["audit", "figures", "heartbeats", "settlement", "timeline"]
-    ),
+    *(f"tests/django/operations/test_{name}.py" for name in ["audit", "figures", "heartbeats", "settlement", "timeline"]),
 )
 # What another Python could change.
 ON_OTHER_PYTHONS = (
