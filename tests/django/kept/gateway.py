@@ -36,7 +36,7 @@ __all__ = ["ACCOUNTS", "ANSWERS", "BEGIN", "PLUGIN", "Answering", "Moment", "fai
 PLUGIN: Final = "smallest-shop"
 BEGIN: Final = datetime(2026, 3, 2, 9, tzinfo=UTC)
 """The moment at which the kept database begins."""
-ACCOUNTS: Final = ("default", "unsigned", "unknown-merchant", "unsigned-creation", "closed", "silent", "unanswered")
+ACCOUNTS: Final = ("default", "unsigned", "unknown-merchant", "unsigned-creation", "closed", "silent", "unanswered", "refusing")
 """An account for each review that is about an account, and for each worker run."""
 
 ANSWERS: Final[Mapping[ReviewReason, Mapping[str, Any] | Exception]] = MappingProxyType(

@@ -61,7 +61,7 @@ def _rows() -> str:
     try:
         with filling.same_everywhere():
             filling.fill()
-        return filling.serialized()
+        return filling.serialized(FILE.name.partition("_")[0])
     finally:
         connection.creation.destroy_test_db(name, verbosity=0)
 
