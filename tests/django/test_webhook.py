@@ -321,7 +321,7 @@ def test_wrong_token_is_seen_across_payments(world: World) -> None:
     for number in range(20):
         assert world.reviews() == []
         world.notification(world.start(world.order()), forged)
-        assert health().accounts[0].refused == number + 1
+        assert health().accounts[0].refused_notifications == number + 1
     review = Review.objects.get()
     assert (review.reason, review.account, review.payment) == ("forged-notifications", "default", None)
 
