@@ -468,5 +468,5 @@ def test_account_of_gateway_plugin_is_refused(kind: str, operation: str) -> None
     foreign = Dialect(name="other", gateway="other-gateway", required=())
     with ScriptedGateway(always(GOOD[operation])) as gateway:
         with pytest.raises(ConfigurationError, match=r"plugin 'other-gateway': call tillgate\.hooks\.pay"):
-            carry_out(kind, account(gateway.url, dialect=foreign, **FAST), operation)
+            carry_out(kind, account(base_url=gateway.url, dialect=foreign, **FAST), operation)
         assert gateway.requests == []
