@@ -72,10 +72,10 @@ def output(environment: dict[str, str], *command: str) -> tuple[int, str]:
 def test_wrong_line_in_the_file_warns_and_stops_no_command(pretix: dict[str, str]) -> None:
     file = Path(pretix["PRETIX_CONFIG_FILE"])
     file.write_text(file.read_text() + "timeout=30\n")
-    ended, said = output(pretix, "migrate", "tillgate", "--verbosity", "0")
-    assert (ended, "did you mean 'TIMEOUT_MINUTES'" in said) == (0, True), said
-    ended, said = output(pretix, "runperiodic", "--tasks", "pretix.base.services.cleanup.clean_cached_files")
-    assert (ended, "tillgate.E001" in said) == (0, True), said
+    ended, said = output(pretix, "runperiodic", "--list-tasks")  # the command of cron; Django checks before it begins
+    assert ended == 0, said
+    assert "did you mean 'TIMEOUT_MINUTES'" in said
+    assert "pretix.base.services.cleanup.clean_cached_files" in said, "it began"
     ended, said = output(pretix, "tillgate", "doctor")
     assert ended == 1
     assert re.search("FAIL  settings .*did you mean 'TIMEOUT_MINUTES'", said)
@@ -84,8 +84,7 @@ def test_wrong_line_in_the_file_warns_and_stops_no_command(pretix: dict[str, str
 def test_pretix_at_http_can_be_migrated_and_tried(pretix: dict[str, str]) -> None:
     file = Path(pretix["PRETIX_CONFIG_FILE"])
     file.write_text(file.read_text().replace("https://tickets.example", "http://localhost:8000"))
-    ended, said = output(pretix, "migrate", "tillgate", "--verbosity", "0")
+    ended, said = output(pretix, "migrate", "tillgate", "--verbosity", "0")  # it runs the checks, those of the database too
     assert ended == 0, said
-    ended, said = output(pretix, "check")
-    assert ended == 0, said
-    assert "tillgate" not in said, "nothing is wrong before an event takes real money"
+    warned = re.findall(r"tillgate\w*\.[EW]\d+", said)
+    assert set(warned) <= {"tillgate.W004"}, "nothing is wrong before an event takes real money, but the test's SQLite"
