@@ -33,7 +33,7 @@ def modules_after(statement: str) -> set[str]:
 def test_the_public_names_are_those_of_the_checked_in_list_which_stays_short() -> None:
     found = [f"{name}.{public}" for name in PUBLIC for public in sorted(importlib.import_module(name).__all__)]
     assert found == LISTED, "a public name is documented and listed in tests/public_names.txt"
-    assert len(LISTED) <= 147
+    assert len(LISTED) <= 150
 
 
 @pytest.mark.parametrize("listed", LISTED)
