@@ -245,6 +245,11 @@ class SaleorDouble:
         self.sources[order.id] = order
         return order
 
+    def charge_by_another_app(self, source: Source, amount: Decimal) -> None:
+        """Take money for a source by another App of the same Saleor, such as a gift card's."""
+        theirs, _ = self.initialize(source, f"another App's {amount}", {"method": "none of ours"})
+        theirs.events = [Noted("CHARGE_SUCCESS", "theirs", amount, datetime.now(UTC))]
+
     def gateway_initialize(self, source: Source, amount: Decimal | None = None) -> tuple[int, Any]:
         """Ask how can be paid: Saleor says what is left of it, or what the storefront names."""
         left = max(source.total - source.charged, Decimal(0)) if amount is None else amount

@@ -14,7 +14,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tests.double import DoubleTransaction, Noted, SaleorDouble, Source
+from tests.double import DoubleTransaction, SaleorDouble, Source
 from tests.storefront import RETURN_URL
 from tillgate import hooks
 from tillgate.django import clock, operations
@@ -41,12 +41,6 @@ def reports(saleor: SaleorDouble) -> int:
 def run_worker(world: World) -> None:
     world.time.advance(seconds=10)
     assert world.run_worker().faults == []
-
-
-def charged_by_another_app(saleor: SaleorDouble, source: Source, amount: Decimal) -> None:
-    """Let another App of the same Saleor take money for a checkout, such as a gift card's."""
-    theirs, _ = saleor.initialize(source, f"another App's {amount}", {"method": "none of ours"})
-    theirs.events = [Noted("CHARGE_SUCCESS", "theirs", amount, timezone.now())]
 
 
 def half_paid(saleor: SaleorDouble, world: World) -> Source:
@@ -360,14 +354,14 @@ def test_what_is_paid_already_is_not_begun_for_whatever_a_storefront_names(saleo
 
 def test_what_another_app_has_paid_in_whole_is_not_begun(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
-    charged_by_another_app(saleor, source, TOTAL)
+    saleor.charge_by_another_app(source, TOTAL)
     assert saleor.initialize(source, "stale tab", DATA, TOTAL)[1]["message"] == "This is paid already."
 
 
 def test_money_for_what_another_app_has_paid_meanwhile_is_told_and_its_page_not_handed_out(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(source, "ours", DATA)
-    charged_by_another_app(saleor, source, TOTAL)
+    saleor.charge_by_another_app(source, TOTAL)
     again = saleor.process(transaction)
     assert (again["result"], again.get("data")) == ("CHARGE_ACTION_REQUIRED", None)
     world.sandbox.control.pay(said["pspReference"])
@@ -383,7 +377,7 @@ def test_money_for_what_another_app_has_paid_unheard_is_told_before_saleor_hears
 ) -> None:
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "ours", DATA)
-    charged_by_another_app(saleor, source, theirs)
+    saleor.charge_by_another_app(source, theirs)
     world.sandbox.control.pay(said["pspReference"])
     run_worker(world)
     run_worker(world)
@@ -663,7 +657,7 @@ def test_a_process_that_dies_after_the_rest_was_paid_leaves_no_matter_for_ever(
 
 def test_what_another_app_holds_is_not_left_to_be_paid(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
-    charged_by_another_app(saleor, source, Decimal("10.00"))
+    saleor.charge_by_another_app(source, Decimal("10.00"))
     _, said = saleor.initialize(source, "rest", DATA)
     assert said["amount"] == 9.9
     world.sandbox.control.pay(said["pspReference"])
