@@ -80,7 +80,7 @@ def test_the_tutorial_can_be_finished_as_it_is_printed(tmp_path: Path, run: Run)
         assert "no issues" in run("manage.py", "check")
         (link,) = re.findall(r"http://127\.0\.0\.1:8000(/payments/\S+)", run("manage.py", "shell", typed="".join(pasted)))
         said = run("manage.py", "shell", typed=BUY.format(link=link))
-        assert "polled" in run("manage.py", "tillgate", "worker", "--once")
+        assert "payments" in run("manage.py", "tillgate", "worker", "--once")
     assert "waits: True" in said, "an order whose shopper chooses no payment method is cancelled in time"
     before, after = re.findall(r"(?:before|after): (.*)", said)
     assert "USD 12.50: open" in before

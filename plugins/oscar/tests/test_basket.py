@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.core import signing
 from django.test import Client
 from django.utils import timezone
 from oscar.core.loading import get_model
@@ -71,7 +70,7 @@ def test_stranger_with_return_address_cannot_change_order(world: World, order: A
 def test_old_address_of_change_page_changes_nothing(order: Any, shopper: Shopper, monkeypatch: pytest.MonkeyPatch) -> None:
     address, later = change_url(order), time.time() + 3601
     with monkeypatch.context() as patch:
-        patch.setattr(signing.time, "time", lambda: later)
+        patch.setattr("django.core.signing.time.time", lambda: later)
         for answer in (shopper.get(address), shopper.post(address, {"then": "cancel"})):
             assert answer["Location"] == orders.status_url(order.number)
     assert Order.objects.get().status == "Pending payment"

@@ -58,8 +58,16 @@ class EventHandlerMixin:
                 order, event_type, amount, list(quantities), list(quantities.values()), **kwargs
             )
         staff = self.user.get_username() if self.user is not None else ""
-        about = {"staff": staff, "reason": reason, "idempotency_key": idempotency_key}
-        return refunds.queue(order, event_type, amount, quantities, newest_refund=newest_refund, **about)
+        return refunds.queue(
+            order,
+            event_type,
+            amount,
+            quantities,
+            staff=staff,
+            reason=reason,
+            idempotency_key=idempotency_key,
+            newest_refund=newest_refund,
+        )
 
     def validate_shipping_event(self, order: Any, event_type: Any, lines: Any, line_quantities: Any, **kwargs: Any) -> Any:
         """Refuse to ship an order whose money was refunded entirely, or is about to be."""

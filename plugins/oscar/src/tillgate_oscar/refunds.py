@@ -48,7 +48,13 @@ def queue(
     The refund belongs to the payment that paid the order. Staff handle other payments of the same order in their reviews.
     """
     data: dict[str, Any] = {"lines": {str(line.pk): quantity for line, quantity in quantities.items()}} if quantities else {}
-    about = {"staff": staff, "reason": reason, "data": data, "idempotency_key": idempotency_key, "newest_refund": newest_refund}
+    about: dict[str, Any] = {
+        "staff": staff,
+        "reason": reason,
+        "data": data,
+        "idempotency_key": idempotency_key,
+        "newest_refund": newest_refund,
+    }
     try:
         with shop.locked_order(PLUGIN, order.number) as ours:
             if ours.paid_by is None:
