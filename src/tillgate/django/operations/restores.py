@@ -35,6 +35,7 @@ _ASKED_SINCE: Final = timedelta(days=30)
 _TOLD_FOR: Final = timedelta(days=3)
 """So long after a restore an account's own address may tell of a lost payment; later it tells of other software's."""
 _NO_MONEY: Final = frozenset({TransactionStatus.PENDING, TransactionStatus.PROCESSING, TransactionStatus.FAILED, TransactionStatus.CLOSED})
+_MESSAGE: Final = "the database was restored: its request may have left before"
 _SERVER: Final = """
 SELECT system_identifier, CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END
 FROM pg_control_system()
@@ -60,7 +61,7 @@ def note_restored(since: datetime, actor: str, until: datetime | None = None) ->
     outside_transactions("restored")
     until = until or since
     queued = Refund.objects.filter(status=RefundStatus.QUEUED, created_at__lte=until).order_by("pk").values_list("pk", flat=True)
-    refunds = sum(doubt(pk, actor) for pk in queued)
+    refunds = sum(doubt(pk, actor, _MESSAGE) for pk in queued)
     payments = Payment.objects.filter(created_at__gte=since - _ASKED_SINCE, created_at__lte=until).update(next_poll_at=clock.now())
     with durable():
         facts = {"since": f"{clock.local(since):%Y-%m-%d %H:%M:%S %Z}".rstrip(), "refunds": refunds}
