@@ -318,7 +318,7 @@ def test_failing_row_keeps_no_other_waiting(world: World, monkeypatch: pytest.Mo
     ("broken", "chore"),
     [
         ("mark_lost", "lost refunds"),
-        ("send_refund", "refunds to send"),
+        ("send_unless_made", "refunds to send"),
         ("poll_refund", "refunds to ask about"),
         ("queue_event", "unpaid orders"),
         ("purge_order", "orders to purge"),
@@ -336,7 +336,7 @@ def test_failure_names_chore_and_row(world: World, monkeypatch: pytest.MonkeyPat
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    rows = {"mark_lost": lost, "send_refund": queued, "poll_refund": unknown, "queue_event": opened, "purge_order": lost.payment.order}
+    rows = {"mark_lost": lost, "send_unless_made": queued, "poll_refund": unknown, "queue_event": opened, "purge_order": lost.payment.order}
     with monkeypatch.context() as patch:
         patch.setattr(chores, broken, fail)
         assert world.run_worker().faults == [f"{chore} {rows[broken].pk}: RuntimeError: a bug"]
@@ -372,7 +372,7 @@ def test_run_ends_where_the_database_is_away(world: World, monkeypatch: pytest.M
     def unreachable(*_: object) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(chores, "send_refund", away)
+    monkeypatch.setattr(chores, "send_unless_made", away)
     with monkeypatch.context() as broken, pytest.raises(OperationalError, match="refused"):
         world.run_worker()
     assert len(tried) == 1
