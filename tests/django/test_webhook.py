@@ -251,6 +251,19 @@ def test_worker_asks_again_about_a_notification(world: World, toy: Toy, disputin
     assert not Notification.objects.exists()
 
 
+def test_repeated_event_brings_its_query_forward(world: World, toy: Toy, disputing: Disputing) -> None:
+    disputing.numbers["ch-1"] = paid_at_toy(world, toy).reference
+    charged(world, "ch-1")
+    world.time.advance(days=10)
+    toy.lost.add("query")
+    find_payment(Notification.objects.get())
+    due_at = Notification.objects.get().due_at
+    assert due_at is not None
+    assert due_at <= clock.now() + timedelta(hours=1)
+    charged(world, "ch-1")
+    assert Notification.objects.filter(due_at__lte=clock.now()).count() == 1
+
+
 def test_notification_about_other_software_is_forgotten(world: World, toy: Toy, disputing: Disputing) -> None:
     payment = paid_at_toy(world, toy)
     charged(world, "ch-of-nobody")

@@ -135,3 +135,43 @@ def test_request_that_queues_a_refund_does_not_ask(world: World) -> None:
     before = world.queries()
     assert operations.refund(payment.pk, "2.50").status == "succeeded"
     assert world.queries() == before
+
+
+def test_repeated_key_leaves_queued_refund_to_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that went back has the refund queued, and its key is repeated."""
+    world.takes("USD")
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "2.50", idempotency_key="k")
+    forget_sending(refund)
+    with monkeypatch.context() as patch:
+        sending_nothing(patch)
+        repeated = operations.refund(payment.pk, "2.50", idempotency_key="k")
+        assert (repeated.pk, repeated.status) == (refund.pk, "queued")
+    world.run_worker()
+    refund.refresh_from_db()
+    assert (refund.status, str(world.refunded_amount(payment))) == ("succeeded", "2.50")
+
+
+def test_refund_of_the_portal_is_another(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refund without a name of ours has the same amount: both are made."""
+    payment = world.paid_payment()
+    refund = queued(payment)
+    portal = ReportedRefund(amount=refund.amount, refund_no="88", refund_id=None, outcome=RefundOutcome.SUCCEEDED)
+    with monkeypatch.context() as patch:
+        answering(patch, refunds=(portal,))
+        world.run_worker()
+    refund.refresh_from_db()
+    assert refund.status == "succeeded"
+    assert refund.refund_no != "88"
+    assert [one.refund_no for one in Refund.objects.filter(external=True)] == ["88"]
+    assert str(world.refunded_amount(payment)) == "2.50", "the gateway has ours beside the portal's"
+
+
+def test_list_that_cannot_be_read_sends_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+    refund = queued(payment)
+    sending_nothing(monkeypatch)
+    answering(monkeypatch, refunds=None, raw={"refundInfo": [{"refundAmount": "?"}]})
+    assert world.run_worker().faults == []
+    refund.refresh_from_db()
+    assert (refund.status, bool(refund.due_at and refund.due_at > clock.now())) == ("queued", True)

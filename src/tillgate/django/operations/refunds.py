@@ -118,9 +118,12 @@ def refund(
     """
     outside_transactions("refund")
     try:
-        queued = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen, about)
+        queued, is_new = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen, about)
     except OrderHeld as error:
         raise RefundNotPossible(str(error)) from None
+    # An earlier refund of the same key is the worker's, which asks the gateway before it sends.
+    if not is_new:
+        return queued
     try:
         return send_refund(queued.pk)
     except OrderHeld:
@@ -139,8 +142,9 @@ def queue_refund(
 ) -> Refund:
     """Queue a refund inside the running transaction; it is sent on commit, or by the worker. The options are as in `refund`."""
     with transaction.atomic(using=database()):  # where the host commits by hand, only in here can something be done on commit
-        queued = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen)
-        transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
+        queued, is_new = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen)
+        if is_new:
+            transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
     return queued
 
 
@@ -153,7 +157,8 @@ def _queue(
     idempotency_key: str | None = None,
     seen: int | None = None,
     about: Review | None = None,
-) -> Refund:
+) -> tuple[Refund, bool]:
+    """Return the refund of a wish, and whether this call has written it."""
     _check_key(idempotency_key)
     order_id, currency = Payment.objects.values_list("order_id", "currency").get(pk=payment_id)
     exact = money.amount(amount, currency)
@@ -164,7 +169,7 @@ def _queue(
         refunds = list(payment.refunds.select_for_update())
         # Before all other checks: what happened since the first call, such as its own refund, must not refuse the second.
         if earlier := _refund_of_key(payment, refunds, idempotency_key, exact):
-            return earlier
+            return earlier, False
         if payment.status != PaymentStatus.PAID:
             raise RefundNotPossible(f"payment {payment.reference} is {payment.status}, and only a paid one can be refunded")
         if (blocked_by := _blocking_reason(payment)) == ReviewReason.DISPUTED:
@@ -193,7 +198,7 @@ def _queue(
         queued.save(force_insert=True)
         actor = f"staff:{staff}" if staff else "shop"
         record("refund.queued", order, actor, str(queued.money) + (f": {queued.reason}" if reason else ""), payment=payment, refund=queued)
-    return queued
+    return queued, True
 
 
 def _check_key(key: str | None) -> None:
@@ -703,7 +708,8 @@ def doubt(refund_id: int, actor: str, message: str) -> bool:
 def find_trace(payment: Payment, answer: Answer) -> str:
     """Return what in an answer shows a refund of which the database knows nothing, or an empty text.
 
-    The rows are read after the answer: a refund that another process sends meanwhile has its row.
+    The refunds that the answer lists are booked before. The rows are read after the answer: a
+    refund that another process sends meanwhile has its row.
     """
     if not isinstance(answer, Found):
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tillgate.django.models import Refund
 from tillgate.django.operations.payments import apply_answer, ask
 from tillgate.django.operations.refunds import doubt, find_trace, put_off, send_refund
-from tillgate.lifecycle import Inconclusive, RefundStatus
+from tillgate.lifecycle import Found, Inconclusive, RefundStatus
 
 
 def send_unless_made(refund_id: int) -> Refund:
@@ -17,11 +17,14 @@ def send_unless_made(refund_id: int) -> Refund:
     refund = Refund.objects.select_related("payment__order").get(pk=refund_id)
     if refund.status != RefundStatus.QUEUED or refund.confirmed:
         return send_refund(refund_id)  # a confirmed one is booked, and not sent
-    payment = refund.payment
-    answer = ask(payment)
-    if trace := find_trace(payment, answer):
-        doubt(refund_id, "worker", trace)  # first: a listed refund may be this one by its amount
-    apply_answer(payment, answer, "worker")  # books the refunds that it lists, perhaps this one
+    answer = ask(refund.payment)
+    # First: it books the refunds that the answer lists, perhaps this one by its names. One that was
+    # made in the gateway's pages has no name of ours, and is another.
+    payment = apply_answer(refund.payment, answer, "worker")
     if isinstance(answer, Inconclusive):
         return put_off(refund_id, answer.detail)
+    if isinstance(answer, Found) and answer.transaction.has_unread_refunds:
+        return put_off(refund_id, "the gateway's list of refunds could not be read")
+    if trace := find_trace(payment, answer):
+        doubt(refund_id, "worker", trace)
     return send_refund(refund_id)
