@@ -22,6 +22,7 @@ from tillgate.django import clock, operations
 from tillgate.django.doctor import examine
 from tillgate.django.health import health
 from tillgate.django.models import Notification, Payment, Refund, Review, TimelineEntry
+from tillgate.django.operations import restores
 from tillgate.django.operations.notifications import find_payment
 from tillgate.django.operations.refunds import record_external_refund
 from tillgate.django.operations.restores import look_for_restore, note_restored
@@ -137,11 +138,13 @@ def test_i2_a_payment_that_a_restored_database_has_lost_is_told_of_at_the_accoun
     assert world.reviews() == (["rows-lost"] if days == 2 else [])
 
 
-def test_i2_a_lost_payment_is_told_of_though_no_worker_has_noticed_the_restore_yet(world: World, toy: Toy) -> None:
-    world.run_worker()
-    world.time.advance(minutes=1)
+def test_i2_a_lost_payment_is_told_of_though_no_worker_has_noticed_the_restore_yet(
+    world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     payment = paid_at_toy(world, toy)
-    look_for_restore()  # the worker's next look
+    monkeypatch.setattr(restores, "_server", lambda: "7:00000001")
+    look_for_restore()  # the worker's last look
+    monkeypatch.setattr(restores, "_server", lambda: "7:00000002")
     TimelineEntry.objects.all().delete()
     payment.delete()
     assert notified(world, payment.reference).status_code == 200
@@ -246,6 +249,19 @@ def test_worker_asks_again_about_a_notification(world: World, toy: Toy, disputin
     toy.lost.add("query")
     find_payment(Notification.objects.get())
     assert not Notification.objects.exists()
+
+
+def test_repeated_event_brings_its_query_forward(world: World, toy: Toy, disputing: Disputing) -> None:
+    disputing.numbers["ch-1"] = paid_at_toy(world, toy).reference
+    charged(world, "ch-1")
+    world.time.advance(days=10)
+    toy.lost.add("query")
+    find_payment(Notification.objects.get())
+    due_at = Notification.objects.get().due_at
+    assert due_at is not None
+    assert due_at <= clock.now() + timedelta(hours=1)
+    charged(world, "ch-1")
+    assert Notification.objects.filter(due_at__lte=clock.now()).count() == 1
 
 
 def test_notification_about_other_software_is_forgotten(world: World, toy: Toy, disputing: Disputing) -> None:

@@ -33,8 +33,11 @@ class ChoosingDriver(ShopDriver):
 
     def pay_path(self, order_key: str) -> str | None:
         """Ask the provider for the way, as the shop's page does."""
+        payment = self._payment(order_key)
+        if payment.variant == "invoice":
+            return None  # another provider's: Tillgate has no way to pay it
         try:
-            self._payment(order_key).get_form()
+            payment.get_form()
         except RedirectNeeded as way:
             return str(way)
         except PaymentError:

@@ -38,6 +38,7 @@ def payment(request: pytest.FixtureRequest, world: World, product: Make, setting
     settings.SITE_ID = other.pk
     shopper = Shopper(Client(SERVER_NAME=OTHER))
     shopper.get(shopper.buys(product())["Location"])
+    world.client.cookies.update(shopper.client.cookies)  # only this browser may change the order
     settings.SITE_ID = request.param
     return Payment.objects.get()
 

@@ -303,6 +303,11 @@ class Transaction:
     refunds: tuple[ReportedRefund, ...] | None = None
     disputes: tuple[ReportedDispute, ...] = ()
 
+    @property
+    def has_unread_refunds(self) -> bool:
+        """Whether the gateway lists refunds, and one of them could not be read."""
+        return self.refunds is None and bool(self.raw.get("refundInfo"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refunded:

@@ -129,7 +129,9 @@ def confirms_refund(
     """
     given = received.parameters
     needed = dialect.refund_notification_fields - _MAY_BE_MISSING | _NEEDED
-    if received.fault or received.repeated:
+    # Parameters that the address adds to a body are not signed.
+    is_whole = not received.body or received.body == given
+    if received.fault or received.repeated or not is_whole:
         return False
     if not needed <= given.keys() <= dialect.refund_notification_fields:
         return False

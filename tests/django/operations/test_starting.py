@@ -826,6 +826,18 @@ def test_one_press_tries_after_a_rest(world: World, monkeypatch: pytest.MonkeyPa
     assert begin(world, world.order()).outcome is StartOutcome.REDIRECT
 
 
+def test_rest_of_last_night_refuses_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two creations hung hours ago, and since then nobody has pressed: two presses need no trial."""
+    with monkeypatch.context() as patch:
+        refuse(patch, OutcomeUnknown("pay", "x", "time-out"))
+        for _ in range(2):
+            begin(world, world.order())
+    world.time.advance(hours=6)
+    with contextlib.ExitStack() as ending, hanging_gateway(monkeypatch) as sent:
+        ending.enter_context(pressed(world, world.order(), sent))
+        ending.enter_context(pressed(world, world.order(), sent, 1))
+
+
 def test_a_second_press_finds_the_first_for_as_long_as_its_creation_hangs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     order = world.order()
     with contextlib.ExitStack() as ending, hanging_gateway(monkeypatch) as sent:

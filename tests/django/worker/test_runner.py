@@ -22,7 +22,7 @@ from tillgate.account import Account
 from tillgate.django import clock, operations
 from tillgate.django.models import Heartbeat, Lane, Order, OutboxEvent, Payment, Refund
 from tillgate.django.operations import calls, outbox
-from tillgate.django.operations.locking import InsideTransaction, durable
+from tillgate.django.operations.locking import InsideTransaction, OrderHeld, durable
 from tillgate.django.worker import chores, polls, runner
 from tillgate.django.worker.run import queue as queue_of_chores
 from tillgate.django.worker.run import run_lane, run_worker, wake
@@ -318,7 +318,7 @@ def test_failing_row_keeps_no_other_waiting(world: World, monkeypatch: pytest.Mo
     ("broken", "chore"),
     [
         ("mark_lost", "lost refunds"),
-        ("send_refund", "refunds to send"),
+        ("send_unless_made", "refunds to send"),
         ("poll_refund", "refunds to ask about"),
         ("queue_event", "unpaid orders"),
         ("purge_order", "orders to purge"),
@@ -336,7 +336,7 @@ def test_failure_names_chore_and_row(world: World, monkeypatch: pytest.MonkeyPat
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    rows = {"mark_lost": lost, "send_refund": queued, "poll_refund": unknown, "queue_event": opened, "purge_order": lost.payment.order}
+    rows = {"mark_lost": lost, "send_unless_made": queued, "poll_refund": unknown, "queue_event": opened, "purge_order": lost.payment.order}
     with monkeypatch.context() as patch:
         patch.setattr(chores, broken, fail)
         assert world.run_worker().faults == [f"{chore} {rows[broken].pk}: RuntimeError: a bug"]
@@ -372,7 +372,7 @@ def test_run_ends_where_the_database_is_away(world: World, monkeypatch: pytest.M
     def unreachable(*_: object) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(chores, "send_refund", away)
+    monkeypatch.setattr(chores, "send_unless_made", away)
     with monkeypatch.context() as broken, pytest.raises(OperationalError, match="refused"):
         world.run_worker()
     assert len(tried) == 1
@@ -463,3 +463,24 @@ def test_new_chore_is_one_row(world: World, monkeypatch: pytest.MonkeyPatch) -> 
         assert bool(chore.account) is not bool(chore.lane)
         assert chore.lane in ("", *chores.OWN_LANES)
         assert chore.due_rows(clock.now()).count() == 0
+
+
+def test_event_of_held_order_is_no_failed_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shop's own transaction has the order for longer than the worker waits."""
+    order = Order.objects.get(pk=world.start(world.order()).order.pk)
+    Payment.objects.update(status="failed")
+    now = clock.now()
+    event = OutboxEvent.objects.create(order=order, kind="order-unpaid", created_at=now, due_at=now)
+    with monkeypatch.context() as patch:
+        patch.setattr(outbox, "locked_order", held)
+        assert len(run_worker().faults) == 1
+    event.refresh_from_db()
+    assert (event.begun_at, event.attempts) == (None, 0)
+    world.time.advance(seconds=11)
+    assert run_worker().faults == []
+    event.refresh_from_db()
+    assert (event.done_at is not None, event.attempts) == (True, 1)
+
+
+def held(*_: object, **__: object) -> Any:
+    raise OrderHeld("another transaction holds the order")

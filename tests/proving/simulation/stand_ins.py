@@ -32,7 +32,7 @@ from tillgate import client, hooks, transport
 from tillgate.client import Gateway
 from tillgate.django import clock, models
 from tillgate.django.conf import get_settings
-from tillgate.django.operations import bounds, calls, outbox, payments, restores, starting
+from tillgate.django.operations import bounds, calls, outbox, payments, starting
 from tillgate.django.operations import mail as mailing
 from tillgate.django.worker import runner, watch
 from tillgate.hooks import hookimpl
@@ -66,9 +66,6 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(watch._watch, "is_time", return_value=False))  # it goes by the machine's time
         # Each actor is a process of its own, and has no other calls under way.
         put(mock.patch.object(outbox, "_places", BoundedSemaphore(1000)))
-        # Worlds are put back to where they were, which is no restore.
-        put(mock.patch.object(restores, "_went_back", return_value=False))
-        put(mock.patch.object(restores, "_remember"))
         put(mock.patch.dict(clock._EPOCH_SECONDS, dict.fromkeys(clock._EPOCH_SECONDS, "0.0")))  # an actor hears the same in every run
         put(mock.patch.dict(clock._measurements))
         for module in (bounds, calls, payments, runner, starting, client, transport, signing, tenacity.nap):

@@ -51,7 +51,7 @@ def creation_state(account: str, method: str) -> CreationState:
     creations, refusals = name_of(_CREATIONS, account), _refusals_name(account, method)
     rows = {row.name: row for row in Heartbeat.objects.filter(name__in=(creations, refusals))}
     last = rows.get(creations)
-    if last is None or not last.detail.get("rests"):
+    if last is None or not last.detail.get("rests") or last.at <= clock.now() - _IN_A_ROW:
         return CreationState.DOUBTFUL if rows else CreationState.SOUND
     return CreationState.RESTS if last.at > clock.now() else CreationState.TRIAL
 

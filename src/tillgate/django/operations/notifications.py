@@ -51,6 +51,7 @@ class CannotBeJudged(Exception):
 
 _ACCOUNT_GONE: Final = "a notification of a refund of %s has to come again: the account that made the payment could not be found"
 _LEAST_PAUSE: Final = timedelta(minutes=1)
+_LONGEST_PAUSE: Final = timedelta(hours=1)
 _ASKED_FOR: Final = timedelta(days=30)
 """So long the worker asks which payment a notification is about."""
 _LOOKED_AT: Final = 1000
@@ -222,8 +223,10 @@ def _wait_for_worker(alias: str, names: Iterable[str], received: Received, kept:
         if name and not is_told(name, alias)
     ]
     if rows:
-        # A repeated one finds its row: the worker will query the payment after that.
+        # A repeated one finds its row, and brings it forward: it may tell of something new.
         Notification.objects.bulk_create(rows, ignore_conflicts=True)
+        named = Notification.objects.filter(account=alias, unmatched__in=[row.unmatched for row in rows])
+        named.filter(due_at__gt=now).update(due_at=now, received_at=now)
 
 
 def find_payment(row: Notification) -> None:
@@ -243,7 +246,7 @@ def find_payment(row: Notification) -> None:
     may_wait = now - row.received_at < _ASKED_FOR
     if account is None or (isinstance(answer, Inconclusive) and not is_reference):
         if may_wait:
-            rows.update(due_at=now + max(_LEAST_PAUSE, now - row.received_at))
+            rows.update(due_at=now + min(max(_LEAST_PAUSE, now - row.received_at), _LONGEST_PAUSE))
         else:
             rows.delete()
         return

@@ -96,7 +96,15 @@ def deliver_now(order_id: int) -> int:
 
 def deliver_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
     """Carry out the oldest local event of an order, which a worker has claimed, and those behind it; return how many were done."""
-    return _deliver_until(claimed.order_id, leased_until) if _may_begin(claimed, leased_until) else 0
+    if not _may_begin(claimed, leased_until):
+        return 0
+    try:
+        return _deliver_until(claimed.order_id, leased_until)
+    except OrderHeld:
+        # Nothing has begun: the event is due again soon, with the mark that it had.
+        held = OutboxEvent.objects.filter(pk=claimed.pk, due_at=leased_until)
+        held.update(due_at=clock.now() + _FIRST_PAUSE, begun_at=claimed.begun_at)
+        raise
 
 
 def _deliver_until(order_id: int, leased_until: datetime | None) -> int:

@@ -58,7 +58,7 @@ from tillgate.lifecycle import (
     reasons,
 )
 from tillgate.money import Money
-from tillgate.wire.dialects import RefundOutcome
+from tillgate.wire.dialects import RefundOutcome, TransactionStatus
 from tillgate.wire.messages import Refunded, RefundRequest, ReportedRefund
 from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
@@ -118,9 +118,12 @@ def refund(
     """
     outside_transactions("refund")
     try:
-        queued = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen, about)
+        queued, is_new = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen, about)
     except OrderHeld as error:
         raise RefundNotPossible(str(error)) from None
+    # An earlier refund of the same key is the worker's, which asks the gateway before it sends.
+    if not is_new:
+        return queued
     try:
         return send_refund(queued.pk)
     except OrderHeld:
@@ -139,8 +142,9 @@ def queue_refund(
 ) -> Refund:
     """Queue a refund inside the running transaction; it is sent on commit, or by the worker. The options are as in `refund`."""
     with transaction.atomic(using=database()):  # where the host commits by hand, only in here can something be done on commit
-        queued = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen)
-        transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
+        queued, is_new = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen)
+        if is_new:
+            transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
     return queued
 
 
@@ -153,7 +157,8 @@ def _queue(
     idempotency_key: str | None = None,
     seen: int | None = None,
     about: Review | None = None,
-) -> Refund:
+) -> tuple[Refund, bool]:
+    """Return the refund of a wish, and whether this call has written it."""
     _check_key(idempotency_key)
     order_id, currency = Payment.objects.values_list("order_id", "currency").get(pk=payment_id)
     exact = money.amount(amount, currency)
@@ -164,7 +169,7 @@ def _queue(
         refunds = list(payment.refunds.select_for_update())
         # Before all other checks: what happened since the first call, such as its own refund, must not refuse the second.
         if earlier := _refund_of_key(payment, refunds, idempotency_key, exact):
-            return earlier
+            return earlier, False
         if payment.status != PaymentStatus.PAID:
             raise RefundNotPossible(f"payment {payment.reference} is {payment.status}, and only a paid one can be refunded")
         if (blocked_by := _blocking_reason(payment)) == ReviewReason.DISPUTED:
@@ -193,7 +198,7 @@ def _queue(
         queued.save(force_insert=True)
         actor = f"staff:{staff}" if staff else "shop"
         record("refund.queued", order, actor, str(queued.money) + (f": {queued.reason}" if reason else ""), payment=payment, refund=queued)
-    return queued
+    return queued, True
 
 
 def _check_key(key: str | None) -> None:
@@ -453,7 +458,7 @@ def _tell_of_waiting(refund: Refund, answer: str) -> None:
     if refund.status != RefundStatus.QUEUED:
         settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT), f"it waits no longer: {refund.status}")
         return
-    waited = refund.status_since - refund.created_at
+    waited = clock.now() - refund.created_at
     if waited >= _TOLD_AFTER:
         hours = int(waited.total_seconds() // 3600)
         _raise_once(ReviewReason.REFUND_NOT_SENT, {"answer": answer, "hours": hours}, "refund", refund)
@@ -649,12 +654,11 @@ def _note_as_sent(order: Order, payment: Payment, refund_id: int, actor: str, me
 def _moves(pairs: Iterable[tuple[KnownRefund, ReportedRefund]]) -> list[tuple[KnownRefund, ReportedRefund]]:
     """Return the pairs of which the gateway's word says more than is known here."""
     contradicted = (RefundStatus.FAILED, RefundOutcome.SUCCEEDED), _RETURNED
-    has_left = (RefundOutcome.SUCCEEDED, RefundOutcome.PENDING)
     return [
         (here, there)
         for here, there in pairs
         if (here.status in UNSETTLED_REFUND_STATUSES and here.status.value != there.outcome.value)
-        or (here.status is RefundStatus.QUEUED and there.outcome in has_left)
+        or here.status is RefundStatus.QUEUED  # found by its names: its request has left
         or (here.status, there.outcome) in contradicted
     ]
 
@@ -688,10 +692,9 @@ def _withdraw(refund: Refund, order: Order, actor: str, detail: str) -> Refund:
     return withdrawn
 
 
-def doubt(refund_id: int, actor: str) -> bool:
-    """Note that a queued refund may have been sent before a restore: its outcome is unknown (I6). Return whether it was queued."""
+def doubt(refund_id: int, actor: str, message: str) -> bool:
+    """Note that a queued refund may have been sent before: its outcome is unknown (I6). Return whether it was queued."""
     row = Refund.objects.select_related("payment").get(pk=refund_id)
-    message = "the database was restored: its request may have left before"
     with locked_order(row.payment.order_id) as order:
         if not Refund.objects.filter(pk=refund_id, status=RefundStatus.QUEUED).exists():
             return False
@@ -700,6 +703,40 @@ def doubt(refund_id: int, actor: str) -> bool:
         _settle_locked(order, refund_id, RefundStatus.UNKNOWN, message, actor, only_from=(RefundStatus.SENDING,))
     deliver(order.pk)
     return True
+
+
+def find_trace(payment: Payment, answer: Answer) -> str:
+    """Return what in an answer shows a refund of which the database knows nothing, or an empty text.
+
+    The refunds that the answer lists are booked before. The rows are read after the answer: a
+    refund that another process sends meanwhile has its row.
+    """
+    if not isinstance(answer, Found):
+        return ""
+    known, found = _known_refunds(payment), answer.transaction
+    _, made_elsewhere = match_refunds(known, found.refunds or ())
+    if any(one.outcome is not RefundOutcome.FAILED for one in made_elsewhere):
+        return "the gateway lists a refund that is not known here, and it may be this one"
+    has_left = any(one.status not in (RefundStatus.QUEUED, RefundStatus.FAILED) for one in known)
+    is_listed = bool(found.refunds)  # this one by its names: it is booked
+    if found.status is TransactionStatus.REFUNDED and not has_left and not is_listed:
+        return "the gateway says refunded, though no refund is known to have left: it may be this one"
+    return ""
+
+
+def put_off(refund_id: int, answer: str) -> Refund:
+    """Let a queued refund wait, since the gateway did not say whether it was made already."""
+    row = Refund.objects.select_related("payment").get(pk=refund_id)
+    with locked_order(row.payment.order_id) as order:
+        refund = Refund.objects.select_related("payment").get(pk=refund_id)
+        refund.payment.order = order
+        if refund.status != RefundStatus.QUEUED:
+            return refund
+        refund.answer, refund.due_at = answer[:255], _due_after(refund, RefundStatus.QUEUED, clock.now())
+        refund.save(update_fields=["answer", "due_at"])
+        record("refund.queued", order, "worker", answer, payment=refund.payment, refund=refund)
+        _tell_of_waiting(refund, answer)
+    return refund
 
 
 def mark_lost(refund_id: int) -> Refund:

@@ -1,7 +1,8 @@
 """After a restore or a failover: the database may have lost its last changes, though the gateway and the shoppers know of them.
 
-Two marks of the guard show it. PostgreSQL gives each promoted or restored server another timeline. And Django's cache, which is outside
-the database, remembers the newest timeline entry: if the database does not have that entry any more, it went back.
+PostgreSQL gives each promoted or restored server another timeline: that mark shows it by itself.
+Elsewhere staff note it by the command. The worker asks about each queued refund in any case before
+it sends it, so that only a gateway whose query lists no refunds needs the mark.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from django.core.cache import cache
 from django.db import Error as DatabaseFault
 from django.db import connections
 
 from tillgate.account import Account
 from tillgate.django import clock
-from tillgate.django.models import Heartbeat, Payment, Refund, Review, TimelineEntry, database, new_key
+from tillgate.django.models import Heartbeat, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations.heartbeats import begin, set_heartbeat
 from tillgate.django.operations.locking import durable, outside_transactions, reconnect_if_cut
 from tillgate.django.operations.refunds import doubt
@@ -29,12 +29,13 @@ from tillgate.wire.dialects import TransactionStatus
 _log = logging.getLogger("tillgate")
 
 DATABASE: Final = "database"
-"""The heartbeat of the database itself: `at` is when it was first seen, or last restored; its detail names it and its server."""
+"""The heartbeat of the database itself: `at` is when it was first seen, or last restored; its detail names its server."""
 _ASKED_SINCE: Final = timedelta(days=30)
 """The payments of so long a time before a restore are asked about: they may have been paid or refunded since."""
 _TOLD_FOR: Final = timedelta(days=3)
 """So long after a restore an account's own address may tell of a lost payment; later it tells of other software's."""
 _NO_MONEY: Final = frozenset({TransactionStatus.PENDING, TransactionStatus.PROCESSING, TransactionStatus.FAILED, TransactionStatus.CLOSED})
+_MESSAGE: Final = "the database was restored: its request may have left before"
 _SERVER: Final = """
 SELECT system_identifier, CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END
 FROM pg_control_system()
@@ -60,27 +61,24 @@ def note_restored(since: datetime, actor: str, until: datetime | None = None) ->
     outside_transactions("restored")
     until = until or since
     queued = Refund.objects.filter(status=RefundStatus.QUEUED, created_at__lte=until).order_by("pk").values_list("pk", flat=True)
-    refunds = sum(doubt(pk, actor) for pk in queued)
+    refunds = sum(doubt(pk, actor, _MESSAGE) for pk in queued)
     payments = Payment.objects.filter(created_at__gte=since - _ASKED_SINCE, created_at__lte=until).update(next_poll_at=clock.now())
     with durable():
         facts = {"since": f"{clock.local(since):%Y-%m-%d %H:%M:%S %Z}".rstrip(), "refunds": refunds}
         open_review(ReviewReason.ROWS_LOST, facts, actor)
-    name, server = _name(), _server()
-    set_heartbeat(DATABASE, clock.now(), {"name": name, "server": server, "restored": True})
-    _remember(name)
+    set_heartbeat(DATABASE, clock.now(), {"server": _server(), "restored": True})
     return Restored(refunds=refunds, payments=payments)
 
 
 def look_for_restore() -> bool:
-    """Return whether the database has lost changes since the last call of any process, and if so, do the same as `note_restored`."""
+    """Return whether another server or timeline has taken over since the last call of any process, and if so, do as `note_restored`."""
     row = Heartbeat.objects.filter(name=DATABASE).first()
     server = _server()
     if row is None:
-        begin(DATABASE, clock.now(), {"name": new_key(), "server": server})
+        begin(DATABASE, clock.now(), {"server": server})
         return False
     known = row.detail.get("server")
-    is_another = bool(known and server) and known != server
-    if is_another or _went_back(row):
+    if known and server and known != server:
         _log.error("the database was restored, or another server took over: queued refunds are not sent, and staff have a review")
         now = clock.now()
         newest = TimelineEntry.objects.order_by("-pk").values_list("at", flat=True).first()
@@ -88,14 +86,7 @@ def look_for_restore() -> bool:
         return True
     if server and not known:
         Heartbeat.objects.filter(name=DATABASE, at=row.at).update(detail={**row.detail, "server": server})
-    _remember(row.detail["name"])
     return False
-
-
-def _name() -> str:
-    """Return the name of the database, which its backups and replicas share."""
-    detail = Heartbeat.objects.filter(name=DATABASE).values_list("detail", flat=True).first()
-    return str(detail["name"]) if detail else new_key()
 
 
 def _server() -> str:
@@ -109,32 +100,11 @@ def _server() -> str:
             identifier, timeline = cursor.fetchone()
     except DatabaseFault as error:
         if connection.is_usable():
-            _log.info("the database does not tell its timeline, so a failover is noticed by the cache alone: %s", error)
+            _log.info("the database does not tell its timeline, so staff must note a failover themselves: %s", error)
             _unnamed.add(connection.alias)
         reconnect_if_cut()
         return ""
     return f"{identifier}:{timeline}" if timeline else ""
-
-
-def _went_back(row: Heartbeat) -> bool:
-    """Return whether the newest timeline entry that a process saw is gone. A restore that was noticed after that entry counts no more."""
-    try:
-        seen = cache.get(f"tillgate.newest.{row.detail['name']}")
-    except Exception:  # a cache is the project's own, and may raise anything
-        _log.warning("the cache could not be read, so it cannot show that the database went back", exc_info=True)
-        return False
-    if seen is None or seen[1] <= row.at:
-        return False
-    return not TimelineEntry.objects.filter(pk=seen[0], at=seen[1]).exists()
-
-
-def _remember(name: str) -> None:
-    """Keep the newest timeline entry outside the database."""
-    newest = TimelineEntry.objects.order_by("-pk").values_list("pk", "at").first()
-    try:
-        cache.set(f"tillgate.newest.{name}", newest, None)
-    except Exception:  # as above
-        _log.warning("the cache could not be written, so it cannot show that the database went back", exc_info=True)
 
 
 def was_restored() -> bool:

@@ -19,12 +19,13 @@ from tillgate.django.models import Notification, Order, OutboxEvent, OutboxEvent
 from tillgate.django.operations import outbox
 from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.notifications import find_payment
-from tillgate.django.operations.refunds import mark_lost, poll_refund, send_refund
+from tillgate.django.operations.refunds import mark_lost, poll_refund
 from tillgate.django.operations.restores import look_for_restore
 from tillgate.django.operations.retention import purge_order
 from tillgate.django.operations.status import queue_event
 from tillgate.django.worker.polls import poll
 from tillgate.django.worker.runner import Chore, each
+from tillgate.django.worker.sends import send_unless_made
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, RefundStatus
 
 SHOP: Final = ":shop"
@@ -76,7 +77,7 @@ def _failed_remote_events() -> QuerySet[OutboxEvent]:
 def _send(refund: Refund, _: datetime) -> None:
     # A refund that another server sent already is unknown by now, and is not sent.
     look_for_restore()
-    send_refund(refund.pk)
+    send_unless_made(refund.pk)
 
 
 def _ask_about(refund: Refund, _: datetime) -> None:
