@@ -90,7 +90,7 @@ def test_only_the_demonstration_says_that_no_real_money_moves(environment: dict[
 def test_celery_finds_the_workers_tasks_and_its_schedule() -> None:
     look = (
         "from example_shop.celery import app; app.loader.import_default_modules();"
-        "print(app.conf.beat_schedule['tillgate-worker']['task'], 'tillgate.run_account' in app.tasks, app.conf.broker_url)"
+        "print(app.conf.beat_schedule['tillgate-worker']['task'], 'tillgate.run_lane' in app.tasks, app.conf.broker_url)"
     )
     done = run("-c", look, **PRODUCTION)
     assert done.stdout.split() == ["tillgate.run_worker", "True", PRODUCTION["SHOP_BROKER_URL"]], done.stderr
