@@ -135,6 +135,7 @@ class Failover:
         """The refund stays as it is, the payment that was begun is paid, and the lost one has a review when its notification comes."""
         until(lambda: self.books()["payments"][self.paid_late] == "paid", "the worker asks about the payment that was begun")
         self.gateway.control.notify(self.lost)
+        self.manage("worker", "--once")  # the notification waits for the worker, which asks
         until(lambda: self.reviews().count("rows-lost") == 2, "the notification of the lost payment opens a review")
         books = self.books()
         assert (self.refunds(), books["refunds"]) == (["2.50"], {self.refunded: "unknown"})

@@ -552,7 +552,7 @@ def sends_a_refund_again_that_was_cut_off(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("over_refund", pytest.fail.Exception)
 def lets_refunds_exceed_the_payment(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(refunds, "_left", lambda payment, rows: Decimal(10**6))
+    patch.setattr(refunds, "refundable", lambda payment, rows=None: Decimal(10**6))
 
 
 @mutant("duplicate_notifications")
