@@ -293,7 +293,8 @@ class Views:
         finally:
             self.shop.gateway.says = None
         [payment] = [row for table, was, row in changed if table == "tillgate_payment"]
-        told = (_tells_of("signature-mismatch"), _tells_of("wrong-credentials"))
+        reasons = ("signature-mismatch", "wrong-credentials", "creations-refused")
+        told = [_tells_of(reason) for reason in reasons]
         self.nothing_changed(changed, _begins_a_payment, _counts_a_creation, *told)
         assert payment["status"] in ("created", "pending", "failed")
         if "Refresh" in headers:
@@ -397,10 +398,10 @@ def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:
 
 
 def _counts_a_creation(difference: Difference) -> bool:
-    """Tell whether the circuit breaker noted a creation that the gateway did not answer."""
+    """Tell whether a creation was noted that the gateway did not answer, or refused."""
     table, before, became = difference
     name = became.get("name") or before.get("name") or "creations:"  # only what changed is told: without a name it is the time
-    return table == "tillgate_heartbeat" and name.startswith("creations:")
+    return table == "tillgate_heartbeat" and name.startswith(("creations:", "refusals:"))
 
 
 def _begins_a_payment(difference: Difference) -> bool:

@@ -173,7 +173,7 @@ def test_repeated_key_in_transactions_refunds_once(world: World) -> None:
 
 def test_i6_a_queued_refund_is_sent_once_by_however_many_workers(world: World) -> None:
     payment = world.paid_payment("12.50")
-    refund = operations.refunds._queue(payment.pk, "5.00", "", "", {})
+    refund, _ = operations.refunds._queue(payment.pk, "5.00", "", "", {})
     said = at_once(*[lambda: operations.send_refund(refund.pk)] * 8)
     assert not [one for one in said if isinstance(one, Exception)]
     assert len(world.sandbox.service.find(payment.reference).refunds) == 1
