@@ -23,7 +23,7 @@ from tests.smallest_shop.placing import unregistered
 from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, Refused, WrongCredentials, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Review, TimelineEntry
-from tillgate.django.operations import NotPayable, StartOutcome, bounds, starting
+from tillgate.django.operations import NotPayable, StartOutcome, bounds, creations, starting
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.lanes import rest
 from tillgate.django.operations.starting import is_being_created, is_page_live, may_go_on
@@ -728,6 +728,12 @@ def test_a_shopper_waits_for_the_looks_at_so_many_open_payments_that_five_second
 # A gateway that hangs, and presses without end ------------------------------------------------------------------------------------------
 
 
+def hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every creation end without an answer, as if it had taken long."""
+    monkeypatch.setattr(creations, "HUNG_SECONDS", 0.0)
+    refuse(monkeypatch, OutcomeUnknown("pay", "x", "time-out"))
+
+
 @contextmanager
 def hanging_gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PaymentRequest]]:
     """Let every creation hang until the block ends; yield the requests that were sent."""
@@ -739,6 +745,7 @@ def hanging_gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PaymentReq
         is_over.wait(20)
         raise OutcomeUnknown("pay", request.reference, "time-out")
 
+    monkeypatch.setattr(creations, "HUNG_SECONDS", 0.0)
     monkeypatch.setattr(hooks, "pay", pay)
     try:
         yield requests
@@ -786,10 +793,9 @@ def test_creation_has_a_deadline(world: World, monkeypatch: pytest.MonkeyPatch) 
 def test_hanging_presses_count_each_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Creations that began together look at the stored state when they end."""
     orders = [world.order() for _ in range(4)]
-    with hanging_gateway(monkeypatch) as sent, contextlib.ExitStack() as ending:
-        is_over = ending.enter_context
+    with contextlib.ExitStack() as ending, hanging_gateway(monkeypatch) as sent:
         for number, order in enumerate(orders):
-            is_over(pressed(world, order, sent, before=number))
+            ending.enter_context(pressed(world, order, sent, before=number))
     # All four began while the gateway was held to be sound.
     with hanging_gateway(monkeypatch) as sent, pytest.raises(starting.TryLater):
         begin(world, world.order())
@@ -798,7 +804,7 @@ def test_hanging_presses_count_each_other(world: World, monkeypatch: pytest.Monk
 
 def test_page_says_that_nothing_was_charged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        refuse(patch, OutcomeUnknown("pay", "x", "time-out"))
+        hang(patch)
         for _ in range(2):
             begin(world, world.order())
     answer = world.choose(world.order())
@@ -811,7 +817,7 @@ def test_page_says_that_nothing_was_charged(world: World, monkeypatch: pytest.Mo
 def test_one_press_tries_after_a_rest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others of the same moment wait for its end, else a gateway that still hangs holds all threads anew."""
     with monkeypatch.context() as patch:
-        refuse(patch, OutcomeUnknown("pay", "x", "time-out"))
+        hang(patch)
         for _ in range(2):
             begin(world, world.order())
     world.time.advance(seconds=31)
@@ -829,7 +835,7 @@ def test_one_press_tries_after_a_rest(world: World, monkeypatch: pytest.MonkeyPa
 def test_rest_of_last_night_refuses_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two creations hung hours ago, and since then nobody has pressed: two presses need no trial."""
     with monkeypatch.context() as patch:
-        refuse(patch, OutcomeUnknown("pay", "x", "time-out"))
+        hang(patch)
         for _ in range(2):
             begin(world, world.order())
     world.time.advance(hours=6)
@@ -849,6 +855,16 @@ def test_a_second_press_finds_the_first_for_as_long_as_its_creation_hangs(world:
         assert time.monotonic() - began < 2
 
 
+@pytest.mark.parametrize("error", [OutcomeUnknown("pay", "x", "HTTP 500"), NotSent("pay", "x", "connection refused")])
+def test_quick_errors_stop_no_sale(world: World, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """A gateway that says at once that it is busy holds no thread: the next shopper may try."""
+    with monkeypatch.context() as patch:
+        refuse(patch, error)
+        for _ in range(3):
+            begin(world, world.order())
+    assert begin(world, world.order()).outcome is StartOutcome.REDIRECT
+
+
 def test_account_that_rests_from_queries_sells(world: World) -> None:
     """A single payment that the gateway fails about stops no sale."""
     rest("default", "HTTP 500", is_told=False)
@@ -859,7 +875,7 @@ def test_after_two_creations_without_an_answer_no_page_creates_a_payment_for_hal
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        refuse(patch, OutcomeUnknown("pay", "x", "time-out"))
+        hang(patch)
         assert [begin(world, world.order()).outcome for _ in range(2)] == [StartOutcome.UNKNOWN] * 2
         with pytest.raises(starting.TryLater):
             begin(world, world.order())
@@ -869,7 +885,7 @@ def test_after_two_creations_without_an_answer_no_page_creates_a_payment_for_hal
     world.time.advance(seconds=2)
     assert begin(world, world.order()).outcome is StartOutcome.REDIRECT
     with monkeypatch.context() as patch:
-        refuse(patch, NotSent("pay", "x", "time-out"))
+        hang(patch)
         begin(world, world.order())
     assert begin(world, world.order()).outcome is StartOutcome.REDIRECT, "one alone is none in a row"
     with monkeypatch.context() as patch:

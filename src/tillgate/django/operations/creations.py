@@ -1,7 +1,8 @@
 """Whether the pages may create payments at an account, by how its last creations ended.
 
-A gateway that hangs would hold every thread of a web server: after two creations in a row without an answer, by any process, the pages
-create none for half a minute. Then one press at a time tries, until the gateway answers. Queries for a waiting shopper stop likewise.
+A gateway that hangs would hold every thread of a web server: after two creations in a row that hung, in any process, the pages
+create none for half a minute. Then one press at a time tries, until one does not hang. Queries for a waiting shopper stop likewise.
+A gateway that is down, but says so at once, holds no thread: the next shopper may try.
 
 A gateway that refuses every shopper sells nothing either: after three refusals in a row with one payment method a review opens.
 """
@@ -32,7 +33,9 @@ _IN_A_ROW: Final = timedelta(minutes=10)
 """Two creations without an answer that are further apart are not in a row."""
 _REFUSALS_BEFORE_REVIEW: Final = 3
 _ANSWERS: Final = (CreatedPayment, Refused, InvalidRequest, ConfigurationError)
-"""Outcomes of a creation that did not wait for the gateway in vain."""
+"""Outcomes of a creation that did not wait for the gateway in vain, however long it took."""
+HUNG_SECONDS: Final = 4.0
+"""A creation without an answer that took less time held nobody up."""
 
 
 class CreationState(Enum):
@@ -40,7 +43,7 @@ class CreationState(Enum):
 
     SOUND = "sound"
     DOUBTFUL = "doubtful"
-    """The last creation had no answer, or the method's last one was refused."""
+    """The last creation hung, or the method's last one was refused."""
     TRIAL = "trial"
     """A rest is over: one press may try, and the others wait for its end."""
     RESTS = "rests"
@@ -63,10 +66,10 @@ def take_trial(account: str) -> bool:
     return bool(rested.update(at=now + _REST))
 
 
-def note_creation(payment: Payment, outcome: CreatedPayment | TillgateError, before: CreationState) -> None:
-    """Note how a creation ended, which began in the state `before`."""
+def note_creation(payment: Payment, outcome: CreatedPayment | TillgateError, seconds: float, before: CreationState) -> None:
+    """Note how a creation ended after so many seconds, which began in the state `before`."""
     account, is_doubtful = payment.account, before is not CreationState.SOUND
-    if not isinstance(outcome, _ANSWERS):
+    if seconds >= HUNG_SECONDS and not isinstance(outcome, _ANSWERS):
         _note_unanswered(name_of(_CREATIONS, account), _IN_A_ROW)
     elif is_doubtful:
         Heartbeat.objects.filter(name=name_of(_CREATIONS, account)).delete()

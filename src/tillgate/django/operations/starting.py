@@ -422,6 +422,7 @@ def _new_payment(
 def _create(payment: Payment, account: Account, request: PaymentRequest, actor: str, state: CreationState) -> Started:
     """Create the payment at the gateway and write the outcome, unless an early notification has brought a later status."""
     outcome: CreatedPayment | TillgateError
+    began = time.monotonic()
     try:
         with network():
             outcome = hooks.pay(account, request, deadline_seconds=_CREATION_SECONDS)
@@ -430,7 +431,7 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
     except Exception as error:  # a plugin around the gateway may raise anything, after sending or before
         _log.exception("the creation of %s failed in a plugin", payment.reference)
         outcome = TillgateError(f"{type(error).__name__} in a plugin")
-    status = decide_creation(outcome)
+    status, seconds = decide_creation(outcome), time.monotonic() - began
     if status is PaymentStatus.FAILED:
         detail = without_personal_data(str(outcome))
         _log.warning("a payment could not be created at %s: %s", account.base_url, detail)
@@ -462,7 +463,7 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
             # A case of the account and not of this payment (unspecified behaviour 7): an answer in order about it does not end the case.
             facts, about = {"error": outcome}, {"reference": payment.reference}
             open_review(reason, facts, actor, account=payment.account, evidence=about)
-    note_creation(payment, outcome, state)
+    note_creation(payment, outcome, seconds, state)
     return _as_started(payment, str(outcome))
 
 
