@@ -6,15 +6,15 @@ import csv
 from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Shop
 from tests.django.bookings import payment, refund
-from tillgate.django import clock
 
 
 def _days() -> None:
-    now = clock.now()
+    now = timezone.now()
     for number in range(20):
         at = (now - timedelta(days=number)).isoformat()
         one = payment(f"REF{number:02}", f"{120 + 37 * (number % 7)}.50", at, method="alipay" if number % 3 else "paypal")

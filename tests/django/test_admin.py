@@ -361,10 +361,9 @@ def test_of_a_long_story_the_newest_is_shown_and_the_page_says_so(world: World, 
 
 
 @pytest.fixture
-def without_time_zones(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def without_time_zones(settings: Any) -> Iterator[None]:
     """A project that has none, from its start: how moments are read on MariaDB is settled once in a process."""
     settings.USE_TZ = False
-    monkeypatch.setattr("tillgate.django.clock.now", timezone.now)
     notifications._look_up.cache_clear()
     yield
     notifications._look_up.cache_clear()

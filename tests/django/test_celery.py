@@ -19,13 +19,14 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 from redis import Redis
 
 from tests.django import project
 from tests.django.celery_broker import application
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate.django import clock, tasks
+from tillgate.django import tasks
 from tillgate.django.models import Heartbeat, Payment, Review
 from tillgate.django.worker.chores import STAFF
 
@@ -136,7 +137,7 @@ def paid_and_due(world: World, count: int) -> list[Payment]:
     payments = [world.start(world.order()) for _ in range(count)]
     for payment in payments:
         world.shopper_pays(payment)
-    Payment.objects.update(next_poll_at=clock.now())
+    Payment.objects.update(next_poll_at=timezone.now())
     return payments
 
 
@@ -169,15 +170,15 @@ def test_what_a_killed_worker_held_is_done_by_another_after_the_lease(world: Wor
     workers.send("tillgate.run_lane", "default")
     wait_for(lambda: len(queries_by_reference(world)) > 0)
     workers.kill(0)
-    held = Payment.objects.filter(status="pending", next_poll_at__gt=clock.now())
+    held = Payment.objects.filter(status="pending", next_poll_at__gt=timezone.now())
     assert held.count() > 0
     world.sandbox.control.clear_faults()
     workers.processes.clear()
     workers.start(1)
     workers.send("tillgate.run_worker")
-    wait_for(lambda: not Payment.objects.filter(next_poll_at__lte=clock.now()).exists())
+    wait_for(lambda: not Payment.objects.filter(next_poll_at__lte=timezone.now()).exists())
     assert held.count() > 0  # the lease still runs
-    held.update(next_poll_at=clock.now())
+    held.update(next_poll_at=timezone.now())
     workers.send("tillgate.run_worker")
     wait_for(lambda: ShopOrder.objects.filter(status="paid").count() == 10)
     assert set(ShopOrder.objects.values_list("times_paid", flat=True)) == {1}
@@ -190,7 +191,7 @@ def test_the_tasks_do_what_the_worker_does(world: World) -> None:
     payment = paid_and_due(world, 1)[0]
     assert tasks.run_worker() == {"lanes": ["default", STAFF]}
     assert world.shop.times_paid(payment.order.key) == 1
-    assert Heartbeat.objects.get(name="worker").at <= clock.now()
+    assert Heartbeat.objects.get(name="worker").at <= timezone.now()
     assert tasks.run_worker() == {"lanes": [STAFF]}
     assert tasks.run_lane("default") == {}
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -19,12 +20,13 @@ import pytest
 from django.core import mail
 from django.core.checks import run_checks
 from django.db import connection
+from django.utils import timezone
 
 from tests.django import project
 from tests.django.conftest import World
 from tests.test_docs import ROOT, blocks, read, rows
 from tillgate import Account, ConfigurationError, hooks
-from tillgate.django import checks, clock
+from tillgate.django import checks
 from tillgate.django.models import Heartbeat, Payment
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 
@@ -81,6 +83,8 @@ def database(
         "idle_in_transaction_session_timeout": time_outs[1],
         "idle_transaction_timeout": time_outs[1],
         "lock_timeout": time_outs[0],
+        "UTC_TIMESTAMP": time.time(),
+        "clock_timestamp": time.time(),
     }
     rows = {"engine": tables, "character_set_name": poor, "collation_name": alike}
 
@@ -389,11 +393,20 @@ def test_w002_a_mail_server_that_may_hang(sound: Any) -> None:
     assert set(told()) == {"W002"}
 
 
+def test_w018_clocks_that_differ(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    assert list(checks.check_clocks()) == []
+    for seconds, said in ((3, "3 s ahead of"), (-60, "60 s behind")):
+        monkeypatch.setitem(checks._EPOCH_SECONDS, connection.vendor, f"SELECT {time.time() + seconds:.3f}")
+        (message,) = checks.check_clocks()
+        assert message.id == "tillgate.W018"
+        assert said in message.msg
+
+
 def test_w003_local_time_that_goes_back_in_autumn(settings: Any) -> None:
     settings.USE_TZ = False
-    assert [message.id for message in checks.check_clock()] == ["tillgate.W003"]
+    assert [message.id for message in checks.check_time_zone()] == ["tillgate.W003"]
     settings.USE_TZ = True
-    assert list(checks.check_clock()) == []
+    assert list(checks.check_time_zone()) == []
 
 
 # The database, by its settings ------------------------------------------------------------------------------------------------------------
@@ -580,7 +593,7 @@ def test_w011_a_worker_that_does_not_keep_up(sound: Any, world: World, configure
     silenced = sound.TILLGATE
     configure()
     payment = world.start(world.order())
-    Payment.objects.filter(pk=payment.pk).update(status="failed", next_poll_at=clock.now() - timedelta(hours=2))
+    Payment.objects.filter(pk=payment.pk).update(status="failed", next_poll_at=timezone.now() - timedelta(hours=2))
     sound.TILLGATE = silenced
     assert "2 h" in told()["W011"]
     configure()

@@ -29,7 +29,7 @@ from tests.django.operations.conftest import make_due, many
 from tests.test_docs import headings, read, rows, section
 from tillgate import hooks
 from tillgate.account import Account
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.management.commands.tillgate import SUBCOMMANDS, Command
 from tillgate.django.management.subcommands import audit as audit_subcommand
 from tillgate.django.management.subcommands import worker as subcommand
@@ -440,7 +440,7 @@ def test_the_period_is_given_in_days_moments_or_how_long_ago(
         if isinstance(wanted, str):
             assert moment == datetime.fromisoformat(wanted)
         else:
-            assert abs(clock.now() - wanted - moment) < timedelta(minutes=1)
+            assert abs(timezone.now() - wanted - moment) < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize(
@@ -465,9 +465,8 @@ def test_a_moment_at_the_ends_of_the_calendar_is_refused_by_its_option(world: Wo
 @pytest.mark.skipif(
     connection.vendor == "mysql", reason="MySQL keeps no time with a zone where USE_TZ is off, and the test's rows have one"
 )
-def test_the_commands_run_in_a_project_without_time_zones(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_run_in_a_project_without_time_zones(world: World, settings: Any) -> None:
     settings.USE_TZ = False
-    monkeypatch.setattr(clock, "now", timezone.now)
     world.paid_payment()
     for words in ((), ("--since", "2020-01-01"), ("--since", "2020-01-01T12:00"), ("--since", "2020-01-01T12:00+02:00")):
         text, code = run("audit", *words)
@@ -648,7 +647,7 @@ def test_wrong_settings_do_not_end_the_doctor(healthy: World, settings: Any) -> 
 
 def test_a_worker_that_is_away_and_open_reviews_are_reported(healthy: World) -> None:
     healthy.time.advance(hours=2)
-    Review.objects.create(reason="underpaid", facts={"detail": "It was underpaid."}, open_key="1", opened_at=clock.now())
+    Review.objects.create(reason="underpaid", facts={"detail": "It was underpaid."}, open_key="1", opened_at=timezone.now())
     _, wrong = findings()
     assert set(wrong) == {"worker", "reviews"}
     assert "2 h ago" in wrong["worker"]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -23,7 +24,7 @@ from opentelemetry.trace import StatusCode
 from tests.django.conftest import World
 from tests.test_docs import read, rows, section
 from tillgate import ConfigurationError, NotSent, hooks
-from tillgate.django import clock, observers, operations
+from tillgate.django import observers, operations
 from tillgate.django.models import Payment, Refund
 from tillgate.django.observers import LOG_NAME, TELEMETRY_NAME
 from tillgate.django.operations.ledger import STATUS_OF_EVENT
@@ -153,7 +154,7 @@ def test_a_matter_of_an_account_is_heard_of_too(world: World, log: pytest.LogCap
 
 
 def test_what_a_plugin_adds_to_an_event_stays_out_of_the_log(log: pytest.LogCaptureFixture) -> None:
-    hooks.emit(hooks.Event(name="shop.thing", at=clock.now(), fields={"card": "4111", "name": "Ann", "args": 1, "actor": "x"}))
+    hooks.emit(hooks.Event(name="shop.thing", at=timezone.now(), fields={"card": "4111", "name": "Ann", "args": 1, "actor": "x"}))
     (record,) = events(log)
     assert (record.event, record.actor) == ("shop.thing", "x")
     assert not hasattr(record, "card")

@@ -15,10 +15,11 @@ from unittest.mock import Mock
 import pytest
 from django.conf import settings
 from django.urls import reverse
+from django.utils import timezone
 
 from tests.toy_gateway import SECRET, URL, Toy, ToyPlugin, signed
 from tillgate import Account, AnswerNotUnderstood, NotSent, OrderNotFound, Refused, WrongCredentials, hooks, shop
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.doctor import examine
 from tillgate.django.health import health
 from tillgate.django.models import Notification, Payment, Refund, Review, TimelineEntry
@@ -128,7 +129,7 @@ def test_i2_a_payment_that_a_restored_database_has_lost_is_told_of_at_the_accoun
     TimelineEntry.objects.all().delete()
     payment.delete()
     if days:
-        note_restored(clock.now(), "restored")
+        note_restored(timezone.now(), "restored")
         Review.objects.all().delete()
         world.time.advance(days=days)
     assert [notified(world, payment.reference).status_code for _ in range(2)] == [200, 200]
@@ -243,7 +244,7 @@ def test_worker_asks_again_about_a_notification(world: World, toy: Toy, disputin
         find_payment(Notification.objects.get())
         waiting = Notification.objects.get()
         assert waiting.due_at is not None
-        assert waiting.due_at >= clock.now() + timedelta(seconds=55)
+        assert waiting.due_at >= timezone.now() + timedelta(seconds=55)
         world.time.advance(minutes=10)
     world.time.advance(days=30)
     toy.lost.add("query")
@@ -259,9 +260,9 @@ def test_repeated_event_brings_its_query_forward(world: World, toy: Toy, disputi
     find_payment(Notification.objects.get())
     due_at = Notification.objects.get().due_at
     assert due_at is not None
-    assert due_at <= clock.now() + timedelta(hours=1)
+    assert due_at <= timezone.now() + timedelta(hours=1)
     charged(world, "ch-1")
-    assert Notification.objects.filter(due_at__lte=clock.now()).count() == 1
+    assert Notification.objects.filter(due_at__lte=timezone.now()).count() == 1
 
 
 def test_notification_about_other_software_is_forgotten(world: World, toy: Toy, disputing: Disputing) -> None:

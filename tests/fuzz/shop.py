@@ -20,11 +20,12 @@ from django.core.exceptions import SuspiciousOperation
 from django.core.handlers.wsgi import WSGIHandler
 from django.db import connection, transaction
 from django.test import Client
+from django.utils import timezone
 
 from tests.fuzz.inputs import Request
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Account, CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction, hooks
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment, Refund
 from tillgate.django.tickets import pay_url, start_url
@@ -283,7 +284,7 @@ def opened() -> Iterator[Shop]:
         log, ear = logging.getLogger(), _Ear(logged.append)
         log.addHandler(ear)
         stack.callback(log.removeHandler, ear)
-        stack.enter_context(mock.patch.object(clock, "now", time.now))
+        stack.enter_context(mock.patch.object(timezone, "now", time.now))
         stack.enter_context(mock.patch.object(signing, "time", time))
         with mock.patch.object(secrets, "choice", numbers.choice), mock.patch.object(secrets, "token_urlsafe", key):
             shop = Shop(gateway, time, logged)

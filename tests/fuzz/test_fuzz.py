@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 from django.http import HttpResponse
 from django.test import override_settings
+from django.utils import timezone
 from hypothesis import strategies as st
 
 from tests.fuzz import results, settings
@@ -162,7 +163,6 @@ def _believing(payment: Any, **_: Any) -> Any:
     from datetime import timedelta
 
     from tillgate import Transaction, TransactionStatus
-    from tillgate.django import clock
     from tillgate.lifecycle import Found
 
     told = Transaction(
@@ -175,7 +175,7 @@ def _believing(payment: Any, **_: Any) -> Any:
         settle_currency="USD",
         raw={},
     )
-    return Found(transaction=told, asked_at=clock.now() + timedelta(seconds=1))
+    return Found(transaction=told, asked_at=timezone.now() + timedelta(seconds=1))
 
 
 @pytest.mark.parametrize("fault", BITES_IN_THE_SHOP)

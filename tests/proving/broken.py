@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from tests.smallest_shop.driver import SmallestShopDriver
 from tests.smallest_shop.telling import TellingDriver
-from tillgate.django import clock
 
 
 class PaidTwiceDriver(SmallestShopDriver):
@@ -60,7 +60,7 @@ class SilentDriver(TellingDriver):
         note = outbox._note_failure
 
         def hushed(order_id: int, outbox_event_id: int, error: Exception, *rest: Any) -> None:
-            if not OutboxEvent.objects.filter(pk=outbox_event_id, kind="remote").update(done_at=clock.now(), due_at=None):
+            if not OutboxEvent.objects.filter(pk=outbox_event_id, kind="remote").update(done_at=timezone.now(), due_at=None):
                 note(order_id, outbox_event_id, error, *rest)
 
         vars(outbox)["_note_failure"] = hushed

@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.utils import timezone
 
 from tests.proving.simulation.gateway import PAYER_NAME, NamingService
 from tests.proving.simulation.judge import Judge
 from tests.proving.simulation.network import Violated
 from tests.proving.simulation.stand_ins import log_that_is_read
 from tests.smallest_shop.driver import SmallestShopDriver
-from tillgate.django import clock
 from tillgate.django.models import Heartbeat, Order, TimelineEntry
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.lifecycle import PAYMENT_TRANSITIONS, IllegalTransition, PaymentStatus, move
@@ -105,13 +105,13 @@ def test_the_judge_is_silent_about_a_log_without_a_secret(judge: Judge) -> None:
 @pytest.mark.django_db
 def test_the_judge_finds_a_payers_name_in_a_text_and_in_json(judge: Judge) -> None:
     judge.of_personal_data()
-    order = Order.objects.create(plugin="smallest_shop", key="1", created_at=clock.now())
-    line = TimelineEntry.objects.create(order=order, at=clock.now(), event="payment.paid", actor="worker", message="paid by the payer")
+    order = Order.objects.create(plugin="smallest_shop", key="1", created_at=timezone.now())
+    line = TimelineEntry.objects.create(order=order, at=timezone.now(), event="payment.paid", actor="worker", message="paid by the payer")
     judge.of_personal_data()
     TimelineEntry.objects.filter(pk=line.pk).update(message=f"paid by {PAYER_NAME.lower()}")
     with pytest.raises(Violated, match=r"^personal data: a payer's name is stored in message of "):
         judge.of_personal_data()
     TimelineEntry.objects.filter(pk=line.pk).delete()
-    Heartbeat.objects.create(name="worker", at=clock.now(), detail={"faults": [PAYER_NAME]})
+    Heartbeat.objects.create(name="worker", at=timezone.now(), detail={"faults": [PAYER_NAME]})
     with pytest.raises(Violated, match=r"^personal data: a payer's name is stored in detail of heartbeat worker$"):
         judge.of_personal_data()

@@ -17,12 +17,13 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.template.defaulttags import CsrfTokenNode
+from django.utils import timezone
 
 from tests.smallest_shop import driver, plugin
 from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks, lifecycle, shop
 from tillgate.account import Account
-from tillgate.django import clock, operations, views
+from tillgate.django import operations, views
 from tillgate.django.models import OutboxEventKind, Payment, Refund
 from tillgate.django.operations import notifications, outbox, payments, refunds, starting
 from tillgate.django.operations.locking import InsideTransaction
@@ -475,7 +476,7 @@ def _paid_by_word(payment: Payment) -> None:
         status_text="success",
         raw={},
     )
-    payments.apply_answer(payment, Found(transaction=said, asked_at=clock.now()), "a word")
+    payments.apply_answer(payment, Found(transaction=said, asked_at=timezone.now()), "a word")
 
 
 def _trusting(receive: Callable[..., Payment | None]) -> Callable[..., Payment | None]:
@@ -545,7 +546,7 @@ def sends_an_unknown_refund_again(patch: pytest.MonkeyPatch) -> None:
 @mutant("crash_while_refunding")
 def sends_a_refund_again_that_was_cut_off(patch: pytest.MonkeyPatch) -> None:
     def queue_again(pk: int) -> None:
-        Refund.objects.filter(pk=pk).update(status="queued", due_at=clock.now(), confirmed=False)
+        Refund.objects.filter(pk=pk).update(status="queued", due_at=timezone.now(), confirmed=False)
 
     patch.setattr(chores, "mark_lost", queue_again)
 
@@ -584,7 +585,7 @@ def keeps_half_of_what_a_handler_did_that_raised(patch: pytest.MonkeyPatch) -> N
         except Exception:  # noqa: BLE001  # the shop's own code may raise anything
             outbox_event.save(update_fields=["attempts"])
         else:
-            outbox_event.done_at, outbox_event.due_at = clock.now(), None
+            outbox_event.done_at, outbox_event.due_at = timezone.now(), None
             outbox_event.save(update_fields=["done_at", "due_at"])
 
     patch.setattr(outbox, "_carry_out", half)

@@ -17,7 +17,7 @@ from django.utils import timezone
 from tests.double import DoubleTransaction, SaleorDouble, Source
 from tests.storefront import RETURN_URL
 from tillgate import hooks
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Order, Payment, Refund, Review
 from tillgate.shop import PaymentState, money
 from tillgate.testing.crashes import Crash, Points
@@ -414,7 +414,7 @@ def test_a_checkout_that_became_dearer_unheard_is_told_and_the_rest_can_be_paid(
     run_worker(world)
     assert (source.ledger, source.charged, world.reviews()) == (["paid"], TOTAL * 2, [])
     assert saleor.initialize(source, "third", DATA, TOTAL)[1]["message"] == "This is paid already."
-    assert list(operations.audit(clock.now() - timedelta(days=2), clock.now() + timedelta(seconds=1))) == []
+    assert list(operations.audit(timezone.now() - timedelta(days=2), timezone.now() + timedelta(seconds=1))) == []
 
 
 def test_a_checkout_that_becomes_cheaper_after_it_was_paid_is_told_and_is_over_once_the_difference_went_back(

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from tests import recorded
 from tests.shapes import faults_of
-from tillgate.django import clock
 from tillgate.django.worker.run import run_worker
 from tillgate.testing.world import World
 from tillgate_saleor import api, reports
@@ -64,7 +64,7 @@ def installed() -> Installation:
 
 
 def keeping_the_keys() -> Installation:
-    return Installation(api_url=recorded.API_URL, keys=recorded.read("jwks.json"), keys_fetched_at=clock.now())
+    return Installation(api_url=recorded.API_URL, keys=recorded.read("jwks.json"), keys_fetched_at=timezone.now())
 
 
 @pytest.mark.parametrize("capture", SIGNED, ids=lambda one: one.name)

@@ -11,11 +11,11 @@ from itertools import product
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from joserfc.jwk import RSAKey
 
 from tests.double import DoubleTransaction, SaleorDouble, forged_key
 from tests.storefront import RETURN_URL
-from tillgate.django import clock
 from tillgate.django.models import Payment, Refund
 from tillgate.testing.world import World
 from tillgate_saleor import api, signatures
@@ -153,7 +153,7 @@ def test_a_saleor_that_changes_its_keys_is_believed_and_asked_once_a_minute(
         world.time.advance(hours=25)
         assert is_not_taken(saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, before[0])), 401, "SIGNATURE")
         assert len(fetched) == 2
-        Installation.objects.update(keys_fetched_at=clock.now() + timedelta(days=365))  # as a clock that ran ahead has said
+        Installation.objects.update(keys_fetched_at=timezone.now() + timedelta(days=365))  # as a clock that ran ahead has said
         saleor.keys[:] = [before[0]]
         assert saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, before[0]))[0] == 200
         assert len(fetched) == 3

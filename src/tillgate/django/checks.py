@@ -6,6 +6,7 @@ doctor` run the checks of the database; before the first migration these report 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -19,10 +20,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Min, Model
 from django.http.request import split_domain_port, validate_host
 from django.urls import reverse
+from django.utils import timezone
 
 from tillgate import hooks
 from tillgate.account import Account
-from tillgate.django import clock
 from tillgate.django.conf import Settings, get_settings
 from tillgate.django.models import ExactField, Heartbeat, Order, Payment, database
 from tillgate.errors import ConfigurationError
@@ -187,7 +188,7 @@ def check_mail() -> Found:
         yield _warning(17, f"Mail about reviews comes from {sender}, which mail servers refuse.", hint)
 
 
-def check_clock() -> Found:
+def check_time_zone() -> Found:
     """Whether the project's time never goes backward."""
     if not project.USE_TZ:
         message = "USE_TZ is off: when summer time ends, payments are polled an hour late."
@@ -349,13 +350,42 @@ def _our_models() -> list[type[Model]]:
     return list(Payment._meta.apps.get_app_config("tillgate").get_models())
 
 
+_EPOCH_SECONDS: Final = {
+    "postgresql": "SELECT EXTRACT(EPOCH FROM clock_timestamp())",
+    # UNIX_TIMESTAMP(NOW(6)) is an hour wrong where the session's time zone ends its summer time.
+    "mysql": "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) / 1000000",
+}
+_CLOCKS_APART_SECONDS: Final = 2.0
+
+
+def clocks_apart() -> float:
+    """Return by how many seconds the database's clock is ahead of this machine's; 0.0 if by few.
+
+    SQLite has this machine's clock.
+    """
+    connection = connections[database()]
+    if (sql := _EPOCH_SECONDS.get(connection.vendor)) is None:
+        return 0.0
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        apart = float(cursor.fetchone()[0]) - time.time()
+    return apart if abs(apart) > _CLOCKS_APART_SECONDS else 0.0
+
+
+def check_clocks() -> Found:
+    """Whether this machine and the database have the same time."""
+    if apart := clocks_apart():
+        message = f"The database's clock is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} this machine's."
+        yield _warning(18, message, "Let NTP set the clocks of all machines: a payment is polled, and an order released, by them.")
+
+
 def check_worker() -> Found:
     """Whether the worker runs and keeps up."""
     from tillgate.django.worker.watch import WORKER  # here, since every process imports the checks, and few run this one
 
     settings = _settings()
     late = timedelta(minutes=settings.worker_late_minutes if settings else 15)
-    now, hint = clock.now(), "Run `manage.py tillgate worker`, `manage.py tillgate worker --once` every minute, or the Celery tasks."
+    now, hint = timezone.now(), "Run `manage.py tillgate worker`, `manage.py tillgate worker --once` every minute, or the Celery tasks."
     last = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
     if last is None:
         yield _warning(9, "The worker has never run: payments whose notification is lost would not be found.", hint)
@@ -403,13 +433,14 @@ AREAS: Final[Mapping[str, Callable[[], Found]]] = {
     "addresses": check_public_url,
     "plugins": check_plugins,
     "mail": check_mail,
-    "clock": check_clock,
+    "time zone": check_time_zone,
     "database settings": check_database_settings,
 }
 """The checks without the database, by name."""
 
 DATABASE_AREAS: Final[Mapping[str, Callable[[], Found]]] = {
     "database": check_database,
+    "clocks": check_clocks,
     "worker": check_worker,
     "watched payments": check_watched,
 }

@@ -10,10 +10,11 @@ from django.core.checks.registry import registry
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch
+from django.utils import timezone
 
 from tillgate import doctor
 from tillgate.configuration import Configured
-from tillgate.django import checks, clock
+from tillgate.django import checks
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Heartbeat, Payment, Review, database
 from tillgate.django.operations.accounts import find_account
@@ -104,7 +105,7 @@ def _migrations() -> Finding:
 
 def _worker() -> str:
     last = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
-    return f"ran last {checks.explain_age(clock.now() - last)} ago" if last else "has never run"
+    return f"ran last {checks.explain_age(timezone.now() - last)} ago" if last else "has never run"
 
 
 def _refusals() -> Iterator[Finding]:
@@ -114,7 +115,7 @@ def _refusals() -> Iterator[Finding]:
 
 def _due_work() -> Finding:
     """Count the due work of each chore; the worker's check reports work that waits too long."""
-    now = clock.now()
+    now = timezone.now()
     waiting = [one for one in queue() if one.waiting]
     found = [f"{one.chore.name} {one.waiting}, since {checks.explain_age(now - one.oldest)}" for one in waiting if one.oldest]
     return Finding(name="due work", passed=True, finding="; ".join(found) or "none")
@@ -128,7 +129,7 @@ def _refused_notifications() -> Iterator[Finding]:
         return  # reported already
     for alias in accounts_in_use():
         if refused := refused_since(alias):
-            age = checks.explain_age(clock.now() - refused[0])
+            age = checks.explain_age(timezone.now() - refused[0])
             finding = (
                 f"the newest {len(refused)} were signed with none of the account's secrets, the last {age} ago: "
                 "if the gateway sent them, correct TOKEN or WEBHOOK_SECRETS"

@@ -14,7 +14,7 @@ from typing import Any, Final
 from django.db.models import QuerySet
 
 from tillgate import money
-from tillgate.django import clock
+from tillgate.django import dates
 from tillgate.django.models import Payment, Refund
 from tillgate.django.operations.figures import Figure
 from tillgate.lifecycle import RefundStatus
@@ -120,7 +120,7 @@ def _as_text(number: str | None) -> str:
 
 
 def _time(moment: datetime) -> str:
-    return clock.local(moment).isoformat(timespec="seconds")
+    return dates.local(moment).isoformat(timespec="seconds")
 
 
 def _yes(flag: bool) -> str:  # noqa: FBT001  # a value of a row

@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from django.db.models import Q
+from django.utils import timezone
 
 from tillgate import money
 from tillgate.account import Account
-from tillgate.django import clock
+from tillgate.django.checks import clocks_apart
 from tillgate.django.conf import get_settings
 from tillgate.django.doctor import accounts_in_use
 from tillgate.django.models import Heartbeat, Notification, NotificationKind, Payment, Refund, Review
@@ -50,12 +51,14 @@ class AccountHealth:
 class Health:
     """The whole: `worker_at` is when the worker last ran, and `queue` the due work by chore.
 
-    `held` is money that waits for staff, `refunds` money of queued refunds.
+    `held` is money that waits for staff, `refunds` money of queued refunds. `clocks_apart` is by how
+    many seconds the database's clock is ahead of this machine's, 0.0 if by few.
     """
 
     accounts: tuple[AccountHealth, ...]
     worker_at: datetime | None
     is_worker_late: bool
+    clocks_apart: float
     queue: tuple[Waiting, ...]
     refunds_queued: int
     open_reviews: int
@@ -66,7 +69,7 @@ class Health:
 
 def health() -> Health:
     """Return the health now. It reads the database only."""
-    now, late = clock.now(), timedelta(minutes=get_settings().worker_late_minutes)
+    now, late = timezone.now(), timedelta(minutes=get_settings().worker_late_minutes)
     worker_at = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
     queued = Refund.objects.filter(status=RefundStatus.QUEUED).values_list("amount", "payment__currency")
     opened = Review.objects.filter(resolved_at__isnull=True)
@@ -75,6 +78,7 @@ def health() -> Health:
         accounts=tuple(map(_account, accounts_in_use())),
         worker_at=worker_at,
         is_worker_late=worker_at is None or now - worker_at > late,
+        clocks_apart=clocks_apart(),
         queue=queue(),
         refunds_queued=len(queued),
         open_reviews=opened.count(),

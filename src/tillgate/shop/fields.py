@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tillgate.django import clock
+from django.utils import timezone
+
 from tillgate.django.models import ExactField, MoneyField, OneDatabase
 
 __all__ = ["ExactField", "MoneyField", "OneDatabase", "now"]
@@ -12,4 +13,4 @@ __all__ = ["ExactField", "MoneyField", "OneDatabase", "now"]
 
 def now() -> datetime:
     """Return the present moment, as Tillgate stamps rows."""
-    return clock.now()
+    return timezone.now()

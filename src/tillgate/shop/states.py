@@ -14,7 +14,6 @@ from django.db.models import Exists, F, Max, OuterRef, Prefetch, Q, QuerySet, pr
 from django.utils import timezone
 
 from tillgate import hooks, money
-from tillgate.django import clock
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations.locking import locked
 from tillgate.django.operations.outbox import AGAIN
@@ -265,7 +264,7 @@ def _kept_until(order: Order, payments: list[PaymentState]) -> datetime | None:
     until = order.unpaid_check_at
     if until is None or order.closed_at or order.paid_by_id or any(payment.is_open or payment.held_amount > 0 for payment in payments):
         return None
-    if until <= clock.now():
+    if until <= timezone.now():
         return None
     return until if timezone.is_aware(until) else timezone.make_aware(until, timezone.get_default_timezone())
 

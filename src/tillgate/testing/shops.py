@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from django.utils import timezone
 
 from tillgate.sandbox import Options, Sandbox
 
@@ -69,11 +70,10 @@ def conforming(request: pytest.FixtureRequest, transactional_db: None, shop_driv
 @pytest.fixture
 def time_(monkeypatch: pytest.MonkeyPatch) -> Time:
     """Return a clock that a test moves forward, for the app and the emulator alike."""
-    from tillgate.django import clock
     from tillgate.testing.world import Time
 
     moved = Time()
-    monkeypatch.setattr(clock, "now", moved.now)
+    monkeypatch.setattr(timezone, "now", moved.now)
     monkeypatch.setattr("tillgate.django.worker.watch._watch.is_time", lambda: False)  # by the machine's time, not the test's
     return moved
 

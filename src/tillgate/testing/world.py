@@ -47,6 +47,7 @@ _MOST_SAID: Final = 300
 """The number of a page's characters that a test's message shows."""
 WRITES: Final = "INSERT UPDATE DELETE"
 """The first words of the statements that change rows."""
+_real_now: Final = timezone.now
 _A_DAY: Final = ({"seconds": 10}, {"minutes": 20}, {"hours": 3}, {"hours": 3}, {"days": 1})
 
 
@@ -63,7 +64,7 @@ class Time:
 
     def now(self) -> datetime:
         """Return the present moment on the test's clock."""
-        return timezone.now() + self.offset
+        return _real_now() + self.offset
 
     def advance(self, **by: float) -> None:
         """Move on by so many `seconds`, `minutes`, `hours` or `days`."""

@@ -15,6 +15,7 @@ from unittest import mock
 from django.apps import apps
 from django.core import serializers
 from django.db.migrations.loader import MigrationLoader
+from django.utils import timezone
 
 from tests.django.kept.gateway import ANSWERS, PLUGIN, Answering, Moment, failing_shop, running
 from tests.django.notifying import confirming
@@ -28,7 +29,7 @@ from tillgate import (
     TransactionStatus,
     read_notification,
 )
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Payment
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import durable, locked_order
@@ -99,14 +100,14 @@ class _Acts:
     def lost_rows(self) -> None:
         """Restore the database, which had no row at that time, and hear of a payment that it does not have."""
         self.moment.advance(minutes=1)
-        note_restored(clock.now() - timedelta(days=365), "restored")
+        note_restored(timezone.now() - timedelta(days=365), "restored")
         with durable():
             facts = {"case": "payment", "reference": "S1-LOST2LOST2LOS", "amount": "12.50", "currency": "USD"}
             open_review(ReviewReason.ROWS_LOST, facts, "webhook", account="default")
 
     def late_worker(self) -> None:
         """Let the worker stay away for a day."""
-        set_heartbeat(WORKER, clock.now(), {})
+        set_heartbeat(WORKER, timezone.now(), {})
         self.moment.advance(days=1)
         look_at_worker()
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from unittest import mock
 
 from django.test import override_settings
+from django.utils import timezone
 
 from tillgate import (
     AnswerNotUnderstood,
@@ -25,7 +26,6 @@ from tillgate import (
     WrongCredentials,
     hooks,
 )
-from tillgate.django import clock
 from tillgate.django.models import Payment
 from tillgate.hooks import DisputeStatus, RefundOutcome, ReportedDispute, hookimpl
 from tillgate.lifecycle import ReviewReason
@@ -136,7 +136,7 @@ def running(moment: Moment, *, without: str = "") -> Iterator[Answering]:
     gateway, manager = Answering(), hooks.plugin_manager()
     with ExitStack() as stack:
         stack.enter_context(override_settings(TILLGATE=settings))
-        stack.enter_context(mock.patch.object(clock, "now", moment.now))
+        stack.enter_context(mock.patch.object(timezone, "now", moment.now))
         manager.register(gateway)
         stack.callback(manager.unregister, gateway)
         yield gateway

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 
 from tests.django.conftest import World
 from tillgate import NotSent, hooks
 from tillgate.account import Account
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
 
 
@@ -33,14 +34,14 @@ def many(world: World, count: int, account: str = "default") -> list[Payment]:
 
 def make_due(*payments: Payment) -> None:
     """Let the worker poll payments now."""
-    Payment.objects.filter(pk__in=[payment.pk for payment in payments]).update(next_poll_at=clock.now())
+    Payment.objects.filter(pk__in=[payment.pk for payment in payments]).update(next_poll_at=timezone.now())
 
 
 def due_in(world: World, payment: Payment) -> float:
     """Return in how many seconds a payment is due."""
     due = world.fresh(payment).next_poll_at
     assert due
-    return (due - clock.now()).total_seconds()
+    return (due - timezone.now()).total_seconds()
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 
 from tests.django.conftest import World
 from tests.django.operations.conftest import queue
 from tests.smallest_shop.models import ShopOrder
 from tillgate import InvalidRequest, NotSent, OrderNotFound, OutcomeUnknown, Refunded, hooks
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import ActionNotPossible, RefundNotPossible, actions, locking, outbox, payments
 from tillgate.django.operations.outbox import enqueue_remote
@@ -126,7 +127,7 @@ def test_telling_again_about_another_matter_goes_on_when_the_first_was_accepted(
         reason="underpaid",
         facts={"detail": "Too little."},
         open_key="underpaid",
-        opened_at=clock.now(),
+        opened_at=timezone.now(),
     )
     world.time.advance(hours=2)
     with world.failing_handler("tillgate_payment_paid"):
@@ -212,7 +213,7 @@ def test_money_is_not_left_as_it_is_while_a_refund_of_it_is_being_sent(world: Wo
 def test_what_is_about_no_money_of_the_payment_is_accepted_though_a_refund_of_it_waits(world: World) -> None:
     payment = world.paid_payment()
     queue(payment)
-    about = {"order": payment.order, "payment": payment, "opened_at": clock.now()}
+    about = {"order": payment.order, "payment": payment, "opened_at": timezone.now()}
     forged = Review.objects.create(reason="forged-notifications", facts={"detail": "Many."}, open_key="forged", **about)
     assert operations.take_action(forged.pk, "dismiss", staff="bob", note="a scanner").resolved
 
@@ -237,8 +238,8 @@ def test_withdrawing_is_refused_in_words_when_nothing_waits(world: World) -> Non
 def test_telling_again_waits_its_turn_behind_an_earlier_outbox_event(world: World) -> None:
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
-    other, later = world.start(payment.order.key, "paypal"), clock.now() + timedelta(minutes=5)
-    OutboxEvent.objects.create(order=payment.order, payment=other, kind="payment-paid", created_at=clock.now(), due_at=later)
+    other, later = world.start(payment.order.key, "paypal"), timezone.now() + timedelta(minutes=5)
+    OutboxEvent.objects.create(order=payment.order, payment=other, kind="payment-paid", created_at=timezone.now(), due_at=later)
     OutboxEvent.objects.filter(kind="review-opened").delete()
     done = tell_again(review)
     assert (done.resolved, done.message) == (False, "the shop says: not yet, an earlier outbox event is waiting")
@@ -292,7 +293,7 @@ def test_an_outbox_event_that_was_made_meanwhile_is_resolved_by_trying_again(wor
     payment = world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
     review = Review.objects.create(
-        reason="delivery-failing", facts={"detail": "It failed."}, opened_at=clock.now(), order=payment.order, outbox_event=outbox_event
+        reason="delivery-failing", facts={"detail": "It failed."}, opened_at=timezone.now(), order=payment.order, outbox_event=outbox_event
     )
     done = operations.take_action(review.pk, "redeliver", staff="ann")
     assert (done.resolved, done.message) == (True, "the shop was told: payment-paid")
@@ -304,7 +305,7 @@ def test_a_remote_outbox_event_is_tried_again_over_the_network(world: World, mon
     enqueue_remote(world.shop.plugin, payment.order.key, "invoice")
     outbox_event = OutboxEvent.objects.get(kind="remote")
     review = Review.objects.create(
-        reason="delivery-failing", facts={"detail": "It failed."}, opened_at=clock.now(), order=payment.order, outbox_event=outbox_event
+        reason="delivery-failing", facts={"detail": "It failed."}, opened_at=timezone.now(), order=payment.order, outbox_event=outbox_event
     )
     done = operations.take_action(review.pk, "redeliver", staff="ann")
     assert (done.resolved, done.message) == (True, "the shop was told: remote")
@@ -319,7 +320,9 @@ def test_a_refund_made_elsewhere_is_entered_and_what_a_person_has_not_seen_refus
         with pytest.raises(InvalidRequest) as none:
             operations.take_action(review.pk, "record-external-refund", staff="ann", amount=amount)
         assert (none.value.field, none.value.value) == ("amount", "")
-    seen = Refund.objects.create(payment=payment, amount=Decimal("1.00"), status="failed", created_at=clock.now(), status_since=clock.now())
+    seen = Refund.objects.create(
+        payment=payment, amount=Decimal("1.00"), status="failed", created_at=timezone.now(), status_since=timezone.now()
+    )
     with pytest.raises(
         operations.RefundNotPossible, match=f"^a refund of USD 1.00 of payment {payment.reference} was asked for in the meantime$"
     ):
@@ -492,11 +495,11 @@ def test_asking_again_resolves_a_doubt_once_the_answer_is_in_order_and_not_befor
 def test_the_newest_payment_is_asked_about_when_a_gateway_is_silent_to_all(world: World, configure: Callable[..., None]) -> None:
     world.start(world.order())
     newest = world.start(world.order())
-    review = Review.objects.create(reason="gateway-silent", facts={"detail": "Silent."}, account="default", opened_at=clock.now())
+    review = Review.objects.create(reason="gateway-silent", facts={"detail": "Silent."}, account="default", opened_at=timezone.now())
     assert operations.take_action(review.pk, "poll", staff="ann").resolved
     asked = [entry.reference for entry in world.sandbox.service.journal.all() if entry.operation == "query"]
     assert set(asked) == {newest.reference}
-    empty = Review.objects.create(reason="gateway-silent", facts={"detail": "Silent."}, account="other", opened_at=clock.now())
+    empty = Review.objects.create(reason="gateway-silent", facts={"detail": "Silent."}, account="other", opened_at=timezone.now())
     with pytest.raises(ActionNotPossible, match=r"^there is no payment of account other to ask about$"):
         operations.take_action(empty.pk, "poll", staff="ann")
 
@@ -543,10 +546,10 @@ def test_that_the_gateway_knows_no_such_payment_is_no_word_on_what_it_said_of_it
         order=payment.order,
         account="default",
         facts={"detail": "Look."},
-        opened_at=clock.now(),
+        opened_at=timezone.now(),
         open_key=reason,
     )
-    monkeypatch.setattr(actions, "ask", lambda _: NotFound(asked_at=clock.now()))
+    monkeypatch.setattr(actions, "ask", lambda _: NotFound(asked_at=timezone.now()))
     world.time.advance(minutes=1)
     assert operations.take_action(review.pk, "poll", staff="ann").resolved is is_over
     assert bool(Review.objects.get(pk=review.pk).resolved_at) is is_over
@@ -1037,7 +1040,7 @@ def test_i2_a_word_that_nobody_knows_ends_nothing_though_there_is_time_to_learn_
     assert operations.poll_now(payment, "bob").resolved is False
     assert world.reviews() == ["amount-mismatch"]
     world.time.advance(hours=3)
-    payments.apply_answer(world.fresh(payment), NotFound(asked_at=clock.now(), expired_is_forgotten=forgets), "worker")
+    payments.apply_answer(world.fresh(payment), NotFound(asked_at=timezone.now(), expired_is_forgotten=forgets), "worker")
     assert world.fresh(payment).is_open
 
 
@@ -1064,7 +1067,7 @@ def test_i2_a_payment_that_the_gateway_calls_paid_is_told_though_it_did_not_know
     found(transaction_no=None)
     read = world.fresh(forgotten)
     answer = payments.ask(read)
-    payments.apply_answer(world.fresh(forgotten), NotFound(asked_at=clock.now() - timedelta(seconds=3)), "worker")
+    payments.apply_answer(world.fresh(forgotten), NotFound(asked_at=timezone.now() - timedelta(seconds=3)), "worker")
     assert world.fresh(forgotten).status == "expired"
     payments.apply_answer(read, answer, "notification")
     assert world.reviews() == ["transaction-no-missing"]
@@ -1124,7 +1127,7 @@ def test_a_word_that_nobody_knows_keeps_nothing_open_that_the_gateway_has_forgot
     said_in_turn(world, found, ODD)
     if not was_created:
         Payment.objects.update(transaction_no=None)
-    payments.apply_answer(world.fresh(forgotten), NotFound(asked_at=clock.now(), expired_is_forgotten=was_created), "worker")
+    payments.apply_answer(world.fresh(forgotten), NotFound(asked_at=timezone.now(), expired_is_forgotten=was_created), "worker")
     assert world.fresh(forgotten).status == "expired"
 
 
@@ -1189,7 +1192,7 @@ def test_what_the_gateway_says_of_a_payment_that_is_settled_is_accepted(world: W
 def test_i9_an_answer_in_hand_is_outrun_by_what_a_persons_question_has_learnt_meanwhile(world: World) -> None:
     """A person's question is answered by the gateway: only a person's word counts for less."""
     payment = world.start(world.order())
-    read, answer = world.fresh(payment), NotFound(asked_at=clock.now())
+    read, answer = world.fresh(payment), NotFound(asked_at=timezone.now())
     world.time.advance(seconds=10)
     world.shopper_pays(payment)
     operations.poll_now(payment, "ann")

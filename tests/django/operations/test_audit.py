@@ -17,12 +17,13 @@ import pytest
 from django.apps import apps
 from django.db import connections, transaction
 from django.db.models.signals import post_init
+from django.utils import timezone
 
 from tests.django.conftest import World
 from tests.django.operations.conftest import many
 from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations import calls
 from tillgate.django.operations.actions import take_action
@@ -39,7 +40,7 @@ auditing: Any = importlib.import_module("tillgate.django.operations.audit")  # t
 
 def look(**options: Any) -> list[Difference]:
     """Return what an audit of everything finds."""
-    now = clock.now()
+    now = timezone.now()
     return list(audit(now - timedelta(days=100), now + timedelta(seconds=1), **options))
 
 
@@ -120,7 +121,7 @@ def test_the_totals_of_both_sides_are_added_up(world: World) -> None:
         operations.refund(one.pk, amount)
     world.sandbox.control.fault("refused", occasion="refund")
     operations.refund(payment.pk, "1.00")
-    rewrite(before, created_at=clock.now() - timedelta(days=101))
+    rewrite(before, created_at=timezone.now() - timedelta(days=101))
     for _ in range(2):
         world.shopper_pays(on_the_way(world))
     heard: list[Audited] = []
@@ -142,11 +143,11 @@ def test_the_totals_of_both_sides_are_added_up(world: World) -> None:
 def test_the_period_is_that_in_which_payments_were_started_and_an_account_can_be_chosen(
     world: World, configure: Callable[..., None]
 ) -> None:
-    began = clock.now()
+    began = timezone.now()
     world.shopper_pays(on_the_way(world))
-    later = clock.now()
+    later = timezone.now()
     world.shopper_pays(on_the_way(world))
-    end = clock.now()
+    end = timezone.now()
     for since, until, count in ((began, end, 2), (began, later, 1), (later, end, 1), (end, end + timedelta(days=1), 0)):
         assert len(list(audit(since, until))) == count
     first, second = Payment.objects.order_by("pk").values_list("created_at", flat=True)
@@ -231,7 +232,7 @@ def test_what_the_gateway_does_not_know_is_told_of_each_payment(world: World) ->
 def test_what_was_told_of_another_payment_or_account_is_not_told_of_this_one(world: World) -> None:
     other = world.paid_payment()
     payment = world.paid_payment()
-    raised: dict[str, Any] = {"facts": {"detail": "x"}, "opened_at": clock.now()}
+    raised: dict[str, Any] = {"facts": {"detail": "x"}, "opened_at": timezone.now()}
     Review.objects.create(payment=other, account="default", reason="amount-mismatch", open_key="1", **raised)
     Review.objects.create(account="another", reason="wrong-credentials", open_key="2", **raised)
     by_reference = {one.reference: one.told for one in look(ask=saying(amount=Decimal("12.49")))}
@@ -256,7 +257,7 @@ def transaction_like(payment: Payment, **differing: Any) -> Transaction:
 
 
 def saying(**differing: Any) -> Callable[[Payment], Answer]:
-    return lambda payment: Found(transaction=transaction_like(payment, **differing), asked_at=clock.now())
+    return lambda payment: Found(transaction=transaction_like(payment, **differing), asked_at=timezone.now())
 
 
 @pytest.mark.parametrize("status", ["pending", "paid"])
@@ -586,7 +587,7 @@ def test_i5_refunds_that_add_up_to_more_than_was_paid(world: World) -> None:
 
 def test_a_refund_of_a_payment_that_is_not_paid(world: World) -> None:
     payment = on_the_way(world)
-    now = clock.now()
+    now = timezone.now()
     Refund.objects.create(payment=payment, amount="1.00", status="queued", created_at=now, status_since=now)
     assert kinds() == ["refunds-exceed", "timeline"]
     assert look()[1].there == "its timeline is empty"
@@ -628,7 +629,7 @@ def test_two_payments_that_are_paid_by_one_transaction(world: World) -> None:
     found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
     assert [(one.reference, one.told) for one in found] == [(second.reference, "")]
     assert f"as is payment {first.reference} of order {first.order}" in found[0].here
-    Review.objects.create(payment=first, reason="duplicate-transaction-no", facts={"detail": "x"}, open_key="x", opened_at=clock.now())
+    Review.objects.create(payment=first, reason="duplicate-transaction-no", facts={"detail": "x"}, open_key="x", opened_at=timezone.now())
     found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
     assert found[0].told.startswith("needs review since ")
 
@@ -652,7 +653,7 @@ def test_a_transaction_of_which_one_payment_is_paid_pays_no_two(world: World) ->
 def test_two_payments_of_one_transaction_are_not_known_to_a_person_who_was_told_of_something_else(world: World) -> None:
     first, second, other = (world.paid_payment() for _ in range(3))
     rewrite(second, transaction_no=first.transaction_no)
-    raised: dict[str, Any] = {"facts": {"detail": "x"}, "opened_at": clock.now()}
+    raised: dict[str, Any] = {"facts": {"detail": "x"}, "opened_at": timezone.now()}
     Review.objects.create(payment=first, reason="forged-notifications", open_key="1", **raised)
     Review.objects.create(payment=other, reason="duplicate-transaction-no", open_key="2", **raised)
     found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
@@ -683,7 +684,7 @@ def test_books_are_read_in_the_order_in_which_they_were_written(world: World) ->
     with rows_as_they_come():
         assert look() == []
         Review.objects.all().delete()
-        now = clock.now()
+        now = timezone.now()
         OutboxEvent.objects.create(
             order=second.order, payment=second, kind="payment-paid", created_at=now, due_at=now, done_at=now, outcome="not-payable"
         )
@@ -847,7 +848,7 @@ def test_no_more_queries_than_the_settings_allow_are_sent_in_a_second(
 
 def paid_in_bulk(count: int, attempts: int = 1) -> None:
     """Write so many paid orders, each with so many payments of which the last is paid, as the operations would have left them."""
-    now = clock.now()
+    now = timezone.now()
     ShopOrder.objects.bulk_create([ShopOrder(total="12.50", status="paid", times_paid=1) for _ in range(count)])
     keys = ShopOrder.objects.order_by("pk").values_list("pk", flat=True)
     Order.objects.bulk_create([Order(plugin="smallest-shop", key=str(key), created_at=now) for key in keys])
@@ -910,7 +911,7 @@ def counted_in_memory() -> Iterator[list[int]]:
 def test_every_payment_is_asked_about_once_whatever_the_moments_and_the_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auditing, "_BATCH", 2)
     paid_in_bulk(9)
-    now = clock.now()
+    now = timezone.now()
     for place, payment in enumerate(Payment.objects.order_by("pk")):
         rewrite(payment, created_at=now - timedelta(minutes=place // 4), next_poll_at=now - timedelta(minutes=place))
     asked: list[str] = []

@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.utils import timezone
 
 from tests.django.conftest import World
 from tillgate import hooks
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Lane, Payment, Review
 from tillgate.django.operations.lanes import PAUSE, failures, has_answered, in_turn, note_failures, rest, take_turn, wake
 from tillgate.wire.dialects import REFERENCE
@@ -21,7 +22,7 @@ LONG = "a" * 128
 @pytest.mark.parametrize("account", ["default", LONG])
 def test_a_paused_account_rests_for_two_minutes_and_no_other_does(world: World, account: str) -> None:
     rest(account, "time-out", is_told=False)
-    due = {name: clock.now() - timedelta(minutes=place) for place, name in enumerate(("other", f"{account}b", account, "z"))}
+    due = {name: timezone.now() - timedelta(minutes=place) for place, name in enumerate(("other", f"{account}b", account, "z"))}
     assert in_turn(due) == ["z", f"{account}b", "other"]
     world.time.advance(seconds=119)
     assert in_turn(due) == ["z", f"{account}b", "other"]
@@ -38,7 +39,7 @@ def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: Wo
     lane = Lane.objects.get()
     assert lane.silent_since == since
     assert lane.rests_until
-    assert timedelta(minutes=2) - timedelta(seconds=5) < lane.rests_until - clock.now() <= PAUSE
+    assert timedelta(minutes=2) - timedelta(seconds=5) < lane.rests_until - timezone.now() <= PAUSE
 
 
 @pytest.mark.parametrize(("minutes", "is_told", "raised"), [(29, False, False), (30, False, True), (95, False, True), (95, True, False)])
@@ -62,7 +63,7 @@ def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_
         rest(account, "time-out", is_told=False)
     wake("default")
     wake("never paused")
-    assert in_turn(dict.fromkeys(("default", "other"), clock.now())) == ["default"]
+    assert in_turn(dict.fromkeys(("default", "other"), timezone.now())) == ["default"]
     assert list(Review.objects.order_by("id").values_list("account", "resolution", "resolved_by")) == [
         ("default", "the gateway answers again", "tillgate"),
         ("other", "", ""),
@@ -71,7 +72,7 @@ def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_
 
 
 def test_what_was_told_of_something_else_is_not_taken_back(world: World) -> None:
-    Review.objects.create(reason="account-gone", account="default", facts={"detail": "Gone."}, opened_at=clock.now())
+    Review.objects.create(reason="account-gone", account="default", facts={"detail": "Gone."}, opened_at=timezone.now())
     rest("default", "time-out", is_told=False)
     wake("default")
     assert Review.objects.get().resolved_at is None
@@ -82,7 +83,7 @@ def test_a_silence_of_exactly_half_an_hour_is_told_by_the_worker(world: World, m
     monkeypatch.setattr(hooks, "emit", heard.append)
     for after in (timedelta(), timedelta(minutes=30) - timedelta(microseconds=1), timedelta(minutes=30)):
         assert heard == []
-        monkeypatch.setattr(clock, "now", lambda now=began + after: now)
+        monkeypatch.setattr(timezone, "now", lambda now=began + after: now)
         rest("default", "time-out", is_told=False)
     assert [(event.name, event.fields["actor"], event.fields["account"]) for event in heard] == [("review.opened", "worker", "default")]
 
@@ -90,7 +91,7 @@ def test_a_silence_of_exactly_half_an_hour_is_told_by_the_worker(world: World, m
 def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World) -> None:
     for _ in range(3):
         rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
-        assert in_turn({"default": clock.now()}) == ["default"]
+        assert in_turn({"default": timezone.now()}) == ["default"]
         assert not Review.objects.exists()
         world.time.advance(minutes=10)
     rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
@@ -101,12 +102,12 @@ def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World
 def test_a_silence_that_nobody_asked_into_for_more_than_three_hours_begins_anew(
     world: World, monkeypatch: pytest.MonkeyPatch, more: timedelta, is_forgotten: bool
 ) -> None:
-    began = clock.now()
+    began = timezone.now()
     for now in (began, began + timedelta(hours=3) + more):
-        monkeypatch.setattr(clock, "now", lambda now=now: now)
+        monkeypatch.setattr(timezone, "now", lambda now=now: now)
         rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
     assert world.reviews() == ([] if is_forgotten else ["gateway-silent"])
-    assert Lane.objects.get().silent_since == (clock.now() if is_forgotten else began)
+    assert Lane.objects.get().silent_since == (timezone.now() if is_forgotten else began)
 
 
 def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwhile(world: World) -> None:
@@ -131,8 +132,8 @@ def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwh
 def test_an_answer_counts_for_its_account_when_it_came_since(
     world: World, monkeypatch: pytest.MonkeyPatch, ahead: timedelta, counts: bool
 ) -> None:
-    now = clock.now()
-    monkeypatch.setattr(clock, "now", lambda: now)
+    now = timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: now)
     payment = world.paid_payment()
     Payment.objects.filter(pk=payment.pk).update(status_since=now + ahead)
     assert has_answered("default", now - timedelta(hours=1)) is counts
@@ -140,20 +141,20 @@ def test_an_answer_counts_for_its_account_when_it_came_since(
 
 
 def test_that_a_person_let_a_payment_expire_is_no_answer_of_the_gateway(world: World) -> None:
-    payment, since = world.start(world.order()), clock.now()
+    payment, since = world.start(world.order()), timezone.now()
     world.sandbox.control.fault("denied", occasion="query", times=100)
     world.time.advance(hours=3)
     world.run_worker()
     operations.take_action(Review.objects.get(reason="payment-unknown").pk, "mark-expired", staff="ann", note="not in the back office")
     assert Payment.objects.get(pk=payment.pk).status == "expired"
     assert not has_answered("default", since)
-    Payment.objects.filter(pk=payment.pk).update(status="paid", status_since=clock.now())
+    Payment.objects.filter(pk=payment.pk).update(status="paid", status_since=timezone.now())
     assert has_answered("default", since), "that is the gateway's"
 
 
 def test_what_a_persons_question_has_learnt_is_an_answer_of_the_gateway(world: World, configure: Callable[..., None]) -> None:
     configure({"DIALECT": replace(REFERENCE, expired_is_forgotten=True)})
-    payment, since = world.start(world.order()), clock.now()
+    payment, since = world.start(world.order()), timezone.now()
     world.sandbox.control.fault("denied", occasion="query")
     world.time.advance(hours=3)
     operations.poll_now(payment, "ann")

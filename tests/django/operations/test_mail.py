@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 from django.core import mail
 from django.db import transaction
-from django.utils import translation
+from django.utils import timezone, translation
 
 from tests.django.conftest import World
 from tillgate import hooks
-from tillgate.django import clock
 from tillgate.django.models import Review
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.mail import SIGNATURE, TIMESTAMP, mail_reviews, recipients_of_reviews
@@ -34,7 +33,7 @@ def owner(world: World, configure: Callable[..., None]) -> None:
 
 def matters(count: int) -> list[Review]:
     rows = [
-        Review(reason="underpaid", facts={"detail": f"Matter {number}."}, version=str(number), opened_at=clock.now())
+        Review(reason="underpaid", facts={"detail": f"Matter {number}."}, version=str(number), opened_at=timezone.now())
         for number in range(count)
     ]
     return Review.objects.bulk_create(rows)
@@ -75,8 +74,8 @@ def test_the_mail_is_in_the_language_that_the_worker_runs_in(count: int, more: s
 
 def test_what_was_mailed_or_resolved_is_not_mailed_and_takes_no_turn() -> None:
     mailed, resolved = matters(2)
-    Review.objects.filter(pk=mailed.pk).update(mailed_at=clock.now())
-    Review.objects.filter(pk=resolved.pk).update(resolved_at=clock.now())
+    Review.objects.filter(pk=mailed.pk).update(mailed_at=timezone.now())
+    Review.objects.filter(pk=resolved.pk).update(resolved_at=timezone.now())
     assert mail_reviews() == 0
     matters(1)
     assert mail_reviews() == 1, "the turn was not taken for nothing"
@@ -91,14 +90,14 @@ def test_a_mail_goes_once_in_an_interval(world: World) -> None:
     assert mail_reviews() == 0
     world.time.advance(minutes=1)
     assert mail_reviews() == 1
-    assert Review.objects.latest("id").mailed_at >= clock.now() - timedelta(minutes=1)  # type: ignore[operator]
+    assert Review.objects.latest("id").mailed_at >= timezone.now() - timedelta(minutes=1)  # type: ignore[operator]
 
 
 def test_what_a_person_resolves_in_the_moment_of_mailing_is_not_mailed(monkeypatch: pytest.MonkeyPatch) -> None:
     matters(1)
 
     def quicker(*_: object) -> bool:
-        Review.objects.update(resolved_at=clock.now())
+        Review.objects.update(resolved_at=timezone.now())
         return True
 
     monkeypatch.setattr("tillgate.django.operations.mail.take_turn", quicker)
@@ -180,7 +179,7 @@ def test_a_plugin_gives_the_page_of_a_review_and_without_it_the_mail_has_the_adm
 ) -> None:
     plugin, manager = StaffPages(answer), hooks.plugin_manager()
     about: dict[str, Any] = {"account": "account-of-the-plugin"} if of_account else {"order": world.start(world.order()).order}
-    review = Review.objects.create(reason="underpaid", facts={"detail": "Less."}, version="1", opened_at=clock.now(), **about)
+    review = Review.objects.create(reason="underpaid", facts={"detail": "Less."}, version="1", opened_at=timezone.now(), **about)
     if of_account:
         manager.register(plugin)
     else:
@@ -240,7 +239,7 @@ def receiver(configure: Callable[..., None]) -> Iterator[Receiver]:
 
 def test_an_alert_is_signed_and_says_what_the_mail_says(receiver: Receiver) -> None:
     [review] = Review.objects.bulk_create(
-        [Review(reason="underpaid", facts={"detail": "Matter <!channel> & co."}, version="1", opened_at=clock.now())]
+        [Review(reason="underpaid", facts={"detail": "Matter <!channel> & co."}, version="1", opened_at=timezone.now())]
     )
     assert run_lane(":staff").counts == {"mail": 1, "alerts": 1}
     [(headers, body)] = receiver.received

@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 
 import pytest
 from django.db import connections
+from django.utils import timezone
 
 from tests.django.notifying import signed
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Notification, Payment, Review, TimelineEntry, database
 from tillgate.django.operations import notifications
 from tillgate.testing.world import World
@@ -170,7 +171,7 @@ def test_a_notification_is_kept_with_its_door_its_method_and_what_its_signature_
     world: World, method: str, body: str, signature: str
 ) -> None:
     payment = world.start(world.order())
-    before = clock.now()
+    before = timezone.now()
     path = f"/payments/notification/{payment.notification_key}/"
     world.client.generic(method, path, QUERY_STRING=body) if method == "GET" else world.client.generic(
         method, path, body, content_type=FORM
@@ -178,7 +179,7 @@ def test_a_notification_is_kept_with_its_door_its_method_and_what_its_signature_
     kept = Notification.objects.get()
     assert (kept.payment, kept.refund, kept.kind, kept.method, kept.signature) == (payment, None, "payment", method, signature)
     assert kept.evidence == {"status": "pending"}, "the signature is no evidence (I11)"
-    assert before <= kept.received_at <= clock.now()
+    assert before <= kept.received_at <= timezone.now()
 
 
 def test_a_shop_whose_own_page_takes_any_method_has_as_much_of_it_kept_as_the_column_holds(world: World) -> None:

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F
-from django.utils import translation
+from django.utils import timezone, translation
 
 from tests.django.conftest import World
 from tests.smallest_shop import plugin as shop_plugin
 from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import unregistered
 from tillgate import hooks
-from tillgate.django import clock, operations
 from tillgate.django import models as rows
+from tillgate.django import operations
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Review, TimelineEntry
 from tillgate.django.operations import outbox
 from tillgate.django.operations.locking import InsideTransaction
@@ -253,7 +253,7 @@ def test_the_shop_is_told_in_its_own_language_whoever_brought_the_news(world: Wo
 
 def in_seconds(outbox_event: OutboxEvent) -> int | None:
     """Return in how many seconds an outbox event is due."""
-    return round((outbox_event.due_at - clock.now()).total_seconds()) if outbox_event.due_at else None
+    return round((outbox_event.due_at - timezone.now()).total_seconds()) if outbox_event.due_at else None
 
 
 def shop_says(monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
@@ -275,7 +275,7 @@ def test_what_the_shop_was_told_and_what_came_of_it_is_in_the_timeline(world: Wo
     refund = operations.refund(payment.pk, "12.50")
     unpaid = world.start(unregistered()).order
     rows.Payment.objects.filter(order=unpaid).update(status="failed")
-    OutboxEvent.objects.create(order=unpaid, kind="order-unpaid", created_at=clock.now(), due_at=clock.now())
+    OutboxEvent.objects.create(order=unpaid, kind="order-unpaid", created_at=timezone.now(), due_at=timezone.now())
     deliver(unpaid.pk)
     told = rows.TimelineEntry.objects.filter(event="event.delivered").order_by("id")
     assert [(entry.message, entry.order, entry.payment, entry.refund) for entry in told] == [
@@ -346,7 +346,9 @@ def test_a_failure_of_a_refunds_outbox_event_names_the_refund(world: World) -> N
 def test_outbox_events_are_carried_out_one_after_the_other_until_one_is_not_due(world: World) -> None:
     order = world.start(world.order()).order
     for after in (0, 0, 60, 0):
-        OutboxEvent.objects.create(order=order, kind="order-unpaid", created_at=clock.now(), due_at=clock.now() + timedelta(seconds=after))
+        OutboxEvent.objects.create(
+            order=order, kind="order-unpaid", created_at=timezone.now(), due_at=timezone.now() + timedelta(seconds=after)
+        )
     assert deliver(order.pk) == 2
     assert deliver(order.pk) == 0
     world.time.advance(seconds=61)
@@ -435,7 +437,7 @@ def test_an_outcome_that_is_none_is_a_fault_of_the_plugin_and_tried_again(
 
 def test_a_second_payment_that_is_told_twice_is_applied_once(world: World) -> None:
     payment = world.paid_payment()
-    OutboxEvent.objects.create(order=payment.order, payment=payment, kind="payment-paid", created_at=clock.now(), due_at=clock.now())
+    OutboxEvent.objects.create(order=payment.order, payment=payment, kind="payment-paid", created_at=timezone.now(), due_at=timezone.now())
     assert deliver(payment.order_id) == 1
     assert OutboxEvent.objects.filter(kind="payment-paid").latest("id").outcome == "not-payable"
     assert world.shop.times_paid(payment.order.key) == 1
@@ -466,7 +468,7 @@ def test_what_the_shop_was_told_again_is_over_once_it_applies_the_payment_and_no
     payment, review = held[0], Review.objects.get(payment=held[0])
     about = {"again": review.pk}
     OutboxEvent.objects.create(
-        order=payment.order, payment=payment, kind="payment-paid", data=about, created_at=clock.now(), due_at=clock.now()
+        order=payment.order, payment=payment, kind="payment-paid", data=about, created_at=timezone.now(), due_at=timezone.now()
     )
     with world.failing_handler("tillgate_payment_paid"):
         deliver(payment.order_id)
@@ -496,7 +498,7 @@ def test_the_shop_hears_every_status_of_a_refund_in_order_though_it_was_away_mea
         refund = operations.refund(payment.pk, "12.50")
         operations.refunds.settle_by_staff(refund.pk, done=True, staff="ann")
     OutboxEvent.objects.create(
-        order=payment.order, payment=payment, refund=refund, kind="refund-changed", created_at=clock.now(), due_at=clock.now()
+        order=payment.order, payment=payment, refund=refund, kind="refund-changed", created_at=timezone.now(), due_at=timezone.now()
     )
     monkeypatch.setattr(hooks, "call_owner", listening)
     world.time.advance(minutes=1)
@@ -515,7 +517,7 @@ def test_an_order_is_unpaid_when_none_of_its_payments_is_open_or_holds_money(wor
     assert is_unpaid(row)
     rows.Payment.objects.update(status="paid")
     assert not is_unpaid(row)
-    known = {"payment": payment, "created_at": clock.now(), "status_since": clock.now()}
+    known = {"payment": payment, "created_at": timezone.now(), "status_since": timezone.now()}
     rows.Refund.objects.create(amount=Decimal("12.49"), status="succeeded", **known)
     rows.Refund.objects.create(amount=Decimal("12.50"), status="unknown", **known)
     assert not is_unpaid(row)
@@ -552,7 +554,7 @@ def test_the_shop_hears_what_needs_a_person_and_of_which_order(world: World) -> 
 def test_an_order_that_nobody_paid_is_told_to_the_shop_that_placed_it(world: World) -> None:
     order = world.start(unregistered()).order
     rows.Payment.objects.update(status="failed")
-    OutboxEvent.objects.create(order=order, kind="order-unpaid", created_at=clock.now(), due_at=clock.now())
+    OutboxEvent.objects.create(order=order, kind="order-unpaid", created_at=timezone.now(), due_at=timezone.now())
     assert deliver(order.pk) == 1
     assert (OutboxEvent.objects.get().outcome, world.shop.is_released(order.key)) == ("", True)
 
@@ -560,8 +562,8 @@ def test_an_order_that_nobody_paid_is_told_to_the_shop_that_placed_it(world: Wor
 def test_an_outbox_event_is_carried_out_in_the_very_moment_in_which_it_is_due(
     world: World, mailer: Mailer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order, moment = world.start(world.order()).order, clock.now()
-    monkeypatch.setattr(clock, "now", lambda: moment)
+    order, moment = world.start(world.order()).order, timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: moment)
     OutboxEvent.objects.create(order=order, kind="order-unpaid", created_at=moment, due_at=moment)
     enqueue_remote("mailing-shop", order.key, "receipt")
     mailer.failures = 0
@@ -571,7 +573,7 @@ def test_an_outbox_event_is_carried_out_in_the_very_moment_in_which_it_is_due(
 def test_what_changes_the_shop_and_what_goes_over_the_network_do_not_wait_for_each_other(world: World, mailer: Mailer) -> None:
     first, second = world.start(world.order()).order, world.start(world.order()).order
     mailer.failures = 0
-    local = {"kind": "order-unpaid", "created_at": clock.now(), "due_at": clock.now()}
+    local = {"kind": "order-unpaid", "created_at": timezone.now(), "due_at": timezone.now()}
     OutboxEvent.objects.create(order=first, **local)
     enqueue_remote("mailing-shop", first.key, "receipt")
     assert deliver_remote(first.pk) == 1
@@ -588,7 +590,7 @@ def test_what_changes_the_shop_and_what_goes_over_the_network_do_not_wait_for_ea
 def test_what_is_queued_for_the_network_belongs_to_that_order_of_that_shop(world: World) -> None:
     order = world.start(world.order()).order
     world.start(world.order())
-    Order.objects.create(plugin="another-shop", key=order.key, created_at=clock.now())
+    Order.objects.create(plugin="another-shop", key=order.key, created_at=timezone.now())
     event = enqueue_remote(world.shop.plugin, order.key, "receipt")
     assert OutboxEvent.objects.get(event_id=event).order == order
 
@@ -669,7 +671,7 @@ def test_i12_nothing_is_carried_over_the_network_inside_a_transaction(world: Wor
 
 def test_an_outbox_event_is_made_due_at_once_and_no_other_with_it(world: World, mailer: Mailer) -> None:
     payment = world.paid_payment()
-    later = clock.now() + timedelta(hours=1)
+    later = timezone.now() + timedelta(hours=1)
     OutboxEvent.objects.update(due_at=later)
     first = OutboxEvent.objects.get(name="confirmation")
     retry(first.pk)
@@ -708,7 +710,7 @@ def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_pays_no_or
     world.a_day_passes()
     assert OutboxEvent.objects.get(kind="payment-paid").outcome == "given-back"
     assert (world.shop.times_paid(payment.order.key), world.reviews()) == (0, [])
-    assert list(operations.audit(clock.now() - timedelta(days=9), clock.now())) == []
+    assert list(operations.audit(timezone.now() - timedelta(days=9), timezone.now())) == []
 
 
 def test_a_payment_of_which_a_part_was_given_back_before_the_shop_heard_of_it_pays_its_order(world: World) -> None:
@@ -727,7 +729,7 @@ def test_a_failing_remote_outbox_event_of_a_refund_hides_no_failing_local_one(wo
     refund = operations.refund(payment.pk, "2.50")
     for kind in (OutboxEventKind.REMOTE, OutboxEventKind.REFUND_CHANGED):
         failed = OutboxEvent.objects.create(
-            order=payment.order, payment=payment, refund=refund, kind=kind, created_at=clock.now(), due_at=clock.now()
+            order=payment.order, payment=payment, refund=refund, kind=kind, created_at=timezone.now(), due_at=timezone.now()
         )
         operations.outbox._note_failure(payment.order_id, failed.pk, ConnectionError("away"))
         assert failed.reviews.count() == 1

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Account, ConfigurationError, InvalidRequest, NotSent, hooks
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome
 from tillgate.django.operations.locking import InsideTransaction
@@ -213,7 +214,7 @@ def test_i7_a_flood_of_notifications_causes_one_query_per_throttle_interval(worl
     assert world.queries() == before + 1
     due = world.fresh(payment).next_poll_at
     assert due is not None
-    assert due <= clock.now() + timedelta(seconds=5)
+    assert due <= timezone.now() + timedelta(seconds=5)
 
 
 def test_i8_a_new_attempt_gets_a_new_reference(world: World) -> None:
@@ -361,7 +362,7 @@ def test_the_shop_is_told_that_an_order_is_unpaid_only_when_no_payment_is_open(w
 
 def about(moment: datetime | None, seconds: float) -> bool:
     """Tell whether a moment is in so many seconds, or nearly."""
-    return moment is not None and abs((moment - clock.now()).total_seconds() - seconds) < 5
+    return moment is not None and abs((moment - timezone.now()).total_seconds() - seconds) < 5
 
 
 def test_i7_a_look_is_claimed_once_in_the_throttle_interval_and_brought_forward_if_denied(
@@ -370,7 +371,7 @@ def test_i7_a_look_is_claimed_once_in_the_throttle_interval_and_brought_forward_
     configure(NOTIFICATION_THROTTLE_SECONDS=30)
     payment = world.start(world.order())
     world.time.advance(minutes=7)
-    Payment.objects.update(next_poll_at=clock.now() + timedelta(hours=1))
+    Payment.objects.update(next_poll_at=timezone.now() + timedelta(hours=1))
     payment = world.fresh(payment)
     assert claim_poll(payment, "h" * 32, notifications=1, forged_notifications=2)
     row = world.fresh(payment)
@@ -378,12 +379,12 @@ def test_i7_a_look_is_claimed_once_in_the_throttle_interval_and_brought_forward_
     assert (payment.notifications, payment.last_polled_at, payment.next_poll_at) == (1, row.last_polled_at, row.next_poll_at)
     assert about(row.last_polled_at, 0)
     assert about(row.next_poll_at, 30 + 60), "should this process die, the worker looks after a minute"
-    Payment.objects.update(next_poll_at=clock.now() + timedelta(hours=1))
+    Payment.objects.update(next_poll_at=timezone.now() + timedelta(hours=1))
     payment = world.fresh(payment)
     assert not claim_poll(payment, notifications=1)
     assert about(world.fresh(payment).next_poll_at, 30)
     assert world.fresh(payment).last_notification == "h" * 32
-    Payment.objects.update(next_poll_at=clock.now() + timedelta(seconds=10))
+    Payment.objects.update(next_poll_at=timezone.now() + timedelta(seconds=10))
     assert not claim_poll(world.fresh(payment))
     assert about(world.fresh(payment).next_poll_at, 10), "it is not put off"
     Payment.objects.update(next_poll_at=None)
@@ -407,10 +408,10 @@ def test_i7_a_look_may_be_claimed_again_in_the_very_moment_in_which_the_interval
     world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=30)
-    payment, moment = world.start(world.order()), clock.now()
+    payment, moment = world.start(world.order()), timezone.now()
     claims = []
     for after in (0, 29, 30):
-        monkeypatch.setattr(clock, "now", lambda after=after: moment + timedelta(seconds=after))
+        monkeypatch.setattr(timezone, "now", lambda after=after: moment + timedelta(seconds=after))
         claims.append(claim_poll(world.fresh(payment)))
     assert claims == [True, False, True]
 
@@ -480,7 +481,7 @@ def test_what_keeps_a_payment_from_being_asked_about_is_no_news(
 
 def test_what_is_known_of_a_payment_is_its_row_and_what_went_back_for_certain(world: World) -> None:
     payment = world.paid_payment()
-    known = {"payment": payment, "created_at": clock.now(), "status_since": clock.now()}
+    known = {"payment": payment, "created_at": timezone.now(), "status_since": timezone.now()}
     for amount, status in (("1.10", "succeeded"), ("2.20", "succeeded"), ("4.00", "unknown")):
         Refund.objects.create(amount=Decimal(amount), status=status, **known)
     facts = PaymentFacts(
@@ -512,7 +513,7 @@ def test_an_answer_that_leaves_all_as_it_was_sets_the_next_look(world: World) ->
     assert about(world.fresh(payment).next_poll_at, 600)
     apply_answer(payment, Inconclusive(detail="time-out"), "test")
     assert about(world.fresh(payment).next_poll_at, 120)
-    Payment.objects.update(next_poll_at=clock.now(), notifications=7)
+    Payment.objects.update(next_poll_at=timezone.now(), notifications=7)
     apply_answer(payment, ask(payment), "test")
     assert about(world.fresh(payment).next_poll_at, 0), "a notification that came since has brought it forward"
 
@@ -520,7 +521,7 @@ def test_an_answer_that_leaves_all_as_it_was_sets_the_next_look(world: World) ->
 def test_an_answer_sets_the_next_look_at_its_own_payment_and_at_no_other(world: World) -> None:
     first, second = world.start(world.order()), world.start(world.order())
     world.time.advance(minutes=30)
-    later = clock.now() + timedelta(hours=5)
+    later = timezone.now() + timedelta(hours=5)
     Payment.objects.update(status_since=first.status_since, next_poll_at=later)
     payment = world.fresh(first)
     apply_answer(payment, ask(payment), "test")
@@ -531,8 +532,8 @@ def test_an_answer_sets_the_next_look_at_its_own_payment_and_at_no_other(world: 
 def test_an_answer_leaves_the_next_look_of_a_payment_that_has_moved_since(world: World) -> None:
     payment = world.fresh(world.start(world.order()))
     answer = ask(payment)
-    later = clock.now() + timedelta(hours=5)
-    Payment.objects.update(status="closed", status_since=clock.now(), next_poll_at=later)
+    later = timezone.now() + timedelta(hours=5)
+    Payment.objects.update(status="closed", status_since=timezone.now(), next_poll_at=later)
     apply_answer(payment, answer, "test")
     assert world.fresh(payment).next_poll_at == later
 
@@ -561,13 +562,13 @@ def test_an_answer_to_a_question_from_before_the_payment_was_paid_is_no_change(w
     world.shopper_pays(read)
     world.notification(read)
     assert world.fresh(read).status == "paid"
-    seen = apply_answer(read, replace(pending, asked_at=clock.now() + timedelta(seconds=20)), "test")
+    seen = apply_answer(read, replace(pending, asked_at=timezone.now() + timedelta(seconds=20)), "test")
     assert (seen.status, world.reviews()) == ("paid", [])
 
 
 def test_an_answer_that_was_asked_for_in_the_moment_of_the_last_status_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    moment = clock.now()
-    monkeypatch.setattr(clock, "now", lambda: moment)
+    moment = timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: moment)
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
     apply_answer(payment, ask(payment), "test")
@@ -659,7 +660,7 @@ def test_i7_a_notification_that_comes_while_an_answer_is_under_way_keeps_the_loo
     world.sandbox.control.fault("lost_response", occasion="pay")
     payment = world.fresh(world.start(world.order()))
     answer = ask(payment)
-    soon = clock.now() + timedelta(seconds=1)
+    soon = timezone.now() + timedelta(seconds=1)
     Payment.objects.update(notifications=1, next_poll_at=soon)
     apply_answer(payment, answer, "test")
     assert (world.fresh(payment).status, world.fresh(payment).next_poll_at) == ("pending", soon)
@@ -670,7 +671,7 @@ def test_i7_a_notification_that_comes_while_an_answer_is_under_way_puts_no_look_
     payment = world.fresh(world.start(world.order()))
     world.time.advance(minutes=30)
     answer = ask(payment)
-    Payment.objects.update(notifications=1, next_poll_at=clock.now() + timedelta(hours=5))
+    Payment.objects.update(notifications=1, next_poll_at=timezone.now() + timedelta(hours=5))
     apply_answer(payment, answer, "test")
     assert about(world.fresh(payment).next_poll_at, 600)
 

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 from django.db import OperationalError, transaction
+from django.utils import timezone
 
 from tests.django.conftest import World
 from tests.django.notifying import confirming, documented, signed
@@ -31,7 +32,7 @@ from tillgate import (
     SignatureRule,
     hooks,
 )
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import NOTHING, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import RefundNotPossible, accounts, refunds
 from tillgate.django.operations.locking import InsideTransaction, OrderHeld, locked_order
@@ -142,7 +143,7 @@ def test_unsigned_notification_settles_no_refund(world: World, configure: Callab
     refund.refresh_from_db()
     assert refund.status == "unknown"
     assert refund.due_at is not None
-    assert refund.due_at <= clock.now()
+    assert refund.due_at <= timezone.now()
 
 
 _FALSE_CONFIRMATIONS: Any = [
@@ -180,7 +181,7 @@ def test_false_confirmation_only_causes_a_query(
     refund.refresh_from_db()
     assert (refund.status, refund.confirmed, world.reviews()) == ("unknown", False, ["refund-unknown"])
     assert refund.due_at is not None
-    assert refund.due_at <= clock.now()
+    assert refund.due_at <= timezone.now()
     refund_notification(world, refund)
     refund.refresh_from_db()
     assert refund.status == "succeeded", "the documented shape confirms it"
@@ -541,7 +542,7 @@ def test_a_queued_refund_is_written_in_every_field(world: World) -> None:
     assert (refund.requested_by, refund.reason, refund.data, refund.answer) == ("p" * 150, "r" * 255, {"lines": 1}, "")
     assert refund.idempotency_key == "k"
     assert refund.created_at == refund.status_since == refund.due_at
-    assert about(refund.created_at, clock.now())
+    assert about(refund.created_at, timezone.now())
     given = queued(payment)
     assert (given.payment, given.payment.order) == (payment, payment.order)
     plain = Refund.objects.get(pk=given.pk)
@@ -595,23 +596,23 @@ def test_what_was_refunded_elsewhere_or_meanwhile_or_is_too_much_is_refused_in_w
         with pytest.raises(RefundNotPossible) as meanwhile:
             action()
         assert str(meanwhile.value) == f"a refund of USD 2.50 of payment {payment.reference} was asked for in the meantime"
-    Review.objects.create(payment=payment, reason="changed-after-paid", facts={"detail": "x"}, opened_at=clock.now())
+    Review.objects.create(payment=payment, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now())
     with pytest.raises(RefundNotPossible) as elsewhere:
         operations.refund(payment.pk, "1.00")
     assert str(elsewhere.value) == f"payment {payment.reference} may have been refunded elsewhere: enter that amount first"
     assert operations.refund(world.paid_payment().pk, "12.50").status == "succeeded", "another payment is another matter"
-    Review.objects.update(resolved_at=clock.now())
+    Review.objects.update(resolved_at=timezone.now())
     assert operations.refund(payment.pk, "10.00").status == "succeeded"
 
 
 def test_a_refund_that_waits_until_it_is_known_what_was_refunded_elsewhere_is_tried_in_an_hour(world: World) -> None:
     payment = world.paid_payment()
     refund = queued(payment)
-    review = Review.objects.create(payment=payment, reason="changed-after-paid", facts={"detail": "x"}, opened_at=clock.now())
+    review = Review.objects.create(payment=payment, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now())
     kept = operations.send_refund(refund.pk)
     assert (kept.pk, kept.status, kept.payment.order) == (refund.pk, "queued", payment.order)
     refund.refresh_from_db()
-    assert (refund.status, about(refund.due_at, clock.now() + timedelta(hours=1))) == ("queued", True)
+    assert (refund.status, about(refund.due_at, timezone.now() + timedelta(hours=1))) == ("queued", True)
     review.delete()
     assert operations.send_refund(refund.pk).status == "succeeded"
     assert operations.send_refund(refund.pk).status == "succeeded", "one that is not queued any more is returned as it stands"
@@ -639,7 +640,7 @@ def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(world: World, monk
         if after:
             refund = operations.send_refund(refund.pk)
         assert refund.status == "queued"
-        assert about(refund.due_at, clock.now() + timedelta(seconds=pause)), after
+        assert about(refund.due_at, timezone.now() + timedelta(seconds=pause)), after
     assert refund.answer == str(NotSent("refund", "x", "connection refused"))
 
 
@@ -788,7 +789,7 @@ def test_an_order_that_was_paid_is_not_checked_when_its_money_goes_back_and_one_
     assert Order.objects.get(pk=held.order_id).unpaid_check_at is None
     operations.refund(held.pk, "0.01", staff="ann")
     assert Order.objects.get(pk=paid.order_id).unpaid_check_at is None
-    assert about(Order.objects.get(pk=held.order_id).unpaid_check_at, clock.now() + timedelta(minutes=60))
+    assert about(Order.objects.get(pk=held.order_id).unpaid_check_at, timezone.now() + timedelta(minutes=60))
     resolved = Review.objects.get()
     assert (resolved.resolution, resolved.resolved_by) == ("all of it was refunded: USD 12.50", "ann")
 
@@ -798,7 +799,7 @@ def test_what_software_gave_back_is_concluded_by_itself(world: World) -> None:
     ShopOrder.objects.update(status="cancelled")
     world.shopper_pays(held)
     world.notification(held)
-    Review.objects.create(payment=held, reason="forged-notifications", facts={"detail": "x"}, opened_at=clock.now())
+    Review.objects.create(payment=held, reason="forged-notifications", facts={"detail": "x"}, opened_at=timezone.now())
     operations.refund(held.pk, "12.50")
     assert list(Review.objects.order_by("id").values_list("reason", "resolved_by")) == [
         ("paid-not-payable", "tillgate"),
@@ -821,8 +822,10 @@ def test_a_refund_made_elsewhere_of_all_concludes_what_a_person_was_asked_about_
     ShopOrder.objects.update(status="cancelled")
     world.shopper_pays(held)
     world.notification(held)
-    other = Review.objects.create(payment=world.paid_payment(), reason="changed-after-paid", facts={"detail": "x"}, opened_at=clock.now())
-    Review.objects.create(payment=held, reason="changed-after-paid", facts={"detail": "x"}, opened_at=clock.now())
+    other = Review.objects.create(
+        payment=world.paid_payment(), reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now()
+    )
+    Review.objects.create(payment=held, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now())
     record_external_refund(held.pk, "12.50", staff="ann")
     assert list(Review.objects.exclude(pk=other.pk).order_by("id").values_list("resolution", "resolved_by")) == [
         ("all of it was refunded: USD 12.50", "ann"),
@@ -872,7 +875,7 @@ def test_what_concludes_one_payment_or_refund_leaves_the_others_open(world: Worl
     for _ in range(2):
         world.sandbox.control.fault("lost_response", occasion="refund")
         unknown.append(operations.refund(second.pk, "1.00"))
-    about_it = {"order": second.order, "payment": second, "refund": unknown[0], "facts": {"detail": "x"}, "opened_at": clock.now()}
+    about_it = {"order": second.order, "payment": second, "refund": unknown[0], "facts": {"detail": "x"}, "opened_at": timezone.now()}
     failing_outbox_event = Review.objects.create(reason="delivery-failing", **about_it)
     settle_by_staff(unknown[0].pk, done=False, staff="ann")
     open_ones = Review.objects.filter(resolved_at__isnull=True).order_by("id")
@@ -968,7 +971,7 @@ def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_thos
 def test_a_notification_brings_forward_the_one_refund_that_it_confirms_and_only_while_that_waits(
     world: World, status: str, at_once: bool
 ) -> None:
-    payment, later = world.paid_payment("12.50"), clock.now() + timedelta(minutes=30)
+    payment, later = world.paid_payment("12.50"), timezone.now() + timedelta(minutes=30)
     told, other = queued(payment), queued(payment)
     Refund.objects.update(due_at=later)
     Refund.objects.filter(pk=told.pk).update(status=status)
@@ -977,7 +980,7 @@ def test_a_notification_brings_forward_the_one_refund_that_it_confirms_and_only_
     told.refresh_from_db()
     other.refresh_from_db()
     assert (told.due_at == later, other.due_at) == (status == "sending", later)
-    assert (told.due_at is not None and told.due_at <= clock.now()) is at_once
+    assert (told.due_at is not None and told.due_at <= timezone.now()) is at_once
 
 
 def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1033,7 +1036,7 @@ def test_i6_a_refund_is_to_be_sent_until_the_time_for_it_is_over_or_its_row_says
     assert claimed.due_at
     for now, is_under_way in ((claimed.due_at - timedelta(microseconds=1), True), (claimed.due_at, False)):
         with monkeypatch.context() as patch:
-            patch.setattr(clock, "now", lambda now=now: now)
+            patch.setattr(timezone, "now", lambda now=now: now)
             assert operations.refunds._is_under_way(claimed) is is_under_way
     Refund.objects.filter(pk=claimed.pk).update(status="unknown")
     assert not operations.refunds._is_under_way(claimed)
@@ -1044,7 +1047,7 @@ def test_i6_a_refund_is_to_be_sent_until_the_time_for_it_is_over_or_its_row_says
 def test_what_was_overpaid_is_settled_by_giving_it_back_and_nothing_else_is(world: World) -> None:
     payment, other = world.paid_payment(), world.paid_payment()
     for of, reason in ((payment, "overpaid"), (payment, "forged-notifications"), (other, "overpaid")):
-        about = {"order": of.order, "payment": of, "facts": {"detail": "x"}, "opened_at": clock.now()}
+        about = {"order": of.order, "payment": of, "facts": {"detail": "x"}, "opened_at": timezone.now()}
         Review.objects.create(reason=reason, open_key=f"{reason}:{of.pk}", **about)
     operations.refund(payment.pk, "1.00", reason="overpaid", staff="ann")
     [settled] = Review.objects.filter(resolved_at__isnull=False)
@@ -1102,7 +1105,7 @@ def test_i5_each_refund_that_was_refused_and_made_is_entered_for_itself(world: W
     for refund in [wrongly_refused(world, payment, amount) for amount in ("30.00", "40.00")]:
         refund_notification(world, refund)
     first, second = Review.objects.filter(reason="refund-contradicted").order_by("id")
-    differences = operations.audit(clock.now() - timedelta(days=1), clock.now() + timedelta(seconds=1))
+    differences = operations.audit(timezone.now() - timedelta(days=1), timezone.now() + timedelta(seconds=1))
     assert [(one.kind, one.here, bool(one.told)) for one in differences] == [
         ("refund-contradicted", "refund of USD 30.00: failed", True),
         ("refund-contradicted", "refund of USD 40.00: failed", True),
@@ -1119,7 +1122,9 @@ def test_i5_each_refund_that_was_refused_and_made_is_entered_for_itself(world: W
 def test_i5_what_was_given_back_elsewhere_ends_no_doubt_about_a_refund_that_was_made(world: World) -> None:
     payment = world.paid_payment("100.00")
     refund_notification(world, wrongly_refused(world, payment, "30.00"))
-    Review.objects.create(payment=payment, order=payment.order, reason="changed-after-paid", facts={"detail": "x"}, opened_at=clock.now())
+    Review.objects.create(
+        payment=payment, order=payment.order, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now()
+    )
     record_external_refund(payment.pk, "10.00", staff="bob")
     assert world.reviews() == ["refund-contradicted"]
     record_external_refund(payment.pk, "90.00", staff="bob")
@@ -1136,7 +1141,7 @@ def test_i5_a_refused_refund_that_was_made_is_told_though_the_next_one_gave_all_
     def made(request: RefundRequest) -> Any:
         refund_notification(world, first)  # after the second has left
         Review.objects.create(
-            payment=payment, order=payment.order, reason="changed-after-paid", facts={"detail": "x"}, opened_at=clock.now()
+            payment=payment, order=payment.order, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now()
         )
         if is_lost:
             raise TimeoutError
@@ -1419,7 +1424,7 @@ def test_i7_a_notification_ends_a_pending_refund_only_by_a_success_word_and_else
     refund = pending_refund(world, monkeypatch)
     refund_notification(world, refund, confirming(refund, status=word))
     refund.refresh_from_db()
-    assert (refund.status, refund.due_at is not None and refund.due_at <= clock.now()) == (status, is_soon)
+    assert (refund.status, refund.due_at is not None and refund.due_at <= timezone.now()) == (status, is_soon)
 
 
 def test_a_list_of_refunds_settles_ours_and_shows_those_of_the_portal_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
+from django.utils import timezone
 
-from tillgate.django import clock, operations
+from tillgate.django import dates, operations
 from tillgate.django.models import Heartbeat, Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations import restores
 from tillgate.django.operations.restores import look_for_restore, note_restored
@@ -42,7 +43,7 @@ def sent_and_forgotten(world: World) -> Refund:
 
 def lose_tail(refund: Refund) -> None:
     """Set a refund back to the moment at which it was queued, as a replica knows it that lost the last second."""
-    Refund.objects.filter(pk=refund.pk).update(status="queued", due_at=clock.now(), answer="", refund_no=None)
+    Refund.objects.filter(pk=refund.pk).update(status="queued", due_at=timezone.now(), answer="", refund_no=None)
     TimelineEntry.objects.filter(refund=refund).exclude(event="refund.queued").delete()
     OutboxEvent.objects.filter(refund=refund).delete()
 
@@ -52,7 +53,7 @@ def lose_tail(refund: Refund) -> None:
 
 def test_i6_a_refund_that_was_queued_before_a_restore_is_not_sent_again(world: World) -> None:
     refund = sent_and_forgotten(world)
-    done = note_restored(clock.now(), "restored")
+    done = note_restored(timezone.now(), "restored")
     assert (done.refunds, done.payments) == (1, 1)
     for _ in range(3):
         world.run_worker()
@@ -66,7 +67,7 @@ def test_i6_a_refund_that_was_queued_before_a_restore_is_not_sent_again(world: W
 
 
 def test_a_refund_that_was_queued_after_a_restore_is_sent(world: World) -> None:
-    since = clock.now()
+    since = timezone.now()
     world.time.advance(seconds=1)
     payment = world.paid_payment()
     refund = operations.refund(payment.pk, "2.50")
@@ -79,14 +80,14 @@ def test_a_refund_that_was_queued_after_a_restore_is_sent(world: World) -> None:
 def test_a_queued_refund_that_a_notification_has_confirmed_is_booked_after_a_restore(world: World) -> None:
     refund = sent_and_forgotten(world)
     Refund.objects.filter(pk=refund.pk).update(confirmed=True)
-    note_restored(clock.now(), "restored")
+    note_restored(timezone.now(), "restored")
     refund.refresh_from_db()
     assert (refund.status, world.reviews()) == ("succeeded", ["rows-lost"])
 
 
 def test_a_restore_that_is_noted_twice_changes_nothing_more(world: World) -> None:
     sent_and_forgotten(world)
-    since = clock.now()
+    since = timezone.now()
     assert [note_restored(since, "restored").refunds for _ in range(2)] == [1, 0]
     assert sorted(world.reviews()) == ["refund-unknown", "rows-lost"]
 
@@ -100,7 +101,7 @@ def test_after_a_restore_the_worker_asks_about_the_payments_of_the_month_before(
     world.sandbox.control.set_options({"word_refunded": "refunded"})
     world.sandbox.control.refund(payment.reference, "12.50")  # by a refund whose row was lost
     before = world.queries()
-    assert note_restored(clock.now(), "restored").payments == 1
+    assert note_restored(timezone.now(), "restored").payments == 1
     world.run_worker()
     assert world.queries() == before + 1
     assert world.reviews() == ["rows-lost", "changed-after-paid"]
@@ -292,14 +293,14 @@ def test_the_command_notes_a_restore_and_says_what_follows(world: World, capsys:
 def test_i6_the_day_or_minute_that_the_command_is_given_counts_whole(world: World, form: str) -> None:
     refund = sent_and_forgotten(world)
     world.time.advance(minutes=2)
-    call_command("tillgate", "restored", "--since", f"{clock.local(refund.created_at):{form}}")
+    call_command("tillgate", "restored", "--since", f"{dates.local(refund.created_at):{form}}")
     world.run_worker()
     refund.refresh_from_db()
     assert (refund.status, str(world.refunded_amount(refund.payment))) == ("unknown", "2.50")
 
 
 def test_a_refund_that_was_queued_after_the_minute_that_the_command_is_given_is_sent(world: World) -> None:
-    since = clock.local(clock.now())
+    since = dates.local(timezone.now())
     world.time.advance(minutes=1)
     refund = sent_and_forgotten(world)
     call_command("tillgate", "restored", "--since", f"{since:%Y-%m-%dT%H:%M}")

@@ -9,9 +9,10 @@ import pytest
 from django.core import mail
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from tests.django.conftest import World
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import OutboxEvent, Payment, Review, TimelineEntry
 from tillgate.django.operations.mail import mail_reviews
 from tillgate.django.operations.reviews import ITSELF, open_among, open_review, resolve, settle
@@ -147,7 +148,7 @@ def test_what_is_over_by_itself_is_taken_back_unless_a_person_was_quicker(world:
     resolve(resolved.pk, "a scanner", "ann")
     settle(Review.objects.all(), "over")
     assert list(Review.objects.order_by("id").values_list("resolution", "resolved_by")) == [("over", ITSELF), ("a scanner", "ann")]
-    assert clock.now() >= Review.objects.earliest("id").resolved_at  # type: ignore[operator]
+    assert timezone.now() >= Review.objects.earliest("id").resolved_at  # type: ignore[operator]
 
 
 def test_of_some_matters_those_are_open_that_were_raised_and_not_resolved(world: World) -> None:
@@ -173,7 +174,7 @@ def test_what_the_gateway_says_otherwise_by_now_is_told_anew_while_the_matter_is
     payment = world.start(world.order())
     told = told_of(payment, "It is part-refunded.")
     assert told
-    Review.objects.update(mailed_at=clock.now())
+    Review.objects.update(mailed_at=timezone.now())
     assert told_of(payment, "It is part-refunded.") is None
     assert Review.objects.get().mailed_at
     assert told_of(payment, "It is a charge-back.") is None
@@ -242,7 +243,7 @@ def test_each_sentence_of_a_matter_is_mailed_once_though_the_gateway_says_one_an
         mail_reviews()
         review = Review.objects.get()
         assert review.message == message
-        assert abs(review.opened_at - clock.now()) < timedelta(minutes=1), "what was asked before that does not take it back"
+        assert abs(review.opened_at - timezone.now()) < timedelta(minutes=1), "what was asked before that does not take it back"
     assert [sent.body.count("It says 12") for sent in mail.outbox] == [1, 1, 1]
     assert TimelineEntry.objects.filter(event="review.opened").count() == 3
 
@@ -272,7 +273,7 @@ def test_i2_what_an_older_version_accepted_of_an_open_payment_is_told_all_the_sa
     payment, reason = world.start(world.order()), ReviewReason.PAYMENT_UNKNOWN
     told = {"order": payment.order, "payment": payment}
     Review.objects.create(
-        reason=reason, facts={"detail": "Unknown."}, status="dismissed", opened_at=clock.now(), resolved_at=clock.now(), **told
+        reason=reason, facts={"detail": "Unknown."}, status="dismissed", opened_at=timezone.now(), resolved_at=timezone.now(), **told
     )
     assert open_review(reason, "Unknown.", "worker", order=payment.order, payment=payment)
 

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import unregistered
 from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, Refused, WrongCredentials, hooks
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Review, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome, bounds, creations, starting
 from tillgate.django.operations.accounts import find_account
@@ -174,7 +175,7 @@ def test_i12_no_payment_is_started_inside_a_transaction(world: World) -> None:
 
 def test_an_order_of_another_plugin_with_the_same_key_is_another_order(world: World, described: Describe) -> None:
     described()
-    closed_at = clock.now()
+    closed_at = timezone.now()
     foreign = Order.objects.create(plugin="another-shop", key="7", created_at=closed_at, closed_at=closed_at)
     payment = begin(world, "7").payment
     assert payment.order != foreign
@@ -201,7 +202,7 @@ def test_the_press_that_comes_between_anothers_look_and_its_writing_has_its_paym
     world: World, monkeypatch: pytest.MonkeyPatch, described: Describe
 ) -> None:
     described()
-    Order.objects.create(plugin="another-shop", key="7", created_at=clock.now())
+    Order.objects.create(plugin="another-shop", key="7", created_at=timezone.now())
     begin(world, "8")
     between: list[operations.Started] = []
     real = starting._look_up
@@ -334,7 +335,7 @@ def test_a_payment_page_page_that_closes_in_exactly_two_minutes_is_not_live(worl
     payment = world.start(world.order())
     last = payment.page_closes_at - timedelta(minutes=2)
     for now, live in ((last - timedelta(microseconds=1), True), (last, False)):
-        monkeypatch.setattr(clock, "now", lambda now=now: now)
+        monkeypatch.setattr(timezone, "now", lambda now=now: now)
         assert is_page_live(payment) is live
 
 
@@ -394,7 +395,7 @@ def test_the_press_that_waited_in_vain_hears_what_became_of_the_payment(
 
 def test_a_creation_that_ended_unknown_ten_seconds_ago_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = being_created(world, monkeypatch)
-    monkeypatch.setattr(clock, "now", lambda: payment.created_at + timedelta(seconds=10))
+    monkeypatch.setattr(timezone, "now", lambda: payment.created_at + timedelta(seconds=10))
     again = begin(world, payment.order.key)
     assert (again.payment != payment, again.outcome) == (True, StartOutcome.REDIRECT)
 
@@ -404,7 +405,7 @@ def test_a_payment_is_being_created_while_it_is_young_open_and_has_no_address(wo
     assert is_being_created(payment)
     for seconds, is_young in ((9, True), (10, False)):
         with monkeypatch.context() as patch:
-            patch.setattr(clock, "now", lambda seconds=seconds: payment.created_at + timedelta(seconds=seconds))
+            patch.setattr(timezone, "now", lambda seconds=seconds: payment.created_at + timedelta(seconds=seconds))
             assert is_being_created(payment) is is_young
     payment.status = "failed"
     assert not is_being_created(payment)
@@ -416,10 +417,10 @@ def test_a_paid_payment_that_the_shop_was_told_of_makes_no_new_one_needless(worl
     world.shopper_pays(payment)
     ShopOrder.objects.update(total=Decimal("20.00"))
     world.notification(payment)
-    OutboxEvent.objects.filter(payment=world.paid_payment("20.00")).update(done_at=None, due_at=clock.now() + timedelta(minutes=5))
+    OutboxEvent.objects.filter(payment=world.paid_payment("20.00")).update(done_at=None, due_at=timezone.now() + timedelta(minutes=5))
     again = begin(world, order)
     assert (again.payment != payment, again.payment.amount) == (True, Decimal("20.00"))
-    OutboxEvent.objects.filter(payment=payment, kind="payment-paid").update(done_at=None, due_at=clock.now() + timedelta(minutes=5))
+    OutboxEvent.objects.filter(payment=payment, kind="payment-paid").update(done_at=None, due_at=timezone.now() + timedelta(minutes=5))
     told = begin(world, order, method="paypal")
     assert (told.payment, told.outcome, told.detail) == (payment, StartOutcome.PAID, "")
 
@@ -556,7 +557,7 @@ def test_the_number_of_a_creation_that_was_overtaken_without_one_is_kept(world: 
 
     def pay(*arguments: Any, **options: Any) -> Any:
         created = real(*arguments, **options)
-        Payment.objects.update(status="expired", status_since=clock.now())
+        Payment.objects.update(status="expired", status_since=timezone.now())
         return created
 
     monkeypatch.setattr(hooks, "pay", pay)
@@ -568,12 +569,12 @@ def test_the_number_of_a_creation_that_was_overtaken_without_one_is_kept(world: 
 def test_a_creation_that_was_overtaken_overwrites_nothing_that_a_worker_claims_meanwhile(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claimed_until = clock.now() + timedelta(hours=1)
+    claimed_until = timezone.now() + timedelta(hours=1)
     real, refresh = hooks.pay, Payment.refresh_from_db
 
     def pay(*arguments: Any, **options: Any) -> Any:
         created = real(*arguments, **options)
-        Payment.objects.update(status="expired", status_since=clock.now())
+        Payment.objects.update(status="expired", status_since=timezone.now())
         return created
 
     def refresh_and_then_a_claim(payment: Payment, **options: Any) -> None:
@@ -605,7 +606,7 @@ def test_an_expected_order_is_checked_after_the_time_to_pay(world: World, config
 def test_the_payment_page_closes_before_the_shops_time_to_pay(
     world: World, described: Describe, sent: list[PaymentRequest], left: dict[str, float], minutes: int
 ) -> None:
-    described(payable_until=clock.now() + timedelta(**left))
+    described(payable_until=timezone.now() + timedelta(**left))
     payment = begin(world, "7").payment
     assert (sent[0].timeout, payment.page_closes_at - payment.created_at) == (minutes, timedelta(minutes=minutes))
 
@@ -618,7 +619,7 @@ def test_an_order_whose_time_to_pay_is_over_or_too_short_for_the_payment_page_is
     world: World, configure: Callable[..., None], described: Describe, least: int, left: int, said: str
 ) -> None:
     configure({"DIALECT": Dialect(name="slow", timeout_minutes=(least, 1440))})
-    described(payable_until=clock.now() + timedelta(seconds=left))
+    described(payable_until=timezone.now() + timedelta(seconds=left))
     with pytest.raises(NotPayable, match=said):
         begin(world, "7")
     assert not Order.objects.exists()

@@ -6,10 +6,10 @@ import ast
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 import tillgate.django
 from tests.django.conftest import World
-from tillgate.django import clock
 from tillgate.django.models import OutboxEvent, Payment, Review
 from tillgate.django.operations import status
 from tillgate.lifecycle import IllegalTransition, PaymentStatus, ReviewStatus
@@ -45,7 +45,7 @@ def test_the_search_finds_a_write_of_a_status() -> None:
 def test_i9_a_status_that_the_table_does_not_lead_to_is_refused(world: World) -> None:
     payment = world.paid_payment()
     with pytest.raises(IllegalTransition, match="from paid to failed"):
-        status.write_status(payment, PaymentStatus.FAILED, clock.now())
+        status.write_status(payment, PaymentStatus.FAILED, timezone.now())
     with pytest.raises(IllegalTransition):
         status.write_status_of(Payment.objects.filter(pk=payment.pk), PaymentStatus.PAID, PaymentStatus.PENDING)
     assert world.fresh(payment).status == "paid"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from django.utils import timezone
 
 from tests.django.conftest import World
 from tillgate import hooks
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.conf import get_settings
 from tillgate.django.models import OutboxEvent, Payment, Refund, Review
 from tillgate.django.operations.values import order_value, payment_value, refund_value, remote_event_value, review_value
@@ -51,7 +52,7 @@ def test_a_refunds_value_has_the_status_that_is_being_told(payment: Payment) -> 
 
 def test_a_reviews_value_names_its_order_and_payment_if_it_has_any(payment: Payment) -> None:
     about = {"order": payment.order, "payment": payment}
-    review = Review.objects.create(reason="underpaid", facts={"detail": "Too little."}, opened_at=clock.now(), **about)
+    review = Review.objects.create(reason="underpaid", facts={"detail": "Too little."}, opened_at=timezone.now(), **about)
     assert review_value(review) == hooks.Review(
         id=str(review.pk), reason="underpaid", message="Too little.", order=order_value(payment.order), payment=payment_value(payment)
     )
@@ -64,7 +65,7 @@ def test_i11_no_secret_stands_in_a_reviews_value(payment: Payment) -> None:
     token = get_settings().accounts["default"].token.get_secret_value()
     secrets = [token, payment.notification_key, payment.return_key, payment.payment_url, refund.notification_key]
     about = {"order": payment.order, "payment": payment, "refund": refund}
-    review = Review.objects.create(reason="underpaid", facts={"detail": " ".join(secrets)}, opened_at=clock.now(), **about)
+    review = Review.objects.create(reason="underpaid", facts={"detail": " ".join(secrets)}, opened_at=timezone.now(), **about)
     assert [secret for secret in secrets if secret in review.message] == secrets
     assert [secret for secret in secrets if secret in review_value(review).message] == []
 

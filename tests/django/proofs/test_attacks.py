@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 import pytest
 from django.db import connection, transaction
 from django.test import Client
+from django.utils import timezone
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import NotSent, TillgateError, hooks
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Notification, Payment, Refund, Review
 from tillgate.django.operations import lanes
 from tillgate.django.operations.locking import OrderHeld
@@ -75,7 +76,7 @@ def minutes_until_paid(world: World, *payments: Payment) -> float:
 
 @pytest.mark.parametrize("merchant", ["another", "the same"])
 def test_i2_old_payments_without_news_do_not_keep_a_new_one_from_being_found(world: World, merchant: str) -> None:
-    old, now = world.start(world.order()), clock.now()
+    old, now = world.start(world.order()), timezone.now()
     week_ago = now - timedelta(days=7)
     for number in range(100):
         Payment.objects.create(
@@ -131,7 +132,7 @@ def test_what_the_gateway_has_forgotten_is_not_asked_about_every_few_minutes_for
     world.time.advance(days=31)
     world.run_worker()
     world.sandbox.control.reset()
-    Payment.objects.filter(pk=payment.pk).update(next_poll_at=clock.now())
+    Payment.objects.filter(pk=payment.pk).update(next_poll_at=timezone.now())
     before = world.queries()
     for _ in range(24 * 6):
         world.time.advance(minutes=10)
@@ -199,7 +200,7 @@ def test_an_amount_that_does_not_fit_stays_with_a_person_though_the_next_answer_
     world.time.advance(seconds=10)
     world.run_worker()
     assert world.reviews() == ["amount-mismatch"]
-    monkeypatch.setattr(working, "ask", lambda *_, **__: NotFound(asked_at=clock.now()))
+    monkeypatch.setattr(working, "ask", lambda *_, **__: NotFound(asked_at=timezone.now()))
     world.time.advance(minutes=3)
     world.run_worker()
     assert world.reviews() == ["amount-mismatch"]
@@ -306,7 +307,7 @@ def test_i5_an_external_refund_is_entered_and_its_review_resolved_together(world
 
 
 def test_a_payment_given_back_in_many_parts_is_given_back_to_the_cent(world: World) -> None:
-    payment, now = world.paid_payment("10.00"), clock.now()
+    payment, now = world.paid_payment("10.00"), timezone.now()
     part = {"payment": payment, "amount": Decimal("0.10"), "status": "succeeded", "created_at": now, "status_since": now}
     Refund.objects.bulk_create([Refund(notification_key=f"k{number}", **part) for number in range(100)])
     assert facts_of(payment).refunded == Decimal("10.00")

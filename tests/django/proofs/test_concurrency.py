@@ -261,7 +261,7 @@ def test_i7_a_notification_during_a_query_is_not_forgotten_by_the_answer(
     def meanwhile(asked: Payment, **_: object) -> object:
         monkeypatch.undo()
         configure(NOTIFICATION_THROTTLE_SECONDS=5)
-        monkeypatch.setattr("tillgate.django.clock.now", world.time.now)
+        monkeypatch.setattr("django.utils.timezone.now", world.time.now)
         Client().post(f"/payments/notification/{asked.notification_key}/")
         return answer
 

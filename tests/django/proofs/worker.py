@@ -124,10 +124,10 @@ def _child(told: dict[str, Any]) -> dict[str, Any]:
     from django.utils import timezone
 
     from tests.django.proofs import carrying_shop
-    from tillgate.django import clock
 
     ahead = timedelta(seconds=told["ahead_seconds"])
-    clock.now = lambda: timezone.now() + ahead
+    machine_now = timezone.now
+    timezone.now = lambda: machine_now() + ahead
     points = Killing(told["kill_at"])
     carrying_shop.plug_in(Path(told["carried"]), points.reach)
     with points.installed():

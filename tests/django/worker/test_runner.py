@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connections, transaction
+from django.utils import timezone
 
 from tests.django import project
 from tests.django.conftest import World
@@ -19,7 +20,7 @@ from tests.django.operations.conftest import due_in, many, queue, silent
 from tests.smallest_shop.placing import unregistered
 from tillgate import hooks
 from tillgate.account import Account
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Heartbeat, Lane, Order, OutboxEvent, Payment, Refund
 from tillgate.django.operations import calls, outbox
 from tillgate.django.operations.locking import InsideTransaction, OrderHeld, durable
@@ -76,7 +77,7 @@ def test_killed_worker_has_applied_its_batches(world: World, configure: Callable
     payments = many(world, 8)
     for late, payment in enumerate(reversed(payments)):
         world.shopper_pays(payment)
-        Payment.objects.filter(pk=payment.pk).update(next_poll_at=clock.now() - timedelta(minutes=late))
+        Payment.objects.filter(pk=payment.pk).update(next_poll_at=timezone.now() - timedelta(minutes=late))
     gateway[payments[-1].reference] = crash
     with pytest.raises(Crash):
         world.run_worker()
@@ -209,7 +210,7 @@ def test_rows_beyond_the_turn_are_due_as_before(
     many(world, 6)
     before = list(Payment.objects.order_by("next_poll_at").values_list("next_poll_at", flat=True))
     assert run_lane("default").counts["payments"] == 2
-    due = Payment.objects.filter(next_poll_at__lte=clock.now()).order_by("next_poll_at")
+    due = Payment.objects.filter(next_poll_at__lte=timezone.now()).order_by("next_poll_at")
     assert list(due.values_list("next_poll_at", flat=True)) == before[2:]
     many(world, 2)
     assert run_worker(limit=5).counts["payments"] == 5, "rows that were not reached count for no limit"
@@ -264,7 +265,7 @@ def test_silent_accounts_leave_turns_to_others(world: World, settings: Any, gate
     world.shopper_pays(live)
     world.run_worker()
     assert world.shop.is_paid(live.order.key)
-    assert Lane.objects.filter(rests_until__gt=clock.now()).count() == 9
+    assert Lane.objects.filter(rests_until__gt=timezone.now()).count() == 9
 
 
 def test_one_remote_turn_ends_and_the_run_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +331,7 @@ def test_failure_names_chore_and_row(world: World, monkeypatch: pytest.MonkeyPat
     Refund.objects.filter(pk=unknown.pk).update(status="unknown")
     operations.open_order(world.shop.plugin, world.order())
     opened = Order.objects.latest("pk")
-    Order.objects.filter(pk=lost.payment.order_id).update(purge_check_at=clock.now())
+    Order.objects.filter(pk=lost.payment.order_id).update(purge_check_at=timezone.now())
     world.time.advance(minutes=61)
 
     def fail(*_: object) -> None:
@@ -453,7 +454,7 @@ def test_wake_names_lanes_and_leaves_a_heartbeat(world: World) -> None:
     operations.open_order(world.shop.plugin, world.order())
     world.time.advance(minutes=61)
     assert wake() == ["default", chores.SHOP, chores.STAFF]
-    assert Heartbeat.objects.get(name=WORKER).at <= clock.now()
+    assert Heartbeat.objects.get(name=WORKER).at <= timezone.now()
 
 
 def test_new_chore_is_one_row(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,14 +463,14 @@ def test_new_chore_is_one_row(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     for chore in chores.CHORES:
         assert bool(chore.account) is not bool(chore.lane)
         assert chore.lane in ("", *chores.OWN_LANES)
-        assert chore.due_rows(clock.now()).count() == 0
+        assert chore.due_rows(timezone.now()).count() == 0
 
 
 def test_event_of_held_order_is_no_failed_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shop's own transaction has the order for longer than the worker waits."""
     order = Order.objects.get(pk=world.start(world.order()).order.pk)
     Payment.objects.update(status="failed")
-    now = clock.now()
+    now = timezone.now()
     event = OutboxEvent.objects.create(order=order, kind="order-unpaid", created_at=now, due_at=now)
     with monkeypatch.context() as patch:
         patch.setattr(outbox, "locked_order", held)

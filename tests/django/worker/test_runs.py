@@ -19,6 +19,7 @@ from django.core import mail
 from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 from django.urls import include, path
+from django.utils import timezone
 
 from tests.django import project
 from tests.django.conftest import World
@@ -27,7 +28,7 @@ from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.views import order_page
 from tillgate import OutcomeUnknown, hooks
 from tillgate.account import Account
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import Heartbeat, Lane, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations.lanes import rest
 from tillgate.django.operations.reviews import Heard, conclude
@@ -138,7 +139,7 @@ def test_shop_hears_between_batches(world: World) -> None:
 def test_limit_bounds_the_payments_looked_at_and_begins_with_those_due_longest(world: World) -> None:
     payments = many(world, 10)
     for late, payment in enumerate(payments):
-        Payment.objects.filter(pk=payment.pk).update(next_poll_at=clock.now() - timedelta(minutes=late))
+        Payment.objects.filter(pk=payment.pk).update(next_poll_at=timezone.now() - timedelta(minutes=late))
     assert run_worker(limit=7).counts["payments"] == 7
     assert set(asked(world)) == {payment.reference for payment in payments[3:]}
     assert run_worker(limit=7).counts["payments"] == 3
@@ -172,7 +173,7 @@ def test_a_worker_that_is_asked_to_stop_finishes_what_is_under_way_and_gives_the
     heard: list[int] = []
     work_done = run_worker(progress=lambda done: heard.append(done.counts["payments"]), stop=lambda: bool(heard) and heard[-1] >= 4)
     assert (4 <= work_done.counts["payments"] < 20, work_done.faults) == (True, [])
-    assert Payment.objects.filter(next_poll_at__lte=clock.now()).count() == 20 - work_done.counts["payments"]
+    assert Payment.objects.filter(next_poll_at__lte=timezone.now()).count() == 20 - work_done.counts["payments"]
     assert run_worker().counts["payments"] == 20 - work_done.counts["payments"]
     assert asked(world) == {payment.reference: 1 for payment in payments}
 
@@ -215,7 +216,7 @@ def test_a_turn_ends_and_what_was_not_reached_is_due_as_before(
     many(world, 4)
     polled = run_lane("default").counts["payments"]
     assert 1 <= polled <= 2, "a look that would begin after the turn's end is not begun"
-    assert Payment.objects.filter(next_poll_at__lte=clock.now()).count() == 4 - polled
+    assert Payment.objects.filter(next_poll_at__lte=timezone.now()).count() == 4 - polled
     assert run_worker().counts["payments"] == 4 - polled  # in as many turns as it takes
 
 
@@ -264,7 +265,7 @@ def two_accounts(settings: Any, sandbox: Any, configure: Callable[..., None]) ->
 def test_a_silent_gateway_pauses_its_account_and_no_other(world: World, gateway: dict[str, Callable[[], object]]) -> None:
     lost, found = many(world, 40), many(world, 20, "other")
     gateway["127.0.0.1"] = silent
-    before, work_done = clock.now(), world.run_worker()
+    before, work_done = timezone.now(), world.run_worker()
     assert sum(asked(world)[payment.reference] for payment in found) == 20
     assert work_done.news["inconclusive"] <= 5 + 8  # those that were under way when it was noticed
     assert accounts_due() == []
@@ -488,7 +489,7 @@ def test_a_look_that_finds_what_persons_were_told_of_costs_one_statement_at_most
         statements[count] = len(captured)
         assert (work_done.counts["payments"], work_done.faults) == (count, [])
         last_polled_at = Payment.objects.filter(pk__in=[payment.pk for payment in payments])
-        assert not last_polled_at.filter(next_poll_at__lte=clock.now()).exists()
+        assert not last_polled_at.filter(next_poll_at__lte=timezone.now()).exists()
         Review.objects.all().delete()
         Payment.objects.update(next_poll_at=None)  # on a slow machine they are due again
     assert statements[20] - statements[2] <= 18
@@ -523,7 +524,7 @@ def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it
     world: World, reason: str, answered: str, microseconds_later: int, is_over: bool
 ) -> None:
     payment, other = world.start(world.order()), world.start(world.order())
-    opened_at = clock.now()
+    opened_at = timezone.now()
     for about in (payment, other):
         Review.objects.create(reason=reason, payment=about, facts={"detail": "Look."}, opened_at=opened_at, open_key=about.pk)
     asked_at = opened_at + timedelta(microseconds=microseconds_later)
@@ -612,12 +613,12 @@ def test_what_stands_behind_an_outbox_event_that_fails_holds_up_no_other_orders(
 def test_the_account_that_has_waited_longest_has_its_turn_first(world: World) -> None:
     first, second = many(world, 2), many(world, 1, "other")
     for payments, minutes in ((first, 1), (second, 2)):
-        Payment.objects.filter(pk__in=[payment.pk for payment in payments]).update(next_poll_at=clock.now() - timedelta(minutes=minutes))
+        Payment.objects.filter(pk__in=[payment.pk for payment in payments]).update(next_poll_at=timezone.now() - timedelta(minutes=minutes))
     assert accounts_due() == ["other", "default"]
-    Payment.objects.filter(pk=first[0].pk).update(next_poll_at=clock.now() - timedelta(minutes=3))
+    Payment.objects.filter(pk=first[0].pk).update(next_poll_at=timezone.now() - timedelta(minutes=3))
     assert accounts_due() == ["default", "other"]
     refund = queue(world.paid_payment())
-    Refund.objects.filter(pk=refund.pk).update(due_at=clock.now() - timedelta(minutes=4))
+    Refund.objects.filter(pk=refund.pk).update(due_at=timezone.now() - timedelta(minutes=4))
     Payment.objects.filter(pk=refund.payment_id).update(account="third")
     assert accounts_due() == ["third", "default", "other"]
     Payment.objects.filter(pk=refund.payment_id).update(account="other")
@@ -687,7 +688,7 @@ def test_what_was_resolved_meanwhile_is_not_mailed(world: World, configure: Call
 def test_many_matters_make_one_mail_of_bounded_length(world: World, configure: Callable[..., None]) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     for number in range(50):
-        Review.objects.create(reason="underpaid", facts={"detail": f"Matter {number}."}, open_key=str(number), opened_at=clock.now())
+        Review.objects.create(reason="underpaid", facts={"detail": f"Matter {number}."}, open_key=str(number), opened_at=timezone.now())
     assert world.run_worker().counts["mail"] == 1
     assert mail.outbox[0].subject.startswith("50 ")
     assert "... and 30 more." in mail.outbox[0].body
@@ -753,7 +754,7 @@ def test_i2_what_was_once_wrong_with_an_account_hides_no_payment_that_stays_unan
     gateway[lost.reference if answers else "*"] = unusable
     for reason in ("signature-mismatch", "gateway-silent"):
         key = f"{reason}:account:default"
-        Review.objects.create(reason=reason, account="default", facts={"detail": "Once."}, open_key=key, opened_at=clock.now())
+        Review.objects.create(reason=reason, account="default", facts={"detail": "Once."}, open_key=key, opened_at=timezone.now())
     for _ in range(40):
         world.start(world.order())  # that payments can be begun says nothing of queries
         world.run_worker()
@@ -882,4 +883,4 @@ def test_i2_only_what_was_known_until_its_time_was_over_is_forgotten_for_its_age
     assert world.shop.is_released(order) is was_known
     world.time.advance(minutes=1)
     assert operations.poll_now(world.fresh(payment), "ann").resolved is was_known
-    assert [one.kind for one in operations.audit(payment.created_at, clock.now())] == ([] if was_known else ["unknown-there"])
+    assert [one.kind for one in operations.audit(payment.created_at, timezone.now())] == ([] if was_known else ["unknown-there"])

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 
 from tillgate import hooks
-from tillgate.django import clock, operations
+from tillgate.django import operations
 from tillgate.django.models import OutboxEvent, Payment, Refund, TimelineEntry
 from tillgate.hooks import RefundOutcome, ReportedRefund
 from tillgate.testing.world import World
@@ -26,7 +27,7 @@ def queued(payment: Payment, amount: str = "2.50") -> Refund:
 
 def forget_sending(refund: Refund) -> None:
     """Set a refund back to the moment at which it was queued, as a restored database has it."""
-    Refund.objects.filter(pk=refund.pk).update(status="queued", due_at=clock.now(), answer="", refund_no=None)
+    Refund.objects.filter(pk=refund.pk).update(status="queued", due_at=timezone.now(), answer="", refund_no=None)
     TimelineEntry.objects.filter(refund=refund).exclude(event="refund.queued").delete()
     OutboxEvent.objects.filter(refund=refund).delete()
 
@@ -117,7 +118,7 @@ def test_refund_waits_until_the_gateway_answers(world: World, monkeypatch: pytes
         refund.refresh_from_db()
         assert refund.status == "queued"
         assert refund.due_at
-        assert refund.due_at > clock.now(), "the pause grows as for one that could not leave"
+        assert refund.due_at > timezone.now(), "the pause grows as for one that could not leave"
         assert refund.answer
         world.time.advance(hours=4)
         world.run_worker()
@@ -174,4 +175,4 @@ def test_list_that_cannot_be_read_sends_nothing(world: World, monkeypatch: pytes
     answering(monkeypatch, refunds=None, raw={"refundInfo": [{"refundAmount": "?"}]})
     assert world.run_worker().faults == []
     refund.refresh_from_db()
-    assert (refund.status, bool(refund.due_at and refund.due_at > clock.now())) == ("queued", True)
+    assert (refund.status, bool(refund.due_at and refund.due_at > timezone.now())) == ("queued", True)

@@ -16,13 +16,13 @@ from django.conf import settings
 from django.db import connection, connections
 from django.test import Client
 from django.test.utils import override_settings, setup_databases, setup_test_environment, teardown_databases, teardown_test_environment
+from django.utils import timezone
 
 from tests.proving.killing.actions import ACTIONS, ReviewAction, Subject
 from tests.proving.killing.judging import judge
 from tests.proving.killing.lines import Lines
 from tests.proving.killing.results import HELD, Part, Result, Results
 from tests.proving.killing.zygote import End, Zygote
-from tillgate.django import clock
 from tillgate.django.models import Payment
 from tillgate.errors import ConfigurationError
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
@@ -193,7 +193,7 @@ def running(driver: ShopDriver, packages: list[Path], results: Results, say: Cal
     connections.close_all()
     shared, sandbox = Time(), Sandbox(Options(notification_on_paid=False, notification_on_refund=False, magic_amounts=False, seed=1))
     world = World(driver, SandboxDriver(sandbox), shared, Client(), _cannot_configure)
-    original, clock.now = clock.now, shared.now
+    original, timezone.now = timezone.now, shared.now
 
     def carry(job: _Job, kill_at: int, tell: Callable[[str], object]) -> int:
         world.time.offset, world.client = job.offset, Client()
@@ -214,7 +214,7 @@ def running(driver: ShopDriver, packages: list[Path], results: Results, say: Cal
             finally:
                 zygote.end()
     finally:
-        clock.now = original
+        timezone.now = original
         teardown_databases(databases, verbosity=0)
         teardown_test_environment()
 

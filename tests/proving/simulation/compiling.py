@@ -20,8 +20,6 @@ from django.db.models.sql.compiler import SQLCompiler
 from django.db.models.sql.query import Query
 from django.db.models.sql.where import WhereNode
 
-from tillgate.django.clock import EpochSeconds
-
 __all__ = ["compiled_once"]
 
 _COMPARED_EVERY: Final = 1000
@@ -129,9 +127,7 @@ def _column(column: Any) -> Hashable:
 
 
 def _constant(annotation: Any, values: list[Any]) -> Hashable:
-    """Return the shape of what is selected beside the columns: the 1 of `exists()`, or the time of the database."""
-    if type(annotation) is EpochSeconds:
-        return "epoch seconds"
+    """Return the shape of what is selected beside the columns: the 1 of `exists()`."""
     if type(annotation) is not Value or type(annotation.value) is not int:
         raise _Odd
     values.append(annotation.value)

@@ -21,6 +21,7 @@ from django.core import signing
 from django.db import connection, transaction
 from django.test.client import ClientHandler
 from django.test.utils import override_settings
+from django.utils import timezone
 
 from tests.proving.simulation.compiling import compiled_once
 from tests.proving.simulation.database import switching
@@ -30,7 +31,7 @@ from tests.proving.simulation.network import Network, key_of
 from tests.proving.simulation.scheduler import Scheduler
 from tillgate import client, hooks, transport
 from tillgate.client import Gateway
-from tillgate.django import clock, models
+from tillgate.django import models
 from tillgate.django.conf import get_settings
 from tillgate.django.operations import bounds, calls, outbox, payments, starting
 from tillgate.django.operations import mail as mailing
@@ -62,12 +63,10 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
     with ExitStack() as stack:
         put = stack.enter_context
         put(override_settings(TILLGATE=dict(settings.TILLGATE)))
-        put(mock.patch.object(clock, "now", scheduler.now))
+        put(mock.patch.object(timezone, "now", scheduler.now))
         put(mock.patch.object(watch._watch, "is_time", return_value=False))  # it goes by the machine's time
         # Each actor is a process of its own, and has no other calls under way.
         put(mock.patch.object(outbox, "_places", BoundedSemaphore(1000)))
-        put(mock.patch.dict(clock._EPOCH_SECONDS, dict.fromkeys(clock._EPOCH_SECONDS, "0.0")))  # an actor hears the same in every run
-        put(mock.patch.dict(clock._measurements))
         for module in (bounds, calls, payments, runner, starting, client, transport, signing, tenacity.nap):
             put(mock.patch.object(module, "time", scheduler))
         put(mock.patch("stamina._core.random", chance))

@@ -13,6 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import URLPattern, path
+from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.functional import Promise
 from django.utils.http import urlencode
@@ -20,7 +21,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from tillgate import money
-from tillgate.django import clock, exports
+from tillgate.django import dates, exports
 from tillgate.django.admin.base import ReadOnlyAdmin
 from tillgate.django.amounts import money_text
 from tillgate.django.models import NOTHING, Payment
@@ -169,7 +170,7 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
     def figures_view(self, request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
         """Show the figures of a period, or send them as CSV."""
         self._need(request)
-        today = clock.local(clock.now()).date()
+        today = dates.local(timezone.now()).date()
         tests = is_tested_only()
         chosen = {"since": today - timedelta(days=29), "until": today, "tests": tests}
         form = PeriodForm(request.GET if "since" in request.GET else chosen)
@@ -200,8 +201,8 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
                 rows,
                 faults,
                 account=given["account"] or None,
-                since=clock.start_of(since) if since else None,
-                until=clock.start_of(until + timedelta(days=1)) if until else None,
+                since=dates.start_of(since) if since else None,
+                until=dates.start_of(until + timedelta(days=1)) if until else None,
             )
             context |= self._result(checked)
         return self.show(request, "tillgate/admin/settlement.html", gettext("Check a settlement file"), context)
@@ -254,7 +255,7 @@ def _shortcuts(today: date) -> Iterator[tuple[str, date, date]]:
 
 
 def _download(chosen: str, since: date, until: date, *, tests: bool) -> StreamingHttpResponse:
-    start, end = clock.start_of(since), clock.start_of(until + timedelta(days=1))
+    start, end = dates.start_of(since), dates.start_of(until + timedelta(days=1))
     if chosen == "payments":
         rows = exports.payment_rows(payments_between(start, end).filter(sandbox=tests))
     elif chosen == "refunds":

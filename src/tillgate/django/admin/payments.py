@@ -18,7 +18,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from tillgate import money
-from tillgate.django import clock, operations
+from tillgate.django import dates, operations
 from tillgate.django.admin.base import ValueFilter, need
 from tillgate.django.admin.figures import FiguresAdmin
 from tillgate.django.amounts import money_text, read_typed, typed_text
@@ -139,7 +139,7 @@ class PaymentAdmin(FiguresAdmin):
     @admin.display(description=_("started"), ordering="created_at")
     def shown_created(self, payment: Payment) -> str:
         """Return the time of its start."""
-        return date_format(clock.local(payment.created_at), "SHORT_DATETIME_FORMAT")
+        return date_format(dates.local(payment.created_at), "SHORT_DATETIME_FORMAT")
 
     @admin.display(description=_("account"))
     def shown_account(self, payment: Payment) -> str:

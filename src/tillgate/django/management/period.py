@@ -10,7 +10,7 @@ from typing import Final
 from django.core.management.base import CommandParser
 from django.utils.timezone import is_naive, make_aware, make_naive
 
-from tillgate.django import clock
+from tillgate.django import dates
 
 WHEN: Final = "a day such as 2026-01-31, a moment such as 2026-01-31T18:00, or how long ago: 7d, 12h, 30m"
 
@@ -46,7 +46,7 @@ def starts(when: Moment, now: datetime) -> datetime:
     if isinstance(when, timedelta):
         return now - when
     if not isinstance(when, datetime):
-        return clock.start_of(when)
+        return dates.start_of(when)
     if is_naive(now):  # a project without time zones stores its moments so
         return when if is_naive(when) else make_naive(when)
     return make_aware(when) if is_naive(when) else when
@@ -55,10 +55,10 @@ def starts(when: Moment, now: datetime) -> datetime:
 def ends(when: Moment, now: datetime) -> datetime:
     """Return the end of a period, which includes the given day."""
     if isinstance(when, date) and not isinstance(when, datetime):
-        return clock.start_of(when + timedelta(days=1))
+        return dates.start_of(when + timedelta(days=1))
     return starts(when, now)
 
 
 def shown(moment: datetime) -> str:
     """Return a moment in the project's time zone, for a terminal."""
-    return f"{clock.local(moment):%Y-%m-%d %H:%M %Z}".rstrip()
+    return f"{dates.local(moment):%Y-%m-%d %H:%M %Z}".rstrip()

@@ -16,7 +16,7 @@ from django.db import Error as DatabaseFault
 from django.db import connections
 from django.utils import timezone
 
-from tillgate.django import clock
+from tillgate.django import dates
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment, database
 from tillgate.django.operations.accounts import find_account
@@ -86,7 +86,7 @@ class Voice:
             self._say(line)
 
     def _say(self, line: str) -> None:
-        time_of_day = f"{clock.local(timezone.now()):%H:%M:%S} " if self._tells_time else ""
+        time_of_day = f"{dates.local(timezone.now()):%H:%M:%S} " if self._tells_time else ""
         say(self._command, time_of_day + line)
 
 

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from tillgate.django import clock
+from django.utils import timezone
+
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order
 
@@ -38,7 +39,7 @@ def pay_until(order: Order) -> datetime | None:
 
 def unpaid_check_at(until: datetime | None = None) -> datetime:
     """Return when the worker checks whether an order is unpaid: the shopper may pay again until then, and no later than `until`."""
-    check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
+    check_at = timezone.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
     return min(check_at, until or check_at)
 
 

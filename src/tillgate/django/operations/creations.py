@@ -14,8 +14,8 @@ from enum import Enum
 from typing import Final
 
 from django.db.models import QuerySet
+from django.utils import timezone
 
-from tillgate.django import clock
 from tillgate.django.models import Heartbeat, Payment, Review
 from tillgate.django.operations.heartbeats import name_of, set_heartbeat
 from tillgate.django.operations.locking import durable
@@ -54,14 +54,14 @@ def creation_state(account: str, method: str) -> CreationState:
     creations, refusals = name_of(_CREATIONS, account), _refusals_name(account, method)
     rows = {row.name: row for row in Heartbeat.objects.filter(name__in=(creations, refusals))}
     last = rows.get(creations)
-    if last is None or not last.detail.get("rests") or last.at <= clock.now() - _IN_A_ROW:
+    if last is None or not last.detail.get("rests") or last.at <= timezone.now() - _IN_A_ROW:
         return CreationState.DOUBTFUL if rows else CreationState.SOUND
-    return CreationState.RESTS if last.at > clock.now() else CreationState.TRIAL
+    return CreationState.RESTS if last.at > timezone.now() else CreationState.TRIAL
 
 
 def take_trial(account: str) -> bool:
     """Take the right to try the gateway after a rest: one press has it until its call ends, or its process is lost."""
-    now = clock.now()
+    now = timezone.now()
     rested = Heartbeat.objects.filter(name=name_of(_CREATIONS, account), at__lte=now)
     return bool(rested.update(at=now + _REST))
 
@@ -82,7 +82,7 @@ def note_creation(payment: Payment, outcome: CreatedPayment | TillgateError, sec
 
 def _note_unanswered(name: str, within: timedelta) -> None:
     """Note a call without an answer, and let the pages rest after a second one."""
-    now = clock.now()
+    now = timezone.now()
     # Read when the call ends: calls that began together count each other.
     former = Heartbeat.objects.filter(name=name, at__gt=now - within)
     if not former.update(at=now + _REST, detail={"rests": True}):
@@ -93,7 +93,7 @@ def _note_refusal(account: str, method: str, error: TillgateError) -> None:
     name = _refusals_name(account, method)
     former = Heartbeat.objects.filter(name=name).first()
     count = former.detail["count"] + 1 if former else 1
-    set_heartbeat(name, clock.now(), {"count": count})
+    set_heartbeat(name, timezone.now(), {"count": count})
     if count >= _REFUSALS_BEFORE_REVIEW:
         facts = {"method": method, "error": error}
         with durable():
@@ -120,7 +120,7 @@ def _refusals_name(account: str, method: str) -> str:
 
 def resting_queries(account: str) -> QuerySet[Heartbeat]:
     """Return the row that forbids the pages to query an account's gateway now; no row allows it."""
-    return Heartbeat.objects.filter(name=name_of(_QUERIES, account), at__gt=clock.now())
+    return Heartbeat.objects.filter(name=name_of(_QUERIES, account), at__gt=timezone.now())
 
 
 def note_hung_query(account: str) -> None:

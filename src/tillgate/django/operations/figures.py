@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from django.db.models import QuerySet
 
 from tillgate import money
-from tillgate.django import clock
+from tillgate.django import dates
 from tillgate.django.models import NOTHING, Payment, Refund
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 
@@ -91,7 +91,7 @@ def is_tested_only() -> bool:
 def figures(since: date, until: date, *, sandbox: bool = False) -> list[Figure]:
     """Return the figures of some days, the oldest first: of real money, or of the tests. Both days are included."""
     days = [since + timedelta(days=number) for number in range((until - since).days + 1)]
-    starts, end = [_in_utc(clock.start_of(day)) for day in days], clock.start_of(until + timedelta(days=1))
+    starts, end = [_in_utc(dates.start_of(day)) for day in days], dates.start_of(until + timedelta(days=1))
     sums: dict[tuple[date, Kind, str, str, str], list[Any]] = defaultdict(lambda: [0, NOTHING])
     payments = payments_between(starts[0], end).filter(sandbox=sandbox)
     refunds = refunds_between(starts[0], end).filter(payment__sandbox=sandbox)

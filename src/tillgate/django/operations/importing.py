@@ -10,12 +10,12 @@ from decimal import Decimal
 from typing import Any, Final
 
 from django.db import transaction
+from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.timezone import is_naive, make_aware
 
 from tillgate import money
 from tillgate.account import Account
-from tillgate.django import clock
 from tillgate.django.models import MOST_DIGITS, NOTHING, Order, Payment, database
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.bounds import disputable
@@ -122,7 +122,7 @@ def _read(line: int, cells: Mapping[str | None, Any], account: Account) -> Impor
 
 
 def _read_time(text: str) -> datetime:
-    now = clock.now()
+    now = timezone.now()
     if not text:
         return now
     try:
@@ -206,7 +206,7 @@ def write_payments(verified: Sequence[tuple[ImportRow, Payment, Transaction]], a
             order, _ = Order.objects.get_or_create(
                 plugin=payment.order.plugin,
                 key=payment.order.key,
-                defaults={"created_at": payment.created_at, "purge_check_at": clock.now()},
+                defaults={"created_at": payment.created_at, "purge_check_at": timezone.now()},
             )
             order = Order.objects.select_for_update().get(pk=order.pk)
             if order.paid_by_id is not None or order.closed_at is not None:
@@ -226,7 +226,7 @@ def write_payments(verified: Sequence[tuple[ImportRow, Payment, Transaction]], a
 def _write(order: Order, payment: Payment, found: Transaction, actor: str) -> None:
     payment.transaction_no = found.transaction_no
     write_status(payment, PaymentStatus.PAID, payment.status_since)
-    payment.next_poll_at = next_poll(PaymentStatus.PAID, payment.status_since, payment.expires_at, clock.now(), disputable())
+    payment.next_poll_at = next_poll(PaymentStatus.PAID, payment.status_since, payment.expires_at, timezone.now(), disputable())
     payment.save(force_insert=True)
     pay_order(order, payment)
     message = f"{payment.money} of another plugin, transaction {payment.transaction_no}"

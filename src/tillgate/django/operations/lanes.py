@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
 
-from tillgate.django import clock
 from tillgate.django.models import Lane, Payment, Review, TimelineEntry
 from tillgate.django.operations.locking import durable
 from tillgate.django.operations.reviews import open_review, settle
@@ -37,7 +37,7 @@ def _write(name: str, **columns: Any) -> None:
 
 def take_turn(name: str, interval: timedelta) -> bool:
     """Take the right to do something once in an interval; the lane of the one that gets it rests."""
-    now = clock.now()
+    now = timezone.now()
     Lane.objects.bulk_create([Lane(name=name)], ignore_conflicts=True)
     is_awake = Q(rests_until=None) | Q(rests_until__lte=now)
     return bool(Lane.objects.filter(is_awake, name=name).update(rests_until=now + interval))
@@ -51,7 +51,7 @@ def in_turn(due: Mapping[str, datetime]) -> list[str]:
     An account with inconclusive answers waits since the end of its rest: its work stays due, and
     would come first again and again.
     """
-    now = clock.now()
+    now = timezone.now()
     rests: dict[str, Any] = dict(Lane.objects.filter(rests_until__isnull=False).values_list("name", "rests_until"))
     waiting = {account: max(since, rests.get(account, since)) for account, since in due.items()}
     awake = [account for account, since in waiting.items() if since <= now]
@@ -63,7 +63,7 @@ def rest(account: str, detail: str, *, is_told: bool, pause: timedelta = PAUSE) 
 
     `is_told` says that another review explains it, such as "wrong credentials".
     """
-    now = clock.now()
+    now = timezone.now()
     known = Lane.objects.filter(name=account, silent_since__isnull=False).first()
     since = (known and known.silent_since) or now
     rested = (known and known.rests_until) or now
@@ -83,12 +83,12 @@ def wake(account: str) -> None:
         told = Review.objects.filter(account=account, reason=ReviewReason.GATEWAY_SILENT)
         settle(told, "the gateway answers again")
     # Last: if this process dies before it, another process does all of this again.
-    _write(account, answered_at=clock.now(), silent_since=None, rests_until=None)
+    _write(account, answered_at=timezone.now(), silent_since=None, rests_until=None)
 
 
 def note_answer(account: str) -> None:
     """Write down that an account's gateway has answered a query now."""
-    _write(account, answered_at=clock.now())
+    _write(account, answered_at=timezone.now())
 
 
 def answered_at(account: str) -> datetime | None:

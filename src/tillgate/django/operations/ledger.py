@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from tillgate import money
-from tillgate.django import clock
+from tillgate.django import dates
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.reviews import HELD_REASONS, ITSELF, open_reviews_of
 from tillgate.django.operations.timeline import ACCEPTED, FORCE_EXPIRE, IMPORTED
@@ -147,7 +147,7 @@ def _shown(payment: Payment) -> str:
 
 
 def _time(moment: datetime) -> str:
-    return f"{clock.local(moment):%Y-%m-%d %H:%M:%S %Z}".rstrip()
+    return f"{dates.local(moment):%Y-%m-%d %H:%M:%S %Z}".rstrip()
 
 
 # The gateway ------------------------------------------------------------------------------------------------------------------------------

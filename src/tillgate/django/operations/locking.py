@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 from django.db import OperationalError, connections, transaction
 from django.db.models import QuerySet
 
-from tillgate.django import clock
 from tillgate.django.models import Order, database
 from tillgate.errors import TillgateError
 
@@ -138,7 +137,7 @@ def _begin(only: QuerySet[Order]) -> tuple[ExitStack, Order] | None:
     try:
         with ExitStack() as stack:
             stack.enter_context(durable())
-            order = clock.get_and_measure(only.select_for_update(nowait=nowait))
+            order = only.select_for_update(nowait=nowait).get()
             return stack.pop_all(), order
     except OperationalError as error:
         if nowait and not _IS_LOCKED.isdisjoint(_codes(error)):

@@ -14,10 +14,10 @@ from typing import Final
 from django.conf import settings as django_settings
 from django.core.mail import EmailMessage
 from django.urls import NoReverseMatch
+from django.utils import timezone
 from django.utils.translation import gettext, ngettext
 
 from tillgate import hooks
-from tillgate.django import clock
 from tillgate.django.amounts import money_text
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Review
@@ -88,7 +88,7 @@ def _tell(column: str, lane: str, send: Callable[[list[Review]], None]) -> int:
             if column == "mailed_at" and row.pk in in_words:
                 row.mailed = [*row.mailed, counted[row.pk].version]
             if row.version == counted[row.pk].version:  # else it says something else by now, and is sent once more
-                setattr(row, column, clock.now())
+                setattr(row, column, timezone.now())
         Review.objects.bulk_update(told, [column, "mailed"])
     return 1
 
@@ -99,7 +99,7 @@ def _alert(reviews: list[Review]) -> None:
     facts = [_facts(review) for review in reviews[:_MOST_IN_ONE_MAIL]]
     # Slack reads the text, and would take "<!channel>" from the description of an order for a command.
     told = {"text": escape(f"{subject}\n\n{text}", quote=False), "count": len(reviews), "reviews": facts}
-    body, sent_at = json.dumps(told).encode(), str(int(clock.now().timestamp()))
+    body, sent_at = json.dumps(told).encode(), str(int(timezone.now().timestamp()))
     headers = {"Content-Type": "application/json", TIMESTAMP: sent_at, SIGNATURE: signature_of(sent_at, body)}
     if problem := post(url.get_secret_value(), body, headers, seconds=_ALERT_SECONDS):
         raise AlertFailed(problem)

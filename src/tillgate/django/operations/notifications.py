@@ -18,10 +18,11 @@ from typing import Any, Final
 
 from django.db import connections
 from django.db.models import Q
+from django.utils import timezone
 
 from tillgate import hooks
 from tillgate.account import Account
-from tillgate.django import clock
+from tillgate.django import dates
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Notification, NotificationKind, Payment, Refund, Review, database, new_key
 from tillgate.django.operations.accounts import account_if_known, dialect_of, find_account, is_made_by, maker_if_known
@@ -178,7 +179,7 @@ def _hints_of(alias: str, account: Account, headers: Mapping[str, str], body: by
         return hooks.read_notification(account, headers, body)
     except SignatureMismatch:
         fields = {"account": alias}
-        hooks.emit(hooks.Event(name="notification.forged", at=clock.now(), fields=fields))
+        hooks.emit(hooks.Event(name="notification.forged", at=timezone.now(), fields=fields))
         _keep_refused(alias)
         raise
     except AnswerNotUnderstood:
@@ -200,13 +201,13 @@ def _names(hints: Iterable[hooks.Hint], name: str) -> set[str]:
 
 def _ask_about_refunds(payment: Payment) -> None:
     """Make unsettled refunds due: a notification may be about one, however often it is repeated."""
-    unsettled = Refund.objects.filter(payment=payment, status__in=UNSETTLED_REFUND_STATUSES, due_at__gt=clock.now())
-    unsettled.update(due_at=clock.now())
+    unsettled = Refund.objects.filter(payment=payment, status__in=UNSETTLED_REFUND_STATUSES, due_at__gt=timezone.now())
+    unsettled.update(due_at=timezone.now())
 
 
 def _wait_for_worker(alias: str, names: Iterable[str], received: Received, kept: Collection[str]) -> None:
     """Store a notification about payments that are not known here: the worker asks the gateway."""
-    now = clock.now()
+    now = timezone.now()
     rows = [
         Notification(
             account=alias,
@@ -236,7 +237,7 @@ def find_payment(row: Notification) -> None:
     answered.
     """
     outside_transactions("find_payment")
-    now, rows = clock.now(), Notification.objects.filter(pk=row.pk)
+    now, rows = timezone.now(), Notification.objects.filter(pk=row.pk)
     name, account = row.unmatched or "", account_if_known(row.account)
     is_reference = is_new_reference(name)
     number = None if is_reference else name
@@ -263,7 +264,7 @@ def _make_due(account: str, reference: str, transaction_no: str) -> bool:
     payments = Payment.objects.filter(named, account=account)
     for payment in payments:
         _ask_about_refunds(payment)
-    return bool(payments.update(next_poll_at=clock.now()))
+    return bool(payments.update(next_poll_at=timezone.now()))
 
 
 def receive_return(key: str, read: Reader, method: str) -> Payment | None:
@@ -306,7 +307,7 @@ def receive_refund_notification(key: str, read: Reader, method: str) -> Refund |
         _keep(refund.payment, NotificationKind.REFUND, kept, method, signature, refund=refund, count=refund.notifications)
         # In the transaction that stores it: no later run reads a stored notification. Any other notification is a hint to ask.
         has_settled = confirms and settle_by_notification(order, refund.pk)
-        rows.filter(status__in=UNSETTLED_REFUND_STATUSES).update(due_at=clock.now())
+        rows.filter(status__in=UNSETTLED_REFUND_STATUSES).update(due_at=timezone.now())
     with _kept_all_the_same(refund.payment.reference):
         if signature is NotificationSignature.FORGED:
             _tell_of_refused(refund.payment.account, "webhook")
@@ -381,7 +382,7 @@ def _receive(
         if is_forged:
             _tell_of_forged(payment, actor)
     if may_ask and not may_query:
-        Payment.objects.filter(pk=payment.pk).update(next_poll_at=clock.now())
+        Payment.objects.filter(pk=payment.pk).update(next_poll_at=timezone.now())
     elif may_ask:
         with _kept_all_the_same(payment.reference):
             payment = apply_answer(payment, ask(payment, quickly=True), actor)
@@ -448,7 +449,7 @@ def _keep(
 ) -> None:
     """Keep the so manieth notification of a payment or refund in one of its slots, in place of the oldest when all are taken."""
     connection = connections[database()]
-    received_at = connection.ops.adapt_datetimefield_value(clock.now())
+    received_at = connection.ops.adapt_datetimefield_value(timezone.now())
     kept = [kind.value, received_at, method[:8], signature.value, connection.ops.adapt_json_value(evidence, None)]
     slot, refund_id = (count - 1) % _KEPT_PER_PAYMENT, refund.pk if refund else None
     with connection.cursor() as cursor:
@@ -504,7 +505,7 @@ def _keep_refused(alias: str) -> None:
             account=alias,
             kind=NotificationKind.PAYMENT,
             slot=0,
-            received_at=clock.now(),
+            received_at=timezone.now(),
             method="POST",
             signature=NotificationSignature.FORGED,
         )
@@ -522,7 +523,7 @@ def _tell_of_refused(alias: str, actor: str) -> None:
     payments = {payment_id for _, payment_id in rows}
     if len(payments) == 1 and None not in payments:
         return  # the count of the payment itself opens the review, which names it
-    since = f"{clock.local(refused[-1]):%Y-%m-%d %H:%M:%S %Z}".rstrip()
+    since = f"{dates.local(refused[-1]):%Y-%m-%d %H:%M:%S %Z}".rstrip()
     facts = {"case": "account", "account": alias, "count": len(refused), "since": since}
     with durable():
         open_review(ReviewReason.FORGED_NOTIFICATIONS, facts, actor, account=alias)

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef
-from django.utils import translation
+from django.utils import timezone, translation
 
 from tillgate import hooks
-from tillgate.django import clock
+from tillgate.django import dates
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.locking import (
@@ -103,7 +103,7 @@ def deliver_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
     except OrderHeld:
         # Nothing has begun: the event is due again soon, with the mark that it had.
         held = OutboxEvent.objects.filter(pk=claimed.pk, due_at=leased_until)
-        held.update(due_at=clock.now() + _FIRST_PAUSE, begun_at=claimed.begun_at)
+        held.update(due_at=timezone.now() + _FIRST_PAUSE, begun_at=claimed.begun_at)
         raise
 
 
@@ -142,7 +142,7 @@ def _deliver_next(order_id: int, leased_until: datetime | None) -> tuple[bool, b
 def _is_free(outbox_event: OutboxEvent, leased_until: datetime | None) -> bool:
     """Return whether an event is due, or this process has claimed it; another worker's claim has another end."""
     due = outbox_event.due_at
-    return due is None or due == leased_until or due <= clock.now()
+    return due is None or due == leased_until or due <= timezone.now()
 
 
 def _carry_out(order: Order, outbox_event: OutboxEvent) -> None:
@@ -231,7 +231,7 @@ def is_unpaid(order: Order) -> bool:
 
 
 def _order_unpaid(order: Order, outbox_event: OutboxEvent) -> str:
-    is_expected_anew = order.unpaid_check_at is not None and order.unpaid_check_at > clock.now()
+    is_expected_anew = order.unpaid_check_at is not None and order.unpaid_check_at > timezone.now()
     if is_expected_anew or not is_unpaid(order):
         return "not-any-more"
     described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
@@ -275,7 +275,7 @@ def _may_begin(claimed: OutboxEvent, leased_until: datetime) -> bool:
     """
     if claimed.begun_at is None:
         return True
-    ended = ProcessEnded(f"the process that began to deliver it at {clock.local(claimed.begun_at):%H:%M:%S} was killed, or hung")
+    ended = ProcessEnded(f"the process that began to deliver it at {dates.local(claimed.begun_at):%H:%M:%S} was killed, or hung")
     _log.error("outbox event %s of order %s: %s", claimed.event_id, claimed.order_id, ended)
     _note_failure(claimed.order_id, claimed.pk, ended, leased_until)
     return claimed.attempts == 0
@@ -293,10 +293,10 @@ def _note_failure(order_id: int, outbox_event_id: int, error: Exception, leased_
         fault = without_personal_data(storable(f"{type(error).__name__}: {error}"))[:1000]
         has_ended = isinstance(error, ProcessEnded)
         if has_ended and outbox_event.attempts == 0:  # it may have had another cause: this process goes on with it under its own mark
-            fail_event(outbox_event, fault, leased_until, begun_at=clock.now())
+            fail_event(outbox_event, fault, leased_until, begun_at=timezone.now())
             return
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(outbox_event.attempts, 20))
-        fail_event(outbox_event, fault, clock.now() + pause)
+        fail_event(outbox_event, fault, timezone.now() + pause)
         tries = get_settings().delivery_tries_before_review
         # Neither a handler that ends its process nor an uninstalled plugin comes back by itself.
         if has_ended or not hooks.is_loaded(order.plugin) or outbox_event.attempts >= tries:
@@ -402,7 +402,7 @@ def _claim_remote(order_id: int) -> tuple[OutboxEvent, datetime] | None:
 
     Return it as it was, and the end of the lease.
     """
-    now = clock.now()
+    now = timezone.now()
     with locked_order(order_id) as order:
         waiting = order.outbox_events.filter(kind=OutboxEventKind.REMOTE, done_at__isnull=True, created_at__lte=now)
         event = waiting.select_related("order", "payment", "refund__payment").order_by("id").first()
@@ -415,4 +415,4 @@ def _claim_remote(order_id: int) -> tuple[OutboxEvent, datetime] | None:
 def retry(outbox_event_id: int) -> None:
     """Make an outbox event due now, as staff decided."""
     with durable():
-        OutboxEvent.objects.filter(pk=outbox_event_id, done_at__isnull=True).update(due_at=clock.now())
+        OutboxEvent.objects.filter(pk=outbox_event_id, done_at__isnull=True).update(due_at=timezone.now())

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from django.db import connections, transaction
 from django.db.models import Exists
+from django.utils import timezone
 
 from tillgate import hooks
-from tillgate.django import clock
+from tillgate.django import dates
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Review, database
 from tillgate.django.operations.accounts import account_of
@@ -118,7 +119,7 @@ def _claim(payment: Payment, said: str, counted: dict[str, int], *, even_if_paid
         changes["last_notification"] = said
     if counted and payment.status == PaymentStatus.PAID and not even_if_paid:
         return changes, False  # the notification says no more than paid; tail polls find later changes
-    now, throttle = clock.now(), timedelta(seconds=get_settings().notification_throttle_seconds)
+    now, throttle = timezone.now(), timedelta(seconds=get_settings().notification_throttle_seconds)
     if hangs:  # each query would hold one more thread, and the worker asks soon
         return changes | {"next_poll_at": min(now, payment.next_poll_at or now)}, False
     if payment.last_polled_at is None or payment.last_polled_at <= now - throttle:
@@ -138,7 +139,7 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
 
     `quickly` is for a waiting shopper or gateway: one short attempt, since the worker polls again.
     """
-    asked_at = clock.now()
+    asked_at = timezone.now()
     try:
         account = account_of(payment)
         hooks.expect_gateway(account)
@@ -265,7 +266,7 @@ def _is_stale(read: Payment, payment: Payment, decision: Decision, answer: Answe
 
 def reschedule(payments: list[Payment], decision: Decision) -> None:
     """Set the next look at payments that an answer left as they were, all in the same status."""
-    now = clock.now()
+    now = timezone.now()
     for payment in payments:
         due = next_poll_after(payment, decision, now)
         # A notification that came since it was claimed has brought the next look forward (I7).
@@ -286,7 +287,7 @@ def watched_since(payment: Payment) -> datetime:
 
 def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, actor: str, *, heard: int, event: str = "") -> None:
     """Write a decision. `heard` counts the notifications before the query; `event` names the timeline entry of a new status."""
-    now = clock.now()
+    now = timezone.now()
     moved = decision.status != payment.status
     if moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
         _look_for_duplicate(order, payment, decision.transaction_no, actor)
@@ -360,8 +361,8 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
         if payment.is_processing:
             raise InvalidRequest("payment", payment.reference, "is on its way: the gateway has not said that it failed")
-        if clock.now() < payment.expires_at:
-            raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
+        if timezone.now() < payment.expires_at:
+            raise InvalidRequest("payment", payment.reference, f"can still be paid, until {dates.local(payment.expires_at):%Y-%m-%d %H:%M}")
         detail = f"a person marks it as expired: {without_personal_data(note)}"
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, detail=detail)
         for pk, version in open_rows.values_list("pk", "version"):

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from django.db import Error as DatabaseFault
 from django.db import transaction
+from django.utils import timezone
 
 from tillgate import hooks, money
-from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import (
     LONGEST_IDEMPOTENCY_KEY,
@@ -183,7 +183,7 @@ def _queue(
         if exact > left:
             remedy = f"is more than the {Money(left, currency)} that can still be refunded of {payment.reference}"
             raise InvalidRequest("amount", str(Money(exact, currency)), remedy)
-        now = clock.now()
+        now = timezone.now()
         queued = Refund(
             payment=payment,
             amount=exact,
@@ -323,7 +323,7 @@ def _ask_again_later(polled: Refund, refund_no: str | None) -> Refund:
         refund.payment.order = order
         if refund.status != polled.status:
             return refund
-        now = clock.now()
+        now = timezone.now()
         refund.due_at, refund.refund_no = next_refund_poll(refund.status_since, now), refund.refund_no or refund_no
         refund.save(update_fields=["due_at", "refund_no"])
         if refund.status == RefundStatus.PENDING and now - refund.status_since >= REFUND_LATE_AFTER:
@@ -352,14 +352,11 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
 def _is_under_way(claimed: Refund) -> bool:
     """Return whether a refund is still this process's to send: the row says so, and the time has not come at which it counts as lost."""
     try:
-        # The machine may have slept since the last measurement.
-        clock.get_and_measure(Refund.objects.filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False))
-    except Refund.DoesNotExist:
-        return False
+        ours = Refund.objects.filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False)
+        return ours.exists() and (claimed.due_at is None or timezone.now() < claimed.due_at)
     except DatabaseFault:
         reconnect_if_cut()  # no request has left yet, and the next step notes that
         return False
-    return claimed.due_at is None or clock.now() < claimed.due_at
 
 
 def _claim(refund_id: int) -> Refund | None:
@@ -370,10 +367,10 @@ def _claim(refund_id: int) -> Refund | None:
         if refund.status != RefundStatus.QUEUED:
             return None
         if _blocking_reason(refund.payment) and not refund.confirmed:
-            refund.due_at = clock.now() + _LONGEST_PAUSE
+            refund.due_at = timezone.now() + _LONGEST_PAUSE
             refund.save(update_fields=["due_at"])
             return None
-        changed = write_status(refund, RefundStatus.SENDING, clock.now())
+        changed = write_status(refund, RefundStatus.SENDING, timezone.now())
         refund.due_at = refund.status_since + _LOST_AFTER
         refund.save(update_fields=[*changed, "due_at"])
         record("refund.sending", order, "refund", str(refund.money), payment=refund.payment, refund=refund)
@@ -423,7 +420,7 @@ def _settle_locked(
             # The shopper has no money, and the shop's books say otherwise.
             _raise_once(ReviewReason.REFUND_RETURNED, {}, actor, refund)
         return refund, False
-    was, now = RefundStatus(refund.status), clock.now()
+    was, now = RefundStatus(refund.status), timezone.now()
     nobody_refused = status is not RefundStatus.FAILED or was in UNSETTLED_REFUND_STATUSES
     if refund.confirmed and status is not RefundStatus.SUCCEEDED and nobody_refused:
         status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notification had confirmed it"
@@ -458,7 +455,7 @@ def _tell_of_waiting(refund: Refund, answer: str) -> None:
     if refund.status != RefundStatus.QUEUED:
         settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT), f"it waits no longer: {refund.status}")
         return
-    waited = clock.now() - refund.created_at
+    waited = timezone.now() - refund.created_at
     if waited >= _TOLD_AFTER:
         hours = int(waited.total_seconds() // 3600)
         _raise_once(ReviewReason.REFUND_NOT_SENT, {"answer": answer, "hours": hours}, "refund", refund)
@@ -507,7 +504,7 @@ def settle_by_notification(order: Order, refund_id: int) -> bool:
     Under the order's lock, in the transaction that stores the notification; returns whether there is an event for the shop. The worker
     books a queued refund soon, whose request was taken not to have left.
     """
-    Refund.objects.filter(pk=refund_id, status=RefundStatus.QUEUED).update(due_at=clock.now())
+    Refund.objects.filter(pk=refund_id, status=RefundStatus.QUEUED).update(due_at=timezone.now())
     answer = "the gateway's notification confirmed it"
     _, has_moved = _settle_locked(order, refund_id, RefundStatus.SUCCEEDED, answer, "webhook", only_from=UNSETTLED_REFUND_STATUSES)
     return has_moved
@@ -590,7 +587,7 @@ def enter_external(
             break
         _withdraw(refund, order, actor, "a refund made elsewhere left nothing for it")
         left = money.total([left, refund.amount])
-    now = clock.now()
+    now = timezone.now()
     entered = Refund(
         payment=payment,
         refund_no=refund_no,
@@ -647,7 +644,7 @@ def book_reported_refunds(order: Order, payment: Payment, reported: Collection[R
 def _note_as_sent(order: Order, payment: Payment, refund_id: int, actor: str, message: str) -> None:
     """Let a queued refund count as sent, since its request has left after all: it can be settled, and is never sent again (I6)."""
     refund = Refund.objects.get(pk=refund_id)
-    refund.save(update_fields=write_status(refund, RefundStatus.SENDING, clock.now()))
+    refund.save(update_fields=write_status(refund, RefundStatus.SENDING, timezone.now()))
     record("refund.sending", order, actor, message, payment=payment, refund=refund)
 
 
@@ -732,7 +729,7 @@ def put_off(refund_id: int, answer: str) -> Refund:
         refund.payment.order = order
         if refund.status != RefundStatus.QUEUED:
             return refund
-        refund.answer, refund.due_at = answer[:255], _due_after(refund, RefundStatus.QUEUED, clock.now())
+        refund.answer, refund.due_at = answer[:255], _due_after(refund, RefundStatus.QUEUED, timezone.now())
         refund.save(update_fields=["answer", "due_at"])
         record("refund.queued", order, "worker", answer, payment=refund.payment, refund=refund)
         _tell_of_waiting(refund, answer)

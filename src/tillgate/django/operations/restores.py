@@ -15,9 +15,10 @@ from typing import Final
 
 from django.db import Error as DatabaseFault
 from django.db import connections
+from django.utils import timezone
 
 from tillgate.account import Account
-from tillgate.django import clock
+from tillgate.django import dates
 from tillgate.django.models import Heartbeat, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations.heartbeats import begin, set_heartbeat
 from tillgate.django.operations.locking import durable, outside_transactions, reconnect_if_cut
@@ -62,11 +63,11 @@ def note_restored(since: datetime, actor: str, until: datetime | None = None) ->
     until = until or since
     queued = Refund.objects.filter(status=RefundStatus.QUEUED, created_at__lte=until).order_by("pk").values_list("pk", flat=True)
     refunds = sum(doubt(pk, actor, _MESSAGE) for pk in queued)
-    payments = Payment.objects.filter(created_at__gte=since - _ASKED_SINCE, created_at__lte=until).update(next_poll_at=clock.now())
+    payments = Payment.objects.filter(created_at__gte=since - _ASKED_SINCE, created_at__lte=until).update(next_poll_at=timezone.now())
     with durable():
-        facts = {"since": f"{clock.local(since):%Y-%m-%d %H:%M:%S %Z}".rstrip(), "refunds": refunds}
+        facts = {"since": f"{dates.local(since):%Y-%m-%d %H:%M:%S %Z}".rstrip(), "refunds": refunds}
         open_review(ReviewReason.ROWS_LOST, facts, actor)
-    set_heartbeat(DATABASE, clock.now(), {"server": _server(), "restored": True})
+    set_heartbeat(DATABASE, timezone.now(), {"server": _server(), "restored": True})
     return Restored(refunds=refunds, payments=payments)
 
 
@@ -75,12 +76,12 @@ def look_for_restore() -> bool:
     row = Heartbeat.objects.filter(name=DATABASE).first()
     server = _server()
     if row is None:
-        begin(DATABASE, clock.now(), {"server": server})
+        begin(DATABASE, timezone.now(), {"server": server})
         return False
     known = row.detail.get("server")
     if known and server and known != server:
         _log.error("the database was restored, or another server took over: queued refunds are not sent, and staff have a review")
-        now = clock.now()
+        now = timezone.now()
         newest = TimelineEntry.objects.order_by("-pk").values_list("at", flat=True).first()
         note_restored(newest or now, "worker", now)
         return True
@@ -109,7 +110,7 @@ def _server() -> str:
 
 def was_restored() -> bool:
     """Return whether a restore was noticed in the last three days."""
-    at = Heartbeat.objects.filter(name=DATABASE, at__gte=clock.now() - _TOLD_FOR)
+    at = Heartbeat.objects.filter(name=DATABASE, at__gte=timezone.now() - _TOLD_FOR)
     return any(detail.get("restored") for detail in at.values_list("detail", flat=True))
 
 

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from django.db import transaction
 from django.db.models import Max, Model, ProtectedError, Q, QuerySet, RestrictedError
+from django.utils import timezone
 
-from tillgate.django import clock
+from tillgate.django import dates
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations.bounds import PURGE_CHECK
@@ -40,7 +41,7 @@ def purge_order(order_id: int, leased_until: datetime) -> bool:
     """
     settings = get_settings()
     with locked_order(order_id) as order:
-        now, changed_at = clock.now(), _changed_at(order)
+        now, changed_at = timezone.now(), _changed_at(order)
         if order.purge_check_at != leased_until:
             return False  # another process was quicker
         is_polled = order.payments.filter(next_poll_at__isnull=False).exists()
@@ -162,5 +163,5 @@ def _exported(row: Model) -> Iterator[tuple[str, Any]]:
             continue
         value = getattr(row, column.attname)
         if isinstance(value, datetime):
-            value = clock.local(value).isoformat()
+            value = dates.local(value).isoformat()
         yield column.attname, value if value is None or isinstance(value, bool | int | str | dict | list) else str(value)

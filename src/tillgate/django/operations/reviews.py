@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from tillgate import hooks
-from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, database
 from tillgate.django.operations.locking import joined_order
 from tillgate.django.operations.status import queue_event, write_status, write_status_of
@@ -139,7 +139,7 @@ def open_review(
         version=version,
         evidence={name: str(value)[:_LONGEST_FACT] for name, value in (evidence or {}).items()},
         open_key=key,
-        opened_at=clock.now(),
+        opened_at=timezone.now(),
         recorded=[version],
     )
     try:
@@ -172,7 +172,7 @@ def _is_milder(claim: Claim, known: Review, payment: Payment | None) -> bool:
 
 def _update(known: Review, facts: dict[str, str], version: str, actor: str, order: Order, *, reported_paid: bool) -> None:
     """Give an open review the facts of a later answer, and mail it once more: it may be a charge-back. Each version is mailed once."""
-    known.facts, known.version, known.reported_paid, known.opened_at = facts, version, reported_paid, clock.now()
+    known.facts, known.version, known.reported_paid, known.opened_at = facts, version, reported_paid, timezone.now()
     known.mailed_at = (known.mailed_at or known.opened_at) if version in known.mailed else None
     is_new = version not in known.recorded
     if is_new:
@@ -250,7 +250,7 @@ def resolve(review_id: int, resolution: str, staff: str, *, dismissed: bool = Fa
         review = Review.objects.select_for_update().get(pk=review_id)
         if review.resolved_at is None:
             changed = write_status(review, ReviewStatus.DISMISSED if dismissed else ReviewStatus.RESOLVED)
-            review.resolved_at, review.resolved_by, review.resolution = clock.now(), staff[:150], resolution[:255]
+            review.resolved_at, review.resolved_by, review.resolution = timezone.now(), staff[:150], resolution[:255]
             review.open_key = None
             review.save(update_fields=[*changed, "resolved_at", "resolved_by", "resolution", "open_key"])
             if order:

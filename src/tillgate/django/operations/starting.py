@@ -14,12 +14,12 @@ from typing import Any, Final, TypeVar
 
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, FilteredRelation, OuterRef, Q, QuerySet
+from django.utils import timezone
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from tillgate import hooks, money
 from tillgate.account import Account
-from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.methods import choices_for, label_of
 from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, database
@@ -162,7 +162,7 @@ def start_payment(
         if state is CreationState.RESTS or (state is CreationState.TRIAL and not take_trial(account)):
             raise TryLater(f"account {account!r}: the gateway does not answer")
         if order.tried_since is None:
-            order.tried_since = clock.now()
+            order.tried_since = timezone.now()
             order.save(update_fields=["tried_since"])
         payment, request = _new_payment(order, description, amount, method, terminal, account, chosen, data or {})
         payment.save(force_insert=True)
@@ -196,7 +196,7 @@ def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callab
     if order_id is None:
         try:
             with durable():
-                return begin(_new_order(plugin, order_key, tried_since=clock.now()), is_new=True)
+                return begin(_new_order(plugin, order_key, tried_since=timezone.now()), is_new=True)
         except IntegrityError:
             # Another process wrote the row in the same moment. That transaction is over: on InnoDB both would wait for the other's lock.
             order_id = Order.objects.values_list("pk", flat=True).get(plugin=plugin, key=order_key)
@@ -208,7 +208,7 @@ def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callab
 
 
 def _new_order(plugin: str, order_key: str, **fields: Any) -> Order:
-    now = clock.now()
+    now = timezone.now()
     order = Order(plugin=plugin, key=order_key, created_at=now, purge_check_at=now + PURGE_CHECK, **fields)
     order.save(force_insert=True)
     return order
@@ -230,13 +230,13 @@ def why_not(order: Order | None, description: hooks.OrderDescription) -> str | N
     if order and order.closed_at:
         return _("the order is closed")
     ends = [end.timestamp() for end in (description.payable_until, order and pay_until(order)) if end]
-    is_over = any(end <= clock.now().timestamp() for end in ends)
+    is_over = any(end <= timezone.now().timestamp() for end in ends)
     return _("the time to pay for it is over") if is_over else None
 
 
 def _check_pace(order: Order, siblings: list[Payment]) -> None:
     """Raise unless another payment of an order may start now. Counted under its lock: of many presses at once, each counts the others."""
-    settings, now = get_settings(), clock.now()
+    settings, now = get_settings(), timezone.now()
     in_its_time = sum(payment.created_at >= (order.tried_since or now) for payment in siblings)
     in_last_minute = sum(payment.created_at > now - timedelta(minutes=1) for payment in siblings)
     if in_its_time >= settings.creations_per_order:
@@ -324,7 +324,7 @@ def is_order_paid(order: Order) -> bool:
 
 def is_page_live(payment: Payment) -> bool:
     """Tell whether a shopper can still finish on the payment page of a payment."""
-    now, is_open_for = clock.now(), payment.page_closes_at - payment.created_at
+    now, is_open_for = timezone.now(), payment.page_closes_at - payment.created_at
     is_in_time = now < payment.page_closes_at - min(_LEAVE_TIME, is_open_for / 4)
     return payment.is_open and not payment.is_processing and bool(payment.payment_url) and is_in_time
 
@@ -336,7 +336,7 @@ def is_being_created(payment: Payment) -> bool:
     """
     if not payment.is_open or payment.payment_url:
         return False
-    age = clock.now() - payment.created_at
+    age = timezone.now() - payment.created_at
     if age < _YOUNG:
         return True
     account = maker_if_known(payment)
@@ -354,7 +354,7 @@ def wait_for_creation(payment: Payment, seconds: float = 10.0) -> None:
 
 
 def _hand_out(duplicate: Payment) -> Started:
-    age = (clock.now() - duplicate.created_at).total_seconds()
+    age = (timezone.now() - duplicate.created_at).total_seconds()
     wait_for_creation(duplicate, max(0.0, _WAIT_FOR_DUPLICATE_SECONDS - age))  # what hangs is not waited for
     return _as_started(duplicate, "the payment could not be started")
 
@@ -379,7 +379,7 @@ def _new_payment(
     account: Account,
     data: dict[str, Any],
 ) -> tuple[Payment, PaymentRequest]:
-    settings, now = get_settings(), clock.now()
+    settings, now = get_settings(), timezone.now()
     minutes = _page_minutes(description, account, now)
     closes_at = now + timedelta(minutes=minutes)
     expires_at = closes_at + timedelta(minutes=settings.expiry_grace_minutes)
@@ -437,7 +437,7 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
         _log.warning("a payment could not be created at %s: %s", account.base_url, detail)
     with locked_order(payment.order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
         rows = Payment.objects.filter(pk=payment.pk)
-        now = clock.now()
+        now = timezone.now()
         if isinstance(outcome, CreatedPayment):
             known: dict[str, Any] = {"transaction_no": outcome.transaction_no, "payment_url": outcome.payment_url}
             message, evidence = f"transaction {outcome.transaction_no}", kept_fields(outcome.raw, account.dialect.kept_fields)

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db.models import Model, QuerySet
+from django.utils import timezone
 
-from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.lifecycle import (
     ORDER_TRANSITIONS,
@@ -65,7 +65,7 @@ def pay_order(order: Order, payment: Payment) -> None:
 def close_order_row(order: Order) -> None:
     """Note that the shop closed an unpaid order."""
     move(ORDER_TRANSITIONS, order.status, OrderStatus.CLOSED)
-    order.closed_at = clock.now()
+    order.closed_at = timezone.now()
     order.save(update_fields=["closed_at"])
 
 
@@ -78,7 +78,7 @@ def reopen_order(order: Order) -> None:
 
 def queue_event(order: Order, kind: OutboxEventKind, *, delay: timedelta = timedelta(), **fields: Any) -> OutboxEvent:
     """Write a shop event to the outbox, due now or after a delay, within the running transaction."""
-    due = clock.now() + delay
+    due = timezone.now() + delay
     event = OutboxEvent(order=order, kind=kind, created_at=due, due_at=due, **fields)
     event.save(force_insert=True)
     return event
@@ -87,7 +87,7 @@ def queue_event(order: Order, kind: OutboxEventKind, *, delay: timedelta = timed
 def deliver_event(event: OutboxEvent, outcome: str = "") -> None:
     """Note that an outbox event was delivered, and its outcome."""
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.DELIVERED)
-    event.done_at, event.due_at, event.begun_at, event.fault, event.outcome = clock.now(), None, None, "", outcome
+    event.done_at, event.due_at, event.begun_at, event.fault, event.outcome = timezone.now(), None, None, "", outcome
     event.attempts += 1
     event.save(update_fields=["done_at", "due_at", "begun_at", "attempts", "fault", "outcome"])
 
@@ -102,5 +102,5 @@ def fail_event(event: OutboxEvent, fault: str, due_at: datetime | None, begun_at
 def abandon_event(event: OutboxEvent) -> None:
     """Note that staff let a failing remote event be."""
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.ABANDONED)
-    event.done_at, event.due_at, event.outcome = clock.now(), None, OutboxStatus.ABANDONED.value
+    event.done_at, event.due_at, event.outcome = timezone.now(), None, OutboxStatus.ABANDONED.value
     event.save(update_fields=["done_at", "due_at", "outcome"])

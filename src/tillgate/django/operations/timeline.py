@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from django.db import transaction
+from django.utils import timezone
 
 from tillgate import hooks
-from tillgate.django import clock
 from tillgate.django.models import Order, Payment, Refund, TimelineEntry, database
 
 ACCEPTED: Final = "payment.accepted"
@@ -37,7 +37,7 @@ def record(
     told: Mapping[str, str] | None = None,
 ) -> None:
     """Add an entry within the running transaction, and emit it to the observers after the commit, with more fields for them in `told`."""
-    at = clock.now()
+    at = timezone.now()
     entry = TimelineEntry(
         order=order,
         payment=payment,

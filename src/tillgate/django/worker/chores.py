@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, Final
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from tillgate.django import clock
 from tillgate.django.models import Notification, Order, OutboxEvent, OutboxEventKind, Payment, Refund
 from tillgate.django.operations import outbox
 from tillgate.django.operations.locking import locked_order
@@ -54,7 +54,7 @@ def _lost_refunds() -> QuerySet[Refund]:
 def first_of_each_order(*, is_remote: bool) -> QuerySet[OutboxEvent]:
     """Return the local or the remote events that wait for no older one of their order."""
     kind = Q(kind=OutboxEventKind.REMOTE) if is_remote else ~Q(kind=OutboxEventKind.REMOTE)
-    waiting = OutboxEvent.objects.filter(kind, done_at__isnull=True, created_at__lte=clock.now())
+    waiting = OutboxEvent.objects.filter(kind, done_at__isnull=True, created_at__lte=timezone.now())
     return waiting.filter(~Exists(waiting.filter(order=OuterRef("order"), pk__lt=OuterRef("pk"))))
 
 

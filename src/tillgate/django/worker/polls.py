@@ -10,7 +10,8 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 from types import TracebackType
 
-from tillgate.django import clock
+from django.utils import timezone
+
 from tillgate.django.models import Payment, Review
 from tillgate.django.operations.calls import Calls
 from tillgate.django.operations.lanes import has_answered, rest, wake
@@ -65,7 +66,7 @@ class _Answers:
     """The answers about a batch's payments, while they are applied."""
 
     def __init__(self, batch: Batch, heard: list[tuple[Payment, Answer]]) -> None:
-        self._batch, self._turn, self._heard, self._now = batch, batch.turn, heard, clock.now()
+        self._batch, self._turn, self._heard, self._now = batch, batch.turn, heard, timezone.now()
         self._unchanged: dict[datetime | None, list[Payment]] = defaultdict(list)
         self._in_order: list[Heard] = []
         self._unanswered: list[Payment] = []

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from django.db import close_old_connections
+from django.utils import timezone
 
-from tillgate.django import clock
 from tillgate.django.operations import lanes
 from tillgate.django.operations.bounds import Stop, never
 from tillgate.django.operations.heartbeats import set_heartbeat
@@ -85,5 +85,5 @@ def _count(work_done: WorkDone, name: str, work: Callable[[], int]) -> None:
 
 def beat(work: WorkDone) -> None:
     """Write the heartbeat with a summary of the work."""
-    set_heartbeat(WORKER, clock.now(), work.summary())
+    set_heartbeat(WORKER, timezone.now(), work.summary())
     close_old_connections()

@@ -25,8 +25,8 @@ from typing import Any, Final, TypeVar
 from django.db import Error as DatabaseFault
 from django.db import connections
 from django.db.models import Count, Min, QuerySet
+from django.utils import timezone
 
-from tillgate.django import clock
 from tillgate.django.models import database
 from tillgate.django.operations.bounds import Stop
 from tillgate.django.operations.lanes import in_turn, note_failures
@@ -98,7 +98,7 @@ class Waiting:
 
 def queue(chores: Iterable[Chore], failures: Counter[str]) -> tuple[Waiting, ...]:
     """Return the queue as it is now, chore by chore."""
-    now, found = clock.now(), []
+    now, found = timezone.now(), []
     for chore in chores:
         due = chore.due_rows(now).order_by().aggregate(waiting=Count("pk"), oldest=Min(chore.due))
         found.append(Waiting(chore=chore, failures=failures[chore.name], **due))
@@ -220,7 +220,7 @@ class Turn:
     def _take(self) -> bool:
         # What falls due meanwhile is the next run's, else a run need not end. But events follow
         # from the work of this one.
-        until = self.run.began if self.chore.account else clock.now()
+        until = self.run.began if self.chore.account else timezone.now()
         while self.goes_on:
             most = self.run.allowance(self.chore)
             if not most:
@@ -243,7 +243,7 @@ class Turn:
 
     def _claim(self, until: datetime, most: int) -> Batch:
         """Take due rows with their orders, the longest due first; pass over what others hold."""
-        chore, now = self.chore, clock.now()
+        chore, now = self.chore, timezone.now()
         leased_until = now + chore.lease
         features = connections[database()].features
         of = ("self", chore.order) if chore.order else ("self",)
@@ -276,7 +276,7 @@ class Run:
 
     def __init__(self, chores: Iterable[Chore], limits: dict[str, int], stop: Stop, progress: Progress) -> None:
         self.chores, self.stop, self.progress = tuple(chores), stop, progress
-        self.began, self.work = clock.now(), WorkDone()
+        self.began, self.work = timezone.now(), WorkDone()
         self._limits, self._lock = dict(limits), threading.Lock()
 
     def allowance(self, chore: Chore) -> int:
@@ -323,7 +323,7 @@ class Run:
 
     def is_due(self, lane: str) -> bool:
         """Return whether one of the shop's own lanes has due work."""
-        now = clock.now()
+        now = timezone.now()
         return any(chore.due_rows(now).exists() for chore in self.chores if chore.lane == lane)
 
     def take_accounts(self) -> bool:
@@ -358,7 +358,7 @@ class Run:
         for chore in self.chores:
             if (chore.lane != lane) if chore.lane else not account:
                 continue
-            until = self.began if account else clock.now()
+            until = self.began if account else timezone.now()
             turn = Turn(self, chore, account)
             with turn.guarded(chore.name):
                 if chore.due_rows(until, account).exists():

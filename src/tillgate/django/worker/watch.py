@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from django.db import connections
 from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
 
-from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Heartbeat, OutboxEvent, OutboxEventKind, Review
 from tillgate.django.operations.locking import durable
@@ -86,7 +86,7 @@ def _tell() -> None:
 
 def _trouble() -> dict[str, Any]:
     """Return the facts about a late worker, the same for as long as the case lasts; none where all is well."""
-    now, late = clock.now(), timedelta(minutes=get_settings().worker_late_minutes)
+    now, late = timezone.now(), timedelta(minutes=get_settings().worker_late_minutes)
     worker_at: datetime | None = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
     if worker_at and now - worker_at > late:
         return {"case": "away", "since": worker_at.isoformat(timespec="minutes")}

@@ -15,8 +15,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error as DatabaseFault
+from django.utils import timezone
 
-from tillgate.django import clock
 from tillgate.django.amounts import money_text
 from tillgate.django.conf import get_settings
 from tillgate.django.management.period import add_period, ends, shown, starts
@@ -39,7 +39,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     """Print every difference as it is found, and then a summary."""
-    now = clock.now()
+    now = timezone.now()
     since, until = starts(options["since"], now), ends(options["until"], now)
     if since >= until:
         remedy = "give an earlier --since or a later --until"

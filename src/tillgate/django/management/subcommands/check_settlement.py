@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
 
-from tillgate.django import clock
 from tillgate.django.management.period import add_period, ends, shown, starts
 from tillgate.django.management.terminal import Voice, require_account, require_tables, say
 from tillgate.django.operations.settlement import COLUMNS, Checked, SettlementDifference, check_settlement, read_file
@@ -35,7 +35,7 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     require_tables()
     if options["account"] is not None:
         require_account(options["account"])
-    now = clock.now()
+    now = timezone.now()
     try:
         content = options["file"].read_bytes()
     except OSError as error:

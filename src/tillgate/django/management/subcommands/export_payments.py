@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
+from django.utils import timezone
 
-from tillgate.django import clock
 from tillgate.django.exports import csv_lines, payment_rows, refund_rows
 from tillgate.django.management.period import add_period, ends, starts
 from tillgate.django.management.terminal import require_tables, say
@@ -26,7 +26,7 @@ def add_arguments(parser: CommandParser) -> None:
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     """Print a line for each row."""
     require_tables()
-    now = clock.now()
+    now = timezone.now()
     since, until = starts(options["since"], now), ends(options["until"], now)
     rows = refund_rows(refunds_between(since, until)) if options["refunds"] else payment_rows(payments_between(since, until))
     for line in csv_lines(rows):

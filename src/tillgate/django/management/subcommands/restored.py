@@ -11,8 +11,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error as DatabaseFault
+from django.utils import timezone
 
-from tillgate.django import clock
 from tillgate.django.management.period import WHEN, Moment, ends, moment, shown, starts
 from tillgate.django.management.terminal import Voice, require_tables, unusable
 from tillgate.django.operations.restores import note_restored
@@ -29,7 +29,7 @@ def add_arguments(parser: CommandParser) -> None:
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     """Note it, and print the consequences."""
     require_tables()
-    now = clock.now()
+    now = timezone.now()
     first = starts(options["since"], now)
     if first > now:
         raise CommandError(f"--since {shown(first)}: lies ahead; give the last moment whose changes the database has")
