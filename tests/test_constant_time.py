@@ -66,5 +66,5 @@ def test_both_sides_compare_in_constant_time_whatever_is_claimed(monkeypatch: py
 
 def test_an_address_is_looked_up_by_the_whole_key() -> None:
     """A database's index tells nothing that counts of 192 random bits; what must not be is a prefix or a pattern."""
-    views = (Path(__file__).parents[1] / "src/tillgate/django/operations/notifications.py").read_text("utf-8")
+    views = (Path(__file__).parents[1] / "src/tillgate/django/payments/notifications.py").read_text("utf-8")
     assert not re.search(r"(notification_key|return_key)__(startswith|istartswith|contains|icontains|iexact|regex|gt|lt)", views)

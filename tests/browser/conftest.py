@@ -24,7 +24,7 @@ from tests.django.conftest import (  # noqa: F401  # the same shop, gateway and 
     time_,
     world,
 )
-from tillgate.django import views
+from tillgate.django.pages import shoppers
 from tillgate.sandbox import Sandbox
 from tillgate.testing.browsers import running_chromium
 
@@ -114,7 +114,7 @@ def shop(
     """A live shop whose gateway sends real notifications, and whose waiting page is less patient than usual."""
     settings.ROOT_URLCONF = "tests.browser.urls"
     configure(PUBLIC_URL=live_server.url)
-    monkeypatch.setattr(views, "_POLL_SECONDS", 0.3)
+    monkeypatch.setattr(shoppers, "_POLL_SECONDS", 0.3)
     sandbox.control.set_options({"notification_on_paid": True, "notification_on_refund": True})
     visited = Shop(chromium, live_server.url, world)
     yield visited

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Shop
-from tillgate.django import views
 from tillgate.django.models import Payment
+from tillgate.django.pages import shoppers
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
 
@@ -49,7 +49,7 @@ def test_a_shopper_pays_with_nothing_but_the_keyboard(shop: Shop, picture: Calla
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_on_a_phone(shop: Shop, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "_home", lambda payment: None)
+    monkeypatch.setattr(shoppers, "_home", lambda payment: None)
     order = shop.world.order("8.00")
     phone: dict[str, Any] = {**PHONE, "color_scheme": scheme, "user_agent": "Mozilla/5.0 (Linux; Android 15) Mobile"}
     page = shop.open(shop.world.way_to_pay(order), **phone)
@@ -150,7 +150,7 @@ def test_a_waiting_page_stops_offering_an_order_that_another_tab_has_paid_and_a_
 
 
 def test_a_waiting_page_refreshes_without_javascript(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "_POLL_SECONDS", 1)  # a page without script refreshes after whole seconds
+    monkeypatch.setattr(shoppers, "_POLL_SECONDS", 1)  # a page without script refreshes after whole seconds
     order = shop.world.order()
     page = shop.open(shop.world.way_to_pay(order), java_script_enabled=False)
     page.get_by_label("PayPal").check()
@@ -165,7 +165,7 @@ def test_a_waiting_page_refreshes_without_javascript(shop: Shop, monkeypatch: py
 
 
 def test_after_a_bounded_wait_the_page_says_what_happens_next(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "_PATIENT_POLLS", 2)
+    monkeypatch.setattr(shoppers, "_PATIENT_POLLS", 2)
     order = shop.world.order()
     payment = shop.world.start(order)
     page = shop.open(f"/payments/return/{payment.return_key}/?status=success")
@@ -178,8 +178,8 @@ def test_after_a_bounded_wait_the_page_says_what_happens_next(shop: Shop, monkey
 
 
 def test_the_page_turns_by_itself_when_money_arrives_after_the_wait(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "_PATIENT_POLLS", 0)
-    monkeypatch.setattr(views, "_LATE_POLL_SECONDS", 1)
+    monkeypatch.setattr(shoppers, "_PATIENT_POLLS", 0)
+    monkeypatch.setattr(shoppers, "_LATE_POLL_SECONDS", 1)
     order = shop.world.order()
     payment = shop.world.start(order)
     page = shop.open(f"/payments/return/{payment.return_key}/?status=success")

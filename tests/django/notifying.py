@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+from tillgate.django.accounts import dialect_of
 from tillgate.django.models import Refund
-from tillgate.django.operations.accounts import dialect_of
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.wire import signing
 

@@ -21,15 +21,17 @@ from tests.django.conftest import World
 from tests.django.notifying import confirming
 from tests.smallest_shop.models import ShopOrder
 from tillgate import NotSent, shop
-from tillgate.django import operations
+from tillgate.django import actions
+from tillgate.django.actions import actions_for
+from tillgate.django.masking import HIDDEN, Mask
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations import ReviewAction, actions_for, notifications
-from tillgate.django.operations.locking import OrderHeld
-from tillgate.django.operations.reviews import open_review
+from tillgate.django.orders.locking import OrderHeld
+from tillgate.django.payments import notifications, starting
+from tillgate.django.refunds import queueing
 from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended
-from tillgate.django.staff.masking import HIDDEN, Mask
-from tillgate.django.staff.words import REASONS
-from tillgate.lifecycle import POLICIES, ReviewReason
+from tillgate.django.reviews.opening import open_review
+from tillgate.django.words import REASONS
+from tillgate.lifecycle import POLICIES, ReviewAction, ReviewReason
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 
 LISTS = ("/admin/tillgate/payment/", "/admin/tillgate/order/", "/admin/tillgate/review/")
@@ -214,7 +216,7 @@ def test_an_action_on_an_order_that_another_process_holds_says_that_staff_can_tr
         raise OrderHeld("another transaction holds the order: try again in a moment")
 
     payment = world.paid_payment()
-    monkeypatch.setattr(operations, {"refund": "refund", "query": "poll_now"}[action], held)
+    monkeypatch.setattr(*{"refund": (queueing, "refund"), "query": (actions, "poll_now")}[action], held)
     page = boss.post(f"/admin/tillgate/payment/{payment.pk}/{action}/", {"amount": "1.00", "idempotency_key": "x"}, follow=True)
     assert page.status_code == 200
     assert "try again in a moment" in page.content.decode()
@@ -229,7 +231,7 @@ def test_i11_no_secret_and_no_address_that_grants_something_is_on_any_page(world
     review = second_payment(world)
     payment = review.payment
     assert payment
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
     refund = Refund.objects.get()
     keys = {PUBLISHED_TEST_TOKEN, refund.notification_key}
     for one in Payment.objects.all():
@@ -306,7 +308,7 @@ def test_the_cards_that_tell_what_was_given_back_need_the_same_statements_howeve
     def raised() -> None:
         payment = world.paid_payment()
         for amount in ("1.00", "2.50"):
-            operations.refund(payment.pk, amount)
+            queueing.refund(payment.pk, amount)
         open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", order=payment.order, payment=payment)
 
     raised()
@@ -324,10 +326,10 @@ def test_a_payments_page_needs_the_same_statements_however_much_happened(world: 
             assert boss.get(page_of(payment)).status_code == 200
         return len(statements)
 
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
     few = count()
     for _ in range(4):
-        operations.refund(payment.pk, "1.00")
+        queueing.refund(payment.pk, "1.00")
         world.notification(payment)
     assert count() == few
 
@@ -347,11 +349,11 @@ def test_payments_are_found_by_reference_transaction_number_and_order(world: Wor
 
 
 def test_of_a_long_story_the_newest_is_shown_and_the_page_says_so(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tillgate.django.staff.showing.MOST_SHOWN", 4)
+    monkeypatch.setattr("tillgate.django.pages.showing.MOST_SHOWN", 4)
     payment = world.paid_payment("30.00")
     pages = [page_of(payment), page_of(payment.order)]
     for amount in ("1.00", "2.00", "4.00", "5.00", "6.00"):
-        operations.refund(payment.pk, amount)
+        queueing.refund(payment.pk, amount)
     open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", order=payment.order, payment=payment)
     for address in (*pages, page_of(Review.objects.get())):
         page = boss.get(address).content.decode()
@@ -378,7 +380,7 @@ def test_the_pages_work_in_a_project_without_time_zones(world: World, boss: Clie
 
 def test_a_payments_page_tells_its_story(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
-    operations.refund(payment.pk, "10.00", staff="bert", reason="broken cup")
+    queueing.refund(payment.pk, "10.00", staff="bert", reason="broken cup")
     shown = boss.get(page_of(payment)).content.decode()
     labels = ["Payment started", "Waiting for the shopper", "Paid", "Event delivered to the shop", "Refund requested", "Money refunded"]
     places = [shown.index(f"<strong>{label}</strong>") for label in labels]
@@ -625,7 +627,7 @@ def test_a_missing_account_is_resolved_when_it_is_back(world: World, boss: Clien
 def test_i6_a_person_settles_a_refund_of_unknown_outcome(world: World, boss: Client, what: str, status: str, back: str) -> None:
     payment = world.paid_payment("30.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    operations.refund(payment.pk, "10.00")
+    queueing.refund(payment.pk, "10.00")
     review = Review.objects.get(reason=ReviewReason.REFUND_UNKNOWN)
     assert "does not resolve" in action(boss, review, "dismiss", note="whatever")
     assert action(boss, review, what).startswith("Resolved: ")
@@ -637,7 +639,7 @@ def test_i6_a_person_settles_a_refund_of_unknown_outcome(world: World, boss: Cli
 def test_i5_a_refund_made_elsewhere_is_entered(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     world.sandbox.control.reverse(payment.reference)
-    operations.poll_now(payment, "anna")
+    actions.poll_now(payment, "anna")
     review = Review.objects.get(reason=ReviewReason.CHANGED_AFTER_PAID)
     assert "may have been refunded elsewhere" in said(press(boss, payment, "1", seen=0))[0]
     assert "more than the USD 30.00" in action(boss, review, "record-external-refund", amount="31")
@@ -667,7 +669,7 @@ def test_i5_a_refund_that_no_answer_tells_of_is_entered_on_the_payments_page(wor
 def test_a_refund_that_was_refused_and_made_is_entered_with_its_amount(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "12.00")
+    refund = queueing.refund(payment.pk, "12.00")
     action(boss, Review.objects.get(), "refund-not-done")
     notification = f"/payments/refund-notification/{refund.notification_key}/"
     world.client.post(notification, confirming(refund), content_type="application/x-www-form-urlencoded")
@@ -682,7 +684,7 @@ def test_a_refund_that_cannot_leave_is_withdrawn(world: World, boss: Client, mon
 
     monkeypatch.setattr("tillgate.hooks.refund", away)
     payment = world.paid_payment("30.00")
-    operations.refund(payment.pk, "12.00")
+    queueing.refund(payment.pk, "12.00")
     for _ in range(5):
         world.time.advance(hours=1)
         world.run_worker()
@@ -702,7 +704,7 @@ def test_a_second_press_withdraws_no_colleagues_refund(world: World, boss: Clien
     world.notification(payment)
     monkeypatch.setattr("tillgate.hooks.refund", away)
     for amount in ("10.00", "3.00"):
-        operations.refund(payment.pk, amount)
+        queueing.refund(payment.pk, amount)
     review = Review.objects.get(reason=ReviewReason.PAID_NOT_PAYABLE)
     (shown,) = re.findall(r'name="withdraws" value="(\d+)"', boss.get(LISTS[2]).content.decode())
     assert action(boss, review, "withdraw", withdraws=shown) == "Not resolved yet: USD 3.00: withdrawn before it was sent: by anna."
@@ -848,7 +850,7 @@ def test_a_number_of_two_payments_is_settled_by_giving_one_back(world: World, bo
 
 def test_a_creation_that_was_wrongly_signed_is_not_settled_by_a_query_that_is_in_order(world: World, boss: Client) -> None:
     world.sandbox.control.fault("bad_signature", occasion="pay")
-    operations.start_payment(world.shop.plugin, world.order(), method="alipay")
+    starting.start_payment(world.shop.plugin, world.order(), method="alipay")
     review = Review.objects.get(reason=ReviewReason.SIGNATURE_MISMATCH)
     assert actions_for(review) == (ReviewAction.DISMISS,)
     assert "does not resolve" in action(boss, review, "poll")
@@ -866,7 +868,7 @@ def test_a_shop_that_fails_while_it_is_told_again_is_quoted(world: World, boss: 
     def broken(plugin: str, hook: str, **_: Any) -> None:
         raise ZeroDivisionError(hook)
 
-    monkeypatch.setattr("tillgate.django.operations.actions.call_owner", broken)
+    monkeypatch.setattr("tillgate.django.actions.call_owner", broken)
     detail = "the shop cannot say whether it takes money for the order: ZeroDivisionError: tillgate_describe_order"
     assert action(boss, review, "redeliver") == detail
     assert review.resolved_at is None
@@ -925,7 +927,7 @@ def test_the_health_page_knows_the_worker_the_queues_the_money_and_each_account(
 
     with monkeypatch.context() as unreachable:
         unreachable.setattr("tillgate.hooks.refund", away)
-        operations.refund(review.payment.pk, "1.00")
+        queueing.refund(review.payment.pk, "1.00")
     waiting = boss.get(HEALTH).context["health"]
     assert (waiting.refunds_queued, [str(total) for total in waiting.refunds]) == (1, ["USD 1.00"])
     world.time.advance(minutes=1)

@@ -11,7 +11,7 @@ from django.test import Client
 
 from tests.django.bookings import payment, refund
 from tests.django.test_admin import staff
-from tillgate.django.admin import figures as pages
+from tillgate.django.pages.admin import figures_pages as pages
 
 FIGURES, SETTLEMENT, INDEX = "/admin/tillgate/payment/figures/", "/admin/tillgate/payment/settlement/", "/admin/tillgate/"
 MARCH = {"since": "2026-03-01", "until": "2026-03-31"}

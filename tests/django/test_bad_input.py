@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.django.conftest import World
-from tillgate.django import operations
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.tickets import pay_url, start_url
+from tillgate.django.orders import registering
+from tillgate.django.pages.tickets import pay_url, start_url
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 FORGED = "verifySign=00000000000000000000000000000000"
@@ -95,9 +95,9 @@ def test_i7_a_refund_notification_that_says_anything_at_all_is_kept_and_acknowle
 
 
 def _refunded(world: World, payment: Payment) -> int:
-    from tillgate.django import operations
+    from tillgate.django.refunds import queueing
 
-    return operations.refund(payment.pk, "1.00").pk
+    return queueing.refund(payment.pk, "1.00").pk
 
 
 QUERIES = [
@@ -221,7 +221,7 @@ def test_an_address_of_an_order_that_the_database_lost_pays_no_other_order_with_
     lost = [pay_url(world.shop.plugin, order), start_url(world.shop.plugin, order, "alipay")]
     Order.objects.all().delete()
     assert [strict.get(address).status_code for address in lost] == [404, 404]
-    operations.open_order(world.shop.plugin, order)  # the number comes again, for another shopper
+    registering.open_order(world.shop.plugin, order)  # the number comes again, for another shopper
     assert [strict.get(address).status_code for address in lost] == [404, 404]
     assert strict.post(lost[0], {"method": "alipay"}).status_code == 404
     assert not Payment.objects.exists()
@@ -232,7 +232,7 @@ def test_an_address_that_was_made_before_the_shop_registered_its_order_is_good_a
     order = world.order()
     Order.objects.all().delete()
     early = pay_url(world.shop.plugin, order)
-    operations.open_order(world.shop.plugin, order)
+    registering.open_order(world.shop.plugin, order)
     assert strict.get(early).status_code == 200
     assert Order.objects.get().unpaid_check_at
 

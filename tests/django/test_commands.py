@@ -29,14 +29,14 @@ from tests.django.operations.conftest import make_due, many
 from tests.test_docs import headings, read, rows, section
 from tillgate import hooks
 from tillgate.account import Account
-from tillgate.django import operations
+from tillgate.django.accounting.differences import DifferenceKind
 from tillgate.django.management.commands.tillgate import SUBCOMMANDS, Command
 from tillgate.django.management.subcommands import audit as audit_subcommand
 from tillgate.django.management.subcommands import worker as subcommand
 from tillgate.django.management.terminal import Stop, Voice
 from tillgate.django.models import Order, Payment, Review
-from tillgate.django.operations.ledger import DifferenceKind
-from tillgate.django.operations.reviews import ACCOUNT_REASONS, UNAPPLIED_REASONS
+from tillgate.django.refunds import queueing
+from tillgate.django.reviews.opening import ACCOUNT_REASONS, UNAPPLIED_REASONS
 from tillgate.django.worker.runner import WorkDone
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN
 
@@ -356,7 +356,7 @@ def test_every_kind_of_difference_is_explained_and_no_other() -> None:
 
 def test_books_that_agree_end_with_0(world: World) -> None:
     payment = world.paid_payment("12.50")
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     text, code = run("audit")
     assert code == 0
     assert re.fullmatch(

@@ -15,10 +15,11 @@ from tests.django.conftest import World
 from tests.django.notifying import confirming
 from tests.smallest_shop.models import ShopOrder
 from tillgate import shop
-from tillgate.django import operations
+from tillgate.django import actions
 from tillgate.django.amounts import read_typed, typed_text
-from tillgate.django.forms import RefundForm
 from tillgate.django.models import Payment, Refund, Review
+from tillgate.django.pages.forms import RefundForm
+from tillgate.django.refunds import queueing
 from tillgate.money import Money
 
 CURRENCIES = ("JPY", "KWD", "EUR")
@@ -108,9 +109,9 @@ def test_the_rest_that_a_german_form_offers_is_accepted_as_it_stands(world: Worl
 def test_the_amount_of_a_contradicted_refund_is_entered_as_the_german_card_offers_it(world: World, boss: Client, settings: Any) -> None:
     payment = paid(world, "KWD", "30")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "1.234")
+    refund = queueing.refund(payment.pk, "1.234")
     review = Review.objects.get()
-    operations.take_action(review.pk, "refund-not-done", staff="anna")
+    actions.take_action(review.pk, "refund-not-done", staff="anna")
     notification = f"/payments/refund-notification/{refund.notification_key}/"
     world.client.post(notification, confirming(refund), content_type="application/x-www-form-urlencoded")
     settings.LANGUAGE_CODE = "de"

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.django.bookings import payment, refund
-from tillgate.django.exports import csv_lines, payment_rows, refund_rows
+from tillgate.django.accounting.exports import csv_lines, payment_rows, refund_rows
 from tillgate.django.models import Payment, Refund
 
 

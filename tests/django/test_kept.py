@@ -23,9 +23,9 @@ from tests.django.kept import filling
 from tests.django.kept.gateway import ANSWERS, Answering, Moment, running
 from tests.django.kept.write import FILE
 from tests.smallest_shop.models import ShopOrder
-from tillgate.django import operations
+from tillgate.django import actions
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations.refunds import refundable
+from tillgate.django.refunds.limits import refundable
 from tillgate.django.worker.run import run_worker
 from tillgate.lifecycle import POLICIES, ReviewAction, ReviewReason, Scope, reasons
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
@@ -67,9 +67,7 @@ def reviews_with(reason: ReviewReason, action: ReviewAction) -> list[Review]:
     Of two reviews about held money, a refund waits in one: staff withdraw that one and decide otherwise about the other.
     """
     found = [
-        review
-        for review in Review.objects.filter(reason=reason, resolved_at=None).order_by("pk")
-        if action in operations.actions_for(review)
+        review for review in Review.objects.filter(reason=reason, resolved_at=None).order_by("pk") if action in actions.actions_for(review)
     ]
     if reason not in HELD:
         return found
@@ -137,7 +135,7 @@ def test_staff_decide_the_kept_reviews_of_every_reason_that_offers_the_action(ga
         assert offering, f"no kept review of {reason} offers it: write the kept database anew"
         for review in offering:
             before, is_remote = outcome(review, action), review.outbox_event is not None and review.outbox_event.kind == "remote"
-            operations.take_action(review.pk, action, staff="ann", **prepare(review, action, gateway))
+            actions.take_action(review.pk, action, staff="ann", **prepare(review, action, gateway))
             found[reason, review.pk] = outcome(review, action)
             wanted[reason, review.pk] = expected(before, reason, action, is_remote=is_remote)
             if action is ReviewAction.ACCEPT_AS_PAID:
@@ -152,7 +150,7 @@ def test_staff_decide_the_kept_reviews_of_every_reason_that_offers_the_action(ga
 @pytest.mark.usefixtures("gateway")
 def test_every_reason_is_kept_with_every_action_of_its_policy_and_every_scope() -> None:
     assert set(Review.objects.filter(resolved_at=None).values_list("reason", flat=True)) == {str(reason) for reason in ReviewReason}
-    offered = {(review.reason, action) for review in Review.objects.all() for action in operations.actions_for(review)}
+    offered = {(review.reason, action) for review in Review.objects.all() for action in actions.actions_for(review)}
     assert offered == {(str(reason), action) for reason, action in DECISIONS}
     assert {POLICIES[ReviewReason(review.reason)].scope for review in Review.objects.all()} == set(Scope)
 

@@ -12,7 +12,7 @@ from tillgate.testing.translations import SHOPPER_LANGUAGES, faults_of_catalogue
 from tillgate.testing.world import World
 
 APP = Path(tillgate.django.__file__).parent
-READ_BY_SHOPPERS = ("templates/tillgate/*.html", "views.py", "forms.py", "methods.py", "outcomes.py", "operations/starting.py")
+READ_BY_SHOPPERS = ("templates/tillgate/*.html", "pages/shoppers.py", "pages/forms.py", "pages/outcomes.py", "methods.py", "payments/*.py")
 
 
 @pytest.mark.parametrize("language", SHOPPER_LANGUAGES)

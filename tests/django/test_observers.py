@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import logging
-import pkgutil
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,16 +19,18 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
+import tillgate.django
 from tests.django.conftest import World
 from tests.test_docs import read, rows, section
 from tillgate import ConfigurationError, NotSent, hooks
-from tillgate.django import observers, operations
+from tillgate.django.accounting.differences import STATUS_OF_EVENT
 from tillgate.django.models import Payment, Refund
-from tillgate.django.observers import LOG_NAME, TELEMETRY_NAME
-from tillgate.django.operations.ledger import STATUS_OF_EVENT
-from tillgate.django.operations.timeline import ERASED, record
-from tillgate.django.staff.words import EVENTS
-from tillgate.django.telemetry import TelemetryObserver
+from tillgate.django.operating import observers
+from tillgate.django.operating.observers import LOG_NAME, TELEMETRY_NAME
+from tillgate.django.operating.telemetry import TelemetryObserver
+from tillgate.django.orders.timeline import ERASED, record
+from tillgate.django.refunds import queueing
+from tillgate.django.words import EVENTS
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 
 
@@ -89,9 +89,9 @@ def live_a_full_life(world: World) -> Payment:
     payment = world.paid_payment()
     world.notification(payment, f"status=success&verifySign={'0' * 32}")
     world.come_back(payment)
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    operations.refund(payment.pk, "2.00")
+    queueing.refund(payment.pk, "2.00")
     world.time.advance(days=2)
     world.run_worker()
     return payment
@@ -99,7 +99,7 @@ def live_a_full_life(world: World) -> Payment:
 
 def test_text_of_staff_and_of_an_error_forges_no_line_of_the_log(world: World, log: pytest.LogCaptureFixture) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "1.00", staff="ann", reason="broken\nWARNING payment.paid FORGED\x1b[2K")
+    queueing.refund(payment.pk, "1.00", staff="ann", reason="broken\nWARNING payment.paid FORGED\x1b[2K")
     try:
         raise ValueError("no\nWARNING payment.paid FORGED")
     except ValueError:
@@ -139,7 +139,7 @@ def test_log_shows_transaction_number_and_no_card(world: World, log: pytest.LogC
 def test_the_log_warns_of_what_needs_a_person(world: World, log: pytest.LogCaptureFixture) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
-    operations.refund(payment.pk, "2.00")
+    queueing.refund(payment.pk, "2.00")
     warned = [(record.event, getattr(record, "reason", "")) for record in events(log) if record.levelno == logging.WARNING]
     assert warned == [("refund.unknown", ""), ("review.opened", "refund-unknown")]
     assert [record.refund_amount for record in events(log) if record.event == "refund.unknown"] == ["2.00"]
@@ -163,7 +163,7 @@ def test_what_a_plugin_adds_to_an_event_stays_out_of_the_log(log: pytest.LogCapt
 
 def test_every_call_of_the_gateway_has_a_span_and_a_duration(world: World, telemetry: Telemetry) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
     assert [span.name for span in telemetry.spans()] == ["tillgate pay", "tillgate query", "tillgate refund"]
     for span in telemetry.spans():
         assert span.attributes["tillgate.reference"] == payment.reference
@@ -301,7 +301,7 @@ def test_opentelemetry_is_imported_only_when_something_is_told() -> None:
 
 
 def test_every_event_that_is_recorded_has_words_and_its_line_in_the_how_to() -> None:
-    modules = [importlib.import_module(name) for _, name, _ in pkgutil.iter_modules(operations.__path__, f"{operations.__name__}.")]
-    recorded = {name for module in modules for name in re.findall(r'record\(\s*"([a-z.-]+)"', inspect.getsource(module))}
+    sources = [path.read_text("utf-8") for path in Path(tillgate.django.__path__[0]).rglob("*.py")]
+    recorded = {name for source in sources for name in re.findall(r'record\(\s*"([a-z.-]+)"', source)}
     assert set(EVENTS) == recorded | set(STATUS_OF_EVENT) | {ERASED}
     assert set(rows(section(read("docs/how-to/observe.md"), "The events"))) == set(EVENTS)

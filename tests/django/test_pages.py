@@ -19,13 +19,16 @@ import tillgate.django
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Dialect, Method, hooks
-from tillgate.django import operations, views
 from tillgate.django.amounts import money_text
-from tillgate.django.forms import MethodForm, RefundForm
 from tillgate.django.methods import label_of
 from tillgate.django.models import OutboxEvent, Payment
-from tillgate.django.operations import outbox, payments
-from tillgate.django.tickets import new_ticket, start_url
+from tillgate.django.orders import registering
+from tillgate.django.outbox import delivering
+from tillgate.django.pages import shoppers
+from tillgate.django.pages.forms import MethodForm, RefundForm
+from tillgate.django.pages.tickets import new_ticket, start_url
+from tillgate.django.payments import reconciling, starting
+from tillgate.django.refunds import queueing
 from tillgate.money import Money
 from tillgate.shop import order_state
 from tillgate.testing.translations import faults_of_catalogue
@@ -36,7 +39,7 @@ APP = Path(tillgate.django.__file__).parent
 @pytest.fixture
 def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shop has no page of its own for a settled payment."""
-    monkeypatch.setattr(views, "_home", lambda payment: None)
+    monkeypatch.setattr(shoppers, "_home", lambda payment: None)
 
 
 def text_of(answer: Any) -> str:
@@ -60,8 +63,8 @@ def test_a_shopper_is_sent_home_to_an_order_that_is_paid_though_whoever_brought_
     payment = world.start(world.order())
     world.shopper_pays(payment)
     with monkeypatch.context() as patch:
-        patch.setattr(payments, "deliver", lambda order_id: 0)
-        assert operations.reconcile(payment, "notification").status == "paid"
+        patch.setattr(reconciling, "deliver", lambda order_id: 0)
+        assert reconciling.reconcile(payment, "notification").status == "paid"
     assert world.shop.times_paid(payment.order.key) == 0
     assert come_back(world, payment, **query).status_code == 302
     assert world.shop.times_paid(payment.order.key) == 1
@@ -70,14 +73,14 @@ def test_a_shopper_is_sent_home_to_an_order_that_is_paid_though_whoever_brought_
 def test_a_shopper_whom_a_notification_overtakes_is_sent_home_rather_than_told_to_wait_for_a_paid_order(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    payment, described = world.start(world.order()), views._described
+    payment, described = world.start(world.order()), shoppers._described
 
     def overtaken(plugin: str, order_key: str) -> Any:
         world.shopper_pays(payment)
-        operations.reconcile(payment, "notification")
+        reconciling.reconcile(payment, "notification")
         return described(plugin, order_key)
 
-    monkeypatch.setattr(views, "_described", overtaken)
+    monkeypatch.setattr(shoppers, "_described", overtaken)
     assert come_back(world, payment, status="success").status_code == 302
 
 
@@ -90,7 +93,7 @@ def test_a_shopper_is_sent_home_though_the_order_is_locked_for_too_long(
     def lock(_: int) -> Any:
         raise OperationalError("database is locked")
 
-    monkeypatch.setattr(outbox, "locked_order", lock)
+    monkeypatch.setattr(delivering, "locked_order", lock)
     assert come_back(world, payment, wait="1").status_code == 302
     assert f"whether the shop was told of {payment.reference} could not be seen" in caplog.text
 
@@ -106,7 +109,7 @@ def test_what_was_received_is_acknowledged_though_what_it_leads_to_fails(
         raise OperationalError("lock wait timeout exceeded")
 
     with monkeypatch.context() as patch:
-        patch.setattr(payments, "locked_order", busy)
+        patch.setattr(reconciling, "locked_order", busy)
         answer = come_back(world, payment) if door == "return" else world.notification(payment)
         assert door == "notification" or answer.status_code == 200
     assert (payment.kept_notifications.count(), world.fresh(payment).status) == (1, "pending")
@@ -195,7 +198,7 @@ def test_who_comes_too_late_to_pay_finds_the_way_to_the_shop_and_to_the_items(wo
     payment = world.start(world.order())
     total = {"number": "7", "currency": "USD", "amount": Decimal("10.00")}
     described = hooks.OrderDescription(**total, not_payable_detail="it is cancelled", change_url="/again/7/")  # type: ignore[arg-type]
-    monkeypatch.setattr(views, "_described", lambda *_: described)
+    monkeypatch.setattr(shoppers, "_described", lambda *_: described)
     links = links_of(text_of(world.client.get(world.way_to_pay(payment.order.key))))
     assert links["Order these items again"] == "/again/7/"
     assert links["Back to the shop"] == f"/orders/{payment.order.key}/"
@@ -317,7 +320,7 @@ def test_a_method_has_the_name_that_the_dialect_of_an_installed_gateway_plugin_g
 
 def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) -> None:
     payment = world.paid_payment("30.00")
-    operations.refund(payment.pk, "10.00")
+    queueing.refund(payment.pk, "10.00")
     settings.LANGUAGE_CODE = "de"
     page = text_of(admin_client.get(f"/admin/tillgate/payment/{payment.pk}/change/"))
     for words in (
@@ -374,9 +377,9 @@ def test_return_page_of_free_order_offers_no_payment(world: World) -> None:
 def test_the_pay_link_of_an_order_whose_money_was_given_back_does_not_say_that_it_is_paid(world: World) -> None:
     payment = world.paid_payment()
     path = world.way_to_pay(payment.order.key)
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
     assert "This order is already paid" in text_of(world.client.get(path))
-    operations.refund(payment.pk, payment.amount - 1)
+    queueing.refund(payment.pk, payment.amount - 1)
     page = text_of(world.client.get(path))
     assert "it was paid, and all of the money was refunded" in page
     assert "already paid" not in page
@@ -388,7 +391,7 @@ def test_the_pay_link_of_an_order_that_was_paid_twice_and_given_back_once_does_n
     for payment in payments:
         world.shopper_pays(payment)
         world.notification(payment)
-    operations.refund(payments[0].pk, payments[0].amount)
+    queueing.refund(payments[0].pk, payments[0].amount)
     assert "all of the money was refunded" not in text_of(world.client.get(world.way_to_pay(order)))
 
 
@@ -461,7 +464,7 @@ def test_after_a_failure_the_shops_page_comes_where_ours_could_not_start_another
     changed: dict[str, dict[str, Any]] = {"another account": {"account": "organizer-1"}, "data of its own": {"data": {"theirs": 1}}}
     Payment.objects.update(status="failed", status_text="failed", **changed.get(needs, {}))
     if needs == "an order that takes no payment":
-        operations.close_order(world.shop.plugin, payment.order.key)
+        registering.close_order(world.shop.plugin, payment.order.key)
     answer = come_back(world, payment, wait="1")
     assert (answer.status_code, answer["Location"]) == (302, f"/orders/{payment.order.key}/")
 
@@ -518,9 +521,9 @@ def test_i4_who_has_paid_an_order_twice_or_too_much_reads_so_and_what_follows(wo
     assert "<h1>This order was paid twice</h1>" in page
     assert set(links_of(page)) == {"Back to the shop"}
     assert "was refunded." not in page
-    operations.refund(second.pk, Decimal("1.00"))
+    queueing.refund(second.pk, Decimal("1.00"))
     assert "<p>USD 1.00 was refunded.</p>" in text_of(come_back(world, second))
-    operations.refund(second.pk, second.amount - 1)
+    queueing.refund(second.pk, second.amount - 1)
     assert "<h1>Your payment was refunded</h1>" in (page := text_of(come_back(world, second)))
     assert "was refunded.</p>" not in page
     _, payment = underpaid(world)
@@ -553,7 +556,7 @@ def test_nobody_goes_on_to_pay_what_the_order_does_not_cost_any_more(world: Worl
     payment = world.start(order)
     assert payment.payment_url in text_of(come_back(world, payment))
     if meanwhile == "closed":
-        operations.close_order(world.shop.plugin, order)
+        registering.close_order(world.shop.plugin, order)
     elif meanwhile == "cancelled":
         ShopOrder.objects.filter(pk=order).update(status="cancelled")
     elif meanwhile == "paid otherwise":
@@ -577,7 +580,7 @@ def _broken(*_: Any, **__: Any) -> Any:
 def test_a_closed_order_that_the_shop_would_take_money_for_has_no_payment_page_to_go_on_with(world: World) -> None:
     order = world.order()
     payment = world.start(order)
-    operations.close_order(world.shop.plugin, order)
+    registering.close_order(world.shop.plugin, order)
     page = text_of(world.client.get(world.way_to_pay(order)))
     assert payment.payment_url not in page
     assert "Go on paying" not in page
@@ -706,7 +709,7 @@ def test_a_waiting_page_that_offers_to_pay_changes_once_the_order_takes_no_more_
     (status,) = re.findall(r'"statusUrl": "([^"]+)"', page)
     assert not world.client.get(status).json()["settled"]
     if ends == "closed":
-        operations.close_order(world.shop.plugin, order)
+        registering.close_order(world.shop.plugin, order)
     else:
         world.shopper_pays(other)
         world.notification(other)
@@ -720,7 +723,7 @@ def test_a_waiting_page_that_offers_to_pay_changes_once_the_order_takes_no_more_
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_no_cache_answers_for_the_gateways_notifications(world: World, method: str) -> None:
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "1.00")
+    refund = queueing.refund(payment.pk, "1.00")
     for address in (f"/payments/notification/{payment.notification_key}/", f"/payments/refund-notification/{refund.notification_key}/"):
         answer = world.client.generic(method, address)
         assert (answer.status_code, answer.content) == (200, b"success")
@@ -730,7 +733,7 @@ def test_no_cache_answers_for_the_gateways_notifications(world: World, method: s
 def test_no_page_asks_for_a_login_where_the_project_asks_for_one_everywhere(world: World, settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "1.00")
+    refund = queueing.refund(payment.pk, "1.00")
     order = world.order()
     for address in (
         f"/payments/notification/{payment.notification_key}/",
@@ -762,9 +765,9 @@ def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_makes_no_o
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=9):
         world.notification(payment)
-        operations.refund(payment.pk, payment.amount)
+        queueing.refund(payment.pk, payment.amount)
         assert other.payment_url in text_of(world.client.get(world.way_to_pay(order)))
-        started = operations.start_payment(world.shop.plugin, order, method="wechatpay")
+        started = starting.start_payment(world.shop.plugin, order, method="wechatpay")
     assert started.outcome == "redirect"
     assert started.payment not in (payment, other)
 
@@ -788,10 +791,10 @@ def test_the_pages_describe_an_order_in_a_transaction_since_a_plugin_may_lock_wh
 
 def test_money_that_was_given_back_keeps_nobody_from_paying(world: World) -> None:
     order, payment = underpaid(world)
-    operations.refund(payment.pk, "4.00")
+    queueing.refund(payment.pk, "4.00")
     page = world.way_to_pay(order)
     assert "USD 6.00 has arrived" in text_of(world.client.get(page))
-    operations.refund(payment.pk, "6.00")
+    queueing.refund(payment.pk, "6.00")
     assert "has arrived" not in text_of(world.client.get(page))
     assert world.onward(world.client.get(start_url(world.shop.plugin, order, "alipay")))
 
@@ -860,7 +863,7 @@ def test_why_an_order_takes_no_payment_is_told_in_the_shoppers_language(world: W
     settings.LANGUAGE_CODE = "de"
     order = world.order()
     path = world.way_to_pay(order)
-    operations.close_order("smallest-shop", order)
+    registering.close_order("smallest-shop", order)
     answer = world.client.post(path, {"method": "alipay"})
     assert answer.status_code == 409
     assert "Der Shop sagt: die Bestellung ist geschlossen." in html.unescape(answer.content.decode())

@@ -19,15 +19,17 @@ from django.utils import timezone
 
 from tests.toy_gateway import SECRET, URL, Toy, ToyPlugin, signed
 from tillgate import Account, AnswerNotUnderstood, NotSent, OrderNotFound, Refused, WrongCredentials, hooks, shop
-from tillgate.django import operations
-from tillgate.django.doctor import examine
-from tillgate.django.health import health
+from tillgate.django import actions
 from tillgate.django.models import Notification, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations import restores
-from tillgate.django.operations.notifications import find_payment
-from tillgate.django.operations.refunds import record_external_refund
-from tillgate.django.operations.restores import look_for_restore, note_restored
-from tillgate.django.operations.starting import NotPayable
+from tillgate.django.operating.findings import examine
+from tillgate.django.operating.health import health
+from tillgate.django.payments import restores, starting
+from tillgate.django.payments.admission import NotPayable
+from tillgate.django.payments.restores import look_for_restore, note_restored
+from tillgate.django.payments.webhooks import find_payment
+from tillgate.django.refunds import limits, queueing
+from tillgate.django.refunds.external import record_external_refund
+from tillgate.django.reviews import closing
 from tillgate.lifecycle import ReviewAction
 from tillgate.testing.world import World, together
 from tillgate.wire.dialects import REFERENCE
@@ -327,7 +329,7 @@ def test_refused_notifications_open_one_review(world: World, toy: Toy) -> None:
     [finding] = [one for one in examine() if one.name == "notifications of default"]
     assert not finding.passed
     assert "WEBHOOK_SECRETS" in finding.finding
-    operations.resolve(review.pk, "the secret was corrected", "ann")
+    closing.resolve(review.pk, "the secret was corrected", "ann")
     assert (health().accounts[0].refused_notifications, world.reviews()) == (0, [])
     for _ in range(20):
         notified(world, payment.reference, secret="of somebody else")  # no secret
@@ -371,7 +373,7 @@ def test_a_notification_brings_the_poll_of_a_pending_refund_forward(world: World
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     toy.next_refund = "pending"
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     assert refund.status == "pending"
     for one in toy.payments[payment.reference].refunds.values():
         one["state"] = "succeeded"
@@ -398,14 +400,14 @@ def test_a_dispute_of_a_paid_payment_opens_a_review_at_once_and_its_end_closes_i
     notified(world, payment.reference, about="a dispute")
     review = Review.objects.get(reason="disputed")
     assert ("USD 12.50" in review.message, "D-7" in review.message, "2027-01-05 18:00 UTC" in review.message) == (True, True, True)
-    assert ReviewAction.RECORD_EXTERNAL_REFUND not in operations.actions_for(review), "nothing is lost yet"
-    with pytest.raises(operations.RefundNotPossible, match="until the shopper's bank has decided"):
-        operations.refund(payment.pk, "2.50")
+    assert ReviewAction.RECORD_EXTERNAL_REFUND not in actions.actions_for(review), "nothing is lost yet"
+    with pytest.raises(limits.RefundNotPossible, match="until the shopper's bank has decided"):
+        queueing.refund(payment.pk, "2.50")
     assert world.shop.is_paid(payment.order.key)
     toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.WON),)
     notified(world, payment.reference, about="its end")
     assert world.reviews() == []
-    assert operations.refund(payment.pk, "2.50").status == "succeeded"
+    assert queueing.refund(payment.pk, "2.50").status == "succeeded"
 
 
 def test_a_lost_dispute_waits_until_staff_record_it_as_an_external_refund(world: World, toy: Toy) -> None:
@@ -414,7 +416,7 @@ def test_a_lost_dispute_waits_until_staff_record_it_as_an_external_refund(world:
     toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.LOST),)
     notified(world, payment.reference, about="a dispute")
     assert world.reviews() == ["disputed"]
-    assert ReviewAction.RECORD_EXTERNAL_REFUND in operations.actions_for(Review.objects.get())
+    assert ReviewAction.RECORD_EXTERNAL_REFUND in actions.actions_for(Review.objects.get())
     record_external_refund(payment.pk, "12.50", staff="ann")
     notified(world, payment.reference, about="more")
     assert world.reviews() == []
@@ -424,7 +426,7 @@ def test_a_lost_dispute_waits_until_staff_record_it_as_an_external_refund(world:
 def test_a_refund_that_fails_after_it_was_done_opens_a_review_once(world: World, toy: Toy) -> None:
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     for one in toy.payments[payment.reference].refunds.values():
         one["state"] = "failed"
     for number in range(3):
@@ -467,9 +469,7 @@ def test_i4_money_that_is_found_to_be_on_its_way_when_the_shopper_pays_again_sto
     assert b"on its way" in answer.content
     with pytest.raises(NotPayable):
         world.start(payment.order.key)
-    assert (
-        operations.start_payment("smallest-shop", payment.order.key, method="alipay", despite=[payment.reference]).payment.pk != payment.pk
-    )
+    assert starting.start_payment("smallest-shop", payment.order.key, method="alipay", despite=[payment.reference]).payment.pk != payment.pk
 
 
 def test_staff_cannot_end_a_payment_whose_money_is_on_its_way(world: World, toy: Toy) -> None:
@@ -485,7 +485,7 @@ def test_staff_cannot_end_a_payment_whose_money_is_on_its_way(world: World, toy:
 def test_a_returned_refund_that_is_made_again_in_the_portal_closes_its_review_and_the_worker_rests(world: World, toy: Toy) -> None:
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
-    operations.refund(payment.pk, "12.50")
+    queueing.refund(payment.pk, "12.50")
     for one in toy.payments[payment.reference].refunds.values():
         one["state"] = "failed"
     notified(world, payment.reference, number=1)

@@ -25,10 +25,11 @@ from django.utils import timezone
 from tests.fuzz.inputs import Request
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Account, CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction, hooks
-from tillgate.django import operations
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment, Refund
-from tillgate.django.tickets import pay_url, start_url
+from tillgate.django.pages.tickets import pay_url, start_url
+from tillgate.django.payments import reconciling, starting
+from tillgate.django.refunds import queueing
 from tillgate.hooks import hookimpl
 from tillgate.sandbox import Options
 from tillgate.sandbox.clock import Clock
@@ -136,23 +137,23 @@ class Shop:
         """Place orders and bring their payments and refunds into every status, by the operations that do so in a shop."""
 
         def begun(total: str = "12.50") -> Payment:
-            return operations.start_payment(PLUGIN, str(ShopOrder.objects.create(total=total).pk), method="alipay").payment
+            return starting.start_payment(PLUGIN, str(ShopOrder.objects.create(total=total).pk), method="alipay").payment
 
         def settle(payment: Payment, decision: Any) -> Payment:
             self.gateway.service.decide(payment.reference, decision)
             self.later(60)
-            operations.reconcile(payment, "worker")
+            reconciling.reconcile(payment, "worker")
             return Payment.objects.select_related("order").get(pk=payment.pk)
 
         self.open, self.paid = begun(), settle(begun("30.00"), "pay")
         self.failed = settle(begun(), "decline")
         self.gateway.says = (502, b"")
         self.created = begun()
-        self.unknown = operations.refund(self.paid.pk, "1.00")
+        self.unknown = queueing.refund(self.paid.pk, "1.00")
         self.gateway.says = None
-        self.succeeded = operations.refund(self.paid.pk, "2.00")
+        self.succeeded = queueing.refund(self.paid.pk, "2.00")
         self.gateway.says = (400, b'{"ret_code":"000030","ret_msg":"insufficient balance"}')
-        self.refused = operations.refund(self.paid.pk, "3.00")
+        self.refused = queueing.refund(self.paid.pk, "3.00")
         self.gateway.says = None
         self.payments, self.refunds = list(Payment.objects.order_by("pk")), list(Refund.objects.order_by("pk"))
         self.order = str(ShopOrder.objects.create(total="7.50").pk)

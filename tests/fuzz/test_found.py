@@ -13,9 +13,9 @@ from tests.django.conftest import World, configure, running_sandbox, sandbox, ti
 from tests.fuzz.shop import _Broken
 from tests.support import GOOD_BODIES, REFERENCE, answered, credentials
 from tillgate import Account, Dialect, SignatureMismatch, SignatureRule
-from tillgate.django import operations
 from tillgate.django.models import Notification
-from tillgate.django.tickets import pay_url, start_url
+from tillgate.django.pages.tickets import pay_url, start_url
+from tillgate.django.refunds import queueing
 from tillgate.testing.cassettes import Cassette
 from tillgate.testing.leaks import leaks_in
 from tillgate.wire import exchange
@@ -35,7 +35,7 @@ def test_a_connection_that_breaks_while_a_notification_is_read_is_a_notification
     world: World, stranger: Client, page: str
 ) -> None:
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "1.00")
+    refund = queueing.refund(payment.pk, "1.00")
     key = {"notification": payment.notification_key, "refund-notification": refund.notification_key, "return": payment.return_key}[page]
     stranger.post(f"/payments/{page}/{key}/", {"status": "success"})
     before = Notification.objects.count()

@@ -27,8 +27,8 @@ from tests.fuzz.rounds import Fuzzer
 from tests.fuzz.shop import opened
 from tests.fuzz.targets import ROUND, Target
 from tests.fuzz.views import Views, views
-from tillgate.django import views as pages
-from tillgate.django.operations import notifications, payments
+from tillgate.django.pages import gateways, shoppers
+from tillgate.django.payments import notifications, reconciling, webhooks
 from tillgate.wire import exchange, signing
 from tillgate.wire.notifications import NotificationSignature
 
@@ -139,24 +139,24 @@ BITES_IN_THE_SHOP: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], st
     ),
     "an acknowledgement that is withheld": (
         "payment notifications",
-        lambda patch: patch.setattr(pages, "acknowledgement", lambda payment: HttpResponse("no", status=400)),
+        lambda patch: patch.setattr(gateways, "acknowledgement", lambda payment: HttpResponse("no", status=400)),
         "a notification on a known address was answered 400",
     ),
     "a throttle that is not kept": (
         "payment notifications",
-        lambda patch: _unthrottled(patch, payments._claim),
+        lambda patch: _unthrottled(patch, reconciling._claim),
         "was asked about again after",
     ),
     "an open redirect": (
         "returns",
-        lambda patch: patch.setattr(pages, "_home", lambda payment: "https://evil.example/"),
+        lambda patch: patch.setattr(shoppers, "_home", lambda payment: "https://evil.example/"),
         "an open redirect",
     ),
 }
 
 
 def _unthrottled(patch: pytest.MonkeyPatch, claim: Callable[..., Any]) -> None:
-    patch.setattr(payments, "_claim", lambda *claimed, **chosen: (claim(*claimed, **chosen)[0], True))
+    patch.setattr(reconciling, "_claim", lambda *claimed, **chosen: (claim(*claimed, **chosen)[0], True))
 
 
 def _believing(payment: Any, **_: Any) -> Any:
@@ -188,7 +188,8 @@ def test_a_fault_that_is_put_into_a_page_is_found(shop: Views, monkeypatch: pyte
 
 def test_a_forged_notification_that_settles_a_refund_is_found(shop: Views, monkeypatch: pytest.MonkeyPatch) -> None:
     fuzzer = Fuzzer(list(views(shop)), shop.restore)
-    monkeypatch.setattr(notifications, "_signature", lambda *_: NotificationSignature.ABSENT)
+    for module in (notifications, webhooks):
+        monkeypatch.setattr(module, "signature_of", lambda *_: NotificationSignature.ABSENT)
     assert "I7: a forged notification settled a refund" in "\n".join(found(fuzzer, "refund notifications", 6))
 
 

@@ -16,9 +16,9 @@ from tests.fuzz.inputs import Request
 from tests.fuzz.readers import answer, is_signed, notification_members, plain
 from tests.fuzz.shop import ADDRESS, NO_REQUEST, Shop
 from tests.fuzz.targets import Target
-from tillgate.django import operations
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
+from tillgate.django.refunds import queueing
 from tillgate.testing.scrubbing import digest
 
 __all__ = ["Views", "views"]
@@ -310,7 +310,7 @@ class Views:
         self.shop.gateway.says = says
         self.shop.logged.clear()
         try:
-            refund = operations.refund(self.shop.paid.pk, "4.00")
+            refund = queueing.refund(self.shop.paid.pk, "4.00")
         finally:
             self.shop.gateway.says = None
         shown = " ".join((refund.answer, *self.shop.logged))

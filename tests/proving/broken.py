@@ -54,22 +54,22 @@ class SilentDriver(TellingDriver):
 
     def __init__(self) -> None:
         from tillgate.django.models import OutboxEvent  # once Django is ready
-        from tillgate.django.operations import outbox
+        from tillgate.django.outbox import attempts, delivering
 
         super().__init__()
-        note = outbox._note_failure
+        note = attempts.note_failure
 
         def hushed(order_id: int, outbox_event_id: int, error: Exception, *rest: Any) -> None:
             if not OutboxEvent.objects.filter(pk=outbox_event_id, kind="remote").update(done_at=timezone.now(), due_at=None):
                 note(order_id, outbox_event_id, error, *rest)
 
-        vars(outbox)["_note_failure"] = hushed
+        vars(delivering)["_note_failure"] = hushed
 
 
 class PesteringDriver(SmallestShopDriver):
     """Breaks the core for good: its owner is mailed every minute."""
 
     def __init__(self) -> None:
-        from tillgate.django.operations import lanes, mail
+        from tillgate.django.worker import lanes, mail
 
         vars(mail)["take_turn"] = lambda name, _: lanes.take_turn(name, timedelta(minutes=1))

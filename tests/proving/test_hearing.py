@@ -18,7 +18,7 @@ from tests.proving.simulation.network import Violated
 from tests.proving.simulation.stand_ins import log_that_is_read
 from tests.smallest_shop.driver import SmallestShopDriver
 from tillgate.django.models import Heartbeat, Order, TimelineEntry
-from tillgate.django.operations.locking import InsideTransaction
+from tillgate.django.orders.locking import InsideTransaction
 from tillgate.lifecycle import PAYMENT_TRANSITIONS, IllegalTransition, PaymentStatus, move
 from tillgate.sandbox.options import Options
 

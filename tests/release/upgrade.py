@@ -37,7 +37,7 @@ _MORE: Final = ("gunicorn", "psycopg[binary]", "pymysql")
 _SHOPPERS: Final = 3
 _ALONE_SECONDS: Final = 10.0
 """So long shoppers buy before the new processes come, and after the old ones have gone."""
-_STORED: Final = ("src/tillgate/django/migrations", "src/tillgate/django/tickets.py")
+_STORED: Final = ("src/tillgate/django/migrations", "src/tillgate/django/pages/tickets.py")
 """The tables, and the addresses that shoppers hold: until the first release a change of them leads from no older commit to a newer one."""
 _TROUBLE: Final = ("Traceback (most recent call last)", '" 500 ', "[CRITICAL]")
 

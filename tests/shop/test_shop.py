@@ -26,8 +26,8 @@ from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import unregistered
 from tillgate import ConfigurationError, InvalidRequest, TillgateError, shop
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
-from tillgate.django.operations import starting
-from tillgate.django.operations.creations import CreationState
+from tillgate.django.payments import starting
+from tillgate.django.payments.admission import CreationState
 from tillgate.hooks import PaymentStatus, RefundStatus
 from tillgate.shop import ReviewAction, ReviewReason
 from tillgate.testing.world import together

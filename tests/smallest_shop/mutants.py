@@ -23,11 +23,14 @@ from tests.smallest_shop import driver, plugin
 from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks, lifecycle, shop
 from tillgate.account import Account
-from tillgate.django import operations, views
 from tillgate.django.models import OutboxEventKind, Payment, Refund
-from tillgate.django.operations import notifications, outbox, payments, refunds, starting
-from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.values import payment_value
+from tillgate.django.orders import registering
+from tillgate.django.orders.locking import InsideTransaction
+from tillgate.django.orders.values import payment_value
+from tillgate.django.outbox import delivering, handlers
+from tillgate.django.pages import gateways, shoppers
+from tillgate.django.payments import creating, keeping, notifications, reconciling, starting
+from tillgate.django.refunds import queueing, sending
 from tillgate.django.worker import chores, polls
 from tillgate.django.worker.runner import Run
 from tillgate.lifecycle import Decision, Found, NotFound, PaymentFacts, PaymentStatus, RefundStatus
@@ -284,7 +287,7 @@ def says_that_it_does_not_know_an_order_that_it_could_not_read(patch: pytest.Mon
 
 @mutant("atomic_requests", InsideTransaction)
 def pays_in_a_view_that_is_a_transaction(patch: pytest.MonkeyPatch) -> None:
-    patch.delattr(views.pay, "_non_atomic_requests")
+    patch.delattr(shoppers.pay, "_non_atomic_requests")
 
 
 @mutant("other_payment_methods_are_undisturbed", among=MUTANTS_OF_THE_KIT)
@@ -339,7 +342,7 @@ def _places(patch: pytest.MonkeyPatch, key_of: Callable[[ShopOrder], str | None]
     def place(total: Decimal, currency: str = "USD", plugin: str = "") -> ShopOrder:
         order: ShopOrder = ShopOrder.objects.create(total=total, currency=currency)
         if key := key_of(order):
-            operations.open_order(plugin, key)
+            registering.open_order(plugin, key)
         return order
 
     patch.setattr(driver, "place", place)
@@ -476,7 +479,7 @@ def _paid_by_word(payment: Payment) -> None:
         status_text="success",
         raw={},
     )
-    payments.apply_answer(payment, Found(transaction=said, asked_at=timezone.now()), "a word")
+    reconciling.apply_answer(payment, Found(transaction=said, asked_at=timezone.now()), "a word")
 
 
 def _trusting(receive: Callable[..., Payment | None]) -> Callable[..., Payment | None]:
@@ -492,18 +495,18 @@ def _trusting(receive: Callable[..., Payment | None]) -> Callable[..., Payment |
 
 @mutant("lying_return")
 def trusts_the_status_in_the_callback(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(operations, "receive_return", _trusting(operations.receive_return))
+    patch.setattr(notifications, "receive_return", _trusting(notifications.receive_return))
 
 
 @mutant("forged_notifications")
 def trusts_the_status_in_a_notification(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(operations, "receive_payment_notification", _trusting(operations.receive_payment_notification))
+    patch.setattr(notifications, "receive_payment_notification", _trusting(notifications.receive_payment_notification))
 
 
 @mutant("forged_notifications")
 def asks_at_every_notification(patch: pytest.MonkeyPatch) -> None:
-    real = payments._claim
-    patch.setattr(payments, "_claim", lambda *claimed, **options: (real(*claimed, **options)[0], True))
+    real = reconciling._claim
+    patch.setattr(reconciling, "_claim", lambda *claimed, **options: (real(*claimed, **options)[0], True))
 
 
 @mutant("amount_mismatch")
@@ -523,7 +526,7 @@ def _compare_after(patch: pytest.MonkeyPatch, made_equal: Callable[[Any, Any], A
 
 @mutant("notification_is_kept_before_it_is_acknowledged")
 def acknowledges_before_storing(patch: pytest.MonkeyPatch) -> None:
-    receive = operations.receive_payment_notification
+    receive = notifications.receive_payment_notification
 
     def hasty(key: str, read: Any, method: str) -> Payment | None:
         try:
@@ -532,7 +535,7 @@ def acknowledges_before_storing(patch: pytest.MonkeyPatch) -> None:
             _log.exception("later, perhaps")
             return Payment.objects.filter(notification_key=key).first()
 
-    patch.setattr(operations, "receive_payment_notification", hasty)
+    patch.setattr(notifications, "receive_payment_notification", hasty)
 
 
 @mutant("unknown_outcome_of_refund")
@@ -540,7 +543,7 @@ def sends_an_unknown_refund_again(patch: pytest.MonkeyPatch) -> None:
     def hopeful(outcome: Any) -> RefundStatus:
         return RefundStatus.SUCCEEDED if isinstance(outcome, Refunded) else RefundStatus.QUEUED
 
-    patch.setattr(refunds, "decide_refund", hopeful)
+    patch.setattr(sending, "decide_refund", hopeful)
 
 
 @mutant("crash_while_refunding")
@@ -553,16 +556,16 @@ def sends_a_refund_again_that_was_cut_off(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("over_refund", pytest.fail.Exception)
 def lets_refunds_exceed_the_payment(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(refunds, "refundable", lambda payment, rows=None: Decimal(10**6))
+    patch.setattr(queueing, "refundable", lambda payment, rows=None: Decimal(10**6))
 
 
 @mutant("duplicate_notifications")
 def runs_the_handler_twice(patch: pytest.MonkeyPatch) -> None:
     def twice(order: Any, outbox_event: Any) -> str:
-        outbox._payment_paid(order, outbox_event)
-        return outbox._payment_paid(order, outbox_event)
+        handlers._payment_paid(order, outbox_event)
+        return handlers._payment_paid(order, outbox_event)
 
-    patch.setitem(outbox._HANDLERS, OutboxEventKind.PAYMENT_PAID, twice)
+    patch.setitem(handlers.HANDLERS, OutboxEventKind.PAYMENT_PAID, twice)
 
 
 @mutant("paid_handler_raises")
@@ -570,25 +573,25 @@ def takes_a_handler_that_raised_for_done(patch: pytest.MonkeyPatch) -> None:
     def hushed(order: Any, outbox_event: Any) -> str:
         try:
             with transaction.atomic():
-                return outbox._payment_paid(order, outbox_event)
+                return handlers._payment_paid(order, outbox_event)
         except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
             return type(error).__name__
 
-    patch.setitem(outbox._HANDLERS, OutboxEventKind.PAYMENT_PAID, hushed)
+    patch.setitem(handlers.HANDLERS, OutboxEventKind.PAYMENT_PAID, hushed)
 
 
 @mutant("paid_handler_raises")
 def keeps_half_of_what_a_handler_did_that_raised(patch: pytest.MonkeyPatch) -> None:
     def half(order: Any, outbox_event: Any) -> None:
         try:
-            outbox._payment_paid(order, outbox_event)
+            handlers._payment_paid(order, outbox_event)
         except Exception:  # noqa: BLE001  # the shop's own code may raise anything
             outbox_event.save(update_fields=["attempts"])
         else:
             outbox_event.done_at, outbox_event.due_at = timezone.now(), None
             outbox_event.save(update_fields=["done_at", "due_at"])
 
-    patch.setattr(outbox, "_carry_out", half)
+    patch.setattr(delivering, "_carry_out", half)
 
 
 @mutant("paid_twice")
@@ -598,12 +601,12 @@ def delivers_every_paid_payment(patch: pytest.MonkeyPatch) -> None:
         value = payment_value(outbox_event.payment)
         return str(hooks.call_owner(order.plugin, "tillgate_payment_paid", payment=value))
 
-    patch.setitem(outbox._HANDLERS, OutboxEventKind.PAYMENT_PAID, deliver)
+    patch.setitem(handlers.HANDLERS, OutboxEventKind.PAYMENT_PAID, deliver)
 
 
 def _deciding(patch: pytest.MonkeyPatch, change: Callable[[PaymentFacts, Any, Decision], PaymentStatus | None]) -> None:
     """Let `change` move a payment where the lifecycle does not."""
-    for module in (payments, polls):
+    for module in (reconciling, polls):
         real = module.interpret
 
         def interpret(facts: PaymentFacts, reviews: Any, answer: Any, real: Callable[..., Decision] = real) -> Decision:
@@ -649,17 +652,17 @@ def closes_orders_on_a_wrong_merchant_number(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("leave_and_pay_again", IntegrityError)
 def reuses_a_reference(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(starting, "new_reference", lambda number: f"{number}-AAAAAAAAAAAAA")
+    patch.setattr(creating, "new_reference", lambda number: f"{number}-AAAAAAAAAAAAA")
 
 
 @mutant("double_click")
 def makes_a_payment_of_every_press(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(starting, "_duplicate", lambda *_: None)
+    patch.setattr(starting, "duplicate_of", lambda *_: None)
 
 
 @mutant("repeated_refund", among=MUTANTS_OF_THE_KIT)
 def looks_for_no_key_of_a_refund(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(refunds, "_refund_of_key", lambda *_: None)
+    patch.setattr(queueing, "_refund_of_key", lambda *_: None)
 
 
 @mutant("found_paid_when_paying_again")
@@ -696,12 +699,12 @@ def logs_what_a_notification_says(patch: pytest.MonkeyPatch) -> None:
         _log.debug("received %s", body)
         return read_notification(content_type, query, body)
 
-    patch.setattr(views, "read_notification", read)
+    patch.setattr(gateways, "read_notification", read)
 
 
 @mutant("kept_while_another_payment_is_open")
 def gives_up_an_order_while_a_payment_of_it_is_open(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(outbox, "is_unpaid", lambda order: not order.payments.filter(status="paid").exists())
+    patch.setattr(handlers, "is_unpaid", lambda order: not order.payments.filter(status="paid").exists())
 
 
 @mutant("neither_notification_nor_return")
@@ -711,8 +714,8 @@ def never_asks_by_itself(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("crash_at_a_notification")
 def queues_the_outbox_event_after_the_commit(patch: pytest.MonkeyPatch) -> None:
-    real = payments.after_change
-    patch.setattr(payments, "after_change", lambda order, payment: transaction.on_commit(lambda: real(order, payment)))
+    real = reconciling.after_change
+    patch.setattr(reconciling, "after_change", lambda order, payment: transaction.on_commit(lambda: real(order, payment)))
 
 
 @mutant("crash_while_starting")
@@ -722,7 +725,7 @@ def does_not_watch_a_payment_until_the_gateway_has_answered(patch: pytest.Monkey
     def look(status: PaymentStatus, *moments: Any) -> Any:
         return None if status is PaymentStatus.CREATED else real(status, *moments)
 
-    patch.setattr(starting, "next_poll", look)
+    patch.setattr(creating, "next_poll", look)
 
 
 @mutant("", among=MUTANTS_OF_THE_SIMULATOR)
@@ -732,7 +735,7 @@ def takes_what_a_handler_swallowed_for_told(patch: pytest.MonkeyPatch) -> None:
         with transaction.atomic():
             yield
 
-    patch.setattr(outbox, "in_the_shops_hands", trusting)
+    patch.setattr(delivering, "in_the_shops_hands", trusting)
 
 
 @mutant("", among=MUTANTS_OF_THE_SIMULATOR, name="logs a payment page's key")
@@ -761,4 +764,4 @@ def logs_the_name_of_a_payer(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("", among=MUTANTS_OF_THE_SIMULATOR, name="stores a payer's name")
 def stores_the_name_of_a_payer(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(notifications, "kept_texts", lambda message, names: dict(message))
+    patch.setattr(keeping, "kept_texts", lambda message, names: dict(message))

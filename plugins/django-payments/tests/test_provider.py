@@ -17,10 +17,11 @@ from payments import PaymentError, PaymentStatus, PurchasedItem, RedirectNeeded
 from payments.core import provider_factory
 
 from tests.shop.models import Order, Payment
-from tillgate.django import operations
 from tillgate.django.models import Notification
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment as Attempt
+from tillgate.django.payments import notifications
+from tillgate.django.refunds import queueing
 from tillgate.errors import ConfigurationError
 from tillgate.testing.world import World
 from tillgate_django_payments import TillgateProvider, method_variants, rows
@@ -225,7 +226,7 @@ def test_a_call_that_could_not_be_kept_is_not_acknowledged(world: World, monkeyp
     def full(*_: Any) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(operations, "receive_payment_notification", full)
+    monkeypatch.setattr(notifications, "receive_payment_notification", full)
     notification = f"reference={attempt_of(payment).reference}"
     answer = Client(raise_request_exception=False).post(payment.get_process_url(), notification, content_type=FORM)
     assert answer.status_code == 500
@@ -330,7 +331,7 @@ def test_a_payment_that_an_old_copy_of_its_row_calls_unpaid_is_not_cancelled(wor
     with pytest.raises(PaymentError, match=f"{attempt.reference} has paid it"):
         Payment.objects.get().cancel()
     assert (Payment.objects.get().status, ExpectedOrder.objects.get().closed_at) == ("waiting", None)
-    operations.refund(attempt.pk, "12.50")
+    queueing.refund(attempt.pk, "12.50")
     assert Payment.objects.get().status == "refunded"
 
 

@@ -14,9 +14,9 @@ from payments import PaymentError
 from tests.shop.models import CardPayment, Entry, Order, Payment
 from tests.test_provider import attempt_of, bill
 from tests.test_rows import bought, listening, started
-from tillgate.django import operations
 from tillgate.django.models import Refund
-from tillgate.django.operations.refunds import settle_by_staff, withdraw
+from tillgate.django.refunds import queueing
+from tillgate.django.refunds.settling import settle_by_staff, withdraw
 from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
@@ -77,7 +77,7 @@ def test_another_refund_between_the_providers_answer_and_the_librarys_save_is_ke
     payment = bought(world)
     held = attempt_of(payment)
     refunded_amount = TillgateProvider().refund(payment, Decimal("2.50"))
-    operations.refund(held.pk, "5.00")
+    queueing.refund(held.pk, "5.00")
     payment.captured_amount -= refunded_amount  # as `BasePayment.refund` goes on
     payment.save()
     assert stands(payment) == ("confirmed", Decimal("5.00"))
@@ -324,7 +324,7 @@ def test_a_second_payment_that_is_given_back_is_not_taken_off_the_row(world: Wor
         world.shopper_pays(attempt)
         world.notification(attempt)
     assert world.reviews() == ["second-payment"]
-    assert operations.refund(second.pk, "12.50").status == "succeeded"
+    assert queueing.refund(second.pk, "12.50").status == "succeeded"
     assert (*stands(payment), Payment.objects.get().message) == ("confirmed", Decimal("12.50"), "")
 
 
@@ -334,7 +334,7 @@ def test_a_payment_that_came_too_late_and_is_given_back_leaves_the_row_as_it_was
     payment.cancel()
     world.shopper_pays(attempt)
     world.notification(attempt)
-    assert operations.refund(attempt.pk, "12.50").status == "succeeded"
+    assert queueing.refund(attempt.pk, "12.50").status == "succeeded"
     assert (*stands(payment), Payment.objects.get().message) == ("cancelled", Decimal("0.00"), "")
 
 
@@ -369,5 +369,5 @@ def test_all_that_is_left_is_given_back_beside_what_is_under_way(world: World, i
 def test_a_row_that_waits_for_another_provider_goes_on_waiting_when_our_money_goes_back(world: World) -> None:
     payment = bought(world)
     Payment.objects.update(status="waiting", variant="invoice")
-    operations.refund(attempt_of(payment).pk, "12.50")
+    queueing.refund(attempt_of(payment).pk, "12.50")
     assert stands(payment) == ("waiting", Decimal(0))

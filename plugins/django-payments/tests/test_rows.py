@@ -13,9 +13,9 @@ from payments.signals import status_changed
 
 from tests.shop.models import Entry, Order, Payment
 from tests.test_provider import attempt_of, bill, way_of
-from tillgate.django import operations
 from tillgate.django.models import Payment as Attempt
-from tillgate.django.operations.values import order_value, payment_value
+from tillgate.django.orders.values import order_value, payment_value
+from tillgate.django.refunds import queueing
 from tillgate.hooks import PaidOutcome
 from tillgate.testing.world import World, together
 from tillgate_django_payments import PROVIDER, rows
@@ -134,7 +134,7 @@ def test_a_shopper_who_paid_what_was_cancelled_is_told_by_tillgates_own_page_and
     page = world.come_back(attempt)
     assert page.status_code == 200
     assert "Your payment has arrived, and the shop reviews it" in page.content.decode()
-    operations.refund(attempt.pk, "12.50")
+    queueing.refund(attempt.pk, "12.50")
     assert f'href="{payment.get_failure_url()}">Back to the shop' in world.come_back(attempt).content.decode()
 
 
@@ -167,9 +167,9 @@ def test_a_shopper_whose_money_was_given_back_before_the_shop_was_told_is_not_th
     world.shopper_pays(attempt)
     with world.failing_handler("tillgate_payment_paid", times=1):
         assert world.come_back(attempt)["Location"] == payment.get_success_url(), "it is paid, though the shop has not been told"
-        operations.refund(attempt.pk, "2.50")
+        queueing.refund(attempt.pk, "2.50")
         assert world.come_back(attempt)["Location"] == payment.get_success_url()
-        operations.refund(attempt.pk, "10.00")
+        queueing.refund(attempt.pk, "10.00")
     world.time.advance(minutes=5)
     world.run_worker()
     assert f'href="{payment.get_failure_url()}">Back to the shop' in world.come_back(attempt).content.decode()
@@ -196,7 +196,7 @@ def test_a_row_that_the_shop_set_back_is_not_paid_a_second_time(world: World) ->
     assert Payment.objects.get().status == "waiting"
     assert not world.onward(world.client.get(way)), "the gateway's page was offered again"
     assert Attempt.objects.count() == 1
-    assert operations.refund(attempt.pk, "2.50").status == "succeeded"
+    assert queueing.refund(attempt.pk, "2.50").status == "succeeded"
     assert Payment.objects.get().captured_amount == Decimal("10.00")
 
 

@@ -33,9 +33,9 @@ from tests.shopper import Shopper, fields_of
 from tests.test_checkout import goods, home_on, sent
 from tests.test_dashboard import MAY, messages_of, presses, presses_for_lines, staff, url_of
 from tests.test_refunds import Bought
-from tillgate.django import operations
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment, Refund
+from tillgate.django.refunds import queueing
 from tillgate.testing.world import World, together
 from tillgate_oscar import orders
 from tillgate_oscar.checkout import choice
@@ -354,7 +354,7 @@ def test_stock_of_a_cancelled_order_is_free_once_the_money_that_came_too_late_wa
     world.notification(payment)
     world.a_day_passes()
     assert StockRecord.objects.get().num_allocated == 1, "somebody may still decide to send the goods"
-    operations.refund(payment.pk, "12.50")
+    queueing.refund(payment.pk, "12.50")
     world.a_day_passes()
     assert (StockRecord.objects.get().num_allocated, world.reviews()) == (0, [])
 
@@ -442,9 +442,9 @@ def test_an_order_whose_money_was_given_back_because_it_was_too_little_is_offere
     world.shopper_pays(payment)
     home = home_on(world.come_back(payment))
     assert "your payment has arrived" in shopper.get(home).content.decode()
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     assert "your payment has arrived" in shopper.get(home).content.decode()
-    operations.refund(payment.pk, "10.00")
+    queueing.refund(payment.pk, "10.00")
     page = shopper.get(home)
     assert "Pay now" in page.content.decode()
     assert "has arrived" not in page.content.decode()
@@ -461,7 +461,7 @@ def test_an_order_whose_money_was_given_back_before_the_shop_was_told_is_offered
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=1):
         home = world.come_back(payment)["Location"]
-        operations.refund(payment.pk, payment.amount)
+        queueing.refund(payment.pk, payment.amount)
     world.time.advance(minutes=5)
     world.run_worker()
     assert "Pay now" in shopper.get(home).content.decode()
@@ -474,7 +474,7 @@ def test_an_order_that_was_paid_given_back_and_opened_again_by_hand_is_not_offer
 ) -> None:
     world.shopper_pays(payment)
     home = world.come_back(payment)["Location"]
-    operations.refund(payment.pk, payment.amount)
+    queueing.refund(payment.pk, payment.amount)
     Order.objects.update(status="Pending payment")
     page = shopper.get(home)
     assert "Pay now" not in page.content.decode()

@@ -22,9 +22,9 @@ from oscar.core.loading import get_class, get_model
 from tests.goods import make_voucher
 from tests.shop.apps import TAXED
 from tests.shopper import Shopper, fields_of
-from tillgate.django import operations
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment
+from tillgate.django.refunds import queueing
 from tillgate.testing.world import World, together
 from tillgate_oscar import orders
 from tillgate_oscar.mail import remind
@@ -118,7 +118,7 @@ def test_a_customer_with_an_account_pays_and_finds_the_order_there(world: World,
     page = shopper.get(f"/accounts/orders/{order.number}/").content.decode()
     assert "/payments/pay/" not in page
     assert "was refunded" not in page
-    operations.refund(Payment.objects.get().pk, "1.50")
+    queueing.refund(Payment.objects.get().pk, "1.50")
     for page in (f"/accounts/orders/{order.number}/", "/checkout/thank-you/"):
         assert "USD 1.50 was refunded." in shopper.get(page).content.decode()
     elsewhere = Client()
@@ -147,7 +147,7 @@ def test_the_account_says_why_an_order_is_unpaid_and_that_money_came_after_its_c
     world.notification(Payment.objects.get())
     assert Order.objects.get().status == "Cancelled"
     assert "your payment has arrived" in page()
-    operations.refund(Payment.objects.get().pk, Payment.objects.get().amount)
+    queueing.refund(Payment.objects.get().pk, Payment.objects.get().amount)
     assert "your payment has arrived" not in page()
 
 
@@ -667,7 +667,7 @@ def test_an_order_and_what_is_known_of_it_are_written_together_or_not_at_all(
         raise OSError("the database is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr("tillgate.django.operations.open_order", fail)
+        patched.setattr("tillgate.django.orders.registering.open_order", fail)
         assert "A problem occurred while placing this order" in shopper.places(preview).content.decode()
     assert not Order.objects.exists()
     assert get_model("basket", "Basket").objects.get().status == "Open"

@@ -17,10 +17,12 @@ from django.utils.timezone import localtime
 from oscar.core.loading import get_class, get_model
 
 from tests.shopper import Shopper
-from tillgate.django import operations
+from tillgate.django import actions
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import OutboxEvent, Payment, Review, TimelineEntry
-from tillgate.django.operations.refunds import record_external_refund
+from tillgate.django.orders import registering
+from tillgate.django.refunds import queueing
+from tillgate.django.refunds.external import record_external_refund
 from tillgate.testing.world import World
 from tillgate_oscar.signals import create_event_types
 
@@ -102,7 +104,7 @@ def test_an_order_that_was_paid_after_the_staff_had_marked_it_so_and_taken_that_
 def test_an_order_that_was_cancelled_before_its_mail_went_out_is_not_confirmed(world: World, payment: Payment) -> None:
     world.shopper_pays(payment)
     world.notification(payment)
-    operations.refund(payment.pk, payment.amount)
+    queueing.refund(payment.pk, payment.amount)
     get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Cancelled")
     world.run_worker()
     assert subjects() == [f"Refund for your order {payment.order.key}"]
@@ -244,7 +246,7 @@ def test_the_shopper_whose_payment_a_person_let_expire_is_reminded(world: World,
     world.sandbox.control.fault("denied", occasion="query", times=100)
     world.notification(payment)
     world.time.advance(hours=3)
-    operations.take_action(Review.objects.get().pk, "mark-expired", staff="ann", note="it is not in the back office")
+    actions.take_action(Review.objects.get().pk, "mark-expired", staff="ann", note="it is not in the back office")
     wait(world)
     assert "waits for payment" in mail.outbox[0].subject
 
@@ -382,7 +384,7 @@ def test_a_shopper_who_paid_twice_is_told_once_and_then_of_the_refund(world: Wor
     assert (confirmation.subject, twice.subject) == (f"Confirmation of order {number}", f"Two payments for your order {number}")
     for body in bodies(twice):
         assert all(fact in body for fact in ("USD 12.50", "PayPal", number, f"http://127.0.0.1:2/accounts/order-status/{number}/"))
-    operations.refund(second.pk, second.amount)
+    queueing.refund(second.pk, second.amount)
     world.run_worker()
     assert [sent.subject for sent in mail.outbox[2:]] == [f"Refund for your order {number}"]
     assert all(fact in mail.outbox[2].body for fact in ("USD 12.50", "PayPal", number))
@@ -392,7 +394,7 @@ def test_whoever_pays_an_order_that_the_staff_marked_paid_has_paid_twice(world: 
     get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Paid")
     world.shopper_pays(payment)
     world.notification(payment)
-    operations.take_action(Review.objects.get().pk, "redeliver", staff="ann")
+    actions.take_action(Review.objects.get().pk, "redeliver", staff="ann")
     world.run_worker()
     assert world.reviews() == ["paid-not-payable"]
     assert subjects()[1:] == [f"Two payments for your order {payment.order.key}"]
@@ -410,8 +412,8 @@ def test_each_refund_is_mailed_once_wherever_it_was_made_and_a_failed_one_never(
     world.shopper_pays(payment)
     world.notification(payment)
     world.sandbox.control.fault("refused", occasion="refund")
-    operations.refund(payment.pk, Decimal("1.00"))
-    operations.refund(payment.pk, Decimal("2.50"))
+    queueing.refund(payment.pk, Decimal("1.00"))
+    queueing.refund(payment.pk, Decimal("2.50"))
     record_external_refund(payment.pk, Decimal("3.00"), staff="ann")
     for _ in range(2):
         world.notification(payment)
@@ -442,12 +444,12 @@ def test_no_subject_is_escaped_for_html(world: World, payment: Payment) -> None:
     """A shop that makes its own numbers may have any letter in them."""
     number = "A&B'7"
     Order.objects.update(number=number)
-    operations.open_order("oscar", number)
+    registering.open_order("oscar", number)
     second, third = world.start(number, "alipay"), world.start(number, "paypal")
     for one in (second, third):
         world.shopper_pays(one)
         world.notification(one)
-    operations.refund(third.pk, third.amount)
+    queueing.refund(third.pk, third.amount)
     world.run_worker()
     assert len(mail.outbox) == 3
     assert all(number in sent.subject and number in sent.body for sent in mail.outbox[1:])

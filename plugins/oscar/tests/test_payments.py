@@ -19,10 +19,10 @@ from oscar.core.loading import get_class, get_model
 from tests.goods import make_offer, make_voucher
 from tests.shopper import Shopper
 from tillgate import hooks
-from tillgate.django import operations
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment
-from tillgate.django.operations.values import payment_value
+from tillgate.django.orders.values import payment_value
+from tillgate.django.refunds import queueing
 from tillgate.hooks import PaidOutcome
 from tillgate.testing.world import World
 from tillgate_oscar import payments
@@ -326,7 +326,7 @@ def test_a_shop_whose_manager_joins_what_may_be_missing_is_paid_and_gives_up(
     world.shopper_pays(payment)
     world.notification(payment)
     assert Order.objects.get().status == "Paid"
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
     assert world.shop.refunded(payment.order.key) == 1
     given_up = world.order("5.00")
     world.a_day_passes()

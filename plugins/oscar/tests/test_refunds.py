@@ -18,11 +18,12 @@ from oscar.core.loading import get_class, get_model
 
 from tests.shopper import Shopper
 from tillgate import shop
-from tillgate.django import operations
+from tillgate.django import actions
 from tillgate.django.models import NOTHING, Refund, Review
-from tillgate.django.operations.locking import OrderHeld
-from tillgate.django.operations.refunds import record_external_refund
-from tillgate.django.operations.values import refund_value
+from tillgate.django.orders.locking import OrderHeld
+from tillgate.django.orders.values import refund_value
+from tillgate.django.refunds import queueing
+from tillgate.django.refunds.external import record_external_refund
 from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.shop import states
 from tillgate.testing.world import World, together
@@ -305,7 +306,7 @@ def test_i4_the_payment_that_paid_the_order_is_given_back_and_its_double_where_i
     handler = get_class("order.processing", "EventHandler")()
     handler.handle_payment_event(order, refund_event_type(), Decimal("12.50"))
     assert (world.refunded_amount(second), world.refunded_amount(first)) == (Decimal("12.50"), NOTHING)
-    operations.take_action(Review.objects.get().pk, "refund", staff="ann", amount="12.50")
+    actions.take_action(Review.objects.get().pk, "refund", staff="ann", amount="12.50")
     assert world.refunded_amount(first) == Decimal("12.50")
     assert world.shop.refunded(number) == Decimal("12.50"), "Oscar's records never held the second payment"
     assert "that did not pay this order was refunded" in order.notes.latest("pk").message
@@ -330,7 +331,7 @@ def test_money_that_somebody_has_let_be_is_said_to_be_given_back_on_the_payments
     world.shop.close_order(number)
     world.shopper_pays(payment)
     world.notification(payment)
-    operations.take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the shopper comes for it")
+    actions.take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the shopper comes for it")
     with pytest.raises(PaymentError, match="it can be refunded on its own page in the admin"):
         get_class("order.processing", "EventHandler")().handle_payment_event(
             Order.objects.get(number=number), refund_event_type(), Decimal("12.50")
@@ -348,10 +349,10 @@ def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler_once_our
     world.shopper_pays(payment)
     world.notification(payment)
     assert world.reviews() == ["paid-not-payable"]
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     with pytest.raises(PaymentError, match="needs review"):
         handler.handle_payment_event(order, refund_event_type(), Decimal("5.00"))
-    operations.refund(payment.pk, "10.00")
+    queueing.refund(payment.pk, "10.00")
     event = handler.handle_payment_event(order, refund_event_type(), Decimal("5.00"))
     assert (order.payment_events.get(), event.amount) == (event, Decimal("5.00"))
 
@@ -362,7 +363,7 @@ def test_an_order_whose_only_money_did_not_pay_it_and_was_given_back_is_said_to_
     world.shop.close_order(number)
     world.shopper_pays(payment)
     world.notification(payment)
-    operations.refund(payment.pk, "12.50")
+    queueing.refund(payment.pk, "12.50")
     order = Order.objects.get(number=number)
     with pytest.raises(PaymentError, match="nothing has been paid"):
         get_class("order.processing", "EventHandler")().handle_payment_event(order, refund_event_type(), Decimal("12.50"))
@@ -391,14 +392,14 @@ def test_a_line_that_was_deleted_meanwhile_does_not_keep_the_money_from_being_wr
 
 def test_a_refund_of_an_order_that_was_deleted_goes_out_and_fails_nothing(bought: Bought) -> None:
     bought.order.delete()
-    assert operations.refund(bought.payment.pk, "1.00").status == "succeeded"
+    assert queueing.refund(bought.payment.pk, "1.00").status == "succeeded"
     bought.world.a_day_passes()
     assert bought.world.reviews() == []
 
 
 def test_the_type_of_the_event_is_made_again_where_a_shop_deleted_it(bought: Bought) -> None:
     PaymentEventType.objects.filter(name="Refund").delete()
-    operations.refund(bought.payment.pk, "1.00")
+    queueing.refund(bought.payment.pk, "1.00")
     assert bought.events() == [(Decimal("1.00"), {})]
 
 

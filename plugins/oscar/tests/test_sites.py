@@ -17,8 +17,10 @@ from oscar.core.loading import get_model
 from tests import urls
 from tests.shopper import Shopper
 from tests.test_mail import bodies
-from tillgate.django import operations
 from tillgate.django.models import Payment
+from tillgate.django.orders import values
+from tillgate.django.payments import reconciling
+from tillgate.django.refunds import queueing
 from tillgate.testing.world import World
 from tillgate_oscar.orders import find, return_url
 
@@ -52,7 +54,7 @@ def test_every_mail_carries_the_name_and_the_address_of_the_orders_own_site(worl
     for paying in (first, second):
         world.shopper_pays(paying)
         world.notification(paying)
-    operations.refund(second.pk, second.amount)
+    queueing.refund(second.pk, second.amount)
     world.run_worker()
     assert len(mail.outbox) == 4
     for sent in mail.outbox:
@@ -110,7 +112,7 @@ def test_links_carry_the_language_of_the_shopper_where_addresses_have_one(
     world.run_worker()
     second = world.start(payment.order.key, "paypal")
     world.shopper_pays(second)
-    operations.reconcile(second, "test")
+    reconciling.reconcile(second, "test")
     Payment.objects.update(data={"language": chosen} if chosen else {})
     world.run_worker()
     reminder, confirmation = mail.outbox
@@ -120,7 +122,7 @@ def test_links_carry_the_language_of_the_shopper_where_addresses_have_one(
         assert path.startswith(f"{prefix}{page}")
         assert Client().get(path).status_code in (200, 302)  # Oscar asks a guest for the address first
     assert find(second.order.key).status == "Paid"
-    home = return_url(operations.values.payment_value(Payment.objects.get(pk=payment.pk)))
+    home = return_url(values.payment_value(Payment.objects.get(pk=payment.pk)))
     assert home.startswith(f"{prefix}payments/order/")
 
 

@@ -21,9 +21,11 @@ from oscar.core.loading import get_class, get_model
 from tests.goods import make_offer, make_voucher
 from tests.shopper import Shopper
 from tests.test_dashboard import MAY, messages_of, staff, text_of, url_of
-from tillgate.django import operations
+from tillgate.django import actions
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment, Review
+from tillgate.django.orders import registering
+from tillgate.django.refunds import queueing
 from tillgate.testing.world import World, together
 from tillgate_oscar import payments
 
@@ -216,7 +218,7 @@ def test_following_a_status_that_fails_does_not_reach_whoever_changes_it(
     def fail(*_: Any) -> None:
         raise ConnectionResetError
 
-    monkeypatch.setattr(operations, "close_order", fail)
+    monkeypatch.setattr(registering, "close_order", fail)
     (moves if by_handler else moves_without_handler)("Cancelled")
     assert Order.objects.get().status == "Cancelled"
 
@@ -262,7 +264,7 @@ def test_the_shopper_of_an_order_that_was_paid_and_moved_on_is_thanked(world: Wo
 
 def is_told_again() -> None:
     moves("Pending payment")
-    done = operations.take_action(Review.objects.get(resolved_at=None).pk, "redeliver", staff="ann")
+    done = actions.take_action(Review.objects.get(resolved_at=None).pk, "redeliver", staff="ann")
     assert done.resolved, done
 
 
@@ -313,7 +315,7 @@ def test_an_order_that_is_paid_after_others_used_its_discount_up_names_what_coun
     get_class("order.processing", "EventHandler")().handle_order_status_change(
         Order.objects.get(number=payment.order.key), "Pending payment"
     )
-    operations.take_action(Review.objects.get(resolved_at=None).pk, "redeliver", staff="ann")
+    actions.take_action(Review.objects.get(resolved_at=None).pk, "redeliver", staff="ann")
     discount.refresh_from_db()
     assert (Order.objects.get(number=payment.order.key).status, discount.num_orders) == ("Paid", 2)
     [note] = Order.objects.get(number=payment.order.key).notes.values_list("message", flat=True)
@@ -438,7 +440,7 @@ def test_what_was_given_up_and_marked_paid_by_hand_releases_its_stock_once_it_is
 def test_the_shops_own_handler_may_give_money_back_when_a_paid_order_is_cancelled(
     world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    also_when_cancelled(monkeypatch, lambda *_: operations.refund(payment.pk, payment.amount))
+    also_when_cancelled(monkeypatch, lambda *_: queueing.refund(payment.pk, payment.amount))
     is_paid(world, payment)
     moves("Cancelled")
     assert Order.objects.get().status == "Cancelled"
@@ -560,10 +562,10 @@ def test_a_row_that_is_saved_as_it_was_read_may_wait_again_once_the_money_was_gi
     read = Order.objects.get()
     world.shopper_pays(payment)
     world.notification(payment)
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     read.save()
     assert (read.status, Order.objects.get().status) == ("Paid", "Paid")
-    operations.refund(payment.pk, "10.00")
+    queueing.refund(payment.pk, "10.00")
     read.status = "Pending payment"
     read.save()
     assert Order.objects.get().status == "Pending payment"
@@ -596,7 +598,7 @@ def test_an_order_whose_money_is_here_is_not_cancelled_as_unpaid(world: World, p
     assert f"payment {payment.reference} has paid order {order.number}: give the money back first" in messages_of(answer)[0]
     assert "Pending payment" in text_of(answer)
     assert ExpectedOrder.objects.get().closed_at is None
-    operations.refund(payment.pk, payment.amount)
+    queueing.refund(payment.pk, payment.amount)
     moves("Cancelled")
     assert Order.objects.get().status == "Cancelled"
 
@@ -612,7 +614,7 @@ def test_an_order_whose_money_is_here_is_not_made_to_wait_again(world: World, pa
 
 def test_an_order_that_was_paid_and_given_back_entirely_can_only_be_cancelled(world: World, payment: Payment) -> None:
     is_paid(world, payment)
-    operations.refund(payment.pk, payment.amount)
+    queueing.refund(payment.pk, payment.amount)
     with pytest.raises(PaymentError, match=f"payment {payment.reference} had paid order .* cannot be paid anew, only cancelled"):
         moves("Pending payment")
     moves("Cancelled")

@@ -463,7 +463,7 @@ def test_a_confirmation_that_pretix_swallows_opens_a_review(world: World, monkey
 
 
 def test_the_handler_says_so_when_the_order_is_gone(world: World) -> None:
-    from tillgate.django.operations.values import payment_value
+    from tillgate.django.orders.values import payment_value
 
     payment = world.pay_page(world.order())
     gone = payment_value(payment)
@@ -681,7 +681,7 @@ def test_a_payment_after_a_bank_transfer_is_mailed_as_a_second_one_with_its_amou
 
 
 def test_a_second_payment_is_mailed_once_even_if_pretix_is_told_of_its_review_again(world: World) -> None:
-    from tillgate.django.operations.values import review_value
+    from tillgate.django.orders.values import review_value
 
     paid_after_a_bank_transfer(world)
     with transaction.atomic():

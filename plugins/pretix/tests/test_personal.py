@@ -14,9 +14,10 @@ from pretix.base.shredder import PaymentInfoShredder, ShredError
 from pretix.base.signals import register_data_exporters
 
 from tests.shopping import at, bought, event_of
-from tillgate.django import operations
 from tillgate.django.models import Notification, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations.reviews import open_review
+from tillgate.django.refunds import queueing
+from tillgate.django.reviews import closing
+from tillgate.django.reviews.opening import open_review
 from tillgate.lifecycle import ReviewReason
 from tillgate.testing.world import World
 from tillgate_pretix.orders import REVIEW_LOGGED
@@ -27,10 +28,10 @@ def refused(world: World) -> tuple[Any, Payment]:
     """Return an order with a payment, a refused refund and a resolved review, of which pretix's history tells too."""
     order, payment = bought(world)
     world.sandbox.control.fault("refused", occasion="refund")
-    operations.refund(payment.pk, "1.00", reason="for Ann")
+    queueing.refund(payment.pk, "1.00", reason="for Ann")
     open_review(ReviewReason.OVERPAID, {"detail": "Ann paid too much"}, "worker", order=payment.order, payment=payment)
     world.run_worker()
-    operations.resolve(Review.objects.get().pk, "talked to Ann", "clerk")
+    closing.resolve(Review.objects.get().pk, "talked to Ann", "clerk")
     with at(order):
         order.log_action(REVIEW_LOGGED, {"reason": "overpaid", "message": "Ann paid too much"})
     return order, payment
@@ -62,7 +63,7 @@ def test_pretixs_own_shredder_of_an_event_erases_the_details_and_hands_them_out_
     assert bill["refunds"][0]["reason"] == "for Ann"
     assert not Notification.objects.exists()
     assert "Ann" not in stored() + told(order)
-    assert operations.refund(payment.pk, "5.00").status == "succeeded", "the money can still be refunded"
+    assert queueing.refund(payment.pk, "5.00").status == "succeeded", "the money can still be refunded"
 
 
 def test_the_shredder_of_payment_information_erases_them_too(world: World) -> None:

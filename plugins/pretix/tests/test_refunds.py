@@ -19,9 +19,9 @@ from pretix.base.shredder import PaymentInfoShredder
 from tests.shopping import at, bought, newest_payment, order_of, refunds_of, staff
 from tests.test_paying import expired, underpaid
 from tillgate import Refunded, hooks, shop
-from tillgate.django import operations
 from tillgate.django.models import Refund, Review
-from tillgate.django.operations.refunds import mark_lost
+from tillgate.django.refunds import sending
+from tillgate.django.refunds.sending import mark_lost
 from tillgate.hooks import RefundOutcome
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.world import World
@@ -114,7 +114,7 @@ def test_a_payment_that_was_not_made_here_is_not_given_back_here(world: World) -
         refunded_amount(order, "5.00", theirs)
 
 
-@pytest.mark.parametrize("place", ["tillgate.django.operations.refunds.record", "pretix.base.models.OrderRefund.save"])
+@pytest.mark.parametrize("place", ["tillgate.django.refunds.queueing.record", "pretix.base.models.OrderRefund.save"])
 def test_trouble_of_the_database_leaves_nothing_in_transit_that_is_not_queued(
     world: World, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -322,7 +322,7 @@ def test_one_that_leaves_while_staff_decide_is_done_and_the_history_says_so(worl
     Refund.objects.update(status="sending")
     pressed(world, order, refund, press)
     Refund.objects.update(status="queued")
-    operations.send_refund(ours.pk)
+    sending.send_refund(ours.pk)
     world.a_day_passes()
     assert world.refunded_amount(payment) == Decimal("12.50")
     assert refunds_of(order) == [("12.50", "done")]

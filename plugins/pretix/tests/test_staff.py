@@ -19,7 +19,7 @@ from pretix.base.services.orders import cancel_order
 from tests.shopping import at, bought, event_of, logged_in, order_of, payments_of, staff
 from tests.test_paying import expired, underpaid
 from tillgate import NotSent, hooks, shop
-from tillgate.django import operations
+from tillgate.django.accounting import audit
 from tillgate.django.models import Payment, Refund, Review
 from tillgate.testing.world import World
 from tillgate_pretix import orders, signals
@@ -178,7 +178,7 @@ def test_money_that_was_too_little_needs_no_review_once_the_order_costs_no_more(
     world.shop.edit_total(key, Decimal("12.50"))
     assert world.shop.is_paid(key), "pretix sees to it that nothing is due"
     assert world.reviews() == []
-    assert list(operations.audit(shop.now() - timedelta(days=2), shop.now() + timedelta(seconds=1))) == []
+    assert list(audit(shop.now() - timedelta(days=2), shop.now() + timedelta(seconds=1))) == []
     world.a_day_passes()
     assert world.shop.is_paid(key)
     assert payments_of(order_of(world, key))[-1] == ("alipay", "confirmed")

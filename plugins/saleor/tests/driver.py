@@ -10,7 +10,8 @@ from django.urls import reverse
 from tests.double import SaleorDouble, Source
 from tests.storefront import Storefront
 from tillgate.django.models import OutboxEvent, OutboxEventKind
-from tillgate.django.operations.outbox import deliver, deliver_remote
+from tillgate.django.outbox.delivering import deliver
+from tillgate.django.outbox.remote import deliver_remote
 from tillgate.shop import now
 from tillgate.testing.driver import ShopDriver
 from tillgate_saleor.models import Installation

@@ -27,8 +27,9 @@ from pydantic import SecretStr
 
 from tests.double import DoubleTransaction, SaleorDouble
 from tests.storefront import RETURN_URL
-from tillgate.django import operations
 from tillgate.django.models import OutboxEvent, Payment, Refund
+from tillgate.django.payments import reconciling, starting
+from tillgate.django.refunds import queueing
 from tillgate.testing.world import World, together
 from tillgate_saleor import api, deadline, refunds, reports
 from tillgate_saleor.documents import Event
@@ -125,7 +126,7 @@ def test_a_saleor_that_is_silent_is_not_waited_for_with_each_of_its_reports(
     for number in range(5):
         _, said = saleor.initialize(saleor.checkout(TOTAL), f"key {number}", DATA)
         world.sandbox.control.pay(said["pspReference"])
-        operations.reconcile(Payment.objects.latest("pk"), "test")
+        reconciling.reconcile(Payment.objects.latest("pk"), "test")
     asked = list[str]()
 
     def silent(api_url: str, *_: Any) -> None:
@@ -269,7 +270,7 @@ def test_a_transaction_that_was_noted_and_not_begun_is_begun_for_its_own_amount(
         raise RuntimeError("a fault of ours")
 
     with monkeypatch.context() as faulty:
-        faulty.setattr(operations, "start_payment", broken)
+        faulty.setattr(starting, "start_payment", broken)
         saleor.initialize(source, "one", DATA)
     saleor.initialize(source, "two", DATA, Decimal("25.00"))
     world.a_day_passes()
@@ -303,7 +304,7 @@ def test_an_attempt_at_an_earlier_part_changes_nothing_about_the_next(
         raise RuntimeError("a fault of ours")
 
     with monkeypatch.context() as faulty:
-        faulty.setattr(operations, "start_payment", broken)
+        faulty.setattr(starting, "start_payment", broken)
         saleor.initialize(source, "old", DATA, Decimal("1.00"))
     _, said = saleor.initialize(source, "one", DATA, Decimal("10.00"))
     world.sandbox.control.pay(said["pspReference"])
@@ -339,7 +340,7 @@ def test_a_refund_that_is_begun_in_the_last_moment_is_not_told_to_have_failed(
     """It has the lock just in time, and the database is slow with the rest: told that nothing was refunded, the staff ask again."""
     transaction = paid(saleor, world)
     monkeypatch.setattr(refunds, "ANSWER_WITHIN_SECONDS", 1.0)
-    real_asked, real_queue = refunds._asked, operations.queue_refund
+    real_asked, real_queue = refunds._asked, queueing.queue_refund
 
     def asked(*arguments: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
@@ -351,7 +352,7 @@ def test_a_refund_that_is_begun_in_the_last_moment_is_not_told_to_have_failed(
         return real_queue(*arguments, **more)
 
     monkeypatch.setattr(refunds, "_asked", asked)
-    monkeypatch.setattr(operations, "queue_refund", queue)
+    monkeypatch.setattr(queueing, "queue_refund", queue)
     _, said = saleor.request_refund(transaction, Decimal("5.00"))
     time.sleep(1)
     world.a_day_passes()

@@ -17,8 +17,11 @@ from django.utils import timezone
 from tests.double import DoubleTransaction, SaleorDouble, Source
 from tests.storefront import RETURN_URL
 from tillgate import hooks
-from tillgate.django import operations
+from tillgate.django import actions
+from tillgate.django.accounting import audit
 from tillgate.django.models import Order, Payment, Refund, Review
+from tillgate.django.payments import reconciling, starting
+from tillgate.django.refunds import queueing
 from tillgate.shop import PaymentState, money
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
@@ -73,7 +76,7 @@ def given_up(saleor: SaleorDouble, world: World, reference: str) -> None:
         world.time.advance(minutes=10)
         world.run_worker()
     assert world.reviews() == ["delivery-failing"]
-    operations.take_action(Review.objects.get(resolved_at__isnull=True).pk, "dismiss", staff="ann", note="I see to it")
+    actions.take_action(Review.objects.get(resolved_at__isnull=True).pk, "dismiss", staff="ann", note="I see to it")
     saleor.tokens = tokens
     run_worker(world)
 
@@ -327,13 +330,13 @@ def test_a_second_payment_that_comes_while_a_matter_is_concluded_is_told(
     references = [saleor.initialize(source, method, {"method": method})[1]["pspReference"] for method in ("gcash", "paypal")]
     for reference in references:
         world.sandbox.control.pay(reference)
-    operations.reconcile(Payment.objects.get(reference=references[0]), "webhook")
+    reconciling.reconcile(Payment.objects.get(reference=references[0]), "webhook")
     real, later = costs._held, [Payment.objects.get(reference=references[1])]
 
     def overtaken(parts: Any) -> Any:
         held = None if is_seen else real(parts)
         while later:
-            operations.reconcile(later.pop(), "webhook")
+            reconciling.reconcile(later.pop(), "webhook")
         return held or real(parts)
 
     with monkeypatch.context() as patched:
@@ -393,7 +396,7 @@ def test_a_checkout_that_became_dearer_unheard_is_told_and_the_rest_can_be_paid(
     source = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.pay(said["pspReference"])
-    operations.reconcile(Payment.objects.get(), "webhook")
+    reconciling.reconcile(Payment.objects.get(), "webhook")
     assert Purchase.objects.get().paid_reference == said["pspReference"]
     source.total = TOTAL * 2
     match door:
@@ -414,7 +417,7 @@ def test_a_checkout_that_became_dearer_unheard_is_told_and_the_rest_can_be_paid(
     run_worker(world)
     assert (source.ledger, source.charged, world.reviews()) == (["paid"], TOTAL * 2, [])
     assert saleor.initialize(source, "third", DATA, TOTAL)[1]["message"] == "This is paid already."
-    assert list(operations.audit(timezone.now() - timedelta(days=2), timezone.now() + timedelta(seconds=1))) == []
+    assert list(audit(timezone.now() - timedelta(days=2), timezone.now() + timedelta(seconds=1))) == []
 
 
 def test_a_checkout_that_becomes_cheaper_after_it_was_paid_is_told_and_is_over_once_the_difference_went_back(
@@ -471,7 +474,7 @@ def test_a_difference_that_went_back_is_paid_once_the_checkout_costs_it_again(sa
     pays(saleor, world, source, "one")
     source.total = Decimal("15.00")
     saleor.gateway_initialize(source)
-    operations.take_action(Review.objects.get().pk, "refund", staff="ann", amount="4.90")
+    actions.take_action(Review.objects.get().pk, "refund", staff="ann", amount="4.90")
     run_worker(world)
     run_worker(world)
     assert (source.charged, world.reviews()) == (Decimal("15.00"), [])
@@ -487,7 +490,7 @@ def test_the_rest_alone_does_not_pay_once_the_first_was_given_back(saleor: Saleo
     pays(saleor, world, source, "one")
     source.total = TOTAL * 2
     _, rest = saleor.initialize(source, "rest", {"method": "paypal"})
-    operations.take_action(Review.objects.get().pk, "refund", staff="ann", amount=str(TOTAL))
+    actions.take_action(Review.objects.get().pk, "refund", staff="ann", amount=str(TOTAL))
     run_worker(world)
     world.sandbox.control.pay(rest["pspReference"])
     run_worker(world)
@@ -533,7 +536,7 @@ def test_i4_a_second_payment_of_what_a_person_had_accepted_as_too_little_is_told
     world.sandbox.control.pay(one["pspReference"])
     run_worker(world)
     run_worker(world)
-    operations.take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the shopper will take it out")
+    actions.take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the shopper will take it out")
     source.total = TOTAL
     saleor.gateway_initialize(source)
     world.sandbox.control.pay(two["pspReference"])
@@ -648,7 +651,7 @@ def test_a_process_that_dies_after_the_rest_was_paid_leaves_no_matter_for_ever(
     world.sandbox.control.pay(rest["pspReference"])
     with monkeypatch.context() as patched, suppress(Crash):
         patched.setattr(costs, "close_reviews", raising(Crash("here")))
-        operations.reconcile(Payment.objects.get(reference=rest["pspReference"]), "webhook")
+        reconciling.reconcile(Payment.objects.get(reference=rest["pspReference"]), "webhook")
         run_worker(world)
     run_worker(world)
     world.a_day_passes()
@@ -838,7 +841,7 @@ def test_money_counts_after_a_failure_though_the_services_clock_is_behind_saleor
     world.sandbox.control.decline(said["pspReference"])
     assert saleor.process(transaction)["result"] == "CHARGE_FAILURE"
     world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
-    operations.reconcile(Payment.objects.get(), "test")
+    reconciling.reconcile(Payment.objects.get(), "test")
     run_worker(world)
     assert transaction.charged == TOTAL
 
@@ -860,7 +863,7 @@ def test_money_counts_after_a_failure_though_the_clock_was_put_back_between_them
     assert saleor.process(transaction)["result"] == "CHARGE_FAILURE"
     world.time.offset = timedelta(0)
     world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
-    operations.reconcile(Payment.objects.get(), "test")
+    reconciling.reconcile(Payment.objects.get(), "test")
     run_worker(world)
     assert transaction.charged == TOTAL
     assert datetime.fromisoformat(saleor.process(transaction)["time"]) > timezone.now() + timedelta(minutes=2)
@@ -891,7 +894,7 @@ def test_a_checkout_that_is_given_up_while_a_payment_is_about_to_begin_is_paid_b
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.decline(said["pspReference"])
-    real = operations.start_payment
+    real = starting.start_payment
 
     def late(*arguments: Any, **named: Any) -> Any:
         world.a_day_passes()
@@ -899,7 +902,7 @@ def test_a_checkout_that_is_given_up_while_a_payment_is_about_to_begin_is_paid_b
         return real(*arguments, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(operations, "start_payment", late)
+        patched.setattr(starting, "start_payment", late)
         second, said = saleor.initialize(source, "two", DATA)
     assert Purchase.objects.get().given_up_at is not None
     world.sandbox.control.pay(said["pspReference"])
@@ -926,7 +929,7 @@ def test_what_is_left_of_a_checkout_is_not_taken_for_what_it_costs(
     assert world.reviews() == ["underpaid"]
     saleor.gateway_initialize(source)
     review = Review.objects.get(resolved_at__isnull=True)
-    assert not operations.take_action(review.pk, "redeliver", staff="ann").resolved
+    assert not actions.take_action(review.pk, "redeliver", staff="ann").resolved
     assert world.reviews() == ["underpaid"]
     said = saleor.initialize(source, "two", {"method": "paypal"})[1]
     assert said["result"] == "CHARGE_ACTION_REQUIRED", "the rest can be paid"
@@ -940,7 +943,7 @@ def test_what_was_too_little_is_nobodys_matter_any_more_once_the_rest_is_paid(
     _, rest = saleor.initialize(source, "two", {"method": "paypal"})
     assert rest["amount"] == 19.9
     if is_told_again:
-        assert not operations.take_action(Review.objects.get().pk, "redeliver", staff="ann").resolved
+        assert not actions.take_action(Review.objects.get().pk, "redeliver", staff="ann").resolved
     world.sandbox.control.pay(rest["pspReference"])
     run_worker(world)
     assert (source.ledger, source.charged, world.reviews()) == (["paid"], TOTAL * 2, [])
@@ -949,7 +952,7 @@ def test_what_was_too_little_is_nobodys_matter_any_more_once_the_rest_is_paid(
 def test_what_was_too_little_and_is_on_its_way_back_pays_no_share(saleor: SaleorDouble, world: World) -> None:
     source = half_paid(saleor, world)
     _, rest = saleor.initialize(source, "two", {"method": "paypal"})
-    operations.queue_refund(Payment.objects.earliest("pk").pk, "1.00")
+    queueing.queue_refund(Payment.objects.earliest("pk").pk, "1.00")
     Refund.objects.update(status="unknown")
     world.sandbox.control.pay(rest["pspReference"])
     run_worker(world)
@@ -965,7 +968,7 @@ def test_a_cart_that_costs_again_what_was_paid_can_be_told_of_that(saleor: Saleo
     run_worker(world)
     source.total = TOTAL
     saleor.gateway_initialize(source)
-    assert operations.take_action(Review.objects.get().pk, "redeliver", staff="ann").resolved
+    assert actions.take_action(Review.objects.get().pk, "redeliver", staff="ann").resolved
     assert world.reviews() == []
 
 
@@ -1049,7 +1052,7 @@ def test_money_that_comes_while_a_transaction_is_being_canceled_is_paid(
     saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
-    reconcile = operations.reconcile
+    reconcile = reconciling.reconcile
 
     def overtaken(payment: Payment, actor: str) -> Payment:
         polled = reconcile(payment, actor)
@@ -1057,7 +1060,7 @@ def test_money_that_comes_while_a_transaction_is_being_canceled_is_paid(
         reconcile(payment, "webhook")
         return polled
 
-    monkeypatch.setattr(operations, "reconcile", overtaken)
+    monkeypatch.setattr(reconciling, "reconcile", overtaken)
     assert saleor.request_cancel(transaction)[1]["result"] == "CANCEL_FAILURE"
     run_worker(world)
     assert transaction.charged == TOTAL
@@ -1393,7 +1396,7 @@ def test_nobody_is_told_of_money_that_went_back_before_saleor_could_hear_of_it(s
     saleor.is_down = True
     paid_at_the_gateway(world)
     run_worker(world)
-    operations.refund(Payment.objects.get().pk, TOTAL, staff="ann")
+    queueing.refund(Payment.objects.get().pk, TOTAL, staff="ann")
     order.order_status = "CANCELED"
     saleor.is_down = False
     world.time.advance(minutes=10)
@@ -1484,7 +1487,7 @@ def test_i4_an_order_whose_report_a_person_gave_up_is_not_begun_again(saleor: Sa
 def test_a_refund_of_money_whose_report_a_person_gave_up_leaves_saleor_with_nothing(saleor: SaleorDouble, world: World) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "first", DATA)
     given_up(saleor, world, said["pspReference"])
-    operations.refund(Payment.objects.get().pk, TOTAL, staff="ann")
+    queueing.refund(Payment.objects.get().pk, TOTAL, staff="ann")
     run_worker(world)
     run_worker(world)
     assert transaction.charged == NOTHING
@@ -1511,7 +1514,7 @@ def test_i4_an_order_whose_money_is_on_its_way_back_is_not_taken_for_another_ord
 def test_nobody_is_told_that_nothing_was_charged_of_what_the_gateway_calls_paid(saleor: SaleorDouble, world: World) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "one", DATA)
     world.sandbox.control.decline(said["pspReference"])
-    operations.reconcile(Payment.objects.get(), "webhook")
+    reconciling.reconcile(Payment.objects.get(), "webhook")
     assert saleor.process(transaction)["result"] == "CHARGE_FAILURE"
     world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)

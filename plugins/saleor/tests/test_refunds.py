@@ -15,9 +15,10 @@ from django.urls import reverse
 
 from tests.double import DoubleTransaction, SaleorDouble
 from tests.storefront import RETURN_URL
-from tillgate.django import operations
 from tillgate.django.models import OutboxEvent, Payment, Refund, Review
-from tillgate.django.operations.locking import OrderHeld
+from tillgate.django.orders.locking import OrderHeld
+from tillgate.django.payments import reconciling
+from tillgate.django.refunds import queueing
 from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.shop import locked_order, settle_refund, states
 from tillgate.testing.crashes import Crash, Points
@@ -198,10 +199,10 @@ def test_the_gateways_notification_settles_it_and_saleor_hears(saleor: SaleorDou
 
 
 def test_a_refund_in_the_admin_is_reported(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
-    operations.refund(Payment.objects.get().pk, "5.00", staff="ann")
+    queueing.refund(Payment.objects.get().pk, "5.00", staff="ann")
     assert told(world, paid) == Decimal("5.00")
     world.sandbox.control.fault("refused", occasion="refund")
-    operations.refund(Payment.objects.get().pk, "5.00", staff="ann")
+    queueing.refund(Payment.objects.get().pk, "5.00", staff="ann")
     assert told(world, paid) == Decimal("5.00")
     assert "REFUND_FAILURE" not in [event.type for event in paid.events], "Saleor never asked for it"
 
@@ -213,8 +214,8 @@ def test_money_that_went_back_before_saleor_heard_of_it_leaves_nothing_for_anoth
     first, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.pay(said["pspReference"])
     with world.failing_handler("tillgate_payment_paid"):
-        operations.reconcile(Payment.objects.get(), "webhook")
-    operations.refund(Payment.objects.get().pk, TOTAL, staff="ann")
+        reconciling.reconcile(Payment.objects.get(), "webhook")
+    queueing.refund(Payment.objects.get().pk, TOTAL, staff="ann")
     world.time.advance(minutes=1)
     assert world.run_worker().faults == []
     assert told(world, first) == first.counted("CHARGE") == TOTAL
@@ -232,7 +233,7 @@ def test_a_charge_that_saleor_was_told_of_is_reported_once_whatever_is_given_bac
     saleor: SaleorDouble, world: World, paid: DoubleTransaction
 ) -> None:
     for _ in range(2):
-        operations.refund(Payment.objects.get().pk, "5.00", staff="ann")
+        queueing.refund(Payment.objects.get().pk, "5.00", staff="ann")
     assert told(world, paid) == Decimal("10.00")
     assert OutboxEvent.objects.filter(name="CHARGE_SUCCESS").count() == 1
 

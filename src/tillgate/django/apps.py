@@ -14,6 +14,6 @@ class TillgateConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks and the observers."""
-        from tillgate.django import checks, observers  # noqa: F401  # importing the checks registers them
+        from tillgate.django.operating import observers  # importing the checks registers them
 
         observers.register()

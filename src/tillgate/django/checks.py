@@ -118,7 +118,7 @@ def _examined(account: Account) -> list[hooks.Finding]:
     try:
         hooks.payment_methods(account)
         return [finding for finding in hooks.examine_account(account, online=False) or () if not finding.passed]
-    except Exception as error:  # noqa: BLE001  # a plugin may raise anything
+    except Exception as error:  # a plugin may raise anything
         return [hooks.Finding(name="plugin", passed=False, finding=f"a plugin raised {described(error)}")]
 
 
@@ -141,7 +141,7 @@ def check_public_url() -> Found:
             yield _warning(14, message, hint)
     try:
         reverse("tillgate:payment-notification", args=["key"])
-    except Exception as error:  # noqa: BLE001  # the project's URL configuration may raise anything
+    except Exception as error:  # the project's URL configuration may raise anything
         detail = "" if type(error).__name__ == "NoReverseMatch" else f" ({type(error).__name__}: {error})"
         hint = 'Add path("payments/", include("tillgate.django.urls")) to the project\'s urlpatterns, or the plugin\'s that include it.'
         yield _error(5, f"Tillgate's pages have no address: notifications and shoppers would get 404{detail}.", hint)
@@ -399,7 +399,7 @@ def check_worker() -> Found:
 
 def check_watched() -> Found:
     """Whether the plugin and the account of every open payment are still there."""
-    from tillgate.django.operations.accounts import account_of  # here for the same reason
+    from tillgate.django.accounts import account_of  # here for the same reason
 
     watched = Payment.objects.filter(status__in=OPEN_PAYMENT_STATUSES).order_by()
     try:
@@ -414,7 +414,7 @@ def check_watched() -> Found:
     for fields in watched.values(*pinned).distinct():
         try:
             account_of(Payment(**fields))
-        except Exception as error:  # noqa: BLE001  # a plugin may raise anything
+        except Exception as error:  # a plugin may raise anything
             detail = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
             message = f"Payments of account {fields['account']!r} are open, and it cannot be used: {detail}"
             yield _error(10, message, "Keep an account until its payments are settled; give a new one a new alias.")

@@ -2,17 +2,17 @@
 
 from django.urls import path
 
-from tillgate.django import views
+from tillgate.django.pages import gateways, shoppers
 
 app_name = "tillgate"
 
 urlpatterns = [
-    path("notification/<slug:key>/", views.payment_notification, name="payment-notification"),
-    path("refund-notification/<slug:key>/", views.refund_notification, name="refund-notification"),
-    path("webhook/<str:alias>/", views.webhook, name="webhook"),
-    path("return/<slug:key>/", views.return_page, name="return"),
-    path("status/<slug:key>/", views.status, name="status"),
-    path("assets/<str:name>", views.asset, name="asset"),
-    path("pay/<str:ticket>/", views.pay, name="pay"),
-    path("start/<str:ticket>/", views.start, name="start"),
+    path("notification/<slug:key>/", gateways.payment_notification, name="payment-notification"),
+    path("refund-notification/<slug:key>/", gateways.refund_notification, name="refund-notification"),
+    path("webhook/<str:alias>/", gateways.webhook, name="webhook"),
+    path("return/<slug:key>/", shoppers.return_page, name="return"),
+    path("status/<slug:key>/", shoppers.status, name="status"),
+    path("assets/<str:name>", shoppers.asset, name="asset"),
+    path("pay/<str:ticket>/", shoppers.pay, name="pay"),
+    path("start/<str:ticket>/", shoppers.start, name="start"),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tillgate import doctor
 from tillgate.account import Account
 from tillgate.configuration import Configured
-from tillgate.django.operations.accounts import find_account
+from tillgate.django.accounts import find_account
 from tillgate.hooks import Finding
 
 __all__ = ["check_account", "find_account"]

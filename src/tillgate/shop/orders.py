@@ -8,10 +8,11 @@ from typing import Any
 from django.db import transaction
 
 from tillgate import hooks
-from tillgate.django import operations, tickets
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, database
-from tillgate.django.operations.bounds import unpaid_check_at
+from tillgate.django.orders import registering
+from tillgate.django.orders.times import unpaid_check_at
+from tillgate.django.pages import tickets
 from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import PaymentStatus
 
@@ -25,7 +26,7 @@ def open_order(plugin: str, order_key: str, *, actor: str = "shop", even_if_clos
     it stays closed. Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
-    operations.open_order(plugin, order_key, actor)
+    registering.open_order(plugin, order_key, actor)
     if even_if_closed:
         closed = Order.objects.filter(plugin=plugin, key=order_key, closed_at__isnull=False, paid_by=None, unpaid_check_at=None)
         closed.update(unpaid_check_at=unpaid_check_at())
@@ -39,7 +40,7 @@ def close_order(plugin: str, order_key: str, *, actor: str = "shop") -> None:
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
-    operations.close_order(plugin, order_key, actor)
+    registering.close_order(plugin, order_key, actor)
 
 
 def set_order_data(plugin: str, order_key: str, **data: Any) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from tillgate.django import operations
+from tillgate.django.accounts import find_account
 from tillgate.django.methods import MethodChoice, choices_for, configured_choices
 from tillgate.django.models import Payment
-from tillgate.django.operations import StartOutcome, starting
-from tillgate.django.operations.accounts import find_account
+from tillgate.django.payments import admission, handing_out, reconciling, starting
+from tillgate.django.payments.creating import StartOutcome
 from tillgate.errors import TillgateError
 from tillgate.money import Money
 from tillgate.shop.states import PaymentState, find_payment
@@ -74,11 +74,11 @@ def start_payment(
     `data` the plugin's own: hooks find it with the payment.
     """
     try:
-        started = operations.start_payment(plugin, order_key, method=method, terminal=terminal, account=account, data=data, actor=actor)
-    except operations.NotPayable as error:
+        started = starting.start_payment(plugin, order_key, method=method, terminal=terminal, account=account, data=data, actor=actor)
+    except admission.NotPayable as error:
         return StartedPayment(message=_("This order cannot be paid: %(detail)s.") % {"detail": error})
     except TillgateError as error:
-        level = logging.WARNING if isinstance(error, starting.TryLater) else logging.ERROR
+        level = logging.WARNING if isinstance(error, admission.TryLater) else logging.ERROR
         _log.log(level, "payment of order %s:%s could not be started: %s", plugin, order_key, error, exc_info=level == logging.ERROR)
         return StartedPayment(
             message=_("The payment could not be started, and nothing was charged. Please try again later or ask the shop.")
@@ -96,7 +96,7 @@ def start_payment(
 
 def poll(payment_id: str, *, actor: str) -> PaymentState:
     """Ask the gateway about a payment, unless it was asked just now, apply the answer, and return the payment. Uses the network."""
-    payment = operations.reconcile(Payment.objects.select_related("order").get(pk=int(payment_id)), actor)
+    payment = reconciling.reconcile(Payment.objects.select_related("order").get(pk=int(payment_id)), actor)
     state = find_payment(payment.order.plugin, payment_id=payment_id)
     assert state is not None
     return state
@@ -107,15 +107,15 @@ def may_continue(payment_id: str) -> bool:
 
     The page is open, its account is known, no answer of the gateway needs review, and the order is neither closed nor paid.
     """
-    return starting.may_go_on(Payment.objects.select_related("order").get(pk=int(payment_id)))
+    return handing_out.may_go_on(Payment.objects.select_related("order").get(pk=int(payment_id)))
 
 
 def wait_for_creation(payment_id: str) -> bool:
     """Wait while another request creates a payment, at most 10 seconds. Returns whether there was such a request."""
     payment = Payment.objects.get(pk=int(payment_id))
-    if not starting.is_being_created(payment):
+    if not handing_out.is_being_created(payment):
         return False
-    starting.wait_for_creation(payment)
+    handing_out.wait_for_creation(payment)
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tillgate.django.operations import retention
+from tillgate.django.worker import retention
 
 __all__ = ["erase_order", "export_order"]
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from tillgate.django import operations
 from tillgate.django.models import Order, Refund, TimelineEntry
-from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.refunds import RefundNotPossible, settle_by_staff, withdraw
-from tillgate.django.staff.showing import row_id
+from tillgate.django.orders.locking import InsideTransaction
+from tillgate.django.pages.showing import row_id
+from tillgate.django.refunds import queueing
+from tillgate.django.refunds.limits import RefundNotPossible
+from tillgate.django.refunds.settling import settle_by_staff, withdraw
 from tillgate.shop.states import RefundState, refund_state
 
 __all__ = ["RefundNotPossible", "refund", "refund_order", "settle_refund", "was_withdrawn", "withdraw_refund"]
@@ -40,9 +41,9 @@ def refund(
     seen = None if newest_refund is None else row_id(newest_refund)
     about: dict[str, Any] = {"staff": staff, "reason": reason, "data": data, "idempotency_key": idempotency_key, "seen": seen}
     try:
-        row = operations.refund(int(payment_id), amount, **about)
+        row = queueing.refund(int(payment_id), amount, **about)
     except InsideTransaction:  # of any database, and before anything is queued
-        row = operations.queue_refund(int(payment_id), amount, **about)
+        row = queueing.queue_refund(int(payment_id), amount, **about)
     return _state(row.pk)
 
 

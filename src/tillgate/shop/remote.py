@@ -10,9 +10,9 @@ from django.db import transaction
 
 from tillgate import hooks
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, database
-from tillgate.django.operations import outbox
-from tillgate.django.operations.outbox import enqueue_remote
-from tillgate.django.operations.values import remote_event_value
+from tillgate.django.orders.values import remote_event_value
+from tillgate.django.outbox import remote
+from tillgate.django.outbox.remote import enqueue_remote
 from tillgate.lifecycle import OutboxStatus
 
 __all__ = ["OutboxStatus", "RemoteState", "deliver_remote", "enqueue_remote", "remote_events", "set_remote_data"]
@@ -48,7 +48,7 @@ def set_remote_data(event_id: str, **data: Any) -> None:
 def deliver_remote(plugin: str, order_key: str) -> int:
     """Deliver the remote events of an order that are due, oldest first, and return how many were delivered. Uses the network."""
     order = Order.objects.filter(plugin=plugin, key=order_key).first()
-    return outbox.deliver_remote(order.pk) if order else 0
+    return remote.deliver_remote(order.pk) if order else 0
 
 
 def _state(row: OutboxEvent) -> RemoteState:

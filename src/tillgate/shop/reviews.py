@@ -12,16 +12,16 @@ from typing import Any, Final
 
 from django.db.models import Q, QuerySet
 
-from tillgate.django import operations
+from tillgate.django import actions, words
+from tillgate.django.actions import ActionNotPossible
 from tillgate.django.amounts import money_text
+from tillgate.django.masking import Mask
 from tillgate.django.models import Payment, Review
-from tillgate.django.operations import ActionNotPossible, RefundNotPossible
-from tillgate.django.operations import reviews as rows
-from tillgate.django.operations.locking import joined_order
+from tillgate.django.orders.locking import joined_order
+from tillgate.django.pages.showing import row_id
+from tillgate.django.refunds.limits import RefundNotPossible
 from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended
-from tillgate.django.staff import words
-from tillgate.django.staff.masking import Mask
-from tillgate.django.staff.showing import row_id
+from tillgate.django.reviews import closing, opening
 from tillgate.lifecycle import ReviewAction, ReviewReason
 from tillgate.shop.states import RefundState, refund_state
 
@@ -39,7 +39,7 @@ __all__ = [
     "resolve_review",
 ]
 
-MONEY_REASONS: Final = rows.HELD_REASONS
+MONEY_REASONS: Final = opening.HELD_REASONS
 """The reasons of reviews about paid money that did not pay its order, or is more or less than the order costs."""
 
 _WITH_NOTE: Final = frozenset({ReviewAction.DISMISS, ReviewAction.FORCE_EXPIRE})
@@ -154,12 +154,12 @@ def open_review(payment_id: str, message: str, *, actor: str, reason: ReviewReas
     """
     payment = Payment.objects.select_related("order").get(pk=int(payment_id))
     with joined_order(payment.order_id) as order:
-        rows.open_review(reason, message, actor, order=order, payment=payment, account=payment.account)
+        opening.open_review(reason, message, actor, order=order, payment=payment, account=payment.account)
 
 
 def close_reviews(review_ids: Iterable[str], resolution: str) -> None:
     """Close reviews whose cases have ended without staff; `resolution` says why. Each takes the lock of its order."""
-    rows.settle(Review.objects.filter(pk__in=[int(one) for one in review_ids]), resolution)
+    closing.settle(Review.objects.filter(pk__in=[int(one) for one in review_ids]), resolution)
 
 
 def resolve_review(
@@ -183,7 +183,7 @@ def resolve_review(
     seen |= {"withdraws": row_id(withdraws) or None, "idempotency_key": idempotency_key, "read": version}
     mask = _mask(Review.objects.select_related("payment", "refund").get(pk=int(review_id)))
     try:
-        done = operations.take_action(int(review_id), str(action), staff=staff, note=note, amount=amount, **seen)
+        done = actions.take_action(int(review_id), str(action), staff=staff, note=note, amount=amount, **seen)
     except (ActionNotPossible, RefundNotPossible) as error:
         raise type(error)(mask(str(error))) from None
     return ActionResult(resolved=done.resolved, message=mask(done.message))
@@ -200,9 +200,9 @@ def _with_subjects(reviews: QuerySet[Review]) -> QuerySet[Review]:
 
 def _value(row: Review) -> OpenReview:
     refunds = list(row.payment.refunds.all()) if row.payment else []
-    withdraws = operations.to_withdraw(row, refunds)
+    withdraws = actions.to_withdraw(row, refunds)
     newest = max((refund.pk for refund in refunds), default="")
-    actions = operations.actions_for(row, refunds)
+    fitting = actions.actions_for(row, refunds)
     return OpenReview(
         id=str(row.pk),
         reason=ReviewReason(row.reason),
@@ -217,8 +217,8 @@ def _value(row: Review) -> OpenReview:
         payment_id=str(row.payment_id or ""),
         reference=row.payment.reference if row.payment else "",
         newest_refund=str(newest),
-        actions=actions,
-        recommended=recommended(row.reason, actions),
-        recommendation=recommendation_of(row.reason, actions),
+        actions=fitting,
+        recommended=recommended(row.reason, fitting),
+        recommendation=recommendation_of(row.reason, fitting),
         withdraws=refund_state(withdraws) if withdraws else None,
     )

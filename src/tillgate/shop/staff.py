@@ -9,12 +9,12 @@ from django.db.models import Q
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
+from tillgate.django import words
 from tillgate.django.amounts import money_text, read_typed
-from tillgate.django.forms import RefundForm
+from tillgate.django.masking import Mask
 from tillgate.django.models import Order, Refund
-from tillgate.django.staff import words
-from tillgate.django.staff.masking import Mask
-from tillgate.django.staff.showing import Line, badge, refund_outcome, timeline_of
+from tillgate.django.pages.forms import RefundForm
+from tillgate.django.pages.showing import Line, badge, refund_outcome, timeline_of
 from tillgate.shop.states import PaymentState, RefundState
 
 __all__ = [

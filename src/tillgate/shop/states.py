@@ -14,13 +14,13 @@ from django.db.models import Exists, F, Max, OuterRef, Prefetch, Q, QuerySet, pr
 from django.utils import timezone
 
 from tillgate import hooks, money
+from tillgate.django.masking import Mask
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
-from tillgate.django.operations.locking import locked
-from tillgate.django.operations.outbox import AGAIN
-from tillgate.django.operations.refunds import refundable
-from tillgate.django.operations.values import order_value, payment_value, refund_value
-from tillgate.django.outcomes import unpaid_detail
-from tillgate.django.staff.masking import Mask
+from tillgate.django.orders.locking import locked
+from tillgate.django.orders.values import order_value, payment_value, refund_value
+from tillgate.django.outbox.handlers import AGAIN
+from tillgate.django.pages.outcomes import unpaid_detail
+from tillgate.django.refunds.limits import refundable
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, OrderStatus, PaymentStatus, RefundStatus
 
 __all__ = [

@@ -7,13 +7,13 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from tillgate.django import operations
 from tillgate.django.conf import get_settings
-from tillgate.django.forms import MethodForm
-from tillgate.django.forms import terminal_of as _terminal_of
 from tillgate.django.models import Payment, database
-from tillgate.django.operations.locking import outside_transactions, without_atomic_requests
-from tillgate.django.views import acknowledgement
+from tillgate.django.orders.locking import outside_transactions, without_atomic_requests
+from tillgate.django.pages.forms import MethodForm
+from tillgate.django.pages.forms import terminal_of as _terminal_of
+from tillgate.django.pages.gateways import acknowledgement
+from tillgate.django.payments import notifications
 from tillgate.wire.methods import Terminal
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
 
@@ -61,7 +61,7 @@ def read_request(request: HttpRequest) -> Notification:
 def receive_notification(payment_id: str, received: Notification, method: str) -> None:
     """Store a notification that came to an address of the shop's own, and poll the payment. Call it outside any transaction."""
     key = Payment.objects.values_list("notification_key", flat=True).get(pk=int(payment_id))
-    operations.receive_payment_notification(key, lambda: received, method)
+    notifications.receive_payment_notification(key, lambda: received, method)
 
 
 def acknowledge(payment_id: str) -> HttpResponse:

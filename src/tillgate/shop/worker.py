@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tillgate.django.operations.bounds import stop_after
+from tillgate.django.orders.times import stop_after
 from tillgate.django.worker import run
 
 __all__ = ["run_worker"]

@@ -22,9 +22,9 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 
 from tillgate import hooks
-from tillgate.django import operations
 from tillgate.django.models import Payment, Review
-from tillgate.django.tickets import pay_url
+from tillgate.django.pages.tickets import pay_url
+from tillgate.django.payments import starting
 from tillgate.django.worker import run
 from tillgate.django.worker.runner import WorkDone
 from tillgate.sandbox import PUBLISHED_STORE_NO, Sandbox
@@ -179,7 +179,7 @@ class World:
 
     def start(self, order_key: str, method: str | None = None) -> Payment:
         """Start a payment without the shop's pages."""
-        return operations.start_payment(self.shop.plugin, order_key, method=method or self.gateway.method).payment
+        return starting.start_payment(self.shop.plugin, order_key, method=method or self.gateway.method).payment
 
     def shopper_pays(self, payment: Payment) -> str | None:
         """Press Pay on the payment page; return the address that the shopper is sent back to, if the driver knows it."""

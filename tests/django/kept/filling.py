@@ -29,14 +29,16 @@ from tillgate import (
     TransactionStatus,
     read_notification,
 )
-from tillgate.django import operations
+from tillgate.django.heartbeats import set_heartbeat
 from tillgate.django.models import Payment
-from tillgate.django.operations.heartbeats import set_heartbeat
-from tillgate.django.operations.locking import durable, locked_order
-from tillgate.django.operations.outbox import deliver_remote
-from tillgate.django.operations.refunds import poll_refund
-from tillgate.django.operations.restores import note_restored
-from tillgate.django.operations.reviews import UNAPPLIED_REASONS, open_review
+from tillgate.django.orders.locking import durable, locked_order
+from tillgate.django.outbox import remote
+from tillgate.django.outbox.remote import deliver_remote
+from tillgate.django.payments import notifications, reconciling, starting
+from tillgate.django.payments.restores import note_restored
+from tillgate.django.refunds import queueing, sending
+from tillgate.django.refunds.sending import poll_refund
+from tillgate.django.reviews.opening import UNAPPLIED_REASONS, open_review
 from tillgate.django.worker.run import run_lane
 from tillgate.django.worker.watch import WORKER, look_at_worker
 from tillgate.hooks import DisputeStatus, RefundOutcome, ReportedRefund
@@ -52,7 +54,7 @@ _PENDING = {"status": TransactionStatus.PENDING, "status_text": "pending"}
 def same_everywhere() -> Iterator[None]:
     """Let keys, references and event ids be the same in every run, and let the database not name its server, which PostgreSQL does."""
     source = random.Random(1)
-    no_server = mock.patch("tillgate.django.operations.restores._server", return_value="")
+    no_server = mock.patch("tillgate.django.payments.restores._server", return_value="")
     with mock.patch("os.urandom", source.randbytes), mock.patch("random._urandom", source.randbytes), no_server:
         yield
 
@@ -90,7 +92,7 @@ def fill() -> None:
         acts.refused_creations()
         lost = acts.start(account="closed")
     with running(moment, without="closed"):
-        operations.reconcile(lost, "return")
+        reconciling.reconcile(lost, "return")
 
 
 class _Acts:
@@ -121,13 +123,13 @@ class _Acts:
         """Start a payment of an order that costs 12.50: of a new one unless a key is given."""
         self.moment.advance(minutes=1)
         order_key = key or str(ShopOrder.objects.create(total=Decimal("12.50")).pk)
-        return operations.start_payment(PLUGIN, order_key, method=method, account=account).payment
+        return starting.start_payment(PLUGIN, order_key, method=method, account=account).payment
 
     def hear(self, payment: Payment, said: Mapping[str, Any] | Exception) -> Payment:
         """Let a notification come, and the gateway answer the query after it."""
         self.gateway.says[payment.reference] = said
         self.moment.advance(seconds=5)
-        heard = operations.receive_payment_notification(payment.notification_key, read_notification, "POST")
+        heard = notifications.receive_payment_notification(payment.notification_key, read_notification, "POST")
         assert heard
         return heard
 
@@ -148,12 +150,12 @@ class _Acts:
             payment = self.paid()
             self.gateway.says[payment.reference] = ANSWERS[reason]
             self.moment.advance(seconds=5)
-            operations.reconcile(payment, "worker")
+            reconciling.reconcile(payment, "worker")
         payment = self.paid()
         (dispute,) = ANSWERS[ReviewReason.DISPUTED]["disputes"]  # type: ignore[index]  # it is no error
         self.gateway.says[payment.reference] = {"disputes": (replace(dispute, status=DisputeStatus.LOST),)}
         self.moment.advance(seconds=5)
-        operations.reconcile(payment, "worker")
+        reconciling.reconcile(payment, "worker")
         payment = self.start(account="unanswered")
         self.gateway.says[payment.reference] = ANSWERS[ReviewReason.PAYMENT_UNANSWERED]
         self.moment.advance(hours=9)
@@ -195,7 +197,7 @@ class _Acts:
         held.append(self.hear(other, {}))
         with self.refunds_end_with(NotSent("refund", "R", "no route to host")):
             for payment in held if has_refund else ():
-                operations.refund(payment.pk, "1.00", staff="ann")
+                queueing.refund(payment.pk, "1.00", staff="ann")
 
     @contextmanager
     def refunds_end_with(self, error: Exception) -> Iterator[None]:
@@ -205,31 +207,31 @@ class _Acts:
     def refunds_in_doubt(self) -> None:
         """Open reviews of refunds: of unknown outcome, unable to leave, accepted for days, refused but done, and done but failed later."""
         with self.refunds_end_with(OutcomeUnknown("refund", "R", "the connection broke")):
-            operations.refund(self.paid().pk, "2.50", staff="ann")
+            queueing.refund(self.paid().pk, "2.50", staff="ann")
         with self.refunds_end_with(NotSent("refund", "R", "no route to host")):
-            waiting = operations.refund(self.paid().pk, "2.50", staff="ann")
+            waiting = queueing.refund(self.paid().pk, "2.50", staff="ann")
             self.moment.advance(hours=4)
-            operations.send_refund(waiting.pk)
+            sending.send_refund(waiting.pk)
         with mock.patch.object(self.gateway, "refund_outcome", RefundOutcome.PENDING):
-            late = operations.refund(self.paid().pk, "2.50", staff="ann")
+            late = queueing.refund(self.paid().pk, "2.50", staff="ann")
             self.moment.advance(days=8)
             poll_refund(late.pk)
         with self.refunds_end_with(Refused("000020", "not allowed", 400)):
-            refused = operations.refund(self.paid().pk, "2.50", staff="ann")
+            refused = queueing.refund(self.paid().pk, "2.50", staff="ann")
         done = read_notification(query=confirming(refused))
-        operations.receive_refund_notification(refused.notification_key, lambda: done, "POST")
-        returned = operations.refund(self.paid().pk, "2.50", staff="ann")
+        notifications.receive_refund_notification(refused.notification_key, lambda: done, "POST")
+        returned = queueing.refund(self.paid().pk, "2.50", staff="ann")
         failed = ReportedRefund(amount=Decimal("2.50"), refund_id=returned.refund_id, outcome=RefundOutcome.FAILED)
         self.gateway.says[returned.payment.reference] = {"refunds": (failed,)}
         self.moment.advance(seconds=5)
-        operations.reconcile(returned.payment, "worker")
+        reconciling.reconcile(returned.payment, "worker")
 
     def failing_deliveries(self) -> None:
         """Open reviews of shop events that fail: in the shop, and over the network."""
         with failing_shop("tillgate_payment_paid"):
             self.paid()
         payment = self.paid()
-        operations.enqueue_remote(PLUGIN, payment.order.key, "invoice")
+        remote.enqueue_remote(PLUGIN, payment.order.key, "invoice")
         with failing_shop("tillgate_deliver"):
             deliver_remote(payment.order_id)
 
@@ -238,4 +240,4 @@ class _Acts:
         forged = read_notification(query="status=success&verifySign=0000")
         payment = self.start()
         self.gateway.says[payment.reference] = _PENDING
-        operations.receive_payment_notification(payment.notification_key, lambda: forged, "POST")
+        notifications.receive_payment_notification(payment.notification_key, lambda: forged, "POST")

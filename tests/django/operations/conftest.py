@@ -12,14 +12,15 @@ from django.utils import timezone
 from tests.django.conftest import World
 from tillgate import NotSent, hooks
 from tillgate.account import Account
-from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
+from tillgate.django.payments import starting
+from tillgate.django.refunds import queueing
 
 
 def queue(payment: Payment, amount: str = "1.00") -> Refund:
     """Queue a refund whose process dies before it can send."""
     with transaction.atomic():
-        refund = operations.queue_refund(payment.pk, amount)
+        refund = queueing.queue_refund(payment.pk, amount)
         transaction.get_connection().run_on_commit.clear()
     return refund
 
@@ -27,7 +28,7 @@ def queue(payment: Payment, amount: str = "1.00") -> Refund:
 def many(world: World, count: int, account: str = "default") -> list[Payment]:
     """Return payments that are due and not paid."""
     plugin = world.shop.plugin
-    payments = [operations.start_payment(plugin, world.order(), method="alipay", account=account).payment for _ in range(count)]
+    payments = [starting.start_payment(plugin, world.order(), method="alipay", account=account).payment for _ in range(count)]
     make_due(*payments)
     return payments
 

@@ -8,8 +8,9 @@ import pytest
 from django.utils import translation
 
 from tests.django.conftest import World
-from tillgate.django import operations, review_text
+from tillgate.django import actions, review_text
 from tillgate.django.models import Payment, Review, TimelineEntry
+from tillgate.django.refunds import queueing
 from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import ReviewAction
 
@@ -23,27 +24,27 @@ def in_doubt(world: World, total: str = "13.43", times: int = 100) -> tuple[Paym
     return payment, Review.objects.get(reason="amount-mismatch")
 
 
-def accept(review: Review) -> operations.Done:
-    return operations.take_action(review.pk, ReviewAction.ACCEPT_AS_PAID, staff="ann", read=review.version)
+def accept(review: Review) -> actions.Done:
+    return actions.take_action(review.pk, ReviewAction.ACCEPT_AS_PAID, staff="ann", read=review.version)
 
 
 def test_staff_accept_as_paid_what_the_gateway_reports_and_the_shop_is_told_of_the_difference(world: World) -> None:
     payment, review = in_doubt(world)
-    assert operations.actions_for(review)[0] is ReviewAction.ACCEPT_AS_PAID
+    assert actions.actions_for(review)[0] is ReviewAction.ACCEPT_AS_PAID
     assert accept(review).resolved
     paid = world.fresh(payment)
     assert (paid.status, paid.amount) == ("paid", Decimal("13.44"))
     assert (world.shop.is_paid(payment.order.key), world.reviews()) == (True, ["overpaid"])
     entry = TimelineEntry.objects.get(event="payment.accepted")
     assert (entry.actor, entry.payment) == ("staff:ann", payment)
-    assert operations.refund(payment.pk, "13.44").amount == Decimal("13.44"), "the payment holds what the gateway has"
+    assert queueing.refund(payment.pk, "13.44").amount == Decimal("13.44"), "the payment holds what the gateway has"
 
 
 def test_i5_what_was_accepted_is_no_less_bound(world: World) -> None:
     payment, review = in_doubt(world)
     accept(review)
     with pytest.raises(InvalidRequest, match=r"13\.44"):
-        operations.refund(payment.pk, "13.45")
+        queueing.refund(payment.pk, "13.45")
 
 
 def test_an_answer_that_agrees_by_now_pays_the_payment_as_usual(world: World) -> None:
@@ -67,7 +68,7 @@ def test_an_answer_that_does_not_say_paid_offers_no_acceptance(world: World) -> 
     world.notification(payment)
     review = Review.objects.get(reason="amount-mismatch")
     assert not review.reported_paid
-    assert ReviewAction.ACCEPT_AS_PAID not in operations.actions_for(review)
+    assert ReviewAction.ACCEPT_AS_PAID not in actions.actions_for(review)
 
 
 def test_i4_i13_an_order_in_doubt_is_led_to_no_payment_page_however_its_message_is_worded(

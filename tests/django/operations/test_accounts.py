@@ -8,9 +8,9 @@ import pytest
 
 from tests.django.conftest import World
 from tillgate import Account, ConfigurationError, hooks
-from tillgate.django import operations
-from tillgate.django.operations import accounts
-from tillgate.django.operations.accounts import account_of, dialect_of, find_account
+from tillgate.django import accounts
+from tillgate.django.accounts import account_of, dialect_of, find_account
+from tillgate.django.refunds import queueing
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO
 from tillgate.wire.dialects import REFERENCE, Dialect
 
@@ -94,7 +94,7 @@ def test_a_notification_that_finds_its_payment_paid_looks_its_account_up_once(wo
 
 def test_a_refunds_notification_looks_its_account_up_once(world: World, looked_up: list[str]) -> None:
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(world.paid_payment().pk, "1.00")
+    refund = queueing.refund(world.paid_payment().pk, "1.00")
     looked_up.clear()
     answer = world.client.post(f"/payments/refund-notification/{refund.notification_key}/")
     assert (answer.status_code, looked_up) == (200, ["default"])

@@ -16,12 +16,18 @@ from tests.django.conftest import World
 from tests.django.operations.conftest import queue
 from tests.smallest_shop.models import ShopOrder
 from tillgate import InvalidRequest, NotSent, OrderNotFound, OutcomeUnknown, Refunded, hooks
-from tillgate.django import operations
+from tillgate.django import actions
+from tillgate.django.actions import ActionNotPossible
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations import ActionNotPossible, RefundNotPossible, actions, locking, outbox, payments
-from tillgate.django.operations.outbox import enqueue_remote
-from tillgate.django.operations.refunds import record_external_refund
-from tillgate.django.operations.reviews import open_review
+from tillgate.django.orders import locking, registering
+from tillgate.django.outbox import attempts, delivering
+from tillgate.django.outbox.remote import enqueue_remote
+from tillgate.django.payments import by_staff, reconciling
+from tillgate.django.refunds import limits, queueing
+from tillgate.django.refunds.external import record_external_refund
+from tillgate.django.refunds.limits import RefundNotPossible
+from tillgate.django.reviews import closing
+from tillgate.django.reviews.opening import open_review
 from tillgate.hooks import RefundOutcome
 from tillgate.lifecycle import Found, NotFound, ReviewReason
 from tillgate.wire.dialects import TransactionStatus
@@ -36,25 +42,25 @@ def held(world: World) -> tuple[Payment, Review]:
     return world.fresh(payment), Review.objects.select_related("order").get(payment=payment)
 
 
-def tell_again(review: Review) -> operations.Done:
-    return operations.take_action(review.pk, "redeliver", staff="ann")
+def tell_again(review: Review) -> actions.Done:
+    return actions.take_action(review.pk, "redeliver", staff="ann")
 
 
 def test_an_act_that_comes_too_late_changes_nothing_and_says_who_was_quicker(world: World) -> None:
     _, review = held(world)
-    operations.take_action(review.pk, "dismiss", staff="bob", note="  fine so ")
-    done = operations.take_action(review.pk, "refund", staff="ann", amount="12.50")
+    actions.take_action(review.pk, "dismiss", staff="bob", note="  fine so ")
+    done = actions.take_action(review.pk, "refund", staff="ann", amount="12.50")
     assert (done.resolved, done.message, done.refund) == (True, "bob had resolved it already: fine so", None)
-    assert operations.actions_for(Review.objects.get(pk=review.pk)) == ()
+    assert actions.actions_for(Review.objects.get(pk=review.pk)) == ()
     assert not Refund.objects.exists()
 
 
 def test_an_act_that_does_not_fit_is_refused_in_words(world: World) -> None:
     _, review = held(world)
     with pytest.raises(ActionNotPossible, match=r"^'poll' does not resolve 'paid-not-payable'$"):
-        operations.take_action(review.pk, "poll", staff="ann")
+        actions.take_action(review.pk, "poll", staff="ann")
     with pytest.raises(ActionNotPossible, match=r"^a note must say why it can stay as it is$"):
-        operations.take_action(review.pk, "dismiss", staff="ann")
+        actions.take_action(review.pk, "dismiss", staff="ann")
 
 
 def test_telling_again_fails_in_words_while_the_shop_does_not_take_the_money(world: World) -> None:
@@ -82,7 +88,7 @@ def test_telling_again_is_refused_for_a_payment_that_is_not_paid(world: World) -
 
 def test_telling_again_is_refused_once_a_part_was_given_back(world: World) -> None:
     payment, review = held(world)
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
     ShopOrder.objects.update(status="open")
     message = f"^some of payment {payment.reference} was refunded, or may have been: the order is not paid by the rest$"
     with pytest.raises(ActionNotPossible, match=message):
@@ -108,7 +114,7 @@ def test_what_was_accepted_while_telling_again_waited_is_not_told_any_more(world
     ShopOrder.objects.update(status="open")
     with world.failing_handler("tillgate_payment_paid"):
         tell_again(review)
-    assert operations.take_action(review.pk, "dismiss", staff="bob", note="paid in cash").resolved
+    assert actions.take_action(review.pk, "dismiss", staff="bob", note="paid in cash").resolved
     world.time.advance(hours=2)
     world.run_worker()
     assert world.shop.times_paid(payment.order.key) == 0
@@ -132,7 +138,7 @@ def test_telling_again_about_another_matter_goes_on_when_the_first_was_accepted(
     world.time.advance(hours=2)
     with world.failing_handler("tillgate_payment_paid"):
         tell_again(other)
-    operations.take_action(review.pk, "dismiss", staff="bob", note="see the other")
+    actions.take_action(review.pk, "dismiss", staff="bob", note="see the other")
     world.time.advance(hours=2)
     world.run_worker()
     assert world.shop.times_paid(payment.order.key) == 1
@@ -146,8 +152,8 @@ def test_a_matter_that_is_accepted_in_the_moment_of_telling_again_says_who_was_q
     ShopOrder.objects.update(status="open")
 
     def deliver(order_id: int) -> int:
-        operations.take_action(review.pk, "dismiss", staff="bob", note="paid in cash")
-        return outbox.deliver(order_id)
+        actions.take_action(review.pk, "dismiss", staff="bob", note="paid in cash")
+        return delivering.deliver(order_id)
 
     monkeypatch.setattr(actions, "deliver", deliver)
     done = tell_again(review)
@@ -161,16 +167,16 @@ def unreachable(*_: Any, **__: Any) -> Any:
 
 def test_money_is_not_left_as_it_is_while_a_refund_of_it_waits_to_be_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment, review = held(world)
-    assert "withdraw" not in operations.actions_for(review)
+    assert "withdraw" not in actions.actions_for(review)
     with monkeypatch.context() as patched:
         patched.setattr("tillgate.hooks.refund", unreachable)
-        operations.take_action(review.pk, "refund", staff="ann", amount="12.50")
-    assert operations.actions_for(review) == ("refund", "withdraw", "redeliver", "dismiss")
+        actions.take_action(review.pk, "refund", staff="ann", amount="12.50")
+    assert actions.actions_for(review) == ("refund", "withdraw", "redeliver", "dismiss")
     with pytest.raises(ActionNotPossible, match=r"^a refund of USD 12\.50 of this payment is queued: withdraw it first$"):
-        operations.take_action(review.pk, "dismiss", staff="bob", note="shipped")
-    done = operations.take_action(review.pk, "withdraw", staff="bob")
+        actions.take_action(review.pk, "dismiss", staff="bob", note="shipped")
+    done = actions.take_action(review.pk, "withdraw", staff="bob")
     assert (done.resolved, done.message, done.refund) == (False, "USD 12.50: withdrawn before it was sent: by bob", Refund.objects.get())
-    assert operations.take_action(review.pk, "dismiss", staff="bob", note="shipped").resolved
+    assert actions.take_action(review.pk, "dismiss", staff="bob", note="shipped").resolved
     world.time.advance(hours=2)
     world.run_worker()
     assert [refund.status for refund in payment.refunds.all()] == ["failed"]
@@ -182,14 +188,14 @@ def test_a_second_press_withdraws_no_other_refund_than_the_one_that_was_shown(wo
     with monkeypatch.context() as patched:
         patched.setattr("tillgate.hooks.refund", unreachable)
         for amount in ("8.00", "3.00"):
-            operations.refund(payment.pk, amount)
-    shown = operations.to_withdraw(review)
+            queueing.refund(payment.pk, amount)
+    shown = actions.to_withdraw(review)
     assert shown is not None
-    assert (shown.amount, operations.to_withdraw(review, payment.refunds.order_by("id"))) == (Decimal("3.00"), shown)
-    done = operations.take_action(review.pk, "withdraw", staff="bob", withdraws=shown.pk)
+    assert (shown.amount, actions.to_withdraw(review, payment.refunds.order_by("id"))) == (Decimal("3.00"), shown)
+    done = actions.take_action(review.pk, "withdraw", staff="bob", withdraws=shown.pk)
     assert done.message == "USD 3.00: withdrawn before it was sent: by bob"
     with pytest.raises(RefundNotPossible, match="the refund is failed by now"):
-        operations.take_action(review.pk, "withdraw", staff="ann", withdraws=shown.pk)
+        actions.take_action(review.pk, "withdraw", staff="ann", withdraws=shown.pk)
     assert [refund.status for refund in payment.refunds.order_by("pk")] == ["queued", "failed"]
 
 
@@ -198,16 +204,16 @@ def test_a_refund_of_another_payment_is_not_withdrawn(world: World) -> None:
     ShopOrder.objects.update(status="open")
     other = queue(world.paid_payment())
     with pytest.raises(ActionNotPossible, match=r"^no refund of this payment waits to be sent$"):
-        operations.take_action(review.pk, "withdraw", staff="bob", withdraws=other.pk)
+        actions.take_action(review.pk, "withdraw", staff="bob", withdraws=other.pk)
     assert Refund.objects.get().status == "queued"
 
 
 def test_money_is_not_left_as_it_is_while_a_refund_of_it_is_being_sent(world: World) -> None:
     payment, review = held(world)
-    refund = operations.refund(payment.pk, "1.00")
+    refund = queueing.refund(payment.pk, "1.00")
     Refund.objects.filter(pk=refund.pk).update(status="sending")
     with pytest.raises(ActionNotPossible, match=r"^a refund of USD 1\.00 of this payment is sending: look again in a moment$"):
-        operations.take_action(review.pk, "dismiss", staff="bob", note="shipped")
+        actions.take_action(review.pk, "dismiss", staff="bob", note="shipped")
 
 
 def test_what_is_about_no_money_of_the_payment_is_accepted_though_a_refund_of_it_waits(world: World) -> None:
@@ -215,24 +221,24 @@ def test_what_is_about_no_money_of_the_payment_is_accepted_though_a_refund_of_it
     queue(payment)
     about = {"order": payment.order, "payment": payment, "opened_at": timezone.now()}
     forged = Review.objects.create(reason="forged-notifications", facts={"detail": "Many."}, open_key="forged", **about)
-    assert operations.take_action(forged.pk, "dismiss", staff="bob", note="a scanner").resolved
+    assert actions.take_action(forged.pk, "dismiss", staff="bob", note="a scanner").resolved
 
 
 def test_what_waits_of_another_payment_keeps_nobody_from_accepting_and_is_not_withdrawn(world: World) -> None:
     _, review = held(world)
     ShopOrder.objects.update(status="open")
     other = queue(world.paid_payment())
-    assert "withdraw" not in operations.actions_for(review)
+    assert "withdraw" not in actions.actions_for(review)
     with pytest.raises(ActionNotPossible, match=r"^no refund of this payment waits to be sent$"):
-        operations.take_action(review.pk, "withdraw", staff="bob")
-    assert operations.take_action(review.pk, "dismiss", staff="bob", note="shipped").resolved
+        actions.take_action(review.pk, "withdraw", staff="bob")
+    assert actions.take_action(review.pk, "dismiss", staff="bob", note="shipped").resolved
     assert Refund.objects.get(pk=other.pk).status == "queued"
 
 
 def test_withdrawing_is_refused_in_words_when_nothing_waits(world: World) -> None:
     _, review = held(world)
     with pytest.raises(ActionNotPossible, match=r"^no refund of this payment waits to be sent$"):
-        operations.take_action(review.pk, "withdraw", staff="ann")
+        actions.take_action(review.pk, "withdraw", staff="ann")
 
 
 def test_telling_again_waits_its_turn_behind_an_earlier_outbox_event(world: World) -> None:
@@ -250,9 +256,9 @@ def test_telling_again_waits_its_turn_behind_an_earlier_outbox_event(world: Worl
 @pytest.mark.parametrize(("status", "reopened"), [("open", True), ("cancelled", False), ("gone", False)])
 def test_an_order_is_reopened_only_if_the_shop_takes_money_for_it_again(world: World, status: str, reopened: bool) -> None:
     order, other = world.order(), world.order()
-    operations.close_order(world.shop.plugin, other)
+    registering.close_order(world.shop.plugin, other)
     payment = world.start(order)
-    operations.close_order(world.shop.plugin, order)
+    registering.close_order(world.shop.plugin, order)
     world.shopper_pays(payment)
     world.notification(payment)
     review = Review.objects.get()
@@ -282,9 +288,9 @@ def test_a_failing_outbox_event_is_tried_again_and_its_outcome_told(world: World
         said = "ShopIsDown: tillgate_payment_paid was made to fail by the test"
         whole = f"The shop could not be told payment-paid of order {payment.order}: {said}"
         assert (review.message, review.payment, review.order) == (whole, payment, payment.order)
-        done = operations.take_action(review.pk, "redeliver", staff="ann")
+        done = actions.take_action(review.pk, "redeliver", staff="ann")
         assert (done.resolved, done.message) == (False, f"it failed again: {said}")
-    done = operations.take_action(review.pk, "redeliver", staff="ann")
+    done = actions.take_action(review.pk, "redeliver", staff="ann")
     assert (done.resolved, done.message) == (True, "the shop was told at attempt 3")
     assert world.shop.is_paid(payment.order.key)
 
@@ -295,7 +301,7 @@ def test_an_outbox_event_that_was_made_meanwhile_is_resolved_by_trying_again(wor
     review = Review.objects.create(
         reason="delivery-failing", facts={"detail": "It failed."}, opened_at=timezone.now(), order=payment.order, outbox_event=outbox_event
     )
-    done = operations.take_action(review.pk, "redeliver", staff="ann")
+    done = actions.take_action(review.pk, "redeliver", staff="ann")
     assert (done.resolved, done.message) == (True, "the shop was told: payment-paid")
     assert world.shop.times_paid(payment.order.key) == 1
 
@@ -307,27 +313,27 @@ def test_a_remote_outbox_event_is_tried_again_over_the_network(world: World, mon
     review = Review.objects.create(
         reason="delivery-failing", facts={"detail": "It failed."}, opened_at=timezone.now(), order=payment.order, outbox_event=outbox_event
     )
-    done = operations.take_action(review.pk, "redeliver", staff="ann")
+    done = actions.take_action(review.pk, "redeliver", staff="ann")
     assert (done.resolved, done.message) == (True, "the shop was told: remote")
 
 
 def test_a_refund_made_elsewhere_is_entered_and_what_a_person_has_not_seen_refuses_it(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
-    operations.poll_now(payment, "ann")
+    actions.poll_now(payment, "ann")
     review = Review.objects.get()
     for amount in (None, ""):
         with pytest.raises(InvalidRequest) as none:
-            operations.take_action(review.pk, "record-external-refund", staff="ann", amount=amount)
+            actions.take_action(review.pk, "record-external-refund", staff="ann", amount=amount)
         assert (none.value.field, none.value.value) == ("amount", "")
     seen = Refund.objects.create(
         payment=payment, amount=Decimal("1.00"), status="failed", created_at=timezone.now(), status_since=timezone.now()
     )
     with pytest.raises(
-        operations.RefundNotPossible, match=f"^a refund of USD 1.00 of payment {payment.reference} was asked for in the meantime$"
+        limits.RefundNotPossible, match=f"^a refund of USD 1.00 of payment {payment.reference} was asked for in the meantime$"
     ):
-        operations.take_action(review.pk, "record-external-refund", staff="ann", amount="2.50", seen=0)
-    done = operations.take_action(review.pk, "record-external-refund", staff="ann", amount="2.50", seen=seen.pk)
+        actions.take_action(review.pk, "record-external-refund", staff="ann", amount="2.50", seen=0)
+    done = actions.take_action(review.pk, "record-external-refund", staff="ann", amount="2.50", seen=seen.pk)
     assert (done.resolved, done.message) == (True, "USD 2.50 was refunded elsewhere")
     assert done.refund == Refund.objects.latest("id")
 
@@ -336,8 +342,8 @@ def test_a_refund_made_elsewhere_is_entered_and_what_a_person_has_not_seen_refus
 def test_what_a_person_found_of_an_unknown_refund_resolves_it(world: World, action: str, status: str, found: str) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50")
-    done = operations.take_action(Review.objects.get().pk, action, staff="ann")
+    refund = queueing.refund(payment.pk, "2.50")
+    done = actions.take_action(Review.objects.get().pk, action, staff="ann")
     assert (done.resolved, done.message, done.refund) == (True, f"ann found that it was {found}", None)
     refund.refresh_from_db()
     assert refund.status == status
@@ -348,7 +354,7 @@ def late_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Refund, 
     accepted = Refunded(reference="x", amount=Decimal("2.50"), ret_msg="accepted", outcome=RefundOutcome.PENDING, refund_no="88")
     monkeypatch.setattr(hooks, "refund", lambda account, request: accepted)
     monkeypatch.setattr(hooks, "query_refund", lambda account, request, refund_no: accepted)
-    refund = operations.refund(world.paid_payment().pk, "2.50")
+    refund = queueing.refund(world.paid_payment().pk, "2.50")
     world.time.advance(days=8)
     world.run_worker()
     return refund, Review.objects.get(reason="refund-late")
@@ -362,7 +368,7 @@ def test_a_late_refund_is_asked_about_and_not_its_payment(
     found = Refunded(reference="x", amount=Decimal("2.50"), ret_msg="x", outcome=RefundOutcome(outcome))
     monkeypatch.setattr(hooks, "query_refund", lambda account, request, refund_no: found)
     before = world.queries()
-    done = operations.take_action(review.pk, "poll", staff="ann")
+    done = actions.take_action(review.pk, "poll", staff="ann")
     refund.refresh_from_db()
     assert (done.resolved, refund.status, world.queries()) == (is_over, outcome, before)
     assert ("staff:ann" in TimelineEntry.objects.filter(refund=refund).values_list("actor", flat=True)) is is_over
@@ -371,7 +377,7 @@ def test_a_late_refund_is_asked_about_and_not_its_payment(
 @pytest.mark.parametrize(("action", "status"), [("refund-done", "succeeded"), ("refund-not-done", "failed")])
 def test_what_a_person_found_of_a_late_refund_resolves_it(world: World, monkeypatch: pytest.MonkeyPatch, action: str, status: str) -> None:
     refund, review = late_refund(world, monkeypatch)
-    assert operations.take_action(review.pk, action, staff="ann").resolved
+    assert actions.take_action(review.pk, action, staff="ann").resolved
     refund.refresh_from_db()
     assert refund.status == status
     assert list(OutboxEvent.objects.filter(refund=refund).values_list("data__status", flat=True)) == [status]
@@ -379,16 +385,16 @@ def test_what_a_person_found_of_a_late_refund_resolves_it(world: World, monkeypa
 
 def test_giving_back_by_an_act_notes_who_why_and_the_key(world: World) -> None:
     payment, review = held(world)
-    part = operations.take_action(review.pk, "refund", staff="ann", amount="2.50", idempotency_key="k1", seen=0)
+    part = actions.take_action(review.pk, "refund", staff="ann", amount="2.50", idempotency_key="k1", seen=0)
     assert (part.resolved, part.message) == (False, "refund success")
     assert part.refund
     assert (part.refund.requested_by, part.refund.reason, part.refund.idempotency_key) == ("ann", "paid-not-payable", "k1")
-    with pytest.raises(operations.RefundNotPossible, match="in the meantime"):
-        operations.take_action(review.pk, "refund", staff="ann", amount="10.00", idempotency_key="k2", seen=0)
+    with pytest.raises(limits.RefundNotPossible, match="in the meantime"):
+        actions.take_action(review.pk, "refund", staff="ann", amount="10.00", idempotency_key="k2", seen=0)
     with pytest.raises(InvalidRequest) as none:
-        operations.take_action(review.pk, "refund", staff="ann")
+        actions.take_action(review.pk, "refund", staff="ann")
     assert (none.value.field, none.value.value) == ("amount", "")
-    rest = operations.take_action(review.pk, "refund", staff="ann", amount="10.00", seen=part.refund.pk)
+    rest = actions.take_action(review.pk, "refund", staff="ann", amount="10.00", seen=part.refund.pk)
     assert (rest.resolved, rest.refund and rest.refund.idempotency_key) == (True, None)
     review.refresh_from_db()
     assert (review.resolution, review.resolved_by) == ("all of it was refunded: USD 12.50", "ann")
@@ -403,8 +409,8 @@ def test_an_overpaid_order_is_settled_by_any_refund_that_succeeds_and_by_no_othe
     world.notification(payment)
     review = Review.objects.get()
     world.sandbox.control.fault("refused", occasion="refund")
-    assert not operations.take_action(review.pk, "refund", staff="ann", amount="2.00").resolved
-    done = operations.take_action(review.pk, "refund", staff="ann", amount="2.00")
+    assert not actions.take_action(review.pk, "refund", staff="ann", amount="2.00").resolved
+    done = actions.take_action(review.pk, "refund", staff="ann", amount="2.00")
     review.refresh_from_db()
     assert (done.resolved, review.resolution, review.resolved_by) == (True, "USD 2.00 was refunded", "ann")
 
@@ -422,7 +428,7 @@ def test_an_overpaid_order_is_settled_by_its_refund_whoever_sends_it(world: Worl
 
     with monkeypatch.context() as patch:
         patch.setattr("tillgate.hooks.refund", away)
-        assert not operations.take_action(review.pk, "refund", staff="ann", amount="2.00").resolved
+        assert not actions.take_action(review.pk, "refund", staff="ann", amount="2.00").resolved
     world.time.advance(minutes=2)
     world.run_worker()
     review.refresh_from_db()
@@ -434,7 +440,7 @@ def test_i4_a_payment_that_is_told_again_and_given_back_before_the_shop_hears_of
     ShopOrder.objects.update(status="open")
     with world.failing_handler("tillgate_payment_paid", times=1):
         assert not tell_again(review).resolved
-    assert operations.take_action(review.pk, "refund", staff="ann", amount="12.50").resolved
+    assert actions.take_action(review.pk, "refund", staff="ann", amount="12.50").resolved
     world.a_day_passes()
     assert Order.objects.get().paid_by is None
     assert (world.shop.times_paid(payment.order.key), world.reviews()) == (0, [])
@@ -445,7 +451,7 @@ def test_i4_a_payment_that_is_told_again_pays_nothing_once_a_part_of_it_went_bac
     ShopOrder.objects.update(status="open")
     with world.failing_handler("tillgate_payment_paid", times=1):
         tell_again(review)
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     world.a_day_passes()
     assert Order.objects.get().paid_by is None
     assert world.reviews() == ["paid-not-payable"]
@@ -471,10 +477,10 @@ def test_an_order_that_is_paid_in_the_end_leaves_nobody_asked_why_it_was_not(wor
 
 def test_looking_again_says_what_the_gateway_answered(world: World, configure: Callable[..., None]) -> None:
     payment = world.start(world.order())
-    done = operations.poll_now(payment, "ann")
+    done = actions.poll_now(payment, "ann")
     assert (done.resolved, done.message) == (True, "the gateway waits for the shopper")
     configure(NOTIFICATION_THROTTLE_SECONDS=5)
-    done = operations.poll_now(payment, "ann")
+    done = actions.poll_now(payment, "ann")
     assert (done.resolved, done.message) == (False, "the gateway was asked a moment ago: try again in a few seconds")
 
 
@@ -485,9 +491,9 @@ def test_asking_again_resolves_a_doubt_once_the_answer_is_in_order_and_not_befor
     world.notification(payment)
     review = Review.objects.get()
     world.sandbox.control.fault("wrong_amount", occasion="query")
-    again = operations.take_action(review.pk, "poll", staff="ann")
+    again = actions.take_action(review.pk, "poll", staff="ann")
     assert (again.resolved, again.message) == (False, review.message.removeprefix(f"Payment {payment.reference}: ").removesuffix("."))
-    done = operations.take_action(review.pk, "poll", staff="ann")
+    done = actions.take_action(review.pk, "poll", staff="ann")
     assert (done.resolved, done.message) == (True, "asked again: the gateway says that it is paid")
     assert ("payment.paid", "staff:ann") in payment.order.timeline.values_list("event", "actor")
 
@@ -496,21 +502,21 @@ def test_the_newest_payment_is_asked_about_when_a_gateway_is_silent_to_all(world
     world.start(world.order())
     newest = world.start(world.order())
     review = Review.objects.create(reason="gateway-silent", facts={"detail": "Silent."}, account="default", opened_at=timezone.now())
-    assert operations.take_action(review.pk, "poll", staff="ann").resolved
+    assert actions.take_action(review.pk, "poll", staff="ann").resolved
     asked = [entry.reference for entry in world.sandbox.service.journal.all() if entry.operation == "query"]
     assert set(asked) == {newest.reference}
     empty = Review.objects.create(reason="gateway-silent", facts={"detail": "Silent."}, account="other", opened_at=timezone.now())
     with pytest.raises(ActionNotPossible, match=r"^there is no payment of account other to ask about$"):
-        operations.take_action(empty.pk, "poll", staff="ann")
+        actions.take_action(empty.pk, "poll", staff="ann")
 
 
 def test_i12_no_act_is_done_inside_a_transaction(world: World) -> None:
     payment, review = held(world)
-    actions: dict[str, Callable[[], Any]] = {
-        "take_action": lambda: operations.take_action(review.pk, "dismiss", staff="ann", note="x"),
-        "poll_now": lambda: operations.poll_now(payment, "ann"),
+    acts: dict[str, Callable[[], Any]] = {
+        "take_action": lambda: actions.take_action(review.pk, "dismiss", staff="ann", note="x"),
+        "poll_now": lambda: actions.poll_now(payment, "ann"),
     }
-    for name, action in actions.items():
+    for name, action in acts.items():
         with pytest.raises(RuntimeError, match=f"^{name} uses the network"), transaction.atomic():
             action()
 
@@ -521,15 +527,15 @@ def test_a_refund_is_not_sent_when_a_colleague_settles_its_matter_in_the_same_mo
 ) -> None:
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
-    real = operations.refund
+    real = queueing.refund
 
     def slow(*arguments: Any, **options: Any) -> Refund:
-        operations.take_action(review.pk, colleague, staff="bob", note="it pays the next order")
+        actions.take_action(review.pk, colleague, staff="bob", note="it pays the next order")
         return real(*arguments, **options)
 
     monkeypatch.setattr(actions, "refund", slow)
     with pytest.raises(RefundNotPossible, match=r"^(bob|tillgate) had resolved it already: "):
-        operations.take_action(review.pk, "refund", staff="ann", amount="12.50", seen=0)
+        actions.take_action(review.pk, "refund", staff="ann", amount="12.50", seen=0)
     assert not Refund.objects.exists()
     assert world.shop.is_paid(payment.order.key) is (colleague == "redeliver")
 
@@ -551,7 +557,7 @@ def test_that_the_gateway_knows_no_such_payment_is_no_word_on_what_it_said_of_it
     )
     monkeypatch.setattr(actions, "ask", lambda _: NotFound(asked_at=timezone.now()))
     world.time.advance(minutes=1)
-    assert operations.take_action(review.pk, "poll", staff="ann").resolved is is_over
+    assert actions.take_action(review.pk, "poll", staff="ann").resolved is is_over
     assert bool(Review.objects.get(pk=review.pk).resolved_at) is is_over
 
 
@@ -560,17 +566,17 @@ def test_no_refund_made_elsewhere_is_entered_when_a_colleague_rules_it_out_in_th
 ) -> None:
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
-    operations.poll_now(payment, "anna")
+    actions.poll_now(payment, "anna")
     [review] = Review.objects.all()
     real = record_external_refund
 
     def slow(*arguments: Any, **options: Any) -> Refund:
-        operations.take_action(review.pk, "dismiss", staff="bob", note="no money went out")
+        actions.take_action(review.pk, "dismiss", staff="bob", note="no money went out")
         return real(*arguments, **options)
 
     monkeypatch.setattr(actions, "record_external_refund", slow)
     with pytest.raises(RefundNotPossible, match=r"^bob had resolved it already: no money went out"):
-        operations.take_action(review.pk, "record-external-refund", staff="ann", amount="12.50", seen=0)
+        actions.take_action(review.pk, "record-external-refund", staff="ann", amount="12.50", seen=0)
     assert not Refund.objects.exists()
 
 
@@ -583,7 +589,7 @@ def test_the_shop_is_not_told_again_when_a_colleague_settles_the_matter_in_the_s
 
     def slow(order_id: int) -> Any:
         monkeypatch.setattr(actions, "locked_order", real)
-        operations.take_action(review.pk, "dismiss", staff="bob", note="refunded in cash")
+        actions.take_action(review.pk, "dismiss", staff="bob", note="refunded in cash")
         return real(order_id)
 
     monkeypatch.setattr(actions, "locked_order", slow)
@@ -614,9 +620,9 @@ def test_what_cannot_be_carried_over_the_network_is_given_up_when_a_person_accep
     assert set(carried) == {"invoice"}
     review = Review.objects.get(reason="delivery-failing")
     with pytest.raises(ActionNotPossible, match="a note must say why"):
-        operations.take_action(review.pk, "dismiss", staff="ann")
+        actions.take_action(review.pk, "dismiss", staff="ann")
     assert OutboxEvent.objects.get(event_id=hopeless).done_at is None
-    assert operations.take_action(review.pk, "dismiss", staff="ann", note="they closed").resolved
+    assert actions.take_action(review.pk, "dismiss", staff="ann", note="they closed").resolved
     row = OutboxEvent.objects.get(event_id=hopeless)
     assert (row.outcome, row.due_at, row.fault) == ("abandoned", None, "RuntimeError: the other side is gone")
     entry = TimelineEntry.objects.get(event="event.abandoned")
@@ -627,7 +633,7 @@ def test_what_cannot_be_carried_over_the_network_is_given_up_when_a_person_accep
     assert carried[before:] == ["reminder"]
     assert OutboxEvent.objects.get(event_id=behind).done_at
     assert world.reviews() == []
-    outbox.abandon(row, "bob", "again")
+    attempts.abandon(row, "bob", "again")
     assert TimelineEntry.objects.get(event="event.abandoned") == entry, "it is done"
 
 
@@ -638,7 +644,7 @@ def test_what_the_shop_itself_must_be_told_is_tried_on_whatever_a_person_accepts
             world.time.advance(hours=1)
             world.run_worker()
         review = Review.objects.get(reason="delivery-failing")
-        assert operations.take_action(review.pk, "dismiss", staff="ann", note="soon").resolved
+        assert actions.take_action(review.pk, "dismiss", staff="ann", note="soon").resolved
     assert OutboxEvent.objects.get(payment=payment).done_at is None
     world.time.advance(hours=2)
     world.run_worker()
@@ -684,16 +690,16 @@ def found(gateway: dict[str, Callable[[], object]], forgotten: Payment, monkeypa
     return find
 
 
-def not_paid(review: Review, **given: Any) -> operations.Done:
-    return operations.take_action(review.pk, "mark-expired", staff="ann", note="it is not in the back office", **given)
+def not_paid(review: Review, **given: Any) -> actions.Done:
+    return actions.take_action(review.pk, "mark-expired", staff="ann", note="it is not in the back office", **given)
 
 
 def test_i2_a_payment_that_the_gateway_does_not_know_is_not_accepted_while_it_is_open(world: World, forgotten: Payment) -> None:
     """Accepted, it would stay open for ever, and keep its order waiting."""
     review = the("payment-unknown")
-    assert operations.actions_for(review) == ("poll", "mark-expired")
+    assert actions.actions_for(review) == ("poll", "mark-expired")
     with pytest.raises(ActionNotPossible, match=r"^its payment is open: ask again"):
-        operations.take_action(review.pk, "dismiss", staff="ann", note="their index lags")
+        actions.take_action(review.pk, "dismiss", staff="ann", note="their index lags")
     assert not_paid(review).resolved
     world.time.advance(hours=2)
     world.run_worker()
@@ -708,7 +714,7 @@ def test_a_paid_payment_that_the_gateway_does_not_know_is_accepted_and_never_let
     world.time.advance(hours=2)
     world.run_worker()
     review = the("payment-unknown")
-    assert operations.actions_for(review) == ("poll", "dismiss")
+    assert actions.actions_for(review) == ("poll", "dismiss")
     with pytest.raises(InvalidRequest, match="is paid by now"):
         not_paid(review)
 
@@ -734,7 +740,7 @@ def test_i2_nobody_is_held_to_have_paid_nothing_while_the_gateway_was_asked_just
 ) -> None:
     """What it answers may be on its way."""
     configure(NOTIFICATION_THROTTLE_SECONDS=5)
-    operations.poll_now(forgotten, "bob")
+    actions.poll_now(forgotten, "bob")
     done = not_paid(the("payment-unknown"))
     assert (done.resolved, done.message) == (False, "the gateway was asked a moment ago: try again in a few seconds")
     assert world.fresh(forgotten).is_open
@@ -787,10 +793,10 @@ def test_i2_that_a_person_lets_a_payment_expire_is_no_word_on_its_account(world:
 def test_what_a_colleague_resolves_while_a_person_lets_it_expire_changes_nothing(
     world: World, forgotten: Payment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    review, real = the("payment-unknown"), payments.force_expire
+    review, real = the("payment-unknown"), by_staff.force_expire
 
     def too_late(*given: Any) -> Payment:
-        operations.resolve(review.pk, "the shopper has a receipt", "bob")
+        closing.resolve(review.pk, "the shopper has a receipt", "bob")
         return real(*given)
 
     monkeypatch.setattr(actions, "force_expire", too_late)
@@ -804,11 +810,11 @@ def test_i2_an_answer_in_hand_is_told_though_a_person_let_the_payment_expire_mea
 ) -> None:
     world.pays_late(forgotten)
     found(transaction_no=None)
-    read, answer = world.fresh(forgotten), payments.ask(forgotten)
+    read, answer = world.fresh(forgotten), reconciling.ask(forgotten)
     gateway[forgotten.reference] = unknown
     world.time.advance(seconds=30)
     assert not_paid(the("payment-unknown")).resolved
-    payments.apply_answer(read, answer, "worker")
+    reconciling.apply_answer(read, answer, "worker")
     assert world.reviews() == ["transaction-no-missing"]
 
 
@@ -824,9 +830,9 @@ def doubted(world: World, forgotten: Payment, found: Callable[..., None]) -> Rev
 
 def test_i2_what_the_gateway_says_of_an_open_payment_is_not_accepted(world: World, doubted: Review) -> None:
     """Accepted, nobody would know of it when the payment is let expire since the gateway has fallen silent."""
-    assert operations.actions_for(doubted) == ("poll", "mark-expired")
+    assert actions.actions_for(doubted) == ("poll", "mark-expired")
     with pytest.raises(ActionNotPossible, match=r"^its payment is open: ask again, or marks it as expired"):
-        operations.take_action(doubted.pk, "dismiss", staff="ann", note="we know")
+        actions.take_action(doubted.pk, "dismiss", staff="ann", note="we know")
 
 
 def test_i2_a_payment_that_the_gateway_calls_paid_is_let_expire_by_whoever_has_read_that_alone(
@@ -917,7 +923,7 @@ def test_i2_a_payment_that_was_called_paid_is_let_expire_by_who_has_read_that_wh
 def test_i2_a_payment_that_a_notification_finds_to_be_called_paid_while_a_person_lets_it_expire_stays_open(
     world: World, waiting: Review, forgotten: Payment, found: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = payments.force_expire
+    real = by_staff.force_expire
 
     def slowly(*given: Any) -> Payment:
         world.pays_late(forgotten)
@@ -948,7 +954,7 @@ def test_i2_a_payment_of_which_the_gateway_waits_for_the_shopper_is_not_let_expi
     monkeypatch.setattr(
         "tillgate.hooks.query", lambda account, reference, **bounds: replace(real(account, reference, **bounds), amount=Decimal("10.00"))
     )
-    payments.apply_answer(payment, payments.ask(payment), "worker")
+    reconciling.apply_answer(payment, reconciling.ask(payment), "worker")
     monkeypatch.setattr("tillgate.hooks.query", real)
     Payment.objects.update(last_polled_at=None)
     world.time.advance(minutes=1)
@@ -1009,7 +1015,7 @@ def test_what_the_gateway_says_of_a_payment_that_is_settled_is_told_whatever_it_
     for answer in (PAID_WITH_ANOTHER_AMOUNT, PENDING_WITH_ANOTHER_AMOUNT):
         found(**answer)
         world.time.advance(minutes=1)
-        operations.poll_now(world.fresh(forgotten), "bob")
+        actions.poll_now(world.fresh(forgotten), "bob")
     assert the("amount-mismatch").message.endswith(": the amount is USD 10.00 instead of USD 12.50.")
 
 
@@ -1037,10 +1043,10 @@ def test_i2_a_word_that_nobody_knows_ends_nothing_though_there_is_time_to_learn_
         )
         world.time.advance(minutes=2)
         world.run_worker()
-    assert operations.poll_now(payment, "bob").resolved is False
+    assert actions.poll_now(payment, "bob").resolved is False
     assert world.reviews() == ["amount-mismatch"]
     world.time.advance(hours=3)
-    payments.apply_answer(world.fresh(payment), NotFound(asked_at=timezone.now(), expired_is_forgotten=forgets), "worker")
+    reconciling.apply_answer(world.fresh(payment), NotFound(asked_at=timezone.now(), expired_is_forgotten=forgets), "worker")
     assert world.fresh(payment).is_open
 
 
@@ -1049,12 +1055,12 @@ def test_i2_an_answer_from_before_the_gateway_has_called_a_payment_paid_ends_not
     world: World, doubted: Review, forgotten: Payment, found: Callable[..., None], status: TransactionStatus
 ) -> None:
     found(status=status)
-    read, answer = world.fresh(forgotten), payments.ask(forgotten)
+    read, answer = world.fresh(forgotten), reconciling.ask(forgotten)
     assert isinstance(answer, Found)
     before = replace(answer, asked_at=doubted.opened_at - timedelta(seconds=5))
-    payments.apply_answer(read, before, "worker")
+    reconciling.apply_answer(read, before, "worker")
     assert world.fresh(forgotten).is_open
-    payments.apply_answer(world.fresh(forgotten), answer, "worker")
+    reconciling.apply_answer(world.fresh(forgotten), answer, "worker")
     assert not world.fresh(forgotten).is_open, "what it says by now"
 
 
@@ -1066,10 +1072,10 @@ def test_i2_a_payment_that_the_gateway_calls_paid_is_told_though_it_did_not_know
     Payment.objects.update(transaction_no=None)
     found(transaction_no=None)
     read = world.fresh(forgotten)
-    answer = payments.ask(read)
-    payments.apply_answer(world.fresh(forgotten), NotFound(asked_at=timezone.now() - timedelta(seconds=3)), "worker")
+    answer = reconciling.ask(read)
+    reconciling.apply_answer(world.fresh(forgotten), NotFound(asked_at=timezone.now() - timedelta(seconds=3)), "worker")
     assert world.fresh(forgotten).status == "expired"
-    payments.apply_answer(read, answer, "notification")
+    reconciling.apply_answer(read, answer, "notification")
     assert world.reviews() == ["transaction-no-missing"]
 
 
@@ -1114,7 +1120,7 @@ def test_who_asks_is_told_what_the_gateway_says_though_it_is_a_word_that_nobody_
     world: World, forgotten: Payment, found: Callable[..., None]
 ) -> None:
     found(**ODD)
-    done = operations.poll_now(forgotten, "bob")
+    done = actions.poll_now(forgotten, "bob")
     assert (done.resolved, done.message) == (False, "the gateway says 'processing', which is not a status we know")
 
 
@@ -1127,7 +1133,7 @@ def test_a_word_that_nobody_knows_keeps_nothing_open_that_the_gateway_has_forgot
     said_in_turn(world, found, ODD)
     if not was_created:
         Payment.objects.update(transaction_no=None)
-    payments.apply_answer(world.fresh(forgotten), NotFound(asked_at=timezone.now(), expired_is_forgotten=was_created), "worker")
+    reconciling.apply_answer(world.fresh(forgotten), NotFound(asked_at=timezone.now(), expired_is_forgotten=was_created), "worker")
     assert world.fresh(forgotten).status == "expired"
 
 
@@ -1135,11 +1141,11 @@ def test_a_word_that_nobody_knows_is_not_told_of_a_payment_that_was_closed_since
     world: World, forgotten: Payment, found: Callable[..., None]
 ) -> None:
     found(**ODD)
-    read, answer = world.fresh(forgotten), payments.ask(forgotten)
+    read, answer = world.fresh(forgotten), reconciling.ask(forgotten)
     found(status=TransactionStatus.CLOSED)
     world.time.advance(seconds=10)
-    operations.poll_now(world.fresh(forgotten), "bob")
-    payments.apply_answer(read, answer, "worker")
+    actions.poll_now(world.fresh(forgotten), "bob")
+    reconciling.apply_answer(read, answer, "worker")
     assert (world.fresh(forgotten).status, world.reviews()) == ("closed", [])
 
 
@@ -1151,7 +1157,7 @@ def test_i7_a_notification_that_comes_while_a_person_lets_a_payment_expire_bring
     gateway: dict[str, Callable[[], object]],
 ) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=5)
-    real = payments.force_expire
+    real = by_staff.force_expire
 
     def slowly(*given: Any) -> Payment:
         world.pays_late(forgotten)
@@ -1171,7 +1177,7 @@ def test_i7_a_notification_that_comes_while_a_person_lets_a_payment_expire_bring
 def test_what_a_version_that_allowed_it_has_accepted_of_an_open_payment_is_told_again(
     world: World, doubted: Review, forgotten: Payment
 ) -> None:
-    operations.resolve(doubted.pk, "we know", "ann", dismissed=True)
+    closing.resolve(doubted.pk, "we know", "ann", dismissed=True)
     world.time.advance(days=1)
     world.run_worker()
     assert world.reviews() == ["transaction-no-missing"]
@@ -1182,11 +1188,11 @@ def test_what_the_gateway_says_of_a_payment_that_is_settled_is_accepted(world: W
     with transaction.atomic():
         open_review(ReviewReason.AMOUNT_MISMATCH, "It says 10.00.", "worker", order=forgotten.order, payment=world.fresh(forgotten))
     told = the("amount-mismatch")
-    assert operations.actions_for(told) == ("poll", "dismiss")
+    assert actions.actions_for(told) == ("poll", "dismiss")
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match="is expired by now"):
         not_paid(told)
-    assert operations.take_action(told.pk, "dismiss", staff="ann", note="refunded there").resolved
+    assert actions.take_action(told.pk, "dismiss", staff="ann", note="refunded there").resolved
 
 
 def test_i9_an_answer_in_hand_is_outrun_by_what_a_persons_question_has_learnt_meanwhile(world: World) -> None:
@@ -1195,8 +1201,8 @@ def test_i9_an_answer_in_hand_is_outrun_by_what_a_persons_question_has_learnt_me
     read, answer = world.fresh(payment), NotFound(asked_at=timezone.now())
     world.time.advance(seconds=10)
     world.shopper_pays(payment)
-    operations.poll_now(payment, "ann")
-    payments.apply_answer(read, answer, "worker")
+    actions.poll_now(payment, "ann")
+    reconciling.apply_answer(read, answer, "worker")
     assert world.fresh(payment).status == "paid"
     assert world.reviews() == []
 
@@ -1214,13 +1220,13 @@ def test_a_payment_that_moves_is_not_unknown_any_more_whichever_door_brought_the
 def test_i5_what_was_not_read_is_not_settled_by_entering_a_refund(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.set_options({"word_paid": "part-refunded"})
-    operations.poll_now(payment, "ann")
+    actions.poll_now(payment, "ann")
     read = the("changed-after-paid")
     world.sandbox.control.set_options({"word_paid": "charged-back"})
     world.time.advance(minutes=1)
-    operations.poll_now(world.fresh(payment), "bob")
+    actions.poll_now(world.fresh(payment), "bob")
     with pytest.raises(ActionNotPossible, match=r"it says something else by now: .*'charged-back'"):
-        operations.take_action(read.pk, "record-external-refund", staff="ann", amount="2.00", seen=0, read=read.version)
+        actions.take_action(read.pk, "record-external-refund", staff="ann", amount="2.00", seen=0, read=read.version)
     with pytest.raises(RefundNotPossible, match="it says something else by now"):
         record_external_refund(payment.pk, "2.00", staff="ann", about=read)
     assert not Refund.objects.exists()
@@ -1246,8 +1252,8 @@ def test_a_number_of_two_payments_is_no_matter_of_a_refund_for_another_reason(wo
     Payment.objects.filter(pk=first.pk).update(transaction_no=world.fresh(second).transaction_no)
     world.shopper_pays(second)
     world.notification(second)
-    operations.refund(second.pk, "2.50", staff="ann", reason="a cup was broken")
-    operations.refund(second.pk, "10.00", staff="ann", reason="the rest as well")
+    queueing.refund(second.pk, "2.50", staff="ann", reason="a cup was broken")
+    queueing.refund(second.pk, "10.00", staff="ann", reason="the rest as well")
     assert world.reviews() == ["duplicate-transaction-no"]
 
 
@@ -1255,7 +1261,7 @@ def test_i2_a_payment_that_was_let_expire_is_told_again_once_the_gateway_says_th
     world: World, forgotten: Payment, found: Callable[..., None]
 ) -> None:
     found(amount=Decimal("10.00"))
-    operations.poll_now(forgotten, "bob")
+    actions.poll_now(forgotten, "bob")
     world.time.advance(minutes=1)
     assert not_paid(the("amount-mismatch")).resolved
     assert world.reviews() == []
@@ -1271,7 +1277,7 @@ def test_i5_on_the_payments_own_page_too_nothing_is_settled_that_was_not_read(wo
     payment = world.paid_payment()
     for word in ("part-refunded", "charged-back"):
         world.sandbox.control.set_options({"word_paid": word})
-        operations.poll_now(world.fresh(payment), "ann")
+        actions.poll_now(world.fresh(payment), "ann")
         world.time.advance(minutes=1)
     for read in ("", "0123456789abcdef"):
         with pytest.raises(RefundNotPossible, match=r"it says something else by now: .*'charged-back'"):

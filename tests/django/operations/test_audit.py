@@ -23,19 +23,20 @@ from tests.django.conftest import World
 from tests.django.operations.conftest import many
 from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks
-from tillgate.django import operations
+from tillgate.django.accounting.audit import Audited, audit
+from tillgate.django.accounting.differences import Difference, DifferenceKind
+from tillgate.django.actions import take_action
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry, database
-from tillgate.django.operations import calls
-from tillgate.django.operations.actions import take_action
-from tillgate.django.operations.audit import Audited, audit
-from tillgate.django.operations.ledger import Difference, DifferenceKind
-from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.payments import ask
+from tillgate.django.orders import registering
+from tillgate.django.orders.locking import InsideTransaction
+from tillgate.django.payments.reconciling import ask
+from tillgate.django.refunds import external, queueing
+from tillgate.django.worker import calls
 from tillgate.lifecycle import Answer, Found, Inconclusive
 from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import Transaction
 
-auditing: Any = importlib.import_module("tillgate.django.operations.audit")  # the package gives its function under the same name
+auditing: Any = importlib.import_module("tillgate.django.accounting.audit")
 
 
 def look(**options: Any) -> list[Difference]:
@@ -89,16 +90,16 @@ def second_payment(world: World) -> Payment:
 
 def test_books_that_agree_have_no_difference_whatever_became_of_the_payments(world: World) -> None:
     refunded, partly = world.paid_payment(), world.paid_payment()
-    operations.refund(refunded.pk, "12.50")
-    operations.refund(partly.pk, "2.50")
+    queueing.refund(refunded.pk, "12.50")
+    queueing.refund(partly.pk, "2.50")
     world.sandbox.control.fault("refused", occasion="refund")
-    operations.refund(partly.pk, "1.00")
+    queueing.refund(partly.pk, "1.00")
     second_payment(world)
     given_up(world)
     declined, closed, late = (on_the_way(world) for _ in range(3))
     world.sandbox.control.decline(declined.reference)
     world.notification(declined)
-    operations.close_order(closed.order.plugin, closed.order.key)
+    registering.close_order(closed.order.plugin, closed.order.key)
     world.shopper_pays(closed)
     world.notification(closed)
     world.sandbox.control.decline(late.reference)
@@ -118,9 +119,9 @@ def test_books_that_agree_have_no_difference_whatever_became_of_the_payments(wor
 def test_the_totals_of_both_sides_are_added_up(world: World) -> None:
     payment, _, before = world.paid_payment("12.50"), world.paid_payment("0.10"), world.paid_payment("5.00")
     for one, amount in ((payment, "2.50"), (payment, "0.25"), (before, "5.00")):
-        operations.refund(one.pk, amount)
+        queueing.refund(one.pk, amount)
     world.sandbox.control.fault("refused", occasion="refund")
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
     rewrite(before, created_at=timezone.now() - timedelta(days=101))
     for _ in range(2):
         world.shopper_pays(on_the_way(world))
@@ -310,7 +311,7 @@ def test_a_refund_made_elsewhere_shows_as_far_as_the_status_word_tells(world: Wo
 def test_what_was_given_back_entirely_may_be_called_anything_and_is_asked_about_once(world: World) -> None:
     payment = world.paid_payment()
     for amount in ("2.50", "10.00"):
-        operations.refund(payment.pk, amount)
+        queueing.refund(payment.pk, amount)
     world.sandbox.control.set_options({"word_refunded": "refunded"})
     before = world.queries()
     assert look() == []
@@ -319,7 +320,7 @@ def test_what_was_given_back_entirely_may_be_called_anything_and_is_asked_about_
 
 def test_a_refund_that_is_accepted_explains_the_word_refunded_and_is_not_counted_yet(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.sandbox.control.set_options({"word_partly_refunded": "refunded"})
-    refund = operations.refund(world.paid_payment().pk, "2.50")
+    refund = queueing.refund(world.paid_payment().pk, "2.50")
     rewrite(refund, status="pending")
     TimelineEntry.objects.filter(refund=refund, event="refund.succeeded").update(event="refund.pending")
     heard: list[Audited] = []
@@ -329,7 +330,7 @@ def test_a_refund_that_is_accepted_explains_the_word_refunded_and_is_not_counted
 
 def test_what_differs_and_has_not_changed_meanwhile_is_asked_about_once(world: World) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     rewrite(payment, status="pending")
     before = world.queries()
     assert "paid-there" in kinds()
@@ -488,7 +489,7 @@ def test_a_shop_that_does_not_know_what_was_paid(world: World) -> None:
 
 def test_an_order_whose_money_was_all_given_back_may_be_sold_again(world: World) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "12.50")
+    queueing.refund(payment.pk, "12.50")
     ShopOrder.objects.update(status="open")
     assert look() == []
 
@@ -579,7 +580,7 @@ def test_a_status_that_the_timeline_does_not_tell(world: World) -> None:
 
 def test_i5_refunds_that_add_up_to_more_than_was_paid(world: World) -> None:
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "12.00")
+    refund = queueing.refund(payment.pk, "12.00")
     assert look() == []
     rewrite(refund, amount="12.51")
     assert kinds() == ["refunds-exceed"]
@@ -596,7 +597,7 @@ def test_a_refund_of_a_payment_that_is_not_paid(world: World) -> None:
 def test_i6_a_refund_of_unknown_outcome_stays_a_difference_until_somebody_knows(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     found = only()
     assert (str(found.kind), found.there) == ("refund-unknown", "the gateway has not said whether it was done")
     assert found.told.startswith("needs review since ")
@@ -609,7 +610,7 @@ def test_i6_a_refund_of_unknown_outcome_stays_a_difference_until_somebody_knows(
 def test_a_refund_that_the_shop_was_not_told(world: World) -> None:
     payment = world.paid_payment()
     with world.failing_handler("tillgate_refund_changed"):
-        operations.refund(payment.pk, "2.50")
+        queueing.refund(payment.pk, "2.50")
     assert kinds() == ["not-delivered"]
     OutboxEvent.objects.filter(kind="refund-changed").delete()
     found = only()
@@ -619,7 +620,7 @@ def test_a_refund_that_the_shop_was_not_told(world: World) -> None:
 def test_a_refund_that_was_entered_by_a_person_is_in_order(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.refund(payment.reference, "2.50")
-    operations.refunds.record_external_refund(payment.pk, "2.50", staff="ann")
+    external.record_external_refund(payment.pk, "2.50", staff="ann")
     assert look() == []
 
 
@@ -679,7 +680,7 @@ def rows_as_they_come() -> Iterator[None]:
 
 def test_books_are_read_in_the_order_in_which_they_were_written(world: World) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     second = second_payment(world)
     with rows_as_they_come():
         assert look() == []
@@ -718,7 +719,7 @@ def test_an_answer_that_was_true_before_the_refund_is_asked_for_again(world: Wor
 
     def slow(one: Payment) -> Answer:
         if not asked:
-            operations.refund(payment.pk, "12.50")
+            queueing.refund(payment.pk, "12.50")
         asked.append(ask(one))
         return asked[-1]
 
@@ -760,7 +761,7 @@ def every_difference(world: World) -> Iterator[None]:
     ShopOrder.objects.filter(pk=waiting.order.key).update(status="open")
     OutboxEvent.objects.filter(order=lost.order).delete()
     world.sandbox.control.fault("lost_response", occasion="refund")
-    operations.refund(world.paid_payment().pk, "2.50")
+    queueing.refund(world.paid_payment().pk, "2.50")
     with world.failing_handler("tillgate_payment_paid", times=9):
         world.paid_payment()
         yield

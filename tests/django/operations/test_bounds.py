@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tillgate.django.operations import bounds
+from tillgate.django.orders import times
 
 
 class Clock:
@@ -25,18 +25,18 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     moved = Clock()
-    monkeypatch.setattr(bounds, "time", moved)
+    monkeypatch.setattr(times, "time", moved)
     return moved
 
 
 def test_stop_after_its_seconds_or_once_asked(clock: Clock) -> None:
     asked: list[bool] = []
-    stop = bounds.stop_after(5.0, lambda: bool(asked))
+    stop = times.stop_after(5.0, lambda: bool(asked))
     clock.seconds += 4.9
     assert not stop()
     clock.seconds += 0.1
     assert stop()
-    later = bounds.stop_after(5.0, lambda: bool(asked))
+    later = times.stop_after(5.0, lambda: bool(asked))
     assert not later()
     asked.append(True)
     assert later()

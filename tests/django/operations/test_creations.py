@@ -10,16 +10,17 @@ from django.core.management import call_command
 
 from tests.django.conftest import World
 from tillgate import InvalidRequest, NotSent, Refused, WrongCredentials, hooks
-from tillgate.django import doctor, operations
-from tillgate.django.health import health
+from tillgate.django import actions
 from tillgate.django.models import Heartbeat, Payment, Review
-from tillgate.django.operations import payments
+from tillgate.django.operating import findings
+from tillgate.django.operating.health import health
+from tillgate.django.payments import reconciling, starting
 
 REFUSED = Refused("000030", "payment method is closed", 400)
 
 
 def press(world: World, method: str = "alipay") -> str:
-    return operations.start_payment(world.shop.plugin, world.order(), method=method).outcome.value
+    return starting.start_payment(world.shop.plugin, world.order(), method=method).outcome.value
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_dismissed_refusals_open_no_second_review(world: World, refuse: Any) -> 
     refuse(REFUSED)
     for _ in range(3):
         press(world)
-    operations.take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the bank works on it")
+    actions.take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the bank works on it")
     press(world)
     assert world.reviews() == []
     refuse(None)
@@ -127,7 +128,7 @@ def test_health_and_doctor_show_refusals(world: World, refuse: Any, capsys: pyte
         press(world)
     [message] = next(one.refused_creations for one in health().accounts)
     assert "payment method is closed" in message
-    found = {one.name: one for one in doctor.examine()}
+    found = {one.name: one for one in findings.examine()}
     assert (found["default: new payments"].passed, found["default: new payments"].finding) == (False, message)
     with pytest.raises(SystemExit):
         call_command("tillgate", "doctor")
@@ -149,7 +150,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return real(account, reference, **options)
 
     monkeypatch.setattr(hooks, "query", query)
-    monkeypatch.setattr(payments, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    monkeypatch.setattr(reconciling, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
     return asked
 
 

@@ -8,14 +8,15 @@ import pytest
 from django.db import transaction
 
 from tests.smallest_shop.placing import unregistered
-from tillgate.django import operations
 from tillgate.django.models import Order
+from tillgate.django.orders import registering
+from tillgate.django.payments import admission
 from tillgate.testing.world import World
 
 
 def test_an_expected_order_whose_payment_nobody_starts_is_told_unpaid(world: World) -> None:
     order = world.order()
-    operations.open_order(world.shop.plugin, order)
+    registering.open_order(world.shop.plugin, order)
     world.run_worker()
     assert world.shop.is_payable(order), "the shopper still has time"
     world.time.advance(minutes=61)
@@ -25,7 +26,7 @@ def test_an_expected_order_whose_payment_nobody_starts_is_told_unpaid(world: Wor
 
 def test_an_expected_order_is_paid_like_any_other_and_never_told_unpaid(world: World) -> None:
     order = world.shop.place_order(Decimal("12.50"))
-    operations.open_order(world.shop.plugin, order)
+    registering.open_order(world.shop.plugin, order)
     payment = world.start(order)
     world.time.advance(minutes=61)
     world.run_worker()
@@ -41,20 +42,20 @@ def test_an_expected_order_is_paid_like_any_other_and_never_told_unpaid(world: W
 def test_expecting_an_order_again_or_too_late_changes_nothing(world: World) -> None:
     order = unregistered()
     payment = world.start(order)
-    operations.open_order(world.shop.plugin, order)
-    operations.open_order(world.shop.plugin, order)
+    registering.open_order(world.shop.plugin, order)
+    registering.open_order(world.shop.plugin, order)
     assert Order.objects.get().unpaid_check_at is None
     assert world.fresh(payment).is_open
 
 
 def test_an_order_that_was_told_unpaid_may_be_expected_anew(world: World) -> None:
     order = world.order()
-    operations.open_order(world.shop.plugin, order)
+    registering.open_order(world.shop.plugin, order)
     world.time.advance(minutes=61)
     assert world.run_worker().counts["unpaid orders"] == 1
     world.time.advance(days=1)
     assert world.run_worker().counts["unpaid orders"] == 0
-    operations.open_order(world.shop.plugin, order)
+    registering.open_order(world.shop.plugin, order)
     assert world.run_worker().counts["unpaid orders"] == 0
     world.time.advance(minutes=61)
     assert world.run_worker().counts["unpaid orders"] == 1
@@ -64,17 +65,17 @@ def test_an_order_that_is_paid_or_closed_is_not_expected_anew(world: World) -> N
     paid, closed = world.start(unregistered()), unregistered()
     world.shopper_pays(paid)
     world.notification(paid)
-    operations.open_order(world.shop.plugin, closed)
-    operations.close_order(world.shop.plugin, closed)
+    registering.open_order(world.shop.plugin, closed)
+    registering.close_order(world.shop.plugin, closed)
     Order.objects.update(unpaid_check_at=None)
     for key in (paid.order.key, closed):
-        operations.open_order(world.shop.plugin, key)
+        registering.open_order(world.shop.plugin, key)
     assert not Order.objects.filter(unpaid_check_at__isnull=False).exists()
 
 
 def test_an_order_that_is_rolled_back_is_not_expected(world: World) -> None:
     with transaction.atomic():
-        operations.open_order(world.shop.plugin, "1")
+        registering.open_order(world.shop.plugin, "1")
         transaction.set_rollback(True)
     assert not Order.objects.exists()
 
@@ -82,19 +83,19 @@ def test_an_order_that_is_rolled_back_is_not_expected(world: World) -> None:
 def test_free_order_is_not_released(world: World) -> None:
     order, other = world.order(), world.order()
     for one in (order, other):
-        operations.open_order(world.shop.plugin, one)
+        registering.open_order(world.shop.plugin, one)
     world.shop.edit_total(order, Decimal("0.00"))
     world.a_day_passes()
     assert not world.shop.is_released(order)
     assert world.shop.is_released(other)
     world.shop.edit_total(order, Decimal("12.50"))
-    operations.open_order(world.shop.plugin, order)
+    registering.open_order(world.shop.plugin, order)
     world.a_day_passes()
     assert world.shop.is_released(order)
 
 
 def test_free_order_starts_no_payment(world: World) -> None:
     order = unregistered("0.00")
-    with pytest.raises(operations.NotPayable, match=r"^there is nothing to pay$"):
+    with pytest.raises(admission.NotPayable, match=r"^there is nothing to pay$"):
         world.start(order)
     assert not Order.objects.exists()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.django.bookings import payment, refund
-from tillgate.django.operations.figures import Figure, Kind, figures, sums_by
+from tillgate.django.accounting.figures import Figure, Kind, figures, sums_by
 
 
 def test_cents_add_up_exactly_and_currencies_stay_apart() -> None:

@@ -20,10 +20,10 @@ from django.db import connection, connections
 from tests.django import project
 from tests.django.conftest import World
 from tillgate import hooks
-from tillgate.django import operations
 from tillgate.django.models import OutboxEvent, Payment, Refund
-from tillgate.django.operations import outbox
-from tillgate.django.operations.locking import OrderHeld
+from tillgate.django.orders.locking import OrderHeld
+from tillgate.django.outbox import delivering, remote
+from tillgate.django.refunds import limits, queueing
 from tillgate.django.worker.run import run_lane
 from tillgate.testing.crashes import Crash
 
@@ -144,9 +144,9 @@ def undelivered(world: World, *, is_remote: bool = False) -> Payment:
     """Return a payment with an event that no process has tried to deliver."""
     if is_remote:
         payment = world.paid_payment()
-        operations.enqueue_remote(world.shop.plugin, payment.order.key, "invoice")
+        remote.enqueue_remote(world.shop.plugin, payment.order.key, "invoice")
         return payment
-    with mock.patch.object(outbox, "deliver_now", return_value=0):
+    with mock.patch.object(delivering, "deliver_now", return_value=0):
         return world.paid_payment()
 
 
@@ -181,8 +181,8 @@ def test_a_refund_of_an_order_that_a_handler_holds_is_refused_soon_and_nothing_i
     Payment.objects.filter(pk=paid.pk).update(order_id=payment.order_id)
     with hanging_handler(world, payment):
         began = time.monotonic()
-        with pytest.raises(operations.RefundNotPossible, match="another transaction holds the order"):
-            operations.refund(paid.pk, "1.00")
+        with pytest.raises(limits.RefundNotPossible, match="another transaction holds the order"):
+            queueing.refund(paid.pk, "1.00")
         assert time.monotonic() - began < 3
     assert not Refund.objects.exists()
 
@@ -192,14 +192,14 @@ def test_the_worker_passes_over_an_order_that_a_handler_holds(world: World) -> N
     payment, other = (paid_at_the_gateway(world) for _ in range(2))
     with hanging_handler(world, payment):
         with pytest.raises(OrderHeld):
-            outbox.deliver_now(payment.order_id)
-        assert operations.deliver(payment.order_id) == 0
+            delivering.deliver_now(payment.order_id)
+        assert delivering.deliver(payment.order_id) == 0
     world.notification(other)
     assert world.shop.is_paid(other.order.key)
 
 
 def test_hanging_handlers_hold_two_threads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "_WAIT_FOR_PLACE_SECONDS", 0.01)
+    monkeypatch.setattr(delivering, "_WAIT_FOR_PLACE_SECONDS", 0.01)
     payment = world.paid_payment()
     told: list[int] = []
 
@@ -207,11 +207,11 @@ def test_hanging_handlers_hold_two_threads(world: World, monkeypatch: pytest.Mon
         told.append(order_id)
         return 1
 
-    monkeypatch.setattr(outbox, "deliver_now", tell)
-    with outbox._places, outbox._places:
-        assert operations.deliver(payment.order_id) == 0
+    monkeypatch.setattr(delivering, "deliver_now", tell)
+    with delivering._places, delivering._places:
+        assert delivering.deliver(payment.order_id) == 0
     assert told == []
-    assert operations.deliver(payment.order_id) == 1
+    assert delivering.deliver(payment.order_id) == 1
 
 
 @pytest.mark.parametrize("run", [lambda world: world.run_worker(), lambda _: run_lane("default")], ids=["worker", "account"])

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tillgate.django.heartbeats import begin, set_heartbeat, take_turn
 from tillgate.django.models import Heartbeat
-from tillgate.django.operations.heartbeats import begin, set_heartbeat, take_turn
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -14,9 +14,9 @@ from django.core.management import CommandError
 from tests.django.conftest import World
 from tests.django.test_commands import run
 from tillgate import Account, OutcomeUnknown, Transaction, hooks
-from tillgate.django import operations
+from tillgate.django.accounts import find_account
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, TimelineEntry
-from tillgate.django.operations.accounts import find_account
+from tillgate.django.refunds import queueing
 from tillgate.wire import signing
 
 OLD = ["100000123at1605000000", "4711:alipay:1605000000", "123e4567-e89b-12d3-a456-426614174000"]
@@ -122,7 +122,7 @@ def test_an_imported_payment_is_paid_and_can_be_refunded_and_the_shop_is_told_no
     assert payment.order.paid_by_id == payment.pk
     assert not OutboxEvent.objects.exists()
     assert TimelineEntry.objects.get().event == "payment.imported"
-    refund = operations.refund(payment.pk, "2.50", staff="anna")
+    refund = queueing.refund(payment.pk, "2.50", staff="anna")
     assert refund.status == "succeeded"
     world.run_worker()
     assert not OutboxEvent.objects.filter(done_at__isnull=True).exists()
@@ -134,7 +134,7 @@ def test_an_order_of_the_shop_hears_of_the_refunds_of_its_imported_payment(world
     imported(csv(f"{OLD[0]},12.50,USD,{key}", columns="reference,amount,currency,order"), "--plugin", "smallest-shop", "--apply")
     order = Order.objects.get(plugin="smallest-shop", key=key)
     assert order.paid_by is not None
-    operations.refund(order.paid_by.pk, "2.50", staff="anna")
+    queueing.refund(order.paid_by.pk, "2.50", staff="anna")
     assert OutboxEvent.objects.get().kind == "refund-changed"
 
 

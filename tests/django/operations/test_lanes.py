@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from tests.django.conftest import World
 from tillgate import hooks
-from tillgate.django import operations
+from tillgate.django import actions
 from tillgate.django.models import Lane, Payment, Review
-from tillgate.django.operations.lanes import PAUSE, failures, has_answered, in_turn, note_failures, rest, take_turn, wake
+from tillgate.django.worker.lanes import PAUSE, failures, has_answered, in_turn, note_failures, rest, take_turn, wake
 from tillgate.wire.dialects import REFERENCE
 
 LONG = "a" * 128
@@ -145,7 +145,7 @@ def test_that_a_person_let_a_payment_expire_is_no_answer_of_the_gateway(world: W
     world.sandbox.control.fault("denied", occasion="query", times=100)
     world.time.advance(hours=3)
     world.run_worker()
-    operations.take_action(Review.objects.get(reason="payment-unknown").pk, "mark-expired", staff="ann", note="not in the back office")
+    actions.take_action(Review.objects.get(reason="payment-unknown").pk, "mark-expired", staff="ann", note="not in the back office")
     assert Payment.objects.get(pk=payment.pk).status == "expired"
     assert not has_answered("default", since)
     Payment.objects.filter(pk=payment.pk).update(status="paid", status_since=timezone.now())
@@ -157,7 +157,7 @@ def test_what_a_persons_question_has_learnt_is_an_answer_of_the_gateway(world: W
     payment, since = world.start(world.order()), timezone.now()
     world.sandbox.control.fault("denied", occasion="query")
     world.time.advance(hours=3)
-    operations.poll_now(payment, "ann")
+    actions.poll_now(payment, "ann")
     assert Payment.objects.get(pk=payment.pk).status == "expired"
     assert has_answered("default", since)
 

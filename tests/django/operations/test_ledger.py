@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
-from tillgate.django.operations.ledger import (
+from tillgate.django.accounting.differences import (
     Difference,
     DifferenceKind,
     OrderLedger,
@@ -19,7 +18,8 @@ from tillgate.django.operations.ledger import (
     examine,
     is_held_as_paid,
 )
-from tillgate.django.operations.payments import facts_of
+from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
+from tillgate.django.payments.reconciling import facts_of
 from tillgate.hooks import OrderDescription
 from tillgate.lifecycle import Answer, Found, Inconclusive, NotFound, ReviewReason
 from tillgate.wire.dialects import REFERENCE

@@ -16,18 +16,13 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 from tests.django import project
 from tests.django.conftest import World
 from tillgate import hooks
-from tillgate.django import operations
+from tillgate.django import accounts
 from tillgate.django.models import Order, Payment, Refund, Review, database
-from tillgate.django.operations import accounts
-from tillgate.django.operations.locking import (
-    InsideTransaction,
-    durable,
-    locked_order,
-    outside_transactions,
-    without_atomic_requests,
-)
-from tillgate.django.operations.mail import mail_reviews
-from tillgate.django.operations.reviews import open_review
+from tillgate.django.orders.locking import InsideTransaction, durable, locked_order, outside_transactions, without_atomic_requests
+from tillgate.django.payments import reconciling, starting
+from tillgate.django.refunds import queueing
+from tillgate.django.reviews.opening import open_review
+from tillgate.django.worker.mail import mail_reviews
 from tillgate.django.worker.run import run_worker
 from tillgate.lifecycle import ReviewReason
 
@@ -75,7 +70,7 @@ def by_hand() -> Iterator[None]:
 
 def test_i6_where_the_host_commits_by_hand_nothing_is_sent_that_its_rollback_would_forget(world: World) -> None:
     payment = world.paid_payment()
-    for send in (lambda: operations.refund(payment.pk, "1.00"), lambda: world.start(world.order()), run_worker):
+    for send in (lambda: queueing.refund(payment.pk, "1.00"), lambda: world.start(world.order()), run_worker):
         with by_hand(), pytest.raises(InsideTransaction, match="while autocommit of database 'default' is off"):
             send()
     assert (world.refunded_amount(payment), Refund.objects.count(), Payment.objects.count()) == (Decimal(0), 0, 1)
@@ -115,7 +110,7 @@ def test_where_the_host_commits_by_hand_a_refund_is_queued_with_what_it_commits(
     payment = world.paid_payment()
     transaction.set_autocommit(False)
     try:
-        operations.queue_refund(payment.pk, "1.00")
+        queueing.queue_refund(payment.pk, "1.00")
         assert Refund.objects.get().status == "queued"
     finally:
         transaction.commit()
@@ -197,12 +192,12 @@ def cutting(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("cutting")
 def test_what_the_gateway_answered_is_kept_though_the_connection_was_cut_meanwhile(world: World) -> None:
     order = world.order()
-    started = operations.start_payment(world.shop.plugin, order, method="alipay")
+    started = starting.start_payment(world.shop.plugin, order, method="alipay")
     assert (started.payment.status, bool(started.payment.payment_url)) == ("pending", True)
     world.shopper_pays(started.payment)
-    assert operations.reconcile(world.fresh(started.payment), "staff:ann").status == "paid"
+    assert reconciling.reconcile(world.fresh(started.payment), "staff:ann").status == "paid"
     assert world.shop.is_paid(order)
-    assert operations.refund(started.payment.pk, "1.00").status == "succeeded"
+    assert queueing.refund(started.payment.pk, "1.00").status == "succeeded"
 
 
 @cut
@@ -229,8 +224,8 @@ def test_a_refund_that_has_not_left_is_sent_later_though_the_connection_was_cut_
             cuts.pop()()
         return accounts.account_of(payment)
 
-    monkeypatch.setattr("tillgate.django.operations.refunds.account_of", account_of)
-    refund = operations.refund(payment.pk, "1.00")
+    monkeypatch.setattr("tillgate.django.refunds.sending.account_of", account_of)
+    refund = queueing.refund(payment.pk, "1.00")
     assert (refund.status, world.refunded_amount(payment)) == ("queued", Decimal(0))
     world.a_day_passes()
     assert (Refund.objects.get().status, world.refunded_amount(payment)) == ("succeeded", Decimal("1.00"))

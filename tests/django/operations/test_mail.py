@@ -19,8 +19,8 @@ from django.utils import timezone, translation
 from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django.models import Review
-from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.mail import SIGNATURE, TIMESTAMP, mail_reviews, recipients_of_reviews
+from tillgate.django.orders.locking import InsideTransaction
+from tillgate.django.worker.mail import SIGNATURE, TIMESTAMP, mail_reviews, recipients_of_reviews
 from tillgate.django.worker.run import run_lane
 
 WHERE = "All open reviews: https://shop.example/admin/tillgate/review/"
@@ -100,7 +100,7 @@ def test_what_a_person_resolves_in_the_moment_of_mailing_is_not_mailed(monkeypat
         Review.objects.update(resolved_at=timezone.now())
         return True
 
-    monkeypatch.setattr("tillgate.django.operations.mail.take_turn", quicker)
+    monkeypatch.setattr("tillgate.django.worker.mail.take_turn", quicker)
     assert mail_reviews() == 0
     assert mail.outbox == []
 

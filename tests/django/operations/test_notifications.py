@@ -12,9 +12,10 @@ from django.db import connections
 from django.utils import timezone
 
 from tests.django.notifying import signed
-from tillgate.django import operations
 from tillgate.django.models import Notification, Payment, Review, TimelineEntry, database
-from tillgate.django.operations import notifications
+from tillgate.django.payments import keeping, notifications
+from tillgate.django.refunds import queueing
+from tillgate.django.reviews import closing
 from tillgate.testing.world import World
 from tillgate.wire.dialects import REFERENCE, SignatureRule
 from tillgate.wire.notifications import read_notification
@@ -142,7 +143,7 @@ def prefixed() -> Iterator[None]:
                 for field in model._meta.concrete_fields:
                     vars(field).pop("cached_col", None)
         notifications._look_up.cache_clear()
-        notifications._sql.cache_clear()
+        keeping.sql.cache_clear()
 
     rename("", "Shop_")
     yield
@@ -184,7 +185,7 @@ def test_a_notification_is_kept_with_its_door_its_method_and_what_its_signature_
 
 def test_a_shop_whose_own_page_takes_any_method_has_as_much_of_it_kept_as_the_column_holds(world: World) -> None:
     payment = world.start(world.order())
-    operations.receive_payment_notification(payment.notification_key, lambda: read_notification(query="status=pending"), "PROPPATCH")
+    notifications.receive_payment_notification(payment.notification_key, lambda: read_notification(query="status=pending"), "PROPPATCH")
     assert Notification.objects.get().method == "PROPPATC"
 
 
@@ -212,7 +213,7 @@ def test_the_first_twenty_are_all_kept_whether_they_came_before_the_payment_was_
 
 def test_a_refunds_notifications_are_kept_beside_its_payments_and_each_has_its_own_bound(world: World) -> None:
     payment = world.paid_payment()
-    refunds = [operations.refund(payment.pk, "1.00"), operations.refund(payment.pk, "2.00")]
+    refunds = [queueing.refund(payment.pk, "1.00"), queueing.refund(payment.pk, "2.00")]
     for number in range(25):
         world.notification(payment, f"transactionNo={number}")
         for refund in refunds:
@@ -358,7 +359,7 @@ def test_forged_notifications_are_told_to_a_person_once_they_are_many_and_again_
     assert review.message == f"Payment {payment.reference}: 3 notifications were not signed with the account's token."
     assert (review.order, review.payment, review.account) == (payment.order, payment, "default")
     assert TimelineEntry.objects.get(event="review.opened").actor == "webhook"
-    operations.resolve(review.pk, "somebody's scanner", "ann")
+    closing.resolve(review.pk, "somebody's scanner", "ann")
     for open_ones in ([], ["forged-notifications"]):
         world.notification(payment, FORGED)
         assert world.reviews() == open_ones
@@ -382,7 +383,7 @@ def test_a_forged_notification_makes_the_gateway_be_asked_all_the_same(world: Wo
     assert world.fresh(payment).status == "paid"
 
 
-@pytest.mark.parametrize(("fails", "body"), [("ask", "status=success"), ("_tell_of_forged", FORGED)])
+@pytest.mark.parametrize(("fails", "body"), [("ask", "status=success"), ("tell_of_forged", FORGED)])
 def test_a_notification_that_is_kept_is_acknowledged_though_what_it_leads_to_fails(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str, body: str
 ) -> None:
@@ -391,7 +392,7 @@ def test_a_notification_that_is_kept_is_acknowledged_though_what_it_leads_to_fai
     def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(operations.notifications, fails, fail)
+    monkeypatch.setattr(notifications, fails, fail)
     answer = world.notification(payment, body)
     assert (answer.status_code, answer.content, Notification.objects.count()) == (200, b"success", 1)
     assert f"what a notification of {payment.reference} leads to could not be done" in caplog.text
@@ -403,6 +404,6 @@ def test_a_notification_is_kept_though_the_plugin_that_keeps_its_account_fails(w
     def broken(alias: str) -> Any:
         raise RuntimeError(alias)
 
-    monkeypatch.setattr("tillgate.django.operations.accounts.find_account", broken)
+    monkeypatch.setattr("tillgate.django.accounts.find_account", broken)
     answer = world.notification(payment)
     assert (answer.status_code, answer.content, Notification.objects.count()) == (200, b"success", 1)

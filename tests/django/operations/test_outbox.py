@@ -20,13 +20,20 @@ from tests.smallest_shop import plugin as shop_plugin
 from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import unregistered
 from tillgate import hooks
+from tillgate.django import actions
 from tillgate.django import models as rows
-from tillgate.django import operations
+from tillgate.django.accounting.audit import audit
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Review, TimelineEntry
-from tillgate.django.operations import outbox
-from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.outbox import deliver, deliver_remote, enqueue_remote, is_unpaid, retry
-from tillgate.django.operations.values import payment_value
+from tillgate.django.orders import registering
+from tillgate.django.orders.locking import InsideTransaction
+from tillgate.django.orders.values import payment_value
+from tillgate.django.outbox import attempts, delivering, remote
+from tillgate.django.outbox.attempts import retry
+from tillgate.django.outbox.delivering import deliver
+from tillgate.django.outbox.handlers import is_unpaid
+from tillgate.django.outbox.remote import deliver_remote, enqueue_remote
+from tillgate.django.payments import reconciling
+from tillgate.django.refunds import queueing, settling
 from tillgate.hooks import PaidOutcome, Payment, RemoteEvent
 
 
@@ -66,16 +73,16 @@ def test_what_is_due_is_delivered_without_a_lock_on_orders_of_which_nothing_is(
     failing_shop.clear()
     told = world.paid_payment().order
     enqueue_remote(world.shop.plugin, told.key, "invoice")
-    locked, real = list[int](), outbox.deliver_now
+    locked, real = list[int](), delivering.deliver_now
 
-    def delivering(order_id: int) -> int:
+    def deliver_now(order_id: int) -> int:
         locked.append(order_id)
         return real(order_id)
 
-    monkeypatch.setattr(outbox, "deliver_now", delivering)
+    monkeypatch.setattr(delivering, "deliver_now", deliver_now)
     world.time.advance(minutes=1)
     for order in (told, waiting, waiting):
-        outbox.deliver_due(order.pk)
+        delivering.deliver_due(order.pk)
     assert locked == [waiting.pk]
     assert world.shop.times_paid(waiting.key) == 1
 
@@ -112,9 +119,9 @@ def test_a_handler_that_keeps_failing_is_shown_to_a_person_while_the_payment_sta
 
 def test_outbox_events_of_an_order_wait_for_the_one_before(world: World, failing_shop: list[str]) -> None:
     payment = world.paid_payment()
-    from tillgate.django import operations
+    from tillgate.django.refunds import queueing
 
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     assert world.shop.refunded(payment.order.key) == 0
     failing_shop.clear()
     world.time.advance(minutes=1)
@@ -180,7 +187,7 @@ def test_events_that_have_failed_come_after_all_others(world: World, mailer: Mai
         failed = world.paid_payment().order
     enqueue_remote("mailing-shop", failed.key, "reminder")
     world.time.advance(minutes=1)
-    monkeypatch.setattr(outbox, "deliver_now", lambda _: 0)  # the process dies before it delivers
+    monkeypatch.setattr(delivering, "deliver_now", lambda _: 0)  # the process dies before it delivers
     fresh = world.paid_payment().order
     world.run_worker()
     told = list(TimelineEntry.objects.filter(event="event.delivered").order_by("id").values_list("order__key", "message"))
@@ -222,7 +229,7 @@ def test_a_remote_outbox_event_that_keeps_failing_is_named_to_a_person(world: Wo
 
 
 def test_a_remote_outbox_event_of_a_dead_worker_is_taken_over_after_its_lease(world: World, mailer: Mailer) -> None:
-    from tillgate.django.operations.outbox import _claim_remote
+    from tillgate.django.outbox.remote import _claim_remote
 
     mailer.failures = 0
     payment = world.paid_payment()
@@ -244,7 +251,7 @@ def test_the_shop_is_told_in_its_own_language_whoever_brought_the_news(world: Wo
     world.shopper_pays(payment)
     monkeypatch.setattr(hooks, "call_owner", listening)
     with translation.override("de"):
-        operations.reconcile(payment, "return")
+        reconciling.reconcile(payment, "return")
     assert set(heard) == {"en-us"}
 
 
@@ -272,7 +279,7 @@ def test_an_outbox_event_that_is_done_says_so_in_its_row(world: World) -> None:
 
 def test_what_the_shop_was_told_and_what_came_of_it_is_in_the_timeline(world: World) -> None:
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     unpaid = world.start(unregistered()).order
     rows.Payment.objects.filter(order=unpaid).update(status="failed")
     OutboxEvent.objects.create(order=unpaid, kind="order-unpaid", created_at=timezone.now(), due_at=timezone.now())
@@ -333,7 +340,7 @@ def test_a_fault_of_any_length_is_kept_within_bounds_and_named_in_part(world: Wo
 def test_a_failure_of_a_refunds_outbox_event_names_the_refund(world: World) -> None:
     payment = world.paid_payment()
     with world.failing_handler("tillgate_refund_changed", times=3):
-        refund = operations.refund(payment.pk, "1.00")
+        refund = queueing.refund(payment.pk, "1.00")
         for _ in range(2):
             world.time.advance(hours=1)
             world.run_worker()
@@ -361,7 +368,7 @@ def test_an_outbox_event_that_another_worker_has_carried_out_meanwhile_has_not_f
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outbox_event = OutboxEvent.objects.get(payment=world.paid_payment())
-    operations.outbox._note_failure(outbox_event.order_id, outbox_event.pk, RuntimeError("too late"))
+    attempts.note_failure(outbox_event.order_id, outbox_event.pk, RuntimeError("too late"))
     outbox_event.refresh_from_db()
     assert (outbox_event.attempts, outbox_event.fault, outbox_event.due_at) == (1, "", None)
 
@@ -386,7 +393,7 @@ def test_money_that_does_not_pay_its_order_is_held_with_why_and_what_can_be_done
         ShopOrder.objects.filter(pk=order).delete()
 
     def closed(order: str) -> None:
-        operations.close_order(world.shop.plugin, order)
+        registering.close_order(world.shop.plugin, order)
 
     def cancelled(order: str) -> None:
         ShopOrder.objects.filter(pk=order).update(status="cancelled")
@@ -449,7 +456,7 @@ def test_an_order_that_the_shop_closes_while_it_marks_it_paid_is_paid_and_closed
     def closing(plugin: str, hook: str, **arguments: Any) -> Any:
         outcome = real(plugin, hook, **arguments)
         if hook == "tillgate_payment_paid":
-            operations.close_order(plugin, arguments["payment"].order.key)
+            registering.close_order(plugin, arguments["payment"].order.key)
         return outcome
 
     monkeypatch.setattr(hooks, "call_owner", closing)
@@ -495,8 +502,8 @@ def test_the_shop_hears_every_status_of_a_refund_in_order_though_it_was_away_mea
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     with world.failing_handler("tillgate_refund_changed", times=2):
-        refund = operations.refund(payment.pk, "12.50")
-        operations.refunds.settle_by_staff(refund.pk, done=True, staff="ann")
+        refund = queueing.refund(payment.pk, "12.50")
+        settling.settle_by_staff(refund.pk, done=True, staff="ann")
     OutboxEvent.objects.create(
         order=payment.order, payment=payment, refund=refund, kind="refund-changed", created_at=timezone.now(), due_at=timezone.now()
     )
@@ -541,7 +548,7 @@ def test_the_shop_hears_what_needs_a_person_and_of_which_order(world: World) -> 
         payment.order.plugin = "hearing"
         payment.order.save()
         world.sandbox.control.reverse(payment.reference)
-        operations.poll_now(payment, "ann")
+        actions.poll_now(payment, "ann")
     finally:
         hooks.plugin_manager().unregister(name="hearing")
     raised = Review.objects.get()
@@ -628,16 +635,16 @@ def test_what_is_carried_over_the_network_is_due_at_once_and_leased_for_two_minu
     first, second = OutboxEvent.objects.filter(kind="remote").order_by("id")
     assert (first.name, first.data, first.payment, first.refund) == ("confirmation", {"to": "ann@example.com"}, payment, None)
     assert (second.data, second.due_at is not None) == ({}, True)
-    claimed = operations.outbox._claim_remote(payment.order_id)
+    claimed = remote._claim_remote(payment.order_id)
     assert claimed
     assert claimed[0] == first
     first.refresh_from_db()
     assert in_seconds(first) == 120
-    assert operations.outbox._claim_remote(payment.order_id) is None
+    assert remote._claim_remote(payment.order_id) is None
     world.time.advance(seconds=119)
-    assert operations.outbox._claim_remote(payment.order_id) is None
+    assert remote._claim_remote(payment.order_id) is None
     world.time.advance(seconds=2)
-    again = operations.outbox._claim_remote(payment.order_id)
+    again = remote._claim_remote(payment.order_id)
     assert again
     assert again[0] == first
 
@@ -706,11 +713,11 @@ def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_pays_no_or
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=1):
         world.notification(payment)
-    operations.refund(payment.pk, "12.50")
+    queueing.refund(payment.pk, "12.50")
     world.a_day_passes()
     assert OutboxEvent.objects.get(kind="payment-paid").outcome == "given-back"
     assert (world.shop.times_paid(payment.order.key), world.reviews()) == (0, [])
-    assert list(operations.audit(timezone.now() - timedelta(days=9), timezone.now())) == []
+    assert list(audit(timezone.now() - timedelta(days=9), timezone.now())) == []
 
 
 def test_a_payment_of_which_a_part_was_given_back_before_the_shop_heard_of_it_pays_its_order(world: World) -> None:
@@ -718,7 +725,7 @@ def test_a_payment_of_which_a_part_was_given_back_before_the_shop_heard_of_it_pa
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=1):
         world.notification(payment)
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     world.a_day_passes()
     assert (world.shop.times_paid(payment.order.key), world.shop.refunded(payment.order.key)) == (1, Decimal("2.50"))
 
@@ -726,12 +733,12 @@ def test_a_payment_of_which_a_part_was_given_back_before_the_shop_heard_of_it_pa
 def test_a_failing_remote_outbox_event_of_a_refund_hides_no_failing_local_one(world: World, configure: Callable[..., None]) -> None:
     configure(DELIVERY_TRIES_BEFORE_REVIEW=1)
     payment = world.paid_payment("12.50")
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     for kind in (OutboxEventKind.REMOTE, OutboxEventKind.REFUND_CHANGED):
         failed = OutboxEvent.objects.create(
             order=payment.order, payment=payment, refund=refund, kind=kind, created_at=timezone.now(), due_at=timezone.now()
         )
-        operations.outbox._note_failure(payment.order_id, failed.pk, ConnectionError("away"))
+        attempts.note_failure(payment.order_id, failed.pk, ConnectionError("away"))
         assert failed.reviews.count() == 1
 
 
@@ -761,10 +768,10 @@ def test_a_second_payment_that_was_given_back_before_its_turn_is_not_told_as_one
     world.shopper_pays(first)
     world.notification(first)
     with world.failing_handler("tillgate_refund_changed", times=1):
-        operations.refund(first.pk, "2.50")
+        queueing.refund(first.pk, "2.50")
         world.shopper_pays(second)
         world.notification(second)
-        operations.refund(second.pk, "12.50")
+        queueing.refund(second.pk, "12.50")
     world.a_day_passes()
     assert world.reviews() == []
     assert list(OutboxEvent.objects.filter(kind="payment-paid").order_by("id").values_list("outcome", flat=True)) == [
@@ -820,7 +827,7 @@ def test_i3_a_handler_that_swallows_a_failure_which_undoes_what_it_wrote_is_run_
 
     monkeypatch.setattr(hooks, "call_owner", call_owner)
     key = world.order("12.50")
-    operations.open_order(world.shop.plugin, key)
+    registering.open_order(world.shop.plugin, key)
     if hook == "tillgate_order_unpaid":
         world.a_day_passes()
     else:
@@ -829,7 +836,7 @@ def test_i3_a_handler_that_swallows_a_failure_which_undoes_what_it_wrote_is_run_
             world.shopper_pays(payment)
             world.notification(payment)
         if hook == "tillgate_refund_changed":
-            operations.refund(payments[0].pk, payments[0].amount)
+            queueing.refund(payments[0].pk, payments[0].amount)
     assert not OutboxEvent.objects.filter(kind=hook.removeprefix("tillgate_").replace("_", "-"), attempts=1, done_at__isnull=False).exists()
     world.a_day_passes()
     assert len(told) == 2
@@ -847,10 +854,10 @@ def test_an_order_that_is_expected_anew_is_not_given_up_by_what_was_queued_befor
 
     monkeypatch.setattr(hooks, "call_owner", call_owner)
     key = world.order()
-    operations.open_order(world.shop.plugin, key)
+    registering.open_order(world.shop.plugin, key)
     world.time.advance(minutes=61)
     world.run_worker()
-    operations.open_order(world.shop.plugin, key)
+    registering.open_order(world.shop.plugin, key)
     world.time.advance(minutes=5)
     world.run_worker()
     assert not world.shop.is_released(key)

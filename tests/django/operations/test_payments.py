@@ -15,12 +15,13 @@ from django.utils import timezone
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Account, ConfigurationError, InvalidRequest, NotSent, hooks
-from tillgate.django import operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations import NotPayable, StartOutcome
-from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.payments import apply_answer, ask, claim_poll, facts_of, is_unchanged
-from tillgate.django.operations.reviews import version_of
+from tillgate.django.orders.locking import InsideTransaction
+from tillgate.django.payments import reconciling, starting
+from tillgate.django.payments.admission import NotPayable
+from tillgate.django.payments.creating import StartOutcome
+from tillgate.django.payments.reconciling import apply_answer, ask, claim_poll, facts_of, is_unchanged
+from tillgate.django.reviews.opening import version_of
 from tillgate.django.worker.run import run_worker
 from tillgate.lifecycle import Decision, Found, Inconclusive, PaymentFacts, PaymentStatus, ReviewReason
 from tillgate.sandbox import PUBLISHED_STORE_NO
@@ -74,7 +75,7 @@ def test_i2_a_payment_whose_notification_and_return_are_lost_is_found_by_the_wor
 def test_i2_a_lost_creation_is_watched_and_its_money_found(world: World) -> None:
     order = world.order()
     world.sandbox.control.fault("lost_response", occasion="pay")
-    started = operations.start_payment(world.shop.plugin, order, method="alipay")
+    started = starting.start_payment(world.shop.plugin, order, method="alipay")
     assert (started.outcome, started.payment.status) == (StartOutcome.UNKNOWN, "created")
     world.shopper_pays(started.payment)
     world.time.advance(seconds=6)
@@ -177,7 +178,7 @@ def test_i4_no_second_payment_starts_while_the_shop_cannot_be_told_of_the_first(
     with world.failing_handler("tillgate_payment_paid", times=99):
         world.notification(payment)
         assert (world.fresh(payment).status, world.shop.is_paid(order)) == ("paid", False)
-        again = operations.start_payment(world.shop.plugin, order, method="paypal")
+        again = starting.start_payment(world.shop.plugin, order, method="paypal")
     assert (again.outcome, again.payment.pk) == ("paid", payment.pk)
     assert len(world.sandbox.service.transactions()) == 1
 
@@ -255,7 +256,7 @@ def test_i10_every_change_leaves_an_entry_and_an_unchanged_look_none(world: Worl
 def test_i12_nothing_is_sent_inside_a_transaction_of_the_host(world: World) -> None:
     order = world.order()
     payment = world.start(order)
-    for action in (lambda: world.start(order), lambda: operations.reconcile(payment, "test"), run_worker):
+    for action in (lambda: world.start(order), lambda: reconciling.reconcile(payment, "test"), run_worker):
         with pytest.raises(InsideTransaction, match="inside a transaction"), transaction.atomic():
             action()
 
@@ -274,7 +275,7 @@ def test_a_start_finds_that_an_earlier_payment_is_paid_though_its_notification_w
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
-    again = operations.start_payment(world.shop.plugin, order, method="paypal")
+    again = starting.start_payment(world.shop.plugin, order, method="paypal")
     assert (again.outcome, again.payment.pk) == (StartOutcome.PAID, payment.pk)
     assert world.shop.is_paid(order)
 
@@ -282,9 +283,9 @@ def test_a_start_finds_that_an_earlier_payment_is_paid_though_its_notification_w
 def test_a_refused_creation_fails_and_the_shopper_may_try_again(world: World) -> None:
     order = world.order()
     world.sandbox.control.fault("refused", occasion="pay")
-    started = operations.start_payment(world.shop.plugin, order, method="alipay")
+    started = starting.start_payment(world.shop.plugin, order, method="alipay")
     assert (started.outcome, started.payment.status) == (StartOutcome.REFUSED, "failed")
-    assert operations.start_payment(world.shop.plugin, order, method="alipay").outcome is StartOutcome.REDIRECT
+    assert starting.start_payment(world.shop.plugin, order, method="alipay").outcome is StartOutcome.REDIRECT
 
 
 @pytest.mark.parametrize("state", ["paid", "cancelled"])
@@ -324,7 +325,7 @@ def test_payments_of_a_changed_account_are_held_with_one_review(world: World, co
 
 def test_an_unknown_account_is_an_error_before_anything_is_written(world: World) -> None:
     with pytest.raises(ConfigurationError, match="'elsewhere'"):
-        operations.start_payment(world.shop.plugin, world.order(), method="alipay", account="elsewhere")
+        starting.start_payment(world.shop.plugin, world.order(), method="alipay", account="elsewhere")
     assert not Payment.objects.exists()
 
 
@@ -427,14 +428,14 @@ def test_a_notification_about_a_paid_payment_claims_no_look_and_a_person_may(wor
 def test_reconcile_returns_the_payment_as_it_stands_when_it_was_looked_at_just_now(world: World, configure: Callable[..., None]) -> None:
     payment = world.start(world.order())
     configure(NOTIFICATION_THROTTLE_SECONDS=30)
-    assert operations.reconcile(payment, "test").status == "pending"
+    assert reconciling.reconcile(payment, "test").status == "pending"
     world.shopper_pays(payment)
     before = world.queries()
     Payment.objects.update(description="as it stands")
-    seen = operations.reconcile(payment, "test")
+    seen = reconciling.reconcile(payment, "test")
     assert (seen.status, seen.description, world.queries()) == ("pending", "as it stands", before)
     with pytest.raises(InsideTransaction, match=r"^reconcile uses the network"), transaction.atomic():
-        operations.reconcile(payment, "test")
+        reconciling.reconcile(payment, "test")
 
 
 def test_who_waits_gets_one_short_attempt_and_the_worker_takes_its_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,7 +449,7 @@ def test_who_waits_gets_one_short_attempt_and_the_worker_takes_its_time(world: W
     monkeypatch.setattr(hooks, "query", query)
     payment = world.start(world.order())
     ask(payment)
-    operations.reconcile(payment, "test")
+    reconciling.reconcile(payment, "test")
     world.notification(payment)
     assert asked == [(payment.reference, None, None), (payment.reference, 5.0, 1), (payment.reference, 5.0, 1)]
 
@@ -466,7 +467,7 @@ def test_what_keeps_a_payment_from_being_asked_about_is_no_news(
         assert ask(payment) == Inconclusive(detail="ZeroDivisionError in a plugin")
     assert f"the query of {payment.reference} failed in a plugin" in caplog.text
     with monkeypatch.context() as patch:
-        patch.setattr(operations.payments, "account_of", breaking)
+        patch.setattr(reconciling, "account_of", breaking)
         assert ask(payment) == Inconclusive(detail="ZeroDivisionError in a plugin")
     assert f"the account of {payment.reference} could not be found" in caplog.text
     with monkeypatch.context() as patch:
@@ -742,7 +743,7 @@ def test_i3_what_the_shop_must_hear_is_told_by_the_worker_when_the_process_ends_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(operations.payments, "deliver", lambda order_id: 0)
+        patch.setattr(reconciling, "deliver", lambda order_id: 0)
         payment = world.paid_payment()
     assert (payment.status, world.shop.times_paid(payment.order.key)) == ("paid", 0)
     world.run_worker()

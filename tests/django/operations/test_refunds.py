@@ -32,19 +32,17 @@ from tillgate import (
     SignatureRule,
     hooks,
 )
-from tillgate.django import operations
+from tillgate.django import accounts, actions
+from tillgate.django.accounting.audit import audit
 from tillgate.django.models import NOTHING, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations import RefundNotPossible, accounts, refunds
-from tillgate.django.operations.locking import InsideTransaction, OrderHeld, locked_order
-from tillgate.django.operations.refunds import (
-    poll_refund,
-    record_external_refund,
-    refundable,
-    settle_by_notification,
-    settle_by_staff,
-    withdraw,
-)
-from tillgate.django.operations.reviews import open_review
+from tillgate.django.orders.locking import InsideTransaction, OrderHeld, locked_order
+from tillgate.django.payments import notifications, reconciling
+from tillgate.django.refunds import limits, queueing, sending, settling
+from tillgate.django.refunds.external import record_external_refund
+from tillgate.django.refunds.limits import RefundNotPossible, refundable
+from tillgate.django.refunds.sending import poll_refund
+from tillgate.django.refunds.settling import settle_by_notification, settle_by_staff, withdraw
+from tillgate.django.reviews.opening import open_review
 from tillgate.hooks import RefundOutcome, ReportedRefund
 from tillgate.lifecycle import ReviewReason
 from tillgate.sandbox import PUBLISHED_STORE_NO
@@ -66,8 +64,8 @@ def refunded_amount(world: World, payment: Payment) -> Decimal:
 
 def test_a_part_and_then_the_rest_are_given_back_and_the_shop_hears_of_each(world: World) -> None:
     payment = world.paid_payment("12.50")
-    assert operations.refund(payment.pk, "2.50", staff="ann", reason="damaged").status == "succeeded"
-    assert operations.refund(payment.pk, Decimal("10.00")).status == "succeeded"
+    assert queueing.refund(payment.pk, "2.50", staff="ann", reason="damaged").status == "succeeded"
+    assert queueing.refund(payment.pk, Decimal("10.00")).status == "succeeded"
     assert world.shop.refunded(payment.order.key) == Decimal("12.50")
     assert refundable(payment) == 0
     assert refunded_amount(world, payment) == Decimal("12.50")
@@ -75,9 +73,9 @@ def test_a_part_and_then_the_rest_are_given_back_and_the_shop_hears_of_each(worl
 
 def test_i5_more_than_was_paid_is_refused_before_anything_is_sent(world: World) -> None:
     payment = world.paid_payment("12.50")
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     with pytest.raises(InvalidRequest, match=r"more than the USD 10.00 that can still be refunded"):
-        operations.refund(payment.pk, "10.01")
+        queueing.refund(payment.pk, "10.01")
     assert refunded_amount(world, payment) == Decimal("2.50")
 
 
@@ -85,14 +83,14 @@ def test_i5_more_than_was_paid_is_refused_before_anything_is_sent(world: World) 
 def test_an_amount_that_is_no_money_is_refused(world: World, amount: str) -> None:
     payment = world.paid_payment()
     with pytest.raises(InvalidRequest):
-        operations.refund(payment.pk, amount)
+        queueing.refund(payment.pk, amount)
     assert not Refund.objects.exists()
 
 
 def test_only_a_paid_payment_can_be_refunded(world: World) -> None:
     payment = world.start(world.order())
     with pytest.raises(RefundNotPossible, match="is pending"):
-        operations.refund(payment.pk, "1.00")
+        queueing.refund(payment.pk, "1.00")
 
 
 @pytest.mark.parametrize(
@@ -101,22 +99,22 @@ def test_only_a_paid_payment_can_be_refunded(world: World) -> None:
 def test_i6_a_refund_of_unknown_outcome_is_held_blocks_its_amount_and_is_never_sent_again(world: World, fault: str) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault(fault, occasion="refund")
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     assert refund.status == "unknown"
     assert world.reviews() == ["refund-unknown"]
     before = refunded_amount(world, payment)
     world.time.advance(days=2)
     world.run_worker()
-    assert operations.send_refund(refund.pk).status == "unknown"
+    assert sending.send_refund(refund.pk).status == "unknown"
     assert refunded_amount(world, payment) == before
     with pytest.raises(InvalidRequest, match=r"USD 0.00"):
-        operations.refund(payment.pk, "0.01")
+        queueing.refund(payment.pk, "0.01")
 
 
 def test_i7_a_notification_on_its_own_address_settles_a_refund_of_unknown_outcome(world: World) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     refund_notification(world, refund)
     refund.refresh_from_db()
     assert refund.status == "succeeded"
@@ -127,7 +125,7 @@ def test_i7_a_notification_on_its_own_address_settles_a_refund_of_unknown_outcom
 def test_i7_a_forged_notification_settles_no_refund(world: World) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     refund_notification(world, refund, "status=success&verifySign=00000000000000000000000000000000")
     refund.refresh_from_db()
     assert refund.status == "unknown"
@@ -138,7 +136,7 @@ def test_unsigned_notification_settles_no_refund(world: World, configure: Callab
     configure({"DIALECT": replace(REFERENCE, notification_signature=rule)})
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     refund_notification(world, refund, urlencode(documented(refund)))
     refund.refresh_from_db()
     assert refund.status == "unknown"
@@ -175,7 +173,7 @@ def test_false_confirmation_only_causes_a_query(
     configure({"DIALECT": dialect, "STORE_NO": PUBLISHED_STORE_NO})
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_request", occasion="refund")
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     refund.refresh_from_db()
     refund_notification(world, refund, confirming(refund, **changes))
     refund.refresh_from_db()
@@ -191,7 +189,7 @@ def test_false_confirmation_only_causes_a_query(
 def test_confirmation_needs_each_documented_field(world: World, missing: str) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_request", occasion="refund")
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     fields = documented(refund)
     del fields[missing]
     refund_notification(world, refund, signed(**fields))
@@ -204,7 +202,7 @@ def test_version_3_confirms_only_the_refund_it_names(world: World, configure: Ca
     configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_request", occasion="refund")
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     fields = documented(refund)
     del fields["refundReference"]
     refund_notification(world, refund, signed(**fields))
@@ -217,9 +215,9 @@ def test_i7_a_notification_that_is_kept_is_acknowledged_though_the_shop_cannot_b
 ) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     with monkeypatch.context() as patch:
-        patch.setattr(operations.notifications, "deliver", failing(OperationalError("the lock is held")))
+        patch.setattr(notifications, "deliver", failing(OperationalError("the lock is held")))
         refund_notification(world, refund)
     assert f"what a notification of {payment.reference} leads to could not be done" in caplog.text
     assert (Refund.objects.get().status, world.shop.refunded(payment.order.key)) == ("succeeded", Decimal(0))
@@ -238,22 +236,22 @@ def without_accounts() -> Iterator[None]:
 def test_a_notification_of_a_refund_whose_order_is_held_is_asked_to_come_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     path = f"/payments/refund-notification/{refund.notification_key}/"
     with monkeypatch.context() as patch:
-        patch.setattr(operations, "receive_refund_notification", Mock(side_effect=OrderHeld("another transaction holds the order")))
+        patch.setattr(notifications, "receive_refund_notification", Mock(side_effect=OrderHeld("another transaction holds the order")))
         answer = world.client.post(path, {"status": "success"})
     assert (answer.status_code, answer["Retry-After"]) == (503, "60")
 
 
-@pytest.mark.parametrize(("held_at", "status"), [("_claim", "queued"), ("_settle", "sending")])
+@pytest.mark.parametrize(("held_at", "status"), [((sending, "_claim"), "queued"), ((sending, "settle_refund"), "sending")])
 def test_a_refund_whose_order_is_held_after_it_was_queued_is_returned_as_it_stands_and_goes_on(
-    world: World, monkeypatch: pytest.MonkeyPatch, held_at: str, status: str
+    world: World, monkeypatch: pytest.MonkeyPatch, held_at: tuple[Any, str], status: str
 ) -> None:
     payment = world.paid_payment("12.50")
     with monkeypatch.context() as patch:
-        patch.setattr(refunds, held_at, Mock(side_effect=OrderHeld("another transaction holds the order")))
-        assert operations.refund(payment.pk, "2.50").status == status
+        patch.setattr(*held_at, Mock(side_effect=OrderHeld("another transaction holds the order")))
+        assert queueing.refund(payment.pk, "2.50").status == status
     world.time.advance(minutes=20)
     world.run_worker()
     assert Refund.objects.get().status == ("succeeded" if status == "queued" else "unknown")
@@ -266,7 +264,7 @@ def test_i7_a_notification_that_nobody_can_judge_is_not_acknowledged_and_settles
 ) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     if away == "the plugin fails":
         with without_accounts():
             answer = world.client.post(f"/payments/refund-notification/{refund.notification_key}/", {"status": "success"})
@@ -306,16 +304,16 @@ def test_i6_a_refund_that_is_confirmed_right_before_it_is_sent_is_not_sent(world
         refund_notification(world, refund)
         return real(of)
 
-    monkeypatch.setattr(operations.refunds, "account_of", noticed)
+    monkeypatch.setattr(sending, "account_of", noticed)
     world.time.advance(hours=4)
-    assert operations.send_refund(refund.pk).status == "succeeded"
+    assert sending.send_refund(refund.pk).status == "succeeded"
     assert (refunded_amount(world, payment), world.reviews()) == (Decimal(0), [])
 
 
 def test_i5_a_refund_cut_off_whose_notification_came_is_booked_though_its_account_is_away(world: World) -> None:
     payment = world.paid_payment("12.50")
     refund = queued(payment)
-    operations.refunds._claim(refund.pk)
+    sending._claim(refund.pk)
     refund_notification(world, refund)
     world.time.advance(minutes=16)
     with without_accounts():
@@ -341,11 +339,11 @@ def test_i5_refunds_never_exceed_the_payment_whatever_precision_the_host_counts_
     payment = world.paid_payment("1234567.89")
     with decimal.localcontext() as context:
         context.prec = 6
-        operations.refund(payment.pk, "1234567.00")
+        queueing.refund(payment.pk, "1234567.00")
         assert str(refundable(payment)) == "0.89"
         with pytest.raises(InvalidRequest, match=r"USD 0\.89"):
-            operations.refund(payment.pk, "0.90")
-        operations.refund(payment.pk, "0.89")
+            queueing.refund(payment.pk, "0.90")
+        queueing.refund(payment.pk, "0.89")
         assert str(world.fresh(payment).refunded_amount) == "1234567.89"
     assert refunded_amount(world, payment) == Decimal("1234567.89")
 
@@ -354,7 +352,7 @@ def test_i5_refunds_never_exceed_the_payment_whatever_precision_the_host_counts_
 def test_a_person_settles_what_nobody_knows(world: World, done: bool, status: str, left: str) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_request", occasion="refund")
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     assert settle_by_staff(refund.pk, done=done, staff="ann").status == status
     assert refundable(payment) == Decimal(left)
     assert world.reviews() == []
@@ -366,12 +364,12 @@ def test_a_process_that_dies_once_an_unknown_refund_is_settled_leaves_nobody_tol
 ) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
 
     def die(_: int) -> None:
         raise Crash
 
-    monkeypatch.setattr(operations.refunds if who == "staff" else operations.notifications, "deliver", die)
+    monkeypatch.setattr(settling if who == "staff" else notifications, "deliver", die)
     with pytest.raises(Crash):
         settle_by_staff(refund.pk, done=True, staff="ann") if who == "staff" else refund_notification(world, refund)
     refund.refresh_from_db()
@@ -386,9 +384,9 @@ def test_the_worker_tells_the_shop_of_a_refund_whose_process_died_before_it_coul
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(operations.refunds, "deliver", die)
+        patch.setattr(settling, "deliver", die)
         with pytest.raises(Crash):
-            operations.refund(payment.pk, "2.50")
+            queueing.refund(payment.pk, "2.50")
     assert world.shop.refunded(payment.order.key) == 0
     world.run_worker()
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
@@ -397,7 +395,7 @@ def test_the_worker_tells_the_shop_of_a_refund_whose_process_died_before_it_coul
 def test_a_refused_refund_frees_its_amount(world: World) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("refused", occasion="refund")
-    assert operations.refund(payment.pk, "12.50").status == "failed"
+    assert queueing.refund(payment.pk, "12.50").status == "failed"
     assert refundable(payment) == Decimal("12.50")
     assert world.shop.refunded(payment.order.key) == 0
 
@@ -412,7 +410,7 @@ def test_a_refund_that_never_left_is_queued_again_and_sent_by_the_worker(world: 
             raise NotSent("refund", payment.reference, "connection refused")
 
         patch.setattr("tillgate.hooks.refund", refuse)
-        assert operations.refund(payment.pk, "12.50").status == "queued"
+        assert queueing.refund(payment.pk, "12.50").status == "queued"
     world.time.advance(minutes=2)
     assert world.run_worker().counts["refunds to send"] == 1
     assert refunded_amount(world, payment) == Decimal("12.50")
@@ -420,9 +418,9 @@ def test_a_refund_that_never_left_is_queued_again_and_sent_by_the_worker(world: 
 
 def test_a_refund_cut_off_by_a_crash_is_unknown_after_a_while(world: World) -> None:
     payment = world.paid_payment("12.50")
-    refund = operations.queue_refund(payment.pk, "12.50")
+    refund = queueing.queue_refund(payment.pk, "12.50")
     Refund.objects.filter(pk=refund.pk).update(status="queued")
-    from tillgate.django.operations.refunds import _claim
+    from tillgate.django.refunds.sending import _claim
 
     Refund.objects.filter(pk=refund.pk).update(status="queued")
     assert _claim(refund.pk)
@@ -435,19 +433,19 @@ def test_a_refund_cut_off_by_a_crash_is_unknown_after_a_while(world: World) -> N
 def test_i12_a_refund_inside_the_hosts_transaction_is_queued_and_sent_on_commit(world: World) -> None:
     payment = world.paid_payment("12.50")
     with transaction.atomic():
-        refund = operations.queue_refund(payment.pk, "2.50")
+        refund = queueing.queue_refund(payment.pk, "2.50")
         assert refunded_amount(world, payment) == 0
     refund.refresh_from_db()
     assert (refund.status, refunded_amount(world, payment)) == ("succeeded", Decimal("2.50"))
     with pytest.raises(InsideTransaction), transaction.atomic():
-        operations.refund(payment.pk, "2.50")
+        queueing.refund(payment.pk, "2.50")
 
 
 def test_a_refund_that_somebody_has_not_seen_keeps_another_from_being_queued(world: World) -> None:
     payment = world.paid_payment("12.50")
-    operations.queue_refund(payment.pk, "2.50", seen=0)
-    with pytest.raises(operations.RefundNotPossible, match="in the meantime"):
-        operations.queue_refund(payment.pk, "2.50", seen=0)
+    queueing.queue_refund(payment.pk, "2.50", seen=0)
+    with pytest.raises(limits.RefundNotPossible, match="in the meantime"):
+        queueing.queue_refund(payment.pk, "2.50", seen=0)
     assert refunded_amount(world, payment) == Decimal("2.50")
 
 
@@ -456,7 +454,7 @@ def test_a_refund_whose_host_rolls_back_was_never_queued(world: World) -> None:
 
     def host() -> None:
         with transaction.atomic():
-            operations.queue_refund(payment.pk, "2.50")
+            queueing.queue_refund(payment.pk, "2.50")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -472,7 +470,7 @@ def test_a_refund_made_elsewhere_is_raised_blocks_further_ones_and_a_person_ente
     world.run_worker()
     assert world.reviews() == ["changed-after-paid"]
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
-        operations.refund(payment.pk, "1.00")
+        queueing.refund(payment.pk, "1.00")
     record_external_refund(payment.pk, "2.50", staff="ann")
     assert world.reviews() == []
     assert refundable(payment) == Decimal("10.00")
@@ -486,10 +484,10 @@ def test_an_order_whose_only_money_did_not_pay_it_and_went_back_is_told_unpaid_i
     world.shopper_pays(payment)
     world.notification(payment)
     assert world.reviews() == ["underpaid"]
-    operations.refund(payment.pk, "12.00")
+    queueing.refund(payment.pk, "12.00")
     world.a_day_passes()
     assert world.shop.is_payable(order)  # a part of the money is still held
-    operations.refund(payment.pk, "0.50")
+    queueing.refund(payment.pk, "0.50")
     world.run_worker()
     assert world.shop.is_payable(order)  # the shopper may still try again
     world.a_day_passes()
@@ -503,7 +501,7 @@ def test_money_that_went_back_releases_no_order_that_another_payment_has_paid(wo
         world.shopper_pays(payment)
         world.notification(payment)
     for payment in (second, first):
-        operations.refund(payment.pk, payment.amount)
+        queueing.refund(payment.pk, payment.amount)
         world.a_day_passes()
         assert world.shop.is_paid(order), "what becomes of an order that was paid and refunded is the shop's own affair"
 
@@ -526,7 +524,7 @@ def failing(error: Exception) -> Callable[[RefundRequest], Any]:
 def queued(payment: Payment, amount: str = "2.50", **options: Any) -> Refund:
     """Queue a refund whose process dies before it can send it."""
     with transaction.atomic():
-        refund = operations.queue_refund(payment.pk, amount, **options)
+        refund = queueing.queue_refund(payment.pk, amount, **options)
         transaction.get_connection().run_on_commit.clear()
     return refund
 
@@ -558,7 +556,7 @@ def test_a_refund_is_sent_with_its_own_address_for_notifications(
     payment = world.paid_payment()
     sent: list[RefundRequest] = []
     answering(monkeypatch, lambda request: sent.append(request) or failing(NotSent("refund", "x", "refused"))(request))  # type: ignore[func-returns-value]
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     url = f"https://shop.example/payments/refund-notification/{refund.notification_key}/"
     about = {"transaction_no": payment.transaction_no, "refund_id": refund.refund_id}
     assert sent == [RefundRequest(reference=payment.reference, currency="USD", amount=Decimal("2.50"), ipn_url=url, **about)]
@@ -572,24 +570,24 @@ def test_what_cannot_be_refunded_is_refused_in_words(world: World, status: str, 
     payment = world.start(world.order())
     Payment.objects.filter(pk=payment.pk).update(status=status)
     with pytest.raises(RefundNotPossible) as caught:
-        operations.refund(payment.pk, "1.00")
+        queueing.refund(payment.pk, "1.00")
     assert str(caught.value) == f"payment {payment.reference} {message}"
     assert refundable(world.fresh(payment)) == 0
 
 
 def test_what_was_refunded_elsewhere_or_meanwhile_or_is_too_much_is_refused_in_words(world: World) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     newest = Refund.objects.get().pk
     with pytest.raises(InvalidRequest) as too_much:
-        operations.refund(payment.pk, "10.01", seen=newest)
+        queueing.refund(payment.pk, "10.01", seen=newest)
     left = f"is more than the USD 10.00 that can still be refunded of {payment.reference}"
     assert str(too_much.value) == f"amount: 'USD 10.01' {left}"
     with pytest.raises(InvalidRequest) as entered:
         record_external_refund(payment.pk, "10.01", staff="ann")
     assert str(entered.value) == f"amount: 'USD 10.01' {left}"
     actions: list[Callable[[], object]] = [
-        lambda: operations.refund(payment.pk, "1.00", seen=0),
+        lambda: queueing.refund(payment.pk, "1.00", seen=0),
         lambda: record_external_refund(payment.pk, "1.00", staff="ann", seen=0),
     ]
     for action in actions:
@@ -598,47 +596,47 @@ def test_what_was_refunded_elsewhere_or_meanwhile_or_is_too_much_is_refused_in_w
         assert str(meanwhile.value) == f"a refund of USD 2.50 of payment {payment.reference} was asked for in the meantime"
     Review.objects.create(payment=payment, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now())
     with pytest.raises(RefundNotPossible) as elsewhere:
-        operations.refund(payment.pk, "1.00")
+        queueing.refund(payment.pk, "1.00")
     assert str(elsewhere.value) == f"payment {payment.reference} may have been refunded elsewhere: enter that amount first"
-    assert operations.refund(world.paid_payment().pk, "12.50").status == "succeeded", "another payment is another matter"
+    assert queueing.refund(world.paid_payment().pk, "12.50").status == "succeeded", "another payment is another matter"
     Review.objects.update(resolved_at=timezone.now())
-    assert operations.refund(payment.pk, "10.00").status == "succeeded"
+    assert queueing.refund(payment.pk, "10.00").status == "succeeded"
 
 
 def test_a_refund_that_waits_until_it_is_known_what_was_refunded_elsewhere_is_tried_in_an_hour(world: World) -> None:
     payment = world.paid_payment()
     refund = queued(payment)
     review = Review.objects.create(payment=payment, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now())
-    kept = operations.send_refund(refund.pk)
+    kept = sending.send_refund(refund.pk)
     assert (kept.pk, kept.status, kept.payment.order) == (refund.pk, "queued", payment.order)
     refund.refresh_from_db()
     assert (refund.status, about(refund.due_at, timezone.now() + timedelta(hours=1))) == ("queued", True)
     review.delete()
-    assert operations.send_refund(refund.pk).status == "succeeded"
-    assert operations.send_refund(refund.pk).status == "succeeded", "one that is not queued any more is returned as it stands"
+    assert sending.send_refund(refund.pk).status == "succeeded"
+    assert sending.send_refund(refund.pk).status == "succeeded", "one that is not queued any more is returned as it stands"
     assert refunded_amount(world, payment) == Decimal("2.50")
 
 
 def test_a_refund_under_way_counts_as_lost_in_a_quarter_of_an_hour(world: World) -> None:
     refund = queued(world.paid_payment())
-    claimed = operations.refunds._claim(refund.pk)
+    claimed = sending._claim(refund.pk)
     assert claimed
     refund.refresh_from_db()
     assert (claimed.status, refund.status) == ("sending", "sending")
     assert refund.due_at
     assert refund.due_at - refund.status_since == timedelta(minutes=15)
     assert refund.status_since > refund.created_at
-    assert operations.refunds._claim(refund.pk) is None
+    assert sending._claim(refund.pk) is None
 
 
 def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment()
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     for after, pause in ((0, 60), (5, 300), (24, 1440 + 300), (60, 3600)):
         world.time.advance(minutes=after)
         if after:
-            refund = operations.send_refund(refund.pk)
+            refund = sending.send_refund(refund.pk)
         assert refund.status == "queued"
         assert about(refund.due_at, timezone.now() + timedelta(seconds=pause)), after
     assert refund.answer == str(NotSent("refund", "x", "connection refused"))
@@ -646,10 +644,10 @@ def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(world: World, monk
 
 def test_what_is_settled_is_never_due_again_and_what_nobody_knows_is_asked_about(world: World) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
     for fault in ("refused", "lost_response"):
         world.sandbox.control.fault(fault, occasion="refund")
-        operations.refund(payment.pk, "1.00")
+        queueing.refund(payment.pk, "1.00")
     rows = Refund.objects.order_by("id").values_list("status", "due_at")
     assert [(status, due_at is not None) for status, due_at in rows] == [("succeeded", False), ("failed", False), ("unknown", True)]
 
@@ -658,21 +656,21 @@ def test_i6_a_plugin_that_raises_around_a_refund_leaves_it_unknown(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answering(monkeypatch, failing(ZeroDivisionError("x" * 300)))
-    refund = operations.refund(world.paid_payment().pk, "2.50")
+    refund = queueing.refund(world.paid_payment().pk, "2.50")
     assert (refund.status, refund.answer) == ("unknown", "ZeroDivisionError in a plugin")
     assert f"refund {refund.pk} failed in a plugin" in caplog.text
 
 
 def test_an_answer_of_any_length_is_kept_within_bounds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, failing(NotSent("refund", "x", "r" * 300)))
-    assert len(operations.refund(world.paid_payment().pk, "2.50").answer) == 255
+    assert len(queueing.refund(world.paid_payment().pk, "2.50").answer) == 255
 
 
 def test_a_refund_whose_account_is_gone_stays_queued_and_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment()
     error = ConfigurationError("token", "***", "is empty")
     answering(monkeypatch, failing(error))
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     assert (refund.status, refund.answer) == ("queued", str(error))
     review = Review.objects.get()
     assert (review.reason, review.account, review.payment, review.order) == ("account-gone", "default", payment, None)
@@ -690,12 +688,12 @@ def test_i6_an_answer_that_comes_after_the_refund_was_taken_for_lost_is_as_good_
         return real(account, request)
 
     monkeypatch.setattr(hooks, "refund", slow)
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     assert (refund.status, refund.answer) == ("succeeded", "refund success")
     assert (world.reviews(), world.shop.refunded(payment.order.key)) == ([], Decimal("2.50"))
     assert TimelineEntry.objects.get(event="refund.succeeded").actor == "refund"
     world.sandbox.control.fault("lost_response", occasion="refund")
-    assert operations.refund(payment.pk, "1.00").status == "unknown", "an answer that says nothing changes nothing"
+    assert queueing.refund(payment.pk, "1.00").status == "unknown", "an answer that says nothing changes nothing"
 
 
 def test_i6_a_refund_that_was_taken_for_lost_is_not_queued_again_when_it_turns_out_that_it_never_left(
@@ -709,7 +707,7 @@ def test_i6_a_refund_that_was_taken_for_lost_is_not_queued_again_when_it_turns_o
         raise NotSent("refund", "x", "connection refused")
 
     answering(monkeypatch, slow)
-    assert operations.refund(payment.pk, "2.50").status == "unknown"
+    assert queueing.refund(payment.pk, "2.50").status == "unknown"
     assert world.reviews() == ["refund-unknown"]
 
 
@@ -723,12 +721,12 @@ def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(world
         return real(account, request)
 
     monkeypatch.setattr(hooks, "refund", slow)
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     assert (refund.status, refund.answer) == ("failed", "ann found that it was not done")
     assert world.reviews() == ["refund-contradicted"]
     assert "the gateway's answer says that it was done" in Review.objects.get(resolved_at=None).message
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
-        operations.refund(payment.pk, "0.01")
+        queueing.refund(payment.pk, "0.01")
 
 
 def test_i7_a_notification_that_came_before_the_answer_was_lost_settles_the_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -739,7 +737,7 @@ def test_i7_a_notification_that_came_before_the_answer_was_lost_settles_the_refu
         raise TimeoutError
 
     answering(monkeypatch, lost)
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     assert (refund.status, refund.answer) == ("succeeded", "TimeoutError in a plugin; a notification had confirmed it")
     assert world.reviews() == []
 
@@ -755,18 +753,18 @@ def test_i7_a_notification_that_confirms_nothing_or_is_forged_settles_nothing(
         raise TimeoutError
 
     answering(monkeypatch, lost)
-    assert operations.refund(payment.pk, "2.50").status == "unknown"
+    assert queueing.refund(payment.pk, "2.50").status == "unknown"
 
 
 def test_the_shop_is_told_each_outcome_once_and_of_no_attempt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     settle_by_staff(refund.pk, done=True, staff="ann")
     settle_by_staff(refund.pk, done=False, staff="bob")
     with monkeypatch.context() as patch:
         answering(patch, failing(NotSent("refund", "x", "connection refused")))
-        operations.refund(payment.pk, "1.00")
+        queueing.refund(payment.pk, "1.00")
     told = OutboxEvent.objects.filter(kind="refund-changed").order_by("id")
     assert [(one.refund, one.payment, one.data) for one in told] == [
         (refund, payment, {"status": "unknown"}),
@@ -779,15 +777,15 @@ def test_an_order_that_was_paid_is_not_checked_when_its_money_goes_back_and_one_
     paid = world.start(unregistered())
     world.shopper_pays(paid)
     world.notification(paid)
-    operations.refund(paid.pk, "12.50")
+    queueing.refund(paid.pk, "12.50")
     held = world.start(unregistered())
     ShopOrder.objects.filter(pk=held.order.key).update(status="cancelled")
     world.shopper_pays(held)
     world.notification(held)
-    operations.refund(held.pk, "12.49")
+    queueing.refund(held.pk, "12.49")
     assert world.reviews() == ["paid-not-payable"]
     assert Order.objects.get(pk=held.order_id).unpaid_check_at is None
-    operations.refund(held.pk, "0.01", staff="ann")
+    queueing.refund(held.pk, "0.01", staff="ann")
     assert Order.objects.get(pk=paid.order_id).unpaid_check_at is None
     assert about(Order.objects.get(pk=held.order_id).unpaid_check_at, timezone.now() + timedelta(minutes=60))
     resolved = Review.objects.get()
@@ -800,7 +798,7 @@ def test_what_software_gave_back_is_concluded_by_itself(world: World) -> None:
     world.shopper_pays(held)
     world.notification(held)
     Review.objects.create(payment=held, reason="forged-notifications", facts={"detail": "x"}, opened_at=timezone.now())
-    operations.refund(held.pk, "12.50")
+    queueing.refund(held.pk, "12.50")
     assert list(Review.objects.order_by("id").values_list("reason", "resolved_by")) == [
         ("paid-not-payable", "tillgate"),
         ("forged-notifications", ""),
@@ -844,9 +842,9 @@ def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_worker(
         raise ConnectionError("the database is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(operations.refunds, "send_refund", away)
+        patch.setattr(queueing, "send_refund", away)
         with transaction.atomic():
-            refund = operations.queue_refund(payment.pk, "2.50")
+            refund = queueing.queue_refund(payment.pk, "2.50")
     assert f"refund {refund.pk} could not be sent on commit" in caplog.text
     assert world.run_worker().counts["refunds to send"] == 1
 
@@ -854,8 +852,8 @@ def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_worker(
 def test_i12_no_refund_is_sent_or_queried_inside_a_transaction(world: World) -> None:
     refund = queued(world.paid_payment())
     actions: dict[str, Callable[[], object]] = {
-        "refund": lambda: operations.refund(refund.payment_id, "1.00"),
-        "send_refund": lambda: operations.send_refund(refund.pk),
+        "refund": lambda: queueing.refund(refund.payment_id, "1.00"),
+        "send_refund": lambda: sending.send_refund(refund.pk),
         "poll_refund": lambda: poll_refund(refund.pk),
     }
     for name, action in actions.items():
@@ -869,12 +867,12 @@ def test_what_concludes_one_payment_or_refund_leaves_the_others_open(world: Worl
     for payment in (first, second):
         world.shopper_pays(payment)
         world.notification(payment)
-    operations.refund(first.pk, "12.50")
+    queueing.refund(first.pk, "12.50")
     assert list(Review.objects.filter(resolved_at__isnull=True).values_list("payment", flat=True)) == [second.pk]
     unknown = []
     for _ in range(2):
         world.sandbox.control.fault("lost_response", occasion="refund")
-        unknown.append(operations.refund(second.pk, "1.00"))
+        unknown.append(queueing.refund(second.pk, "1.00"))
     about_it = {"order": second.order, "payment": second, "refund": unknown[0], "facts": {"detail": "x"}, "opened_at": timezone.now()}
     failing_outbox_event = Review.objects.create(reason="delivery-failing", **about_it)
     settle_by_staff(unknown[0].pk, done=False, staff="ann")
@@ -902,7 +900,7 @@ def test_i7_a_notification_that_nobody_understands_settles_no_refund_neither_bef
         raise TimeoutError
 
     answering(monkeypatch, lost)
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     refund_notification(world, refund, body)
     refund.refresh_from_db()
     assert refund.status == "unknown"
@@ -912,7 +910,7 @@ def test_i7_a_notification_that_nobody_understands_settles_no_refund_neither_bef
 def test_i5_news_that_a_refused_refund_was_done_is_told_once_and_nothing_more_goes_back_before_a_person_has_looked(world: World) -> None:
     payment = world.paid_payment("40.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "30.00")
+    refund = queueing.refund(payment.pk, "30.00")
     settle_by_staff(refund.pk, done=False, staff="ann")
     refund_notification(world, refund)
     refund_notification(world, refund)
@@ -920,8 +918,8 @@ def test_i5_news_that_a_refused_refund_was_done_is_told_once_and_nothing_more_go
     assert "held to be refused (ann found that it was not done)" in told.message
     assert world.reviews() == ["refund-contradicted"]
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
-        operations.refund(payment.pk, "30.00")
-    done = operations.take_action(told.pk, "record-external-refund", staff="ann", amount="30.00")
+        queueing.refund(payment.pk, "30.00")
+    done = actions.take_action(told.pk, "record-external-refund", staff="ann", amount="30.00")
     assert (done.resolved, refundable(payment), world.shop.refunded(payment.order.key)) == (True, Decimal("10.00"), Decimal("30.00"))
     refund_notification(world, refund)
     assert world.reviews() == []
@@ -935,7 +933,7 @@ def test_i5_a_refusal_that_a_notification_contradicts_is_told_to_a_person(world:
         raise Refused("000021", "no", 400)
 
     answering(monkeypatch, refused)
-    assert operations.refund(payment.pk, "2.50").status == "failed"
+    assert queueing.refund(payment.pk, "2.50").status == "failed"
     assert world.reviews() == ["refund-contradicted"]
 
 
@@ -944,7 +942,7 @@ def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_thos
 ) -> None:
     payment = world.paid_payment("12.50")
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
-    small, large = operations.refund(payment.pk, "1.00"), operations.refund(payment.pk, "11.50")
+    small, large = queueing.refund(payment.pk, "1.00"), queueing.refund(payment.pk, "11.50")
     world.time.advance(hours=4)
     world.run_worker()
     assert world.reviews() == ["refund-not-sent", "refund-not-sent"]
@@ -963,7 +961,7 @@ def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_thos
     assert small.status == "queued", "just enough is left for it"
     sent = list[RefundRequest]()
     monkeypatch.setattr(hooks, "refund", lambda account, request: sent.append(request))
-    assert operations.send_refund(large.pk).status == "failed"
+    assert sending.send_refund(large.pk).status == "failed"
     assert sent == []
 
 
@@ -986,7 +984,7 @@ def test_a_notification_brings_forward_the_one_refund_that_it_confirms_and_only_
 def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
-    refund = operations.refund(payment.pk, "11.50")
+    refund = queueing.refund(payment.pk, "11.50")
     refund_notification(world, refund)
     with pytest.raises(InvalidRequest, match=r"more than the USD 1\.00"):
         record_external_refund(payment.pk, "11.50", staff="ann")
@@ -1007,9 +1005,9 @@ def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothi
         settle_by_staff(Refund.objects.get().pk, done=False, staff="ann")
         return real(payment)
 
-    monkeypatch.setattr(operations.refunds, "account_of", asleep)
+    monkeypatch.setattr(sending, "account_of", asleep)
     monkeypatch.setattr(hooks, "refund", lambda account, request: sent.append(request))
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     assert (refund.status, sent) == ("failed", [])
 
 
@@ -1020,9 +1018,9 @@ def test_i6_a_process_that_slept_sends_nothing_though_nobody_has_noticed(world: 
         world.time.advance(minutes=16)
         return real(payment)
 
-    monkeypatch.setattr(operations.refunds, "account_of", asleep)
+    monkeypatch.setattr(sending, "account_of", asleep)
     answering(monkeypatch, sent.append)
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     detail = "the process slept until others took it for dead, a notification has confirmed it just now, or the database is away"
     assert (refund.status, refund.answer, sent) == ("queued", str(NotSent("refund", payment.reference, detail)), [])
 
@@ -1031,17 +1029,17 @@ def test_i6_a_refund_is_to_be_sent_until_the_time_for_it_is_over_or_its_row_says
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payment = world.paid_payment()
-    claimed, other = (operations.refunds._claim(queued(payment).pk) for _ in range(2))
+    claimed, other = (sending._claim(queued(payment).pk) for _ in range(2))
     assert claimed
     assert claimed.due_at
     for now, is_under_way in ((claimed.due_at - timedelta(microseconds=1), True), (claimed.due_at, False)):
         with monkeypatch.context() as patch:
             patch.setattr(timezone, "now", lambda now=now: now)
-            assert operations.refunds._is_under_way(claimed) is is_under_way
+            assert sending._is_under_way(claimed) is is_under_way
     Refund.objects.filter(pk=claimed.pk).update(status="unknown")
-    assert not operations.refunds._is_under_way(claimed)
+    assert not sending._is_under_way(claimed)
     assert other
-    assert operations.refunds._is_under_way(other)
+    assert sending._is_under_way(other)
 
 
 def test_what_was_overpaid_is_settled_by_giving_it_back_and_nothing_else_is(world: World) -> None:
@@ -1049,7 +1047,7 @@ def test_what_was_overpaid_is_settled_by_giving_it_back_and_nothing_else_is(worl
     for of, reason in ((payment, "overpaid"), (payment, "forged-notifications"), (other, "overpaid")):
         about = {"order": of.order, "payment": of, "facts": {"detail": "x"}, "opened_at": timezone.now()}
         Review.objects.create(reason=reason, open_key=f"{reason}:{of.pk}", **about)
-    operations.refund(payment.pk, "1.00", reason="overpaid", staff="ann")
+    queueing.refund(payment.pk, "1.00", reason="overpaid", staff="ann")
     [settled] = Review.objects.filter(resolved_at__isnull=False)
     assert (settled.payment, settled.reason, settled.resolved_by) == (payment, "overpaid", "ann")
     assert settled.resolution == "USD 1.00 was refunded"
@@ -1063,7 +1061,7 @@ def test_i6_a_refund_that_was_taken_not_to_have_left_and_has_is_not_sent_again(w
         raise NotSent("refund", request.reference, "connection refused")
 
     answering(monkeypatch, left_after_all)
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     assert refund.status == "queued"
     refund_notification(world, refund)
     world.time.advance(minutes=2)
@@ -1077,7 +1075,7 @@ def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(
     payment = world.paid_payment()
     with monkeypatch.context() as patch:
         answering(patch, failing(NotSent("refund", "x", "connection refused")))
-        operations.refund(payment.pk, "2.50")
+        queueing.refund(payment.pk, "2.50")
         for _ in range(17):
             world.time.advance(minutes=10)
             world.run_worker()
@@ -1096,7 +1094,7 @@ def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(
 def wrongly_refused(world: World, payment: Payment, amount: str) -> Refund:
     """Return a refund that was made, and that a person has said to be not done."""
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, amount)
+    refund = queueing.refund(payment.pk, amount)
     return settle_by_staff(refund.pk, done=False, staff="ann")
 
 
@@ -1105,16 +1103,16 @@ def test_i5_each_refund_that_was_refused_and_made_is_entered_for_itself(world: W
     for refund in [wrongly_refused(world, payment, amount) for amount in ("30.00", "40.00")]:
         refund_notification(world, refund)
     first, second = Review.objects.filter(reason="refund-contradicted").order_by("id")
-    differences = operations.audit(timezone.now() - timedelta(days=1), timezone.now() + timedelta(seconds=1))
+    differences = audit(timezone.now() - timedelta(days=1), timezone.now() + timedelta(seconds=1))
     assert [(one.kind, one.here, bool(one.told)) for one in differences] == [
         ("refund-contradicted", "refund of USD 30.00: failed", True),
         ("refund-contradicted", "refund of USD 40.00: failed", True),
     ]
-    done = operations.take_action(first.pk, "record-external-refund", staff="ann", amount="30.00")
+    done = actions.take_action(first.pk, "record-external-refund", staff="ann", amount="30.00")
     assert (done.message, world.reviews()) == ("USD 30.00 was refunded elsewhere", ["refund-contradicted"])
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
-        operations.refund(payment.pk, "1.00")
-    operations.take_action(second.pk, "record-external-refund", staff="ann", amount="40.00")
+        queueing.refund(payment.pk, "1.00")
+    actions.take_action(second.pk, "record-external-refund", staff="ann", amount="40.00")
     assert world.reviews() == []
     assert (refundable(payment), refunded_amount(world, payment)) == (Decimal("30.00"), Decimal("70.00"))
 
@@ -1148,12 +1146,12 @@ def test_i5_a_refused_refund_that_was_made_is_told_though_the_next_one_gave_all_
         return Refunded(reference=request.reference, amount=request.amount, ret_msg="refund success")
 
     answering(monkeypatch, made)
-    second = operations.refund(payment.pk, "12.50")
+    second = queueing.refund(payment.pk, "12.50")
     if is_lost:
         refund_notification(world, second)
     assert (payment.refunded_amount, world.reviews()) == (Decimal("12.50"), ["refund-contradicted"])
     told = Review.objects.get(reason="refund-contradicted")
-    assert operations.take_action(told.pk, "dismiss", staff="ann", note="The gateway takes it back.").resolved
+    assert actions.take_action(told.pk, "dismiss", staff="ann", note="The gateway takes it back.").resolved
 
 
 def test_i5_a_person_cannot_say_of_a_refund_that_a_notification_has_confirmed_that_it_was_not_done(
@@ -1161,9 +1159,9 @@ def test_i5_a_person_cannot_say_of_a_refund_that_a_notification_has_confirmed_th
 ) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "6.00")
+    refund = queueing.refund(payment.pk, "6.00")
     with monkeypatch.context() as patch:  # kept by a version that settled in another transaction, and died between the two
-        patch.setattr(operations.notifications, "settle_by_notification", lambda *_: False)
+        patch.setattr(notifications, "settle_by_notification", lambda *_: False)
         refund_notification(world, refund)
     settled = settle_by_staff(refund.pk, done=False, staff="ann")
     assert (settled.status, settled.answer) == ("succeeded", "ann found that it was not done; a notification had confirmed it")
@@ -1173,13 +1171,13 @@ def test_i5_a_person_cannot_say_of_a_refund_that_a_notification_has_confirmed_th
 def test_i7_a_notification_of_a_refund_is_kept_and_believed_together_or_not_at_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "6.00")
+    refund = queueing.refund(payment.pk, "6.00")
 
     def die(*_: Any) -> bool:
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(operations.notifications, "settle_by_notification", die)
+        patch.setattr(notifications, "settle_by_notification", die)
         with pytest.raises(Crash):
             refund_notification(world, refund)
     assert not refund.kept_notifications.exists(), "it was not acknowledged, and comes again"
@@ -1203,9 +1201,9 @@ def test_i5_a_refusal_that_a_notification_contradicts_is_told_though_the_process
 
     with monkeypatch.context() as patch:
         answering(patch, refused)
-        patch.setattr(operations.refunds, "deliver", die)
+        patch.setattr(settling, "deliver", die)
         with pytest.raises(error):
-            operations.refund(payment.pk, "2.50")
+            queueing.refund(payment.pk, "2.50")
     assert (Refund.objects.get().status, world.reviews()) == ("failed", ["refund-contradicted"])
 
 
@@ -1213,7 +1211,7 @@ def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent(world: World,
     payment = world.paid_payment("12.50")
     with monkeypatch.context() as patch:
         answering(patch, failing(NotSent("refund", "x", "connection refused")))
-        operations.refund(payment.pk, "2.50")
+        queueing.refund(payment.pk, "2.50")
         world.time.advance(days=1)
         world.run_worker()
         assert world.reviews() == ["refund-not-sent"]
@@ -1225,15 +1223,15 @@ def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent(world: World,
 def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     for _ in range(8):
         world.time.advance(hours=1)
         world.run_worker()
     [review] = Review.objects.all()
-    assert operations.actions_for(review) == ("withdraw",)
+    assert actions.actions_for(review) == ("withdraw",)
     world.a_day_passes()
     assert (Review.objects.count(), refundable(payment)) == (1, Decimal("10.00"))
-    done = operations.take_action(review.pk, "withdraw", staff="ann")
+    done = actions.take_action(review.pk, "withdraw", staff="ann")
     assert (done.resolved, done.message, done.refund) == (True, "USD 2.50: withdrawn before it was sent: by ann", refund)
     assert TimelineEntry.objects.get(event="refund.failed").actor == "staff:ann"
     assert (world.reviews(), refundable(payment)) == ([], Decimal("12.50"))
@@ -1267,8 +1265,8 @@ def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(
             patch.undo()
             raise OperationalError("the database is away")
 
-        patch.setattr(operations.refunds, "account_of", found)
-        assert operations.refund(payment.pk, "2.50").status == "queued"
+        patch.setattr(sending, "account_of", found)
+        assert queueing.refund(payment.pk, "2.50").status == "queued"
     world.time.advance(minutes=2)
     world.run_worker()
     assert (Refund.objects.get().status, refunded_amount(world, payment)) == ("succeeded", Decimal("2.50"))
@@ -1286,7 +1284,7 @@ def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(
 def test_i7_a_notification_that_says_two_things_settles_no_refund(world: World, body: str) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_request", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     refund_notification(world, refund, body)
     refund.refresh_from_db()
     assert (refund.status, world.reviews()) == ("unknown", ["refund-unknown"])
@@ -1296,13 +1294,13 @@ def test_i7_a_notification_that_says_two_things_settles_no_refund(world: World, 
 def test_a_refunds_notification_that_was_kept_is_answered_as_such(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
 
     def busy(_: int) -> int:
         raise OperationalError("lock wait timeout exceeded")
 
     with monkeypatch.context() as patch:
-        patch.setattr(operations.notifications, "deliver", busy)
+        patch.setattr(notifications, "deliver", busy)
         refund_notification(world, refund)
     world.run_worker()
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
@@ -1315,7 +1313,7 @@ def pending_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> Refund:
     """Refund 2.50, which the gateway accepts and does not finish."""
     with monkeypatch.context() as patched:
         patched.setattr(hooks, "refund", lambda account, request: replace(PENDING, reference=request.reference))
-        return operations.refund(world.paid_payment().pk, "2.50")
+        return queueing.refund(world.paid_payment().pk, "2.50")
 
 
 def listing(monkeypatch: pytest.MonkeyPatch, *refunds: ReportedRefund) -> None:
@@ -1372,7 +1370,7 @@ def test_i6_an_answer_that_proves_nothing_leaves_an_unknown_refund_unknown(
     world: World, monkeypatch: pytest.MonkeyPatch, answer: Any
 ) -> None:
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(world.paid_payment().pk, "2.50")
+    refund = queueing.refund(world.paid_payment().pk, "2.50")
     says(monkeypatch, answer)
     monkeypatch.setattr(hooks, "refund", lambda *_: pytest.fail("it was sent again"))
     for _ in range(3):
@@ -1384,7 +1382,7 @@ def test_i6_an_answer_that_proves_nothing_leaves_an_unknown_refund_unknown(
 
 def test_a_query_ends_a_refund_of_unknown_outcome_and_its_review(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(world.paid_payment().pk, "2.50")
+    refund = queueing.refund(world.paid_payment().pk, "2.50")
     says(monkeypatch, RefundOutcome.PENDING)
     world.time.advance(minutes=2)
     world.run_worker()
@@ -1448,12 +1446,12 @@ def test_i6_a_queued_refund_that_the_gateway_lists_by_its_name_is_booked_and_nev
     payment = world.paid_payment()
     with monkeypatch.context() as patched:
         answering(patched, failing(NotSent("refund", "x", "refused")))
-        refund = operations.refund(payment.pk, "2.50")
+        refund = queueing.refund(payment.pk, "2.50")
     assert refund.status == "queued"
     monkeypatch.setattr(hooks, "refund", lambda *_: pytest.fail("it was sent again"))
     listing(monkeypatch, ReportedRefund(amount=Decimal("2.50"), refund_no="88", refund_id=refund.refund_id))
     world.time.advance(seconds=10)
-    operations.reconcile(Payment.objects.select_related("order").get(pk=payment.pk), "worker")
+    reconciling.reconcile(Payment.objects.select_related("order").get(pk=payment.pk), "worker")
     refund.refresh_from_db()
     assert (refund.status, refund.refund_no, Refund.objects.count()) == ("succeeded", "88", 1)
     world.run_worker()
@@ -1462,7 +1460,7 @@ def test_i6_a_queued_refund_that_the_gateway_lists_by_its_name_is_booked_and_nev
 
 def test_i5_refunds_of_the_portal_that_exceed_the_payment_are_for_staff(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "10.00")
+    queueing.refund(payment.pk, "10.00")
     ours = ReportedRefund(amount=Decimal("10.00"), refund_no="1")
     listing(monkeypatch, ours, ReportedRefund(amount=Decimal("4.00"), refund_no="99"))
     world.time.advance(days=2)
@@ -1473,7 +1471,7 @@ def test_i5_refunds_of_the_portal_that_exceed_the_payment_are_for_staff(world: W
 
 def test_our_own_partial_refund_explains_the_word_refunded(world: World) -> None:
     world.sandbox.control.set_options({"word_partly_refunded": "refunded"})
-    operations.refund(world.paid_payment().pk, "2.50")
+    queueing.refund(world.paid_payment().pk, "2.50")
     for _ in range(2):
         world.a_day_passes()
     assert world.reviews() == []
@@ -1487,7 +1485,7 @@ def test_a_pending_refund_of_version_3_ends_by_its_list_or_its_notification(worl
     world.configure(V3)
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": info})
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     assert (refund.status, bool(refund.refund_no), refundable(payment)) == ("pending", True, Decimal("10.00"))
     world.a_day_passes()
     refund.refresh_from_db()
@@ -1506,7 +1504,7 @@ def test_a_pending_refund_of_version_3_that_fails_frees_its_amount(world: World)
     world.configure(V3)
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     world.sandbox.control.finish_refund(payment.reference, "failed")
     world.a_day_passes()
     refund.refresh_from_db()
@@ -1518,7 +1516,7 @@ def test_a_refund_of_version_3_whose_answer_was_lost_is_found_in_the_list(world:
     world.configure(V3)
     world.sandbox.control.fault("lost_response", occasion="refund")
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     assert (refund.status, world.reviews()) == ("unknown", ["refund-unknown"])
     world.a_day_passes()
     refund.refresh_from_db()
@@ -1528,7 +1526,7 @@ def test_a_refund_of_version_3_whose_answer_was_lost_is_found_in_the_list(world:
 def test_a_refund_of_the_portal_in_version_3_reaches_the_shop_once_beside_ours(world: World) -> None:
     world.configure(V3)
     payment = world.paid_payment()
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     world.sandbox.control.refund(payment.reference, "2.50")
     world.sandbox.control.refund(payment.reference, "2.50")
     for _ in range(3):

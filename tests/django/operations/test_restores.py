@@ -11,10 +11,12 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connections
 from django.utils import timezone
 
-from tillgate.django import dates, operations
+from tillgate.django import dates
 from tillgate.django.models import Heartbeat, Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry, database
-from tillgate.django.operations import restores
-from tillgate.django.operations.restores import look_for_restore, note_restored
+from tillgate.django.payments import restores
+from tillgate.django.payments.restores import look_for_restore, note_restored
+from tillgate.django.refunds import queueing
+from tillgate.django.reviews import closing
 from tillgate.lifecycle import ReviewReason
 from tillgate.testing.world import World
 
@@ -35,7 +37,7 @@ def lose(*rows: Any) -> None:
 def sent_and_forgotten(world: World) -> Refund:
     """Return a refund that was sent, of which the database has lost that it was."""
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     assert refund.status == "succeeded"
     lose_tail(refund)
     return refund
@@ -70,7 +72,7 @@ def test_a_refund_that_was_queued_after_a_restore_is_sent(world: World) -> None:
     since = timezone.now()
     world.time.advance(seconds=1)
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     lose_tail(refund)
     assert note_restored(since, "restored").refunds == 0
     refund.refresh_from_db()
@@ -156,7 +158,7 @@ def test_the_order_of_things_without_a_restore_is_noticed_as_none(world: World) 
     for _ in range(3):
         world.time.advance(minutes=10)
         assert world.run_worker().faults == []
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     world.run_worker()
     assert world.reviews() == []
     assert Heartbeat.objects.get(name="database").detail.keys() == {"server"}
@@ -215,7 +217,7 @@ def test_i2_the_signed_notification_of_a_lost_payment_opens_a_review_once(world:
     assert review.facts["reference"] in review.message
     assert "12.50" in review.message
     assert world.queries() == 1, "the gateway's answer counts, and it is asked once"
-    operations.resolve(review.pk, "it was given its order", "ann", dismissed=True)
+    closing.resolve(review.pk, "it was given its order", "ann", dismissed=True)
     world.post(lost)
     world.run_worker()
     assert world.reviews() == []
@@ -262,7 +264,7 @@ def test_a_notification_at_an_unknown_address_that_is_not_signed_is_not_found(wo
 
 def test_i2_the_notification_of_a_refund_that_was_lost_leads_to_a_query_of_its_payment(world: World) -> None:
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     world.sandbox.control.set_options({"word_refunded": "refunded"})
     told = world.sent(payment, "refund")
     lose(refund)

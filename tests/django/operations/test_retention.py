@@ -19,12 +19,13 @@ from tests.django.operations.conftest import queue
 from tests.test_docs import read, rows, section
 from tillgate import Refused, hooks, shop
 from tillgate.account import Account
-from tillgate.django import operations
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations import retention
-from tillgate.django.operations.outbox import enqueue_remote
-from tillgate.django.operations.reviews import open_review
+from tillgate.django.outbox.remote import enqueue_remote
+from tillgate.django.refunds import queueing
+from tillgate.django.reviews import closing
+from tillgate.django.reviews.opening import open_review
+from tillgate.django.worker import retention
 from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import ReviewReason
 from tillgate.testing.world import World
@@ -74,7 +75,7 @@ def test_nothing_about_the_shopper_is_stored_of_notifications_answers_and_errors
     world.shopper_pays(payment)
     world.notification(payment, json.dumps({"status": "success", "data": PERSONAL, **PERSONAL}), "application/json")
     world.client.get(f"/payments/return/{payment.return_key}/", PERSONAL)
-    refund = operations.refund(payment.pk, "1.00", staff="clerk", reason=f"asked by ann@shopper.example, {SAID}")
+    refund = queueing.refund(payment.pk, "1.00", staff="clerk", reason=f"asked by ann@shopper.example, {SAID}")
     world.client.post(f"/payments/refund-notification/{refund.notification_key}/", PERSONAL)
     assert Notification.objects.filter(kind="payment").latest("pk").evidence == {"status": "success"}
     assert (refund.status, refund.answer) == ("failed", "the gateway refused: 000020 'card *** of ***' (HTTP 400)")
@@ -106,7 +107,7 @@ def _raise(**_: Any) -> None:
 def test_the_notes_of_staff_are_stored_without_addresses(world: World) -> None:
     payment = world.paid_payment()
     open_review(ReviewReason.OVERPAID, {"found": "2.00", "expected": "1.00"}, "worker", order=payment.order, payment=payment)
-    operations.resolve(Review.objects.get().pk, f"talked to ann@shopper.example, {SAID}", "clerk")
+    closing.resolve(Review.objects.get().pk, f"talked to ann@shopper.example, {SAID}", "clerk")
     assert Review.objects.get().resolution == "talked to ***, card *** of ***"
     assert traces() == []
 
@@ -133,9 +134,9 @@ def test_a_gateway_plugin_declares_the_fields_that_are_kept(world: World, config
 
 def test_the_worker_purges_details_after_600_days_and_keeps_the_money(world: World) -> None:
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "1.00", staff="clerk", reason="it was broken")
+    refund = queueing.refund(payment.pk, "1.00", staff="clerk", reason="it was broken")
     open_review(ReviewReason.OVERPAID, {"found": "2.00", "answer": "sorry"}, "worker", order=payment.order, payment=payment)
-    operations.resolve(Review.objects.get().pk, "talked to the shopper", "clerk")
+    closing.resolve(Review.objects.get().pk, "talked to the shopper", "clerk")
     world.run_worker()
     before = world.fresh(payment)
     old(world, payment, 599)
@@ -247,9 +248,9 @@ def test_worker_purges_orders_once(world: World) -> None:
 
 def test_whole_orders_are_deleted_only_after_the_days_that_the_shop_sets(world: World, configure: Callable[..., None]) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
     _open_review(payment)
-    operations.resolve(Review.objects.get().pk, "", "clerk")
+    closing.resolve(Review.objects.get().pk, "", "clerk")
     world.run_worker()
     old(world, payment, 4000)
     assert Payment.objects.exists(), "payments are kept unless the shop sets days"
@@ -282,7 +283,7 @@ def run(*words: str) -> str:
 
 def test_an_order_is_exported_with_all_that_is_stored_and_no_key(world: World) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "1.00", reason="broken")
+    queueing.refund(payment.pk, "1.00", reason="broken")
     world.paid_payment()
     plugin, key = payment.order.plugin, payment.order.key
     exported = json.loads(run("export-order", plugin, key))
@@ -308,16 +309,16 @@ def test_erasing_an_order_needs_apply_and_erases_once(world: World) -> None:
     assert (entry.event, entry.actor, entry.order_id) == ("order.erased", "staff:erase-order", payment.order_id)
     assert run("erase-order", plugin, key, "--apply").endswith("there is nothing to erase\n")
     assert world.fresh(payment).status == "paid"
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     assert refund.status == "succeeded", "an erased payment can still be refunded"
 
 
 def test_texts_of_staff_alone_are_details_too(world: World) -> None:
     payment = world.paid_payment()
     plugin, key = payment.order.plugin, payment.order.key
-    refund = operations.refund(payment.pk, "1.00", reason="Ada's jar broke")
+    refund = queueing.refund(payment.pk, "1.00", reason="Ada's jar broke")
     _open_review(payment)
-    operations.resolve(Review.objects.get().pk, "Ada called", "clerk")
+    closing.resolve(Review.objects.get().pk, "Ada called", "clerk")
     world.run_worker()
     Review.objects.update(order=None, payment=None, refund=refund)
     assert shop.erase_order(plugin, key)
@@ -365,11 +366,11 @@ def test_each_field_that_the_page_calls_details_is_erased_and_no_other(world: Wo
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.notification(payment, "status=success")
-    operations.refund(payment.pk, "1.00", reason="broken")
+    queueing.refund(payment.pk, "1.00", reason="broken")
     payment.refresh_from_db()
     _open_review(payment)
     Review.objects.update(evidence={"reference": "r"})
-    operations.resolve(Review.objects.get().pk, "a note", "clerk")
+    closing.resolve(Review.objects.get().pk, "a note", "clerk")
     world.run_worker()
     payment.order.outbox_events.update(fault="it failed")
     models: tuple[Any, ...] = (Order, Payment, Refund, TimelineEntry, Review, OutboxEvent)

@@ -12,10 +12,11 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from tests.django.conftest import World
-from tillgate.django import operations
 from tillgate.django.models import OutboxEvent, Payment, Review, TimelineEntry
-from tillgate.django.operations.mail import mail_reviews
-from tillgate.django.operations.reviews import ITSELF, open_among, open_review, resolve, settle
+from tillgate.django.refunds import queueing
+from tillgate.django.reviews.closing import ITSELF, resolve, settle
+from tillgate.django.reviews.opening import open_among, open_review
+from tillgate.django.worker.mail import mail_reviews
 from tillgate.lifecycle import ReviewReason
 from tillgate.testing.world import together
 
@@ -48,7 +49,7 @@ def test_an_accounts_matter_is_open_once_for_it_whichever_payment_met_it(world: 
 @pytest.mark.parametrize("subject", ["refund", "outbox_event", "payment", "nothing"])
 def test_a_matter_is_that_of_its_refund_or_outbox_event_or_payment(world: World, subject: str) -> None:
     payment = world.paid_payment()
-    refund, outbox_event = operations.refund(payment.pk, "1.00"), OutboxEvent.objects.earliest("id")
+    refund, outbox_event = queueing.refund(payment.pk, "1.00"), OutboxEvent.objects.earliest("id")
     given = {"payment": payment, "refund": refund} if subject == "refund" else {"payment": payment, "outbox_event": outbox_event}
     given = {"payment": payment} if subject == "payment" else {} if subject == "nothing" else given
     raised = open_review(FORGED, "Forged.", "notification", order=payment.order, **given)  # type: ignore[arg-type]

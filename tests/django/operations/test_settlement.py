@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.django.bookings import payment, refund
-from tillgate.django.operations.settlement import Checked, check_settlement, read_file
+from tillgate.django.accounting.settlement import Checked, check_settlement, read_file
 
 
 def _check(text: str, columns: dict[str, str] | None = None, **options: Any) -> Checked:

@@ -22,12 +22,14 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import unregistered
 from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, Refused, WrongCredentials, hooks
-from tillgate.django import operations
+from tillgate.django.accounts import find_account
 from tillgate.django.models import Order, OutboxEvent, Payment, Review, TimelineEntry
-from tillgate.django.operations import NotPayable, StartOutcome, bounds, creations, starting
-from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.lanes import rest
-from tillgate.django.operations.starting import is_being_created, is_page_live, may_go_on
+from tillgate.django.orders import registering, times
+from tillgate.django.payments import admission, creating, handing_out, starting
+from tillgate.django.payments.admission import NotPayable
+from tillgate.django.payments.creating import StartOutcome
+from tillgate.django.payments.handing_out import is_being_created, is_page_live, may_go_on
+from tillgate.django.worker.lanes import rest
 from tillgate.hooks import OrderDescription
 from tillgate.testing.world import together
 from tillgate.wire.dialects import Dialect
@@ -65,8 +67,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[PaymentRequest]:
     return requests
 
 
-def begin(world: World, order: str, **options: Any) -> operations.Started:
-    return operations.start_payment(world.shop.plugin, order, **{"method": "alipay", **options})
+def begin(world: World, order: str, **options: Any) -> creating.Started:
+    return starting.start_payment(world.shop.plugin, order, **{"method": "alipay", **options})
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -144,8 +146,8 @@ def test_the_largest_amount_that_can_be_recorded_is_recorded_exactly(world: Worl
 
 
 def test_an_order_that_is_closed_or_paid_is_refused_in_words(world: World, described: Describe) -> None:
-    operations.open_order(world.shop.plugin, "closed")
-    operations.close_order(world.shop.plugin, "closed")
+    registering.open_order(world.shop.plugin, "closed")
+    registering.close_order(world.shop.plugin, "closed")
     paid = world.paid_payment()
     described()
     with pytest.raises(NotPayable, match=r"^the order is closed$"):
@@ -179,7 +181,7 @@ def test_an_order_of_another_plugin_with_the_same_key_is_another_order(world: Wo
     foreign = Order.objects.create(plugin="another-shop", key="7", created_at=closed_at, closed_at=closed_at)
     payment = begin(world, "7").payment
     assert payment.order != foreign
-    operations.close_order(world.shop.plugin, "7")
+    registering.close_order(world.shop.plugin, "7")
     assert Order.objects.get(pk=payment.order.pk).closed_at
     assert Order.objects.get(pk=foreign.pk).closed_at == closed_at
 
@@ -204,7 +206,7 @@ def test_the_press_that_comes_between_anothers_look_and_its_writing_has_its_paym
     described()
     Order.objects.create(plugin="another-shop", key="7", created_at=timezone.now())
     begin(world, "8")
-    between: list[operations.Started] = []
+    between: list[creating.Started] = []
     real = starting._look_up
 
     def look_up(*arguments: Any) -> Any:
@@ -387,7 +389,9 @@ def test_the_press_that_waited_in_vain_hears_what_became_of_the_payment(
         seconds[0] += more * 10
         Payment.objects.filter(pk=payment.pk).update(status=status)
 
-    monkeypatch.setattr(starting, "time", type("Clock", (), {"sleep": staticmethod(sleep), "monotonic": staticmethod(lambda: seconds[0])}))
+    monkeypatch.setattr(
+        handing_out, "time", type("Clock", (), {"sleep": staticmethod(sleep), "monotonic": staticmethod(lambda: seconds[0])})
+    )
     again = begin(world, payment.order.key)
     assert (again.payment, again.outcome, again.detail) == (payment, outcome, detail)
     assert seconds[0] == (pytest.approx(1003.0, abs=1.0) if status == "created" else 1001.0)
@@ -592,7 +596,7 @@ def test_a_creation_that_was_overtaken_overwrites_nothing_that_a_worker_claims_m
 
 def test_an_expected_order_is_checked_after_the_time_to_pay(world: World, configure: Callable[..., None]) -> None:
     configure(ORDER_UNPAID_AFTER_MINUTES=45)
-    operations.open_order(world.shop.plugin, "7")
+    registering.open_order(world.shop.plugin, "7")
     order = Order.objects.get()
     assert order.unpaid_check_at
     assert timedelta(0) <= order.created_at - (order.unpaid_check_at - timedelta(minutes=45)) < timedelta(seconds=5)
@@ -680,27 +684,27 @@ def test_the_time_to_pay_is_no_shorter_than_the_time_to_pay_again(world: World, 
 
 def test_an_order_is_closed_once_and_no_other_with_it(world: World) -> None:
     first, second = world.start(world.order()).order, world.start(world.order()).order
-    operations.close_order(world.shop.plugin, first.key)
+    registering.close_order(world.shop.plugin, first.key)
     closed_at = Order.objects.get(pk=first.pk).closed_at
     world.time.advance(minutes=1)
-    operations.close_order(world.shop.plugin, first.key)
+    registering.close_order(world.shop.plugin, first.key)
     assert Order.objects.get(pk=first.pk).closed_at == closed_at
     assert closed_at
     assert Order.objects.get(pk=second.pk).closed_at is None
     with transaction.atomic():
-        operations.close_order(world.shop.plugin, second.key)
+        registering.close_order(world.shop.plugin, second.key)
         transaction.set_rollback(True)
     assert Order.objects.get(pk=second.pk).closed_at is None
 
 
 def test_closing_an_unknown_order_does_nothing(world: World) -> None:
-    operations.close_order(world.shop.plugin, "7")
+    registering.close_order(world.shop.plugin, "7")
     assert not Order.objects.exists()
 
 
 def test_closing_a_paid_order_does_nothing(world: World) -> None:
     order = world.paid_payment().order
-    operations.close_order(order.plugin, order.key)
+    registering.close_order(order.plugin, order.key)
     assert Order.objects.get(pk=order.pk).closed_at is None
     assert not TimelineEntry.objects.filter(event="order.closed").exists()
 
@@ -721,7 +725,7 @@ def test_a_shopper_waits_for_the_looks_at_so_many_open_payments_that_five_second
         return answer
 
     gateway.update({payment.reference: slow(payment.reference) for payment in open_ones})
-    monkeypatch.setattr(bounds, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    monkeypatch.setattr(times, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
     assert begin(world, order, method="creditcard").outcome is StartOutcome.REDIRECT
     assert asked == [payment.reference for payment in reversed(open_ones[1:])]
 
@@ -731,7 +735,7 @@ def test_a_shopper_waits_for_the_looks_at_so_many_open_payments_that_five_second
 
 def hang(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every creation end without an answer, as if it had taken long."""
-    monkeypatch.setattr(creations, "HUNG_SECONDS", 0.0)
+    monkeypatch.setattr(admission, "HUNG_SECONDS", 0.0)
     refuse(monkeypatch, OutcomeUnknown("pay", "x", "time-out"))
 
 
@@ -746,7 +750,7 @@ def hanging_gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PaymentReq
         is_over.wait(20)
         raise OutcomeUnknown("pay", request.reference, "time-out")
 
-    monkeypatch.setattr(creations, "HUNG_SECONDS", 0.0)
+    monkeypatch.setattr(admission, "HUNG_SECONDS", 0.0)
     monkeypatch.setattr(hooks, "pay", pay)
     try:
         yield requests
@@ -798,7 +802,7 @@ def test_hanging_presses_count_each_other(world: World, monkeypatch: pytest.Monk
         for number, order in enumerate(orders):
             ending.enter_context(pressed(world, order, sent, before=number))
     # All four began while the gateway was held to be sound.
-    with hanging_gateway(monkeypatch) as sent, pytest.raises(starting.TryLater):
+    with hanging_gateway(monkeypatch) as sent, pytest.raises(admission.TryLater):
         begin(world, world.order())
     assert sent == []
 
@@ -824,9 +828,9 @@ def test_one_press_tries_after_a_rest(world: World, monkeypatch: pytest.MonkeyPa
     world.time.advance(seconds=31)
     with monkeypatch.context() as patch, contextlib.ExitStack() as ending, hanging_gateway(patch) as sent:
         ending.enter_context(pressed(world, world.order(), sent))
-        with pytest.raises(starting.TryLater):
+        with pytest.raises(admission.TryLater):
             begin(world, world.order())
-    with pytest.raises(starting.TryLater):
+    with pytest.raises(admission.TryLater):
         begin(world, world.order())
     world.time.advance(seconds=31)
     assert begin(world, world.order()).outcome is StartOutcome.REDIRECT
@@ -878,10 +882,10 @@ def test_after_two_creations_without_an_answer_no_page_creates_a_payment_for_hal
     with monkeypatch.context() as patch:
         hang(patch)
         assert [begin(world, world.order()).outcome for _ in range(2)] == [StartOutcome.UNKNOWN] * 2
-        with pytest.raises(starting.TryLater):
+        with pytest.raises(admission.TryLater):
             begin(world, world.order())
     world.time.advance(seconds=29)
-    with pytest.raises(starting.TryLater):
+    with pytest.raises(admission.TryLater):
         begin(world, world.order())
     world.time.advance(seconds=2)
     assert begin(world, world.order()).outcome is StartOutcome.REDIRECT
@@ -899,7 +903,7 @@ def test_after_two_creations_without_an_answer_no_page_creates_a_payment_for_hal
 def test_a_link_that_is_fetched_again_and_again_starts_five_payments_a_minute(world: World, sent: list[PaymentRequest]) -> None:
     order = world.order()
     for _ in range(40):
-        with contextlib.suppress(starting.TryLater):
+        with contextlib.suppress(admission.TryLater):
             world.sandbox.control.decline(begin(world, order).payment.reference)
         world.time.advance(seconds=1)
     assert len(sent) == 5
@@ -914,4 +918,4 @@ def test_presses_at_the_same_moment_count_each_other(world: World, configure: Ca
     methods = ("alipay", "paypal", "wechatpay", "creditcard") * 2
     outcomes = together(*[partial(begin, world, order, method=method) for method in methods])
     assert len(sent) == Payment.objects.count() == 2
-    assert {type(one) for one in outcomes} <= {operations.Started, starting.TryLater}
+    assert {type(one) for one in outcomes} <= {creating.Started, admission.TryLater}

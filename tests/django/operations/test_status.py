@@ -11,7 +11,7 @@ from django.utils import timezone
 import tillgate.django
 from tests.django.conftest import World
 from tillgate.django.models import OutboxEvent, Payment, Review
-from tillgate.django.operations import status
+from tillgate.django.orders import status
 from tillgate.lifecycle import IllegalTransition, PaymentStatus, ReviewStatus
 
 SOURCES = sorted(Path(tillgate.django.__file__).parent.rglob("*.py"))

@@ -13,10 +13,14 @@ from tests.django.conftest import World
 from tests.django.notifying import confirming
 from tests.smallest_shop.models import ShopOrder
 from tillgate import ConfigurationError, NotSent, hooks
-from tillgate.django import operations
+from tillgate.django import actions
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations.refunds import record_external_refund, settle_by_staff
-from tillgate.django.operations.timeline import record
+from tillgate.django.orders import registering
+from tillgate.django.orders.timeline import record
+from tillgate.django.payments import starting
+from tillgate.django.refunds import queueing
+from tillgate.django.refunds.external import record_external_refund
+from tillgate.django.refunds.settling import settle_by_staff
 
 PAID = ("payment.paid", "webhook", "the gateway says that it is paid", "payment")
 TOLD = ("event.delivered", "outbox", "the shop was told: payment-paid (applied)", "payment")
@@ -41,8 +45,8 @@ def begun(payment: Payment) -> list[tuple[str, str, str, str]]:
 
 def test_a_payment_and_its_refund(world: World) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "2.50", staff="ann", reason="damaged")
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "2.50", staff="ann", reason="damaged")
+    queueing.refund(payment.pk, "1.00")
     both = "payment refund"
     assert story(payment.order.key) == [
         *begun(payment),
@@ -63,7 +67,7 @@ def test_a_payment_and_its_refund(world: World) -> None:
 def test_a_refund_that_nobody_knows_of_until_a_person_looks(world: World, done: bool) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     settle_by_staff(refund.pk, done=done, staff="ann")
     status, found = ("succeeded", "done") if done else ("failed", "not done")
     outcome = refund.answer
@@ -86,7 +90,7 @@ def test_a_refund_that_nobody_knows_of_until_a_person_looks(world: World, done: 
 def test_a_refund_that_a_notification_confirms(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     address, form = f"/payments/refund-notification/{refund.notification_key}/", "application/x-www-form-urlencoded"
     world.client.post(address, confirming(refund), content_type=form)
     confirmed = "the gateway's notification confirmed it"
@@ -101,12 +105,12 @@ def test_a_refund_that_a_notification_confirms(world: World) -> None:
 
 def test_a_refund_whose_process_died_and_one_that_never_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment()
-    from tillgate.django.operations import refunds
+    from tillgate.django.refunds import sending
 
     with transaction.atomic():
-        refund = operations.queue_refund(payment.pk, "1.00")
+        refund = queueing.queue_refund(payment.pk, "1.00")
         transaction.get_connection().run_on_commit.clear()
-    refunds._claim(refund.pk)
+    sending._claim(refund.pk)
     world.time.advance(minutes=16)
     world.run_worker()
     assert ("refund.unknown", "worker", "the process ended while it was being sent", "payment refund") in story(payment.order.key)
@@ -115,7 +119,7 @@ def test_a_refund_whose_process_died_and_one_that_never_left(world: World, monke
         raise NotSent("refund", payment.reference, "connection refused")
 
     monkeypatch.setattr("tillgate.hooks.refund", refuse)
-    queued = operations.refund(payment.pk, "2.00")
+    queued = queueing.refund(payment.pk, "2.00")
     assert story(payment.order.key)[-1][:2] == ("refund.queued", "refund")
     assert "connection refused" in story(payment.order.key)[-1][2]
     assert queued.answer == story(payment.order.key)[-1][2]
@@ -124,7 +128,7 @@ def test_a_refund_whose_process_died_and_one_that_never_left(world: World, monke
 def test_a_refund_made_elsewhere(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
-    operations.poll_now(payment, "ann")
+    actions.poll_now(payment, "ann")
     entered = record_external_refund(payment.pk, "12.50", staff="bob")
     message = "it was paid, and now the gateway says 'reversed'"
     assert story(payment.order.key)[4:] == [
@@ -140,8 +144,8 @@ def test_a_refund_made_elsewhere(world: World) -> None:
 def test_a_refused_creation_and_an_order_that_nobody_pays(world: World) -> None:
     order = world.shop.place_order(Decimal("12.50"))
     world.sandbox.control.fault("refused", occasion="pay")
-    operations.open_order(world.shop.plugin, order)
-    started = operations.start_payment(world.shop.plugin, order, method="alipay")
+    registering.open_order(world.shop.plugin, order)
+    started = starting.start_payment(world.shop.plugin, order, method="alipay")
     world.time.advance(minutes=61)
     world.run_worker()
     assert story(order) == [
@@ -153,9 +157,9 @@ def test_a_refused_creation_and_an_order_that_nobody_pays(world: World) -> None:
 
 
 def test_an_order_that_is_closed_before_and_after_a_payment_of_it_began(world: World) -> None:
-    operations.open_order(world.shop.plugin, "never begun")
-    operations.close_order(world.shop.plugin, "never begun", "staff")
-    operations.close_order(world.shop.plugin, "never begun", "staff")
+    registering.open_order(world.shop.plugin, "never begun")
+    registering.close_order(world.shop.plugin, "never begun", "staff")
+    registering.close_order(world.shop.plugin, "never begun", "staff")
     assert story("never begun")[1:] == [("order.closed", "staff", "the shop closed the order", "")]
     order = world.order()
     payment = world.start(order)
@@ -207,7 +211,7 @@ def test_i4_a_second_payment(world: World) -> None:
     message = "the order was paid by another payment already; this one can be refunded"
     assert ("review.opened", "outbox", f"Payment {second.reference}: {message}.", "payment") in story(order)
     assert ("event.delivered", "outbox", "the shop was told: payment-paid (second-payment)", "payment") in story(order)
-    operations.refund(second.pk, "12.50", staff="ann")
+    queueing.refund(second.pk, "12.50", staff="ann")
     assert ("review.resolved", "staff:ann", "all of it was refunded: USD 12.50", "payment") in story(order)
 
 
@@ -219,7 +223,7 @@ def test_a_shop_that_is_told_again_after_it_reopened_an_order(world: World) -> N
     world.notification(payment)
     ShopOrder.objects.update(status="open")
     review = Review.objects.get()
-    done = operations.take_action(review.pk, "redeliver", staff="ann")
+    done = actions.take_action(review.pk, "redeliver", staff="ann")
     message = "the shop was told again, and has applied the payment"
     assert (done.resolved, done.message) == (True, message)
     assert story(order)[6:] == [
@@ -236,7 +240,7 @@ def test_a_shop_that_is_told_again_after_it_reopened_an_order(world: World) -> N
 def test_a_creation_whose_answer_is_lost_and_one_that_a_notification_overtakes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     order = world.order()
     world.sandbox.control.fault("lost_response", occasion="pay")
-    started = operations.start_payment(world.shop.plugin, order, method="alipay")
+    started = starting.start_payment(world.shop.plugin, order, method="alipay")
     assert story(order)[1] == ("payment.outcome-unknown", "start", started.detail, "payment")
     assert TimelineEntry.objects.get(event="payment.outcome-unknown").evidence == {"error": "OutcomeUnknown"}
     overtaken, real = world.order(), hooks.pay
@@ -247,7 +251,7 @@ def test_a_creation_whose_answer_is_lost_and_one_that_a_notification_overtakes(w
         return created
 
     monkeypatch.setattr("tillgate.hooks.pay", pay)
-    quick = operations.start_payment(world.shop.plugin, overtaken, method="alipay")
+    quick = starting.start_payment(world.shop.plugin, overtaken, method="alipay")
     assert (quick.outcome, quick.payment.status) == ("redirect", "pending")
     number = quick.payment.transaction_no
     assert story(overtaken) == [
@@ -286,7 +290,7 @@ def listener() -> Any:
 def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: World, listener: Listener) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50", staff="ann")
+    refund = queueing.refund(payment.pk, "2.50", staff="ann")
     heard = {event.name: event for event in listener.heard}
     entry = TimelineEntry.objects.get(event="review.opened")
     assert heard["review.opened"].at == entry.at
@@ -316,7 +320,7 @@ def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: Worl
         "status": "paid",
         "transaction_no": payment.transaction_no,
     }
-    operations.open_order(world.shop.plugin, world.shop.place_order(Decimal("12.50")))
+    registering.open_order(world.shop.plugin, world.shop.place_order(Decimal("12.50")))
     assert (listener.heard[-1].name, listener.heard[-1].reference) == ("order.opened", None)
 
 
@@ -339,7 +343,7 @@ def test_observers_hear_that_a_refund_met_an_accounts_matter(world: World, liste
         raise ConfigurationError("token", "***", "is empty")
 
     monkeypatch.setattr("tillgate.hooks.refund", refuse)
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     [event] = [event for event in listener.heard if event.name == "review.opened"]
     assert (event.fields["reason"], event.fields["account"], event.fields["actor"]) == ("account-gone", "default", "refund")
 
@@ -348,7 +352,7 @@ def test_observers_hear_that_a_refunds_notification_met_an_accounts_matter(
     world: World, listener: Listener, configure: Callable[..., None]
 ) -> None:
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     configure({"MERCHANT_NO": "999999"})
     assert world.client.post(f"/payments/refund-notification/{refund.notification_key}/", {"status": "success"}).status_code == 503
     [event] = [event for event in listener.heard if event.name == "review.opened"]

@@ -9,17 +9,19 @@ from django.utils import timezone
 
 from tests.django.conftest import World
 from tillgate import hooks
-from tillgate.django import operations
 from tillgate.django.conf import get_settings
 from tillgate.django.models import OutboxEvent, Payment, Refund, Review
-from tillgate.django.operations.values import order_value, payment_value, refund_value, remote_event_value, review_value
+from tillgate.django.orders.values import order_value, payment_value, refund_value, remote_event_value, review_value
+from tillgate.django.outbox import remote
+from tillgate.django.payments import starting
+from tillgate.django.refunds import queueing
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 
 
 @pytest.fixture
 def payment(world: World) -> Payment:
     order = world.order()
-    started = operations.start_payment(world.shop.plugin, order, method="paypal", data={"language": "de"}).payment
+    started = starting.start_payment(world.shop.plugin, order, method="paypal", data={"language": "de"}).payment
     world.shopper_pays(started)
     world.notification(started)
     return world.fresh(started)
@@ -42,7 +44,7 @@ def test_a_payments_value_is_its_row(world: World, payment: Payment) -> None:
 
 
 def test_a_refunds_value_has_the_status_that_is_being_told(payment: Payment) -> None:
-    refund = operations.refund(payment.pk, "2.50", data={"lines": 1})
+    refund = queueing.refund(payment.pk, "2.50", data={"lines": 1})
     value = refund_value(refund)
     assert value == hooks.Refund(
         id=str(refund.pk), payment=payment_value(payment), amount=Decimal("2.50"), status=RefundStatus.SUCCEEDED, data={"lines": 1}
@@ -61,7 +63,7 @@ def test_a_reviews_value_names_its_order_and_payment_if_it_has_any(payment: Paym
 
 
 def test_i11_no_secret_stands_in_a_reviews_value(payment: Payment) -> None:
-    refund = operations.refund(payment.pk, "2.50")
+    refund = queueing.refund(payment.pk, "2.50")
     token = get_settings().accounts["default"].token.get_secret_value()
     secrets = [token, payment.notification_key, payment.return_key, payment.payment_url, refund.notification_key]
     about = {"order": payment.order, "payment": payment, "refund": refund}
@@ -71,8 +73,8 @@ def test_i11_no_secret_stands_in_a_reviews_value(payment: Payment) -> None:
 
 
 def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: Payment) -> None:
-    refund = operations.refund(payment.pk, "2.50")
-    event = operations.enqueue_remote(
+    refund = queueing.refund(payment.pk, "2.50")
+    event = remote.enqueue_remote(
         world.shop.plugin, payment.order.key, "receipt", data={"to": "ann"}, payment_id=str(payment.pk), refund_id=str(refund.pk)
     )
     assert remote_event_value(OutboxEvent.objects.get(event_id=event)) == hooks.RemoteEvent(
@@ -83,7 +85,7 @@ def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: 
         refund=refund_value(Refund.objects.get(pk=refund.pk)),
         data={"to": "ann"},
     )
-    plain = remote_event_value(OutboxEvent.objects.get(event_id=operations.enqueue_remote(world.shop.plugin, payment.order.key, "hello")))
+    plain = remote_event_value(OutboxEvent.objects.get(event_id=remote.enqueue_remote(world.shop.plugin, payment.order.key, "hello")))
     assert (plain.payment, plain.refund, plain.data) == (None, None, {})
 
 
@@ -99,7 +101,7 @@ def test_what_a_plugin_carries_over_the_network_is_the_value_of_what_was_queued(
     try:
         payment.order.plugin = "carrier"
         payment.order.save()
-        event = operations.enqueue_remote("carrier", payment.order.key, "receipt", payment_id=str(payment.pk))
+        event = remote.enqueue_remote("carrier", payment.order.key, "receipt", payment_id=str(payment.pk))
         world.run_worker()
     finally:
         hooks.plugin_manager().unregister(name="carrier")

@@ -8,15 +8,15 @@ import pytest
 
 from tests.django.conftest import World
 from tillgate import Refused, WrongCredentials
-from tillgate.django import operations
 from tillgate.django.models import Review
+from tillgate.django.payments import creating, starting
 
 
 def test_a_wrong_token_opens_a_review_at_the_first_query_that_names_the_signature(world: World, configure: Callable[..., None]) -> None:
     order = world.order()
     world.configure({"TOKEN": "another-token-that-the-gateway-does-not-know"})
-    started = operations.start_payment(world.shop.plugin, order, method="alipay")
-    assert started.outcome is operations.StartOutcome.UNKNOWN, "the documented answer to a creation says only 000000"
+    started = starting.start_payment(world.shop.plugin, order, method="alipay")
+    assert started.outcome is creating.StartOutcome.UNKNOWN, "the documented answer to a creation says only 000000"
     world.time.advance(minutes=1)
     world.run_worker()
     assert world.reviews() == ["wrong-credentials"]
@@ -29,7 +29,7 @@ def test_missing_rights_open_a_review_at_once(world: World, monkeypatch: pytest.
         raise WrongCredentials("000030", "no rights", 400)
 
     monkeypatch.setattr(f"tillgate.hooks.{operation}", denied)
-    operations.start_payment(world.shop.plugin, world.order(), method="alipay")
+    starting.start_payment(world.shop.plugin, world.order(), method="alipay")
     world.time.advance(minutes=1)
     world.run_worker()
     assert world.reviews() == ["wrong-credentials"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.smallest_shop import plugin as smallest
 from tillgate import hooks
-from tillgate.django.operations import enqueue_remote
+from tillgate.django.outbox.remote import enqueue_remote
 
 NAME = "carrying-shop"
 

@@ -21,20 +21,21 @@ from django.utils import timezone
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import NotSent, TillgateError, hooks
-from tillgate.django import operations
+from tillgate.django import actions
 from tillgate.django.models import Notification, Payment, Refund, Review
-from tillgate.django.operations import lanes
-from tillgate.django.operations.locking import OrderHeld
-from tillgate.django.operations.payments import facts_of
-from tillgate.django.operations.refunds import record_external_refund
-from tillgate.django.operations.reviews import open_review
+from tillgate.django.orders.locking import OrderHeld
+from tillgate.django.payments.reconciling import facts_of
+from tillgate.django.refunds import queueing
+from tillgate.django.refunds.external import record_external_refund
+from tillgate.django.reviews.opening import open_review
+from tillgate.django.worker import lanes
 from tillgate.django.worker.run import run_worker
 from tillgate.lifecycle import NotFound, ReviewReason
 from tillgate.testing.world import together
 
 working: Any = importlib.import_module("tillgate.django.worker.polls")
-refunding: Any = importlib.import_module("tillgate.django.operations.refunds")
-noticing: Any = importlib.import_module("tillgate.django.operations.notifications")
+refunding: Any = importlib.import_module("tillgate.django.refunds.queueing")
+noticing: Any = importlib.import_module("tillgate.django.payments.notifications")
 
 _T = TypeVar("_T")
 
@@ -224,7 +225,7 @@ def test_a_missing_account_met_by_a_refund_is_taken_back_once_it_is_there(world:
     payment = world.paid_payment()
     good = settings.TILLGATE
     settings.TILLGATE = {**good, "ACCOUNTS": {"other": good["ACCOUNTS"]["default"]}}
-    assert operations.refund(payment.pk, "1.00").status == "queued"
+    assert queueing.refund(payment.pk, "1.00").status == "queued"
     assert world.reviews() == ["account-gone"]
     settings.TILLGATE = good
     world.a_day_passes()
@@ -249,10 +250,10 @@ def test_an_order_is_not_marked_paid_with_money_that_was_or_may_have_been_given_
     order, payment, review = underpaid(world)
     if fault:
         world.sandbox.control.fault(fault, occasion="refund")
-    operations.refund(payment.pk, amount)
+    queueing.refund(payment.pk, amount)
     world.shop.edit_total(order, Decimal("12.50"))
-    with pytest.raises(operations.ActionNotPossible, match="refunded"):
-        operations.take_action(review.pk, "redeliver", staff="bob")
+    with pytest.raises(actions.ActionNotPossible, match="refunded"):
+        actions.take_action(review.pk, "redeliver", staff="bob")
     assert not world.shop.is_paid(order)
 
 
@@ -260,7 +261,7 @@ def test_what_was_told_again_and_applied_later_needs_nobody_any_more(world: Worl
     order, _, review = underpaid(world)
     world.shop.edit_total(order, Decimal("12.50"))
     with world.failing_handler("tillgate_payment_paid", times=1):
-        assert not operations.take_action(review.pk, "redeliver", staff="bob").resolved
+        assert not actions.take_action(review.pk, "redeliver", staff="bob").resolved
         world.time.advance(minutes=1)
         world.run_worker()
     assert world.shop.is_paid(order)
@@ -274,7 +275,7 @@ def test_a_closed_order_that_the_shop_reopened_can_be_told_again(world: World) -
     world.shopper_pays(payment)
     world.notification(payment)
     ShopOrder.objects.filter(pk=order).update(status="open")
-    assert operations.take_action(Review.objects.get().pk, "redeliver", staff="bob").resolved
+    assert actions.take_action(Review.objects.get().pk, "redeliver", staff="bob").resolved
     assert world.shop.times_paid(order) == 1
 
 
@@ -289,7 +290,7 @@ def test_i5_a_queued_refund_waits_while_the_payment_may_have_been_refunded_elsew
 
     with monkeypatch.context() as patch:
         patch.setattr(hooks, "refund", not_sent)
-        assert operations.refund(payment.pk, "5.00").status == "queued"
+        assert queueing.refund(payment.pk, "5.00").status == "queued"
     raise_changed(payment)
     world.time.advance(minutes=2)
     world.run_worker()
@@ -300,7 +301,7 @@ def test_i5_an_external_refund_is_entered_and_its_review_resolved_together(world
     payment = world.paid_payment()
     raise_changed(payment)
     with monkeypatch.context() as patch:
-        patch.setattr(refunding, "resolve", die)
+        patch.setattr("tillgate.django.refunds.external.resolve", die)
         with pytest.raises(Killed):
             record_external_refund(payment.pk, "5.00", staff="ann")
     assert Refund.objects.exists() != ("changed-after-paid" in world.reviews())
@@ -324,7 +325,7 @@ def test_a_refund_that_was_taken_for_lost_hears_its_answer(world: World, monkeyp
         return answer
 
     monkeypatch.setattr(hooks, "refund", slept)
-    assert operations.refund(payment.pk, "12.50").status == "succeeded"
+    assert queueing.refund(payment.pk, "12.50").status == "succeeded"
     assert world.reviews() == []
 
 
@@ -343,7 +344,7 @@ def test_a_refund_notification_that_says_nothing_or_the_contrary_confirms_nothin
 
     monkeypatch.setattr(hooks, "refund", heard_early)
     world.sandbox.control.fault("lost_request", occasion="refund")
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     assert world.client.post(f"/payments/refund-notification/{refund.notification_key}/", body, content_type=FORM).status_code == 200
     refund.refresh_from_db()
     assert refund.status == "unknown"
@@ -355,7 +356,7 @@ def test_a_refund_notification_that_says_nothing_or_the_contrary_confirms_nothin
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="one writer at a time is what SQLite is")
 def test_a_refunds_notification_and_another_refund_take_their_locks_in_one_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("100.00")
-    first = operations.refund(payment.pk, "1.00")
+    first = queueing.refund(payment.pk, "1.00")
     met = threading.Barrier(2, timeout=0.3)
 
     def waiting(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -367,17 +368,17 @@ def test_a_refunds_notification_and_another_refund_take_their_locks_in_one_order
         return wait
 
     monkeypatch.setattr(noticing, "_keep", waiting(noticing._keep))
-    monkeypatch.setattr(refunding, "_check_seen", waiting(refunding._check_seen))
+    monkeypatch.setattr(refunding, "check_seen", waiting(refunding.check_seen))
     said = together(
         lambda: Client(raise_request_exception=False).post(f"/payments/refund-notification/{first.notification_key}/").status_code,
-        lambda: operations.refund(payment.pk, "2.00").status,
+        lambda: queueing.refund(payment.pk, "2.00").status,
     )
     assert said in ([200, "succeeded"], [503, "succeeded"]), "the gateway repeats a notification whose order was held for a second"
 
 
 def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_break_nothing(world: World) -> None:
     paid, opened = world.paid_payment("1000.00"), [world.start(world.order()) for _ in range(2)]
-    first, times = operations.refund(paid.pk, "1.00"), 20
+    first, times = queueing.refund(paid.pk, "1.00"), 20
     forged = "status=success&verifySign=00000000000000000000000000000000"
     held: Counter[str] = Counter()
 
@@ -394,21 +395,21 @@ def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_bre
     def accept() -> list[object]:
         for _ in range(times):
             for pk in Review.objects.filter(resolved_at=None, reason="forged-notifications").values_list("pk", flat=True):
-                while_held(lambda pk=pk: operations.take_action(pk, "dismiss", staff="ann", note="a scan"))  # type: ignore[misc]
+                while_held(lambda pk=pk: actions.take_action(pk, "dismiss", staff="ann", note="a scan"))  # type: ignore[misc]
             time.sleep(0.05)
         return []
 
-    actions: list[Callable[[], list[object]]] = [
+    acts: list[Callable[[], list[object]]] = [
         lambda: post(f"/payments/refund-notification/{first.notification_key}/"),
-        lambda: [while_held(lambda: operations.refund(paid.pk, "1.00").status) for _ in range(times)],
+        lambda: [while_held(lambda: queueing.refund(paid.pk, "1.00").status) for _ in range(times)],
         lambda: [fault for _ in range(8) for fault in run_worker().faults],
         lambda: [fault for _ in range(8) for fault in run_worker().faults],
         accept,
     ]
     for payment in (paid, *opened):
         path = f"/payments/notification/{payment.notification_key}/"
-        actions += [lambda path=path: post(path), lambda path=path: post(path, forged)]  # type: ignore[misc]  # the loop's value
-    said = together(*actions)
+        acts += [lambda path=path: post(path), lambda path=path: post(path, forged)]  # type: ignore[misc]  # the loop's value
+    said = together(*acts)
     assert {one for answers in said for one in (answers if isinstance(answers, list) else [repr(answers)])} <= {200, "succeeded", "sending"}
     for payment in (paid, *opened):
         fresh, again = world.fresh(payment), held[f"/payments/notification/{payment.notification_key}/"]

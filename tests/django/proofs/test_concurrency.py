@@ -22,12 +22,14 @@ from tests.django.conftest import World
 from tests.django.proofs.worker import storm, workers
 from tests.smallest_shop.models import ShopOrder
 from tillgate import InvalidRequest
-from tillgate.django import operations
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations import Started, StartOutcome
-from tillgate.django.operations.locking import durable, locked_order
-from tillgate.django.operations.payments import claim_poll
-from tillgate.django.operations.reviews import open_review, resolve
+from tillgate.django.orders.locking import durable, locked_order
+from tillgate.django.payments import notifications, reconciling, starting
+from tillgate.django.payments.creating import Started, StartOutcome
+from tillgate.django.payments.reconciling import claim_poll
+from tillgate.django.refunds import queueing, sending
+from tillgate.django.reviews.closing import resolve
+from tillgate.django.reviews.opening import open_review
 from tillgate.lifecycle import ReviewReason
 
 _T = TypeVar("_T")
@@ -130,7 +132,7 @@ def test_i4_of_two_payments_of_one_order_found_paid_at_once_one_is_delivered_and
 def test_a_double_click_of_16_at_once_makes_one_payment_and_one_creation_at_the_gateway(world: World) -> None:
     for round_number in range(1, 5):
         order = world.order()
-        pressed = at_once(*[partial(operations.start_payment, world.shop.plugin, order, method="alipay")] * 16)
+        pressed = at_once(*[partial(starting.start_payment, world.shop.plugin, order, method="alipay")] * 16)
         assert {getattr(one, "outcome", one) for one in pressed} == {StartOutcome.REDIRECT}
         assert len({one.payment.payment_url for one in pressed if isinstance(one, Started)}) == 1
         assert Payment.objects.count() == Order.objects.count() == round_number
@@ -140,7 +142,7 @@ def test_a_double_click_of_16_at_once_makes_one_payment_and_one_creation_at_the_
 def test_i5_of_two_people_who_refund_everything_at_once_one_is_refused(world: World) -> None:
     for _ in range(4):
         payment = world.paid_payment("12.50")
-        said = at_once(*[partial(operations.refund, payment.pk, "12.50")] * 4)
+        said = at_once(*[partial(queueing.refund, payment.pk, "12.50")] * 4)
         assert [one.status for one in said if isinstance(one, Refund)] == ["succeeded"]
         assert sum(isinstance(one, InvalidRequest) for one in said) == 3
         assert world.sandbox.service.find(payment.reference).refunded_units == 1250
@@ -150,7 +152,7 @@ def test_i5_of_two_people_who_refund_everything_at_once_one_is_refused(world: Wo
 def test_repeated_key_at_once_refunds_once(world: World) -> None:
     for _ in range(4):
         payment = world.paid_payment("12.50")
-        said = at_once(*[partial(operations.refund, payment.pk, "5.00", idempotency_key="same-key")] * 4)
+        said = at_once(*[partial(queueing.refund, payment.pk, "5.00", idempotency_key="same-key")] * 4)
         assert len({one.pk for one in said if isinstance(one, Refund)}) == 1, said
         others = [str(one) for one in said if not isinstance(one, Refund)]  # a slow machine holds the order for long
         assert all("another transaction holds the order" in one for one in others), said
@@ -165,7 +167,7 @@ def test_repeated_key_in_transactions_refunds_once(world: World) -> None:
     def queue() -> Refund:
         with transaction.atomic():
             Refund.objects.count()  # where the database keeps a snapshot, it is from before
-            return operations.queue_refund(payment.pk, "5.00", idempotency_key="same-key")
+            return queueing.queue_refund(payment.pk, "5.00", idempotency_key="same-key")
 
     said = at_once(*[queue] * 2)
     assert len({one.pk for one in said if isinstance(one, Refund)}) == 1, said
@@ -174,8 +176,8 @@ def test_repeated_key_in_transactions_refunds_once(world: World) -> None:
 
 def test_i6_a_queued_refund_is_sent_once_by_however_many_workers(world: World) -> None:
     payment = world.paid_payment("12.50")
-    refund, _ = operations.refunds._queue(payment.pk, "5.00", "", "", {})
-    said = at_once(*[lambda: operations.send_refund(refund.pk)] * 8)
+    refund, _ = queueing._queue(payment.pk, "5.00", "", "", {})
+    said = at_once(*[lambda: sending.send_refund(refund.pk)] * 8)
     assert not [one for one in said if isinstance(one, Exception)]
     assert len(world.sandbox.service.find(payment.reference).refunds) == 1
     assert TimelineEntry.objects.filter(event="refund.sending").count() == 1
@@ -255,7 +257,7 @@ def test_i7_a_notification_during_a_query_is_not_forgotten_by_the_answer(
     configure(NOTIFICATION_THROTTLE_SECONDS=5, ORDER_UNPAID_AFTER_MINUTES=600)
     payment = world.start(world.order())
     world.sandbox.control.decline(payment.reference)
-    answer = operations.payments.ask(payment)
+    answer = reconciling.ask(payment)
     world.pays_late(payment)
 
     def meanwhile(asked: Payment, **_: object) -> object:
@@ -265,7 +267,7 @@ def test_i7_a_notification_during_a_query_is_not_forgotten_by_the_answer(
         Client().post(f"/payments/notification/{asked.notification_key}/")
         return answer
 
-    monkeypatch.setattr(operations.notifications, "ask", meanwhile)
+    monkeypatch.setattr(notifications, "ask", meanwhile)
     world.notification(payment)
     assert world.fresh(payment).status == "failed"
     world.time.advance(seconds=6)
@@ -281,38 +283,38 @@ def _started_slowly(world: World, order: str) -> tuple[ThreadPoolExecutor, Any, 
 
     def start() -> Started:
         try:
-            return operations.start_payment(world.shop.plugin, order, method="alipay")
+            return starting.start_payment(world.shop.plugin, order, method="alipay")
         finally:
             connections.close_all()
 
-    starting = pool.submit(start)
+    started = pool.submit(start)
     until = time.monotonic() + 5
     while not world.sandbox.service.transactions() and time.monotonic() < until:
         time.sleep(0.01)
-    return pool, starting, Payment.objects.select_related("order").get()
+    return pool, started, Payment.objects.select_related("order").get()
 
 
 def test_i2_a_notification_before_the_creation_was_answered_pays_the_order(world: World) -> None:
-    pool, starting, payment = _started_slowly(world, world.order())
+    pool, started, payment = _started_slowly(world, world.order())
     with pool:
         assert payment.status == "created"
         world.shopper_pays(payment)
         world.notification(payment)
         assert_paid_once(world, payment)
-        assert starting.result().outcome is StartOutcome.PAID
+        assert started.result().outcome is StartOutcome.PAID
     assert world.fresh(payment).payment_url
     assert_paid_once(world, payment)
 
 
 def test_a_notification_before_the_creation_was_answered_costs_no_payment_page_page(world: World) -> None:
     order = world.order()
-    pool, starting, payment = _started_slowly(world, order)
+    pool, started, payment = _started_slowly(world, order)
     with pool:
         world.notification(payment)
         assert world.fresh(payment).status == "pending"
-        assert starting.result().outcome is StartOutcome.REDIRECT
-    assert world.fresh(payment).payment_url == starting.result().payment.payment_url
-    again = operations.start_payment(world.shop.plugin, order, method="alipay")
+        assert started.result().outcome is StartOutcome.REDIRECT
+    assert world.fresh(payment).payment_url == started.result().payment.payment_url
+    again = starting.start_payment(world.shop.plugin, order, method="alipay")
     assert (again.payment.pk, again.outcome) == (payment.pk, StartOutcome.REDIRECT)
 
 

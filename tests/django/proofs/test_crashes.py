@@ -19,8 +19,9 @@ from tests.django.conftest import World
 from tests.django.proofs import carrying_shop
 from tests.django.proofs.worker import Worker, workers
 from tillgate import hooks
-from tillgate.django import operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund
+from tillgate.django.payments import reconciling
+from tillgate.django.refunds import limits, queueing
 from tillgate.sandbox import PUBLISHED_STORE_NO
 
 MOST_POINTS = 80
@@ -165,7 +166,7 @@ def test_i5_i6_a_refund_that_dies_anywhere_gives_no_money_twice_and_none_unseen(
         told = world.shop.refunded(payment.order.key)
         for row in rows:
             assert row.status in ("succeeded", "unknown")
-            assert operations.refunds.refundable(payment) == Decimal("7.50")
+            assert limits.refundable(payment) == Decimal("7.50")
             assert told == (row.amount if row.status == "succeeded" else 0)
             assert len(refunded_amount) == 1 or row.status == "unknown"
             assert row.reviews.filter(reason="refund-unknown").exists() == (row.status == "unknown")
@@ -186,7 +187,7 @@ def test_i3_i5_a_worker_that_dies_while_it_ends_a_pending_refund_ends_it_once(
 ) -> None:
     def prepare() -> tuple[Payment, dict[str, Any]]:
         payment = world.paid_payment("12.50")
-        assert operations.refund(payment.pk, "5.00").status == "pending"
+        assert queueing.refund(payment.pk, "5.00").status == "pending"
         world.sandbox.control.finish_refund(payment.reference)
         world.time.advance(minutes=2)
         return payment, {}
@@ -209,7 +210,7 @@ def test_i3_an_outbox_event_that_dies_anywhere_takes_effect_once_here_and_at_lea
         payment = world.start(order)
         world.shopper_pays(payment)
         with monkeypatch.context() as patch:
-            patch.setattr(operations.payments, "deliver", lambda _: 0)  # as when the process died before
+            patch.setattr(reconciling, "deliver", lambda _: 0)  # as when the process died before
             world.notification(payment)
         assert world.shop.times_paid(order) == 0
         return order, {"order_id": Order.objects.get(key=order).pk}

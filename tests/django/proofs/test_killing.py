@@ -21,9 +21,9 @@ from tests.proving.killing.results import Part, Result, Results, section, table
 from tests.proving.killing.runs import _name
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Gateway, PaymentRequest, new_reference
-from tillgate.django import operations
+from tillgate.django.accounts import find_account
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations.accounts import find_account
+from tillgate.django.refunds import queueing
 from tillgate.errors import ConfigurationError
 
 pytestmark = pytest.mark.provers
@@ -112,7 +112,7 @@ def test_a_child_that_ends_without_a_word_is_a_fault_and_ends_no_run() -> None:
 
 def a_sound_payment(world: World) -> Payment:
     payment = world.paid_payment("12.50")
-    operations.refund(payment.pk, "5.00")
+    queueing.refund(payment.pk, "5.00")
     world.a_day_passes()
     judge(world, payment.order.key)
     return payment
@@ -144,7 +144,7 @@ def cut_off_before_the_outbox_event(_: World, payment: Payment) -> None:
 
 def put_right_by_nobody(world: World, payment: Payment) -> None:
     world.sandbox.control.fault("lost_response", occasion="refund")
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
     Review.objects.update(resolved_at=world.time.now())
 
 

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from tests.django.conftest import World
 from tillgate import hooks
-from tillgate.django.operations.accounts import account_of
+from tillgate.django.accounts import account_of
 from tillgate.testing.guard import NetworkInTransaction
 
 
@@ -50,11 +50,11 @@ def test_i12_start_notification_return_refund_and_worker_use_the_network_outside
     world.come_back(payment)
     world.shopper_pays(payment)
     world.notification(payment)
-    from tillgate.django import operations
+    from tillgate.django.refunds import queueing
 
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     with transaction.atomic():
-        operations.queue_refund(payment.pk, "2.50")
+        queueing.queue_refund(payment.pk, "2.50")
     world.time.advance(days=1)
     world.run_worker()
     assert world.queries() >= 3

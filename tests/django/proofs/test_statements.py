@@ -16,9 +16,10 @@ from django.test.utils import CaptureQueriesContext
 from tests.django import project
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate.django import operations
 from tillgate.django.models import Notification, Order, OutboxEvent, Payment, TimelineEntry
-from tillgate.django.operations.timeline import record
+from tillgate.django.orders.timeline import record
+from tillgate.django.payments import starting
+from tillgate.django.refunds import queueing
 
 _NOT_COUNTED = re.compile(r"(BEGIN|COMMIT|SAVEPOINT|RELEASE|ROLLBACK)|.*smallest_shop_", re.IGNORECASE | re.DOTALL)
 _TRANSACTION = re.compile(r"BEGIN|COMMIT")
@@ -73,7 +74,7 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
     world.sandbox.control.decline(failed.reference)
     world.notification(failed)
     with counted() as statements:
-        assert operations.start_payment(world.shop.plugin, again, method="alipay").payment.pk != failed.pk
+        assert starting.start_payment(world.shop.plugin, again, method="alipay").payment.pk != failed.pk
     counts["start again"] = len(statements)
 
     with counted() as statements:
@@ -96,7 +97,7 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
 
     refunded = world.paid_payment()
     with counted() as statements:
-        assert operations.refund(refunded.pk, "1.00").status == "succeeded"
+        assert queueing.refund(refunded.pk, "1.00").status == "succeeded"
     counts["refund"] = len(statements)
 
     for number in range(25):
@@ -138,7 +139,7 @@ def test_the_databases_work_for_a_payment_a_refund_and_a_repeated_notification_i
     for most, action in (
         (19, lambda: world.notification(payment)),
         (2, lambda: world.notification(payment)),
-        (30, lambda: operations.refund(payment.pk, "1.00")),
+        (30, lambda: queueing.refund(payment.pk, "1.00")),
     ):
         with CaptureQueriesContext(connection) as statements:
             action()

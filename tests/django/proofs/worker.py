@@ -37,9 +37,9 @@ class Killing(Points):
 
 def start(order_key: str, plugin: str = "smallest-shop", method: str = "alipay") -> str:
     """Start a payment."""
-    from tillgate.django import operations
+    from tillgate.django.payments import starting
 
-    return operations.start_payment(plugin, order_key, method=method).outcome.value
+    return starting.start_payment(plugin, order_key, method=method).outcome.value
 
 
 def notification(key: str) -> int:
@@ -51,15 +51,15 @@ def notification(key: str) -> int:
 
 def refund(payment_id: int, amount: str) -> str:
     """Give money back."""
-    from tillgate.django import operations
+    from tillgate.django.refunds import queueing
 
-    return operations.refund(payment_id, amount).status
+    return queueing.refund(payment_id, amount).status
 
 
 def deliver(order_id: int) -> int:
     """Tell the shop what waits to be told, in its database and over the network."""
-    from tillgate.django.operations.outbox import deliver as deliver_local
-    from tillgate.django.operations.outbox import deliver_remote
+    from tillgate.django.outbox.delivering import deliver as deliver_local
+    from tillgate.django.outbox.remote import deliver_remote
 
     return deliver_local(order_id) + deliver_remote(order_id)
 

@@ -15,9 +15,9 @@ from django.test import Client, RequestFactory
 
 from tests.django.conftest import World
 from tests.smallest_shop import plugin
-from tillgate.django import operations
 from tillgate.django.models import Notification, Order, Payment, Refund, TimelineEntry
-from tillgate.django.tickets import pay_url, read_ticket, start_url
+from tillgate.django.pages.tickets import pay_url, read_ticket, start_url
+from tillgate.django.refunds import queueing
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES
 
 FORM = "application/x-www-form-urlencoded"
@@ -33,7 +33,7 @@ def strict() -> Client:
 def pages_of(world: World) -> dict[str, str]:
     """Return every address of a shopper or the gateway, on payments that are open and settled."""
     opened, paid, order = world.start(world.order()), world.paid_payment(), world.order()
-    refund = operations.refund(paid.pk, "1.00")
+    refund = queueing.refund(paid.pk, "1.00")
     return {
         "notification": f"/payments/notification/{opened.notification_key}/",
         "refund notification": f"/payments/refund-notification/{refund.notification_key}/",
@@ -144,7 +144,7 @@ def keys_of(payment: Payment, refund: Refund) -> dict[str, str]:
 
 def test_each_key_opens_its_own_door_and_no_other(world: World, strict: Client) -> None:
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "1.00")
+    refund = queueing.refund(payment.pk, "1.00")
     keys = keys_of(payment, refund)
     doors = {
         "notification": "notification key",
@@ -161,7 +161,7 @@ def test_each_key_opens_its_own_door_and_no_other(world: World, strict: Client) 
 
 def test_a_key_with_a_letter_of_another_case_is_nobodys(world: World, strict: Client) -> None:
     payment = world.start(world.order())
-    refund = operations.refund(world.paid_payment().pk, "1.00")
+    refund = queueing.refund(world.paid_payment().pk, "1.00")
     for door, key in (
         ("notification", payment.notification_key),
         ("return", payment.return_key),
@@ -343,7 +343,7 @@ def test_a_form_of_many_or_large_fields_starts_nothing_and_is_no_error(world: Wo
 
 def test_a_flood_of_returns_keeps_20_rows_and_a_refund_has_20_of_its_own(world: World, strict: Client) -> None:
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "1.00")
+    refund = queueing.refund(payment.pk, "1.00")
     for _ in range(45):
         strict.get(f"/payments/return/{payment.return_key}/")
         strict.post(f"/payments/refund-notification/{refund.notification_key}/")

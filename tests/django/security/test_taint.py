@@ -26,8 +26,9 @@ from django.views.debug import ExceptionReporter
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import NotSent
-from tillgate.django import operations
 from tillgate.django.models import Order, Payment, Refund, Review
+from tillgate.django.payments import creating
+from tillgate.django.refunds import limits, queueing
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, Sandbox
 from tillgate.testing.cassettes import Cassette
 from tillgate.testing.leaks import everything_logged
@@ -36,7 +37,7 @@ from tillgate.wire import signing
 
 CANARY = "canary-7Jq2xV9mKp4Rt8Wz"
 WRONG_CANARY = "canary-of-another-merchant-5Hd3"
-starting: Any = importlib.import_module("tillgate.django.operations.starting")
+starting: Any = importlib.import_module("tillgate.django.payments.starting")
 
 
 class Seen:
@@ -121,13 +122,13 @@ def sell_fail_and_refund(world: World, seen: Seen) -> None:
         seen.page(answer)
     seen.page(world.come_back(payment))
     seen.page(world.client.get(f"/payments/status/{payment.return_key}/"))
-    operations.refund(payment.pk, "1.00", staff="ann")
+    queueing.refund(payment.pk, "1.00", staff="ann")
     for answer in world.gateway_notification(payment, "refund"):
         seen.page(answer)
     for fault in ("lost_response", "refused", "bad_signature", "broken_json", "server_error"):
-        with contextlib.suppress(operations.RefundNotPossible):
+        with contextlib.suppress(limits.RefundNotPossible):
             world.sandbox.control.fault(fault, occasion="refund")
-            operations.refund(payment.pk, "1.00", staff="ann")
+            queueing.refund(payment.pk, "1.00", staff="ann")
     for fault in ("lost_response", "bad_signature", "server_error"):
         world.time.advance(minutes=1)  # after creations without an answer the pages create none for a while
         world.sandbox.control.fault(fault, occasion="pay")
@@ -251,7 +252,7 @@ PLACES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "in the pool of connections": lambda patch: patch.setattr(httpcore.ConnectionPool, "handle_request", fall),
     "while an answer is understood": lambda patch: patch.setattr("tillgate.wire.exchange._parse", fall),
     "while an answer's signature is polled": lambda patch: patch.setattr("tillgate.wire.exchange._signed_readings", fall),
-    "while the creation is noted": lambda patch: patch.setattr(starting, "decide_creation", fall),
+    "while the creation is noted": lambda patch: patch.setattr(creating, "decide_creation", fall),
     "in the shop's own code": lambda patch: patch.setattr(ShopOrder.objects, "filter", fall),
 }
 
@@ -269,7 +270,7 @@ def test_i11_whatever_fails_wherever_no_report_of_it_holds_a_token_or_signature(
         seen.page(client.post(path, {"method": "alipay"}))
         seen.page(client.post(f"/payments/notification/{payment.notification_key}/", {"status": "success"}))
         seen.page(client.get(f"/payments/return/{payment.return_key}/"))
-        for action in (lambda: operations.refund(paid.pk, "1.00"), world.run_worker):
+        for action in (lambda: queueing.refund(paid.pk, "1.00"), world.run_worker):
             try:
                 action()
             except Exception:  # noqa: BLE001  # the shop's own code may raise anything
@@ -294,7 +295,7 @@ def test_i11_what_a_test_records_holds_no_token_digest_or_signature(world: World
         world.notification(payment)
         world.sandbox.control.fault("server_error", occasion="refund")
         with contextlib.suppress(NotSent):
-            operations.refund(payment.pk, "1.00")
+            queueing.refund(payment.pk, "1.00")
     cassette.finish()
     seen("cassette", file.read_text("utf-8"))
     assert "tran-query" in file.read_text("utf-8")

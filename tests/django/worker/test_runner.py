@@ -20,11 +20,12 @@ from tests.django.operations.conftest import due_in, many, queue, silent
 from tests.smallest_shop.placing import unregistered
 from tillgate import hooks
 from tillgate.account import Account
-from tillgate.django import operations
 from tillgate.django.models import Heartbeat, Lane, Order, OutboxEvent, Payment, Refund
-from tillgate.django.operations import calls, outbox
-from tillgate.django.operations.locking import InsideTransaction, OrderHeld, durable
-from tillgate.django.worker import chores, polls, runner
+from tillgate.django.orders import registering
+from tillgate.django.orders.locking import InsideTransaction, OrderHeld, durable
+from tillgate.django.outbox import delivering, remote
+from tillgate.django.refunds import sending
+from tillgate.django.worker import calls, chores, polls, runner
 from tillgate.django.worker.run import queue as queue_of_chores
 from tillgate.django.worker.run import run_lane, run_worker, wake
 from tillgate.django.worker.watch import WORKER
@@ -55,7 +56,7 @@ def lost_refund(world: World) -> Refund:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hooks, "refund", crash)
         with pytest.raises(Crash):
-            operations.send_refund(refund.pk)
+            sending.send_refund(refund.pk)
     return refund
 
 
@@ -171,7 +172,7 @@ def test_held_orders_are_passed_over(world: World, kind: str) -> None:
     """A hanging transaction holds three of four orders; the fourth is done, and nothing waits or fails."""
     if kind == "unpaid order":
         for _ in range(4):
-            operations.open_order(world.shop.plugin, world.order())
+            registering.open_order(world.shop.plugin, world.order())
     elif kind == "payment":
         for payment in many(world, 4):
             world.shopper_pays(payment)
@@ -270,7 +271,7 @@ def test_silent_accounts_leave_turns_to_others(world: World, settings: Any, gate
 
 def test_one_remote_turn_ends_and_the_run_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(7):
-        operations.enqueue_remote(world.shop.plugin, world.start(unregistered()).order.key, "invoice")
+        remote.enqueue_remote(world.shop.plugin, world.start(unregistered()).order.key, "invoice")
     seconds, real = [0.0], hooks.call_owner
 
     def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
@@ -287,7 +288,7 @@ def test_one_remote_turn_ends_and_the_run_goes_on(world: World, monkeypatch: pyt
 @pytest.mark.usefixtures("small_batches")
 def test_all_due_rows_are_done_in_one_run(world: World) -> None:
     for _ in range(9):
-        operations.open_order(world.shop.plugin, world.order())
+        registering.open_order(world.shop.plugin, world.order())
         queue(world.paid_payment())
     world.time.advance(minutes=61)
     work_done = world.run_worker()
@@ -329,7 +330,7 @@ def test_failure_names_chore_and_row(world: World, monkeypatch: pytest.MonkeyPat
     lost = lost_refund(world)
     unknown, queued = queue(world.paid_payment()), queue(world.paid_payment())
     Refund.objects.filter(pk=unknown.pk).update(status="unknown")
-    operations.open_order(world.shop.plugin, world.order())
+    registering.open_order(world.shop.plugin, world.order())
     opened = Order.objects.latest("pk")
     Order.objects.filter(pk=lost.payment.order_id).update(purge_check_at=timezone.now())
     world.time.advance(minutes=61)
@@ -409,11 +410,11 @@ def test_i12_nothing_runs_inside_a_transaction(world: World, operation: str) -> 
 def test_queue_shows_each_chore(world: World) -> None:
     lost_refund(world)
     queue(world.paid_payment())
-    operations.open_order(world.shop.plugin, world.order())
+    registering.open_order(world.shop.plugin, world.order())
     with world.failing_handler("tillgate_payment_paid"):
         failed = world.paid_payment()
-    operations.enqueue_remote(world.shop.plugin, failed.order.key, "invoice")
-    operations.enqueue_remote(world.shop.plugin, failed.order.key, "reminder", delay=timedelta(days=1))
+    remote.enqueue_remote(world.shop.plugin, failed.order.key, "invoice")
+    remote.enqueue_remote(world.shop.plugin, failed.order.key, "reminder", delay=timedelta(days=1))
     many(world, 2)
     world.time.advance(minutes=61)
     waiting = {one.chore.name: one.waiting for one in queue_of_chores() if one.waiting}
@@ -434,7 +435,7 @@ def test_failed_events_come_last(world: World, monkeypatch: pytest.MonkeyPatch) 
     with world.failing_handler("tillgate_payment_paid"):
         failed = world.paid_payment()
     world.time.advance(minutes=1)
-    monkeypatch.setattr(outbox, "deliver_now", lambda _: 0)
+    monkeypatch.setattr(delivering, "deliver_now", lambda _: 0)
     fresh = [world.paid_payment() for _ in range(2)]
     told, real = list[str](), hooks.call_owner
 
@@ -451,7 +452,7 @@ def test_failed_events_come_last(world: World, monkeypatch: pytest.MonkeyPatch) 
 def test_wake_names_lanes_and_leaves_a_heartbeat(world: World) -> None:
     many(world, 1)
     assert wake() == ["default", chores.STAFF]
-    operations.open_order(world.shop.plugin, world.order())
+    registering.open_order(world.shop.plugin, world.order())
     world.time.advance(minutes=61)
     assert wake() == ["default", chores.SHOP, chores.STAFF]
     assert Heartbeat.objects.get(name=WORKER).at <= timezone.now()
@@ -473,7 +474,7 @@ def test_event_of_held_order_is_no_failed_one(world: World, monkeypatch: pytest.
     now = timezone.now()
     event = OutboxEvent.objects.create(order=order, kind="order-unpaid", created_at=now, due_at=now)
     with monkeypatch.context() as patch:
-        patch.setattr(outbox, "locked_order", held)
+        patch.setattr(delivering, "locked_order", held)
         assert len(run_worker().faults) == 1
     event.refresh_from_db()
     assert (event.begun_at, event.attempts) == (None, 0)

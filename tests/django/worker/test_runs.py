@@ -28,11 +28,16 @@ from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.views import order_page
 from tillgate import OutcomeUnknown, hooks
 from tillgate.account import Account
-from tillgate.django import operations
+from tillgate.django import actions
+from tillgate.django.accounting.audit import audit
 from tillgate.django.models import Heartbeat, Lane, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations.lanes import rest
-from tillgate.django.operations.reviews import Heard, conclude
+from tillgate.django.outbox import remote
+from tillgate.django.payments import reconciling, starting
+from tillgate.django.refunds import queueing
+from tillgate.django.reviews import closing
+from tillgate.django.reviews.closing import Heard, conclude
 from tillgate.django.worker import runner
+from tillgate.django.worker.lanes import rest
 from tillgate.django.worker.run import run_lane, run_worker, wake
 from tillgate.django.worker.runner import WorkDone
 from tillgate.django.worker.watch import WORKER
@@ -371,7 +376,7 @@ def test_refunds_orders_and_outbox_events_are_handled(world: World) -> None:
 @pytest.mark.usefixtures("two_accounts")
 def test_an_accounts_turn_sends_its_refunds_looks_at_its_payments_and_leaves_the_others(world: World) -> None:
     ours = world.paid_payment()
-    theirs = operations.start_payment(world.shop.plugin, world.order(), method="alipay", account="other").payment
+    theirs = starting.start_payment(world.shop.plugin, world.order(), method="alipay", account="other").payment
     world.shopper_pays(theirs)
     world.notification(theirs)
     for payment in (ours, ours, theirs):
@@ -395,7 +400,7 @@ def test_what_a_worker_runs_looks_bring_is_done_by_the_same_worker_however_much_
 
     def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
         if hook == "tillgate_payment_paid":
-            operations.enqueue_remote(plugin, arguments["payment"].order.key, "invoice")
+            remote.enqueue_remote(plugin, arguments["payment"].order.key, "invoice")
         return real(plugin, hook, **arguments)
 
     monkeypatch.setattr(hooks, "call_owner", call_owner)
@@ -427,7 +432,7 @@ def test_every_worker_leaves_a_heartbeat_that_says_what_was_done(world: World) -
 def raise_one(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
-    operations.refund(payment.pk, "1.00")
+    queueing.refund(payment.pk, "1.00")
 
 
 def test_what_an_answer_raised_is_taken_back_when_a_later_answer_is_in_order(world: World) -> None:
@@ -497,7 +502,7 @@ def test_a_look_that_finds_what_persons_were_told_of_costs_one_statement_at_most
 
 def test_what_a_person_resolved_is_told_again_when_the_next_look_finds_it_still(world: World) -> None:
     one, other = mismatched(world, 2)
-    operations.resolve(Review.objects.get(payment=one).pk, "polled", "clerk")
+    closing.resolve(Review.objects.get(payment=one).pk, "polled", "clerk")
     run_lane("default")
     told = Review.objects.filter(resolved_at__isnull=True).values_list("payment", flat=True)
     assert sorted(told) == sorted([one.pk, other.pk])
@@ -528,7 +533,7 @@ def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it
     for about in (payment, other):
         Review.objects.create(reason=reason, payment=about, facts={"detail": "Look."}, opened_at=opened_at, open_key=about.pk)
     asked_at = opened_at + timedelta(microseconds=microseconds_later)
-    found = operations.payments.ask(payment)
+    found = reconciling.ask(payment)
     assert isinstance(found, Found)
     answer = NotFound(asked_at=asked_at) if answered == "not found" else replace(found, asked_at=asked_at)
     conclude([Heard(payment, answer, is_in_order=answered != "a doubt")])
@@ -539,7 +544,7 @@ def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it
 def test_a_charge_back_waits_for_a_person_whatever_the_gateway_says_later(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
-    operations.poll_now(payment, "anna")
+    actions.poll_now(payment, "anna")
     assert world.reviews() == ["changed-after-paid"]
     world.sandbox.control.service.find(payment.reference).status = "paid"
     world.time.advance(days=2)
@@ -581,7 +586,7 @@ def test_what_stands_behind_an_outbox_event_that_fails_holds_up_no_other_orders(
     OutboxEvent.objects.all().delete()
 
     def deliver(payment: Payment) -> str:
-        return operations.enqueue_remote(world.shop.plugin, payment.order.key, "invoice")
+        return remote.enqueue_remote(world.shop.plugin, payment.order.key, "invoice")
 
     for _ in range(4):
         deliver(failing)
@@ -681,7 +686,7 @@ def test_the_managers_are_mailed_when_nobody_else_is_named(world: World, setting
 def test_what_was_resolved_meanwhile_is_not_mailed(world: World, configure: Callable[..., None]) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     raise_one(world)
-    operations.resolve(Review.objects.get().pk, "seen", "ann")
+    closing.resolve(Review.objects.get().pk, "seen", "ann")
     assert world.run_worker().counts["mail"] == 0
 
 
@@ -805,10 +810,10 @@ def test_an_answer_that_was_asked_before_the_payment_was_paid_contradicts_nothin
     payment = world.start(world.order())
     Payment.objects.update(status="created", transaction_no=None, payment_url="")
     asked = world.fresh(payment)
-    answer = operations.payments.ask(asked)
+    answer = reconciling.ask(asked)
     world.shopper_pays(payment)
-    assert operations.reconcile(world.fresh(payment), "notification").status == "paid"
-    operations.payments.apply_answer(asked, answer, "worker")
+    assert reconciling.reconcile(world.fresh(payment), "notification").status == "paid"
+    reconciling.apply_answer(asked, answer, "worker")
     assert (world.fresh(payment).status, world.reviews()) == ("paid", [])
 
 
@@ -818,7 +823,7 @@ def test_an_account_whose_plugin_raises_is_told_to_be_silent(world: World, monke
     def broken(_: str) -> Any:
         raise RuntimeError("the key of the accounts is lost")
 
-    monkeypatch.setattr(operations.payments, "account_of", broken)
+    monkeypatch.setattr(reconciling, "account_of", broken)
     for _ in range(8):
         world.time.advance(minutes=15)
         assert world.run_worker().faults == []
@@ -834,7 +839,7 @@ def test_i2_what_was_accepted_is_told_again_when_it_comes_again_after_an_answer_
         if word == "reversed":
             [told] = Review.objects.filter(resolved_at__isnull=True)
             assert told.reason == "changed-after-paid"
-            operations.resolve(told.pk, "we contest it", "ann", dismissed=True)
+            closing.resolve(told.pk, "we contest it", "ann", dismissed=True)
     assert Review.objects.filter(payment=payment).count() == 2
 
 
@@ -858,7 +863,7 @@ def test_a_paid_payment_that_is_unknown_is_nobodys_matter_once_all_of_it_was_giv
     world.time.advance(hours=2)
     world.run_worker()
     assert world.reviews() == ["payment-unknown"]
-    operations.refund(payment.pk, payment.amount)
+    queueing.refund(payment.pk, payment.amount)
     world.time.advance(days=2)
     world.run_worker()
     assert world.reviews() == []
@@ -882,5 +887,5 @@ def test_i2_only_what_was_known_until_its_time_was_over_is_forgotten_for_its_age
     assert world.fresh(payment).is_open is not was_known
     assert world.shop.is_released(order) is was_known
     world.time.advance(minutes=1)
-    assert operations.poll_now(world.fresh(payment), "ann").resolved is was_known
-    assert [one.kind for one in operations.audit(payment.created_at, timezone.now())] == ([] if was_known else ["unknown-there"])
+    assert actions.poll_now(world.fresh(payment), "ann").resolved is was_known
+    assert [one.kind for one in audit(payment.created_at, timezone.now())] == ([] if was_known else ["unknown-there"])

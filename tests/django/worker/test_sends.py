@@ -11,8 +11,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from tillgate import hooks
-from tillgate.django import operations
 from tillgate.django.models import OutboxEvent, Payment, Refund, TimelineEntry
+from tillgate.django.refunds import queueing
 from tillgate.hooks import RefundOutcome, ReportedRefund
 from tillgate.testing.world import World
 
@@ -20,7 +20,7 @@ from tillgate.testing.world import World
 def queued(payment: Payment, amount: str = "2.50") -> Refund:
     """Queue a refund whose process dies before it can send it."""
     with transaction.atomic():
-        refund = operations.queue_refund(payment.pk, amount)
+        refund = queueing.queue_refund(payment.pk, amount)
         transaction.get_connection().run_on_commit.clear()
     return refund
 
@@ -46,7 +46,7 @@ def sending_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_i6_version_3_books_forgotten_refund(world: World, amount: str) -> None:
     world.takes("USD")
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, amount)
+    refund = queueing.refund(payment.pk, amount)
     forget_sending(refund)
     world.run_worker()
     refund.refresh_from_db()
@@ -84,7 +84,7 @@ def test_i6_listed_refund_without_row_makes_queued_one_unknown(
 def test_i6_word_refunded_without_a_row_makes_it_unknown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.sandbox.control.set_options({"word_refunded": "refunded"})
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "12.50")
+    refund = queueing.refund(payment.pk, "12.50")
     forget_sending(refund)
     sending_nothing(monkeypatch)
     for _ in range(2):
@@ -98,7 +98,7 @@ def test_i6_word_refunded_without_a_row_makes_it_unknown(world: World, monkeypat
 def test_known_refunds_keep_no_queued_one_waiting(world: World) -> None:
     world.takes("USD")
     payment = world.paid_payment()
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     refund = queued(payment, "4.00")
     before = world.queries()
     world.run_worker()
@@ -134,7 +134,7 @@ def test_refund_waits_until_the_gateway_answers(world: World, monkeypatch: pytes
 def test_request_that_queues_a_refund_does_not_ask(world: World) -> None:
     payment = world.paid_payment()
     before = world.queries()
-    assert operations.refund(payment.pk, "2.50").status == "succeeded"
+    assert queueing.refund(payment.pk, "2.50").status == "succeeded"
     assert world.queries() == before
 
 
@@ -142,11 +142,11 @@ def test_repeated_key_leaves_queued_refund_to_worker(world: World, monkeypatch: 
     """A database that went back has the refund queued, and its key is repeated."""
     world.takes("USD")
     payment = world.paid_payment()
-    refund = operations.refund(payment.pk, "2.50", idempotency_key="k")
+    refund = queueing.refund(payment.pk, "2.50", idempotency_key="k")
     forget_sending(refund)
     with monkeypatch.context() as patch:
         sending_nothing(patch)
-        repeated = operations.refund(payment.pk, "2.50", idempotency_key="k")
+        repeated = queueing.refund(payment.pk, "2.50", idempotency_key="k")
         assert (repeated.pk, repeated.status) == (refund.pk, "queued")
     world.run_worker()
     refund.refresh_from_db()

@@ -12,9 +12,9 @@ from django.core import mail
 
 from tests.django.conftest import World
 from tillgate import shop
+from tillgate.django.heartbeats import set_heartbeat
 from tillgate.django.models import OutboxEvent, Review
-from tillgate.django.operations.heartbeats import set_heartbeat
-from tillgate.django.operations.reviews import resolve
+from tillgate.django.reviews.closing import resolve
 from tillgate.django.worker import watch
 from tillgate.django.worker.watch import look_at_worker, look_now_and_then
 

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import place
 from tillgate.django.models import Payment, Refund, Review
-from tillgate.django.operations import refunds
+from tillgate.django.refunds import queueing
 
 
 def create() -> None:
@@ -30,8 +30,8 @@ def order(total: str) -> str:
 
 def queue_refund(reference: str, amount: str) -> None:
     """Queue a refund, as a process that dies before it sends it."""
-    with mock.patch.object(refunds, "_send_quietly"), transaction.atomic():
-        refunds.queue_refund(Payment.objects.get(reference=reference).pk, amount)
+    with mock.patch.object(queueing, "_send_quietly"), transaction.atomic():
+        queueing.queue_refund(Payment.objects.get(reference=reference).pk, amount)
     connection.close()
 
 

@@ -10,10 +10,11 @@ from unittest.mock import patch
 
 from django.db import transaction
 
-from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
-from tillgate.django.operations import payments
-from tillgate.django.operations.outbox import deliver_remote
+from tillgate.django.outbox import delivering
+from tillgate.django.outbox.remote import deliver_remote
+from tillgate.django.payments import reconciling
+from tillgate.django.refunds import limits, queueing
 from tillgate.testing.conformance.judging import at_gateway
 from tillgate.testing.gateway_driver import SentNotification
 from tillgate.testing.world import World
@@ -119,13 +120,13 @@ def _notified(world: World) -> Subject:
 def _untold(world: World) -> Subject:
     """Prepare a payment that is paid, of which the shop does not know: the process died before it could be told."""
     subject = _paid_at_gateway(world)
-    with patch.object(payments, "deliver", return_value=0):
+    with patch.object(reconciling, "deliver", return_value=0):
         world.gateway_notification(subject.paid)
     return subject
 
 
 def _deliver(_: World, subject: Subject) -> None:
-    operations.deliver(subject.paid.order_id)
+    delivering.deliver(subject.paid.order_id)
     deliver_remote(subject.paid.order_id)
 
 
@@ -138,13 +139,13 @@ def _paid(world: World) -> Subject:
 
 
 def _refund(_: World, subject: Subject) -> None:
-    operations.refund(subject.paid.pk, _REFUNDED)
+    queueing.refund(subject.paid.pk, _REFUNDED)
 
 
 def _refund_again(_: World, subject: Subject) -> None:
     """Press the button again on the page that showed no refund yet."""
-    with suppress(operations.RefundNotPossible):
-        operations.refund(subject.paid.pk, _REFUNDED, seen=0)
+    with suppress(limits.RefundNotPossible):
+        queueing.refund(subject.paid.pk, _REFUNDED, seen=0)
 
 
 def _notify_refund(world: World, subject: Subject) -> None:
@@ -156,7 +157,7 @@ def _unknown_refund(world: World) -> Subject:
     """Prepare a refund whose answer was lost, and its notification."""
     subject = _paid(world)
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(subject.paid.pk, _REFUNDED)
+    refund = queueing.refund(subject.paid.pk, _REFUNDED)
     assert refund.status == "unknown"
     return Subject(orders=subject.orders, payment=subject.payment, notifications=world.sent(subject.paid, "refund"))
 
@@ -184,7 +185,7 @@ def _queued(world: World) -> Subject:
     """Prepare a refund whose process died before it could send."""
     subject = _paid(world)
     with transaction.atomic():
-        operations.queue_refund(subject.paid.pk, _REFUNDED)
+        queueing.queue_refund(subject.paid.pk, _REFUNDED)
         transaction.get_connection().run_on_commit.clear()
     return subject
 
@@ -232,7 +233,7 @@ ACTIONS: Final = {
         ReviewAction(
             name="reconcile",
             prepare=_paid_at_gateway,
-            do=lambda _, subject: operations.reconcile(subject.paid, "killed"),
+            do=lambda _, subject: reconciling.reconcile(subject.paid, "killed"),
             recoveries={"worker": _nothing, "notification": _notify},
         ),
         ReviewAction(

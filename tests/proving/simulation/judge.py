@@ -15,10 +15,10 @@ from django.db.models.functions import Cast
 from tests.proving.simulation.gateway import PAYER_NAME
 from tests.proving.simulation.network import Network, Violated, key_of
 from tillgate import hooks, money
+from tillgate.django.accounting.differences import STATUS_OF_EVENT
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations.ledger import STATUS_OF_EVENT
-from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.reviews import ACCOUNT_REASONS
+from tillgate.django.orders.locking import InsideTransaction
+from tillgate.django.reviews.opening import ACCOUNT_REASONS
 from tillgate.lifecycle import IllegalTransition
 from tillgate.sandbox.service import Service
 from tillgate.sandbox.transactions import Transaction

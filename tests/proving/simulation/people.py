@@ -25,12 +25,15 @@ from tests.proving.simulation.database import Interposed
 from tests.proving.simulation.judge import Prepared
 from tests.proving.simulation.network import NOTIFICATION_FAULTS, Violated, key_of
 from tillgate import money
-from tillgate.django import operations
+from tillgate.django import actions
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
-from tillgate.django.operations import ReviewAction
+from tillgate.django.orders import registering
+from tillgate.django.payments import admission, creating, starting
+from tillgate.django.refunds import queueing
 from tillgate.django.worker.run import run_lane, run_worker, wake
 from tillgate.django.worker.runner import WorkDone
 from tillgate.errors import TillgateError
+from tillgate.lifecycle import ReviewAction
 from tillgate.sandbox import NotificationAttempt
 from tillgate.sandbox.errors import NotPossible
 from tillgate.sandbox.faults import FAULTS
@@ -55,7 +58,7 @@ _MONEY_MAY_BE_LATE: Final = 0.2
 _DAY: Final = 86_400.0
 _LONGEST_PAUSE: Final = 300.0
 _FORM: Final = "application/x-www-form-urlencoded"
-_REFUSALS: Final = (operations.NotPayable, TillgateError, ShopIsDown)
+_REFUSALS: Final = (admission.NotPayable, TillgateError, ShopIsDown)
 """What an operation says no with; nothing was done."""
 
 
@@ -150,7 +153,7 @@ class People:
         total = world.price(chance)
         key = world.place_order(total, story)
         if chance.random() < 0.3:
-            self.process("expect", lambda: operations.open_order(world.shop.plugin, key))
+            self.process("expect", lambda: registering.open_order(world.shop.plugin, key))
         self._beside(story, key, chance.random)
         for _ in range(chance.choice((1, 1, 1, 2, 3))):
             method, account = chance.choice(_METHODS), chance.choice(world.accounts)
@@ -196,8 +199,8 @@ class People:
         paid, actor = self._paid_there(key), world.scheduler.actor
         assert actor
         struck = actor.struck
-        started = self.process(f"start {key} {method}", lambda: operations.start_payment(plugin, key, method=method, account=account))
-        if started is None or started.outcome != operations.StartOutcome.REDIRECT:
+        started = self.process(f"start {key} {method}", lambda: starting.start_payment(plugin, key, method=method, account=account))
+        if started is None or started.outcome != creating.StartOutcome.REDIRECT:
             return None
         if actor.struck == struck:
             world.judge.hear_of_start(started.payment, paid)
@@ -306,13 +309,13 @@ class People:
                 return
             amount = chance.choice((payment.amount, payment.amount, self._world.price(chance), payment.amount / 2))
             amount = max(self._world.unit, amount.quantize(self._world.unit, ROUND_DOWN))
-            action = chance.choice((operations.refund, self._queued))
+            action = chance.choice((queueing.refund, self._queued))
             self.process(f"refund {amount}", lambda: action(payment.pk, amount, staff="clerk"))  # noqa: B023  # done before the next turn
             self._world.scheduler.pause(chance.uniform(0, 600))
 
     def _queued(self, payment_id: int, amount: Decimal, *, staff: str) -> Refund:
         with transaction.atomic():
-            return operations.queue_refund(payment_id, amount, staff=staff)
+            return queueing.queue_refund(payment_id, amount, staff=staff)
 
     def owner(self) -> None:
         """Look now and then at what needs review, and settle some of it after what the gateway's pages say."""
@@ -325,7 +328,7 @@ class People:
 
     def settle(self, review: Review) -> bool:
         """Settle one matter as the gateway's book shows it, and tell whether there was a way."""
-        fitting = [action for action in operations.actions_for(review) if self._is_true(review, action)]
+        fitting = [action for action in actions.actions_for(review) if self._is_true(review, action)]
         if self._errs() and ReviewAction.REFUND_DONE in fitting:
             fitting = [ReviewAction.REFUND_NOT_DONE]
             self._world.faults.note("wrong_button")
@@ -335,9 +338,7 @@ class People:
         action = chance.choice(fitting)
         amount = self._amount(review, action)
         note = "polled"
-        self.process(
-            f"{review.reason}: {action}", lambda: operations.take_action(review.pk, action, staff="owner", note=note, amount=amount)
-        )
+        self.process(f"{review.reason}: {action}", lambda: actions.take_action(review.pk, action, staff="owner", note=note, amount=amount))
         return True
 
     def _errs(self) -> bool:
@@ -477,7 +478,7 @@ class People:
 
 def _short(result: object) -> str:
     """Return what a trace says of a result: no row's number, since what was rolled back uses one up in some databases only."""
-    if isinstance(result, operations.Started):
+    if isinstance(result, creating.Started):
         return f"{result.outcome} {result.payment.reference}"
     if isinstance(result, HttpResponseBase):
         return f"HTTP {result.status_code}"
@@ -485,6 +486,6 @@ def _short(result: object) -> str:
         return f"refund of {result.amount} {result.status} {result.answer}"
     if isinstance(result, WorkDone):
         return str({**result.summary(), "faults": [fault.partition(": ")[2] for fault in result.faults]})[:200]
-    if isinstance(result, operations.Done):
+    if isinstance(result, actions.Done):
         return f"{result.message}{'' if result.resolved else ', not resolved'}"
     return str(result)[:200]

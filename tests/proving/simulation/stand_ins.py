@@ -33,9 +33,11 @@ from tillgate import client, hooks, transport
 from tillgate.client import Gateway
 from tillgate.django import models
 from tillgate.django.conf import get_settings
-from tillgate.django.operations import bounds, calls, outbox, payments, starting
-from tillgate.django.operations import mail as mailing
-from tillgate.django.worker import runner, watch
+from tillgate.django.orders import times
+from tillgate.django.outbox import delivering
+from tillgate.django.payments import creating, handing_out, reconciling, starting
+from tillgate.django.worker import calls, runner, watch
+from tillgate.django.worker import mail as mailing
 from tillgate.hooks import hookimpl
 from tillgate.hooks.adapter import ADAPTER_NAME, GatewayAdapter
 from tillgate.testing.world import ShopIsDown
@@ -66,8 +68,8 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(timezone, "now", scheduler.now))
         put(mock.patch.object(watch._watch, "is_time", return_value=False))  # it goes by the machine's time
         # Each actor is a process of its own, and has no other calls under way.
-        put(mock.patch.object(outbox, "_places", BoundedSemaphore(1000)))
-        for module in (bounds, calls, payments, runner, starting, client, transport, signing, tenacity.nap):
+        put(mock.patch.object(delivering, "_places", BoundedSemaphore(1000)))
+        for module in (times, calls, creating, handing_out, reconciling, runner, starting, client, transport, signing, tenacity.nap):
             put(mock.patch.object(module, "time", scheduler))
         put(mock.patch("stamina._core.random", chance))
         put(mock.patch.object(references, "secrets", chance))

@@ -28,8 +28,8 @@ from tests.proving.simulation.scheduler import Actor, Scheduler
 from tests.proving.simulation.stand_ins import in_place
 from tillgate import money
 from tillgate.django import models
+from tillgate.django.accounting.audit import audit
 from tillgate.django.conf import get_settings
-from tillgate.django.operations.audit import audit
 from tillgate.django.worker.run import run_worker
 from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.sandbox.faults import Planned

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import include, path
 
-from tillgate.django.tickets import pay_url
+from tillgate.django.pages.tickets import pay_url
 
 
 def check_out(request: HttpRequest, order_key: str) -> HttpResponseRedirect:

@@ -17,9 +17,9 @@ from django.db import connections
 from django.utils import timezone
 
 from tillgate.django import dates
+from tillgate.django.accounts import find_account
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment, database
-from tillgate.django.operations.accounts import find_account
 from tillgate.errors import ConfigurationError
 
 

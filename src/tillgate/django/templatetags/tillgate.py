@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 from django import template
 from django.urls import get_script_prefix
 
+from tillgate.django.accounts import find_account
 from tillgate.django.amounts import money_text
-from tillgate.django.assets import asset_url
 from tillgate.django.conf import get_settings
-from tillgate.django.forms import MethodForm
-from tillgate.django.operations.accounts import find_account
-from tillgate.django.tickets import pay_url
+from tillgate.django.pages.assets import asset_url
+from tillgate.django.pages.forms import MethodForm
+from tillgate.django.pages.tickets import pay_url
 from tillgate.errors import TillgateError
 
 register = template.Library()

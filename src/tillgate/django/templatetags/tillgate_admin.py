@@ -13,6 +13,8 @@ register = template.Library()
 @register.inclusion_tag("tillgate/admin/needs_review.html", takes_context=True)
 def review_banner(context: Context) -> dict[str, Any]:
     """Show the count of open reviews, and the way to the health page, on Tillgate's page of the admin's index."""
-    from tillgate.django.admin.base import banner_context  # here: Django loads every module of tags, also in projects without the admin
+    from tillgate.django.pages.admin.base import (
+        banner_context,  # here: Django loads every module of tags, also in projects without the admin
+    )
 
     return banner_context(context["request"])

@@ -2,9 +2,9 @@
 
 from django import template
 
+from tillgate.django import words
 from tillgate.django.amounts import typed_text
-from tillgate.django.staff import words
-from tillgate.django.staff.showing import badge
+from tillgate.django.pages.showing import badge
 
 register = template.Library()
 

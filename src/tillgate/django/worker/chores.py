@@ -16,14 +16,14 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.models import Notification, Order, OutboxEvent, OutboxEventKind, Payment, Refund
-from tillgate.django.operations import outbox
-from tillgate.django.operations.locking import locked_order
-from tillgate.django.operations.notifications import find_payment
-from tillgate.django.operations.refunds import mark_lost, poll_refund
-from tillgate.django.operations.restores import look_for_restore
-from tillgate.django.operations.retention import purge_order
-from tillgate.django.operations.status import queue_event
+from tillgate.django.orders.locking import locked_order
+from tillgate.django.orders.status import queue_event
+from tillgate.django.outbox import attempts, delivering, handlers, remote
+from tillgate.django.payments.restores import look_for_restore
+from tillgate.django.payments.webhooks import find_payment
+from tillgate.django.refunds.sending import mark_lost, poll_refund
 from tillgate.django.worker.polls import poll
+from tillgate.django.worker.retention import purge_order
 from tillgate.django.worker.runner import Chore, each
 from tillgate.django.worker.sends import send_unless_made
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, RefundStatus
@@ -97,7 +97,7 @@ def _queue_unpaid(claimed: Order, leased_until: datetime) -> int:
     with locked_order(claimed.pk) as order:
         if order.unpaid_check_at != leased_until:
             return 0  # something has set another time meanwhile
-        is_told = outbox.is_unpaid(order)
+        is_told = handlers.is_unpaid(order)
         order.unpaid_check_at = None
         if is_told:
             order.tried_since = None  # a shop that still offers the order begins a new time to pay
@@ -108,15 +108,15 @@ def _queue_unpaid(claimed: Order, leased_until: datetime) -> int:
 
 def _carry_again(claimed: OutboxEvent, leased_until: datetime) -> int:
     """Carry a remote event that has failed before, and those that wait behind it."""
-    carried = outbox.carry_claimed(claimed, leased_until)
-    return carried and carried + outbox.deliver_remote(claimed.order_id)
+    carried = remote.carry_claimed(claimed, leased_until)
+    return carried and carried + remote.deliver_remote(claimed.order_id)
 
 
 def _purge(claimed: Order, leased_until: datetime) -> int:
     return int(purge_order(claimed.pk, leased_until))
 
 
-_of_events: Final[dict[str, Any]] = {"due": "due_at", "mark": "begun_at", "lease": outbox.LEASE}
+_of_events: Final[dict[str, Any]] = {"due": "due_at", "mark": "begun_at", "lease": attempts.LEASE}
 
 EVENTS: Final = Chore(
     name="events",
@@ -124,7 +124,7 @@ EVENTS: Final = Chore(
     rows=_events,
     lane=SHOP,
     at_once=8,  # handlers may be slow, and the lease is for all of them
-    do=partial(each, outbox.deliver_claimed),
+    do=partial(each, delivering.deliver_claimed),
     **_of_events,
 )
 
@@ -190,7 +190,7 @@ CHORES: Final = (
         rows=_failed_events,
         lane=AGAIN,
         at_once=1,
-        do=partial(each, outbox.deliver_claimed),
+        do=partial(each, delivering.deliver_claimed),
         **_of_events,
     ),
     Chore(
@@ -199,7 +199,7 @@ CHORES: Final = (
         rows=_remote_events,
         lane=REMOTE,
         at_once=8,
-        do=partial(each, outbox.carry_claimed),
+        do=partial(each, remote.carry_claimed),
         **_of_events,
     ),
     Chore(

@@ -13,12 +13,13 @@ from types import TracebackType
 from django.utils import timezone
 
 from tillgate.django.models import Payment, Review
-from tillgate.django.operations.calls import Calls
-from tillgate.django.operations.lanes import has_answered, rest, wake
-from tillgate.django.operations.locking import locked_order, reconnect_if_cut
-from tillgate.django.operations.payments import ask, facts_of, is_unchanged, matter_of, next_poll_after, write_answer
-from tillgate.django.operations.refunds import refund_news
-from tillgate.django.operations.reviews import ACCOUNT_REASONS, Heard, conclude, open_among, open_review
+from tillgate.django.orders.locking import locked_order, reconnect_if_cut
+from tillgate.django.payments.reconciling import ask, facts_of, is_unchanged, matter_of, next_poll_after, write_answer
+from tillgate.django.refunds.external import refund_news
+from tillgate.django.reviews.closing import Heard, conclude
+from tillgate.django.reviews.opening import ACCOUNT_REASONS, open_among, open_review
+from tillgate.django.worker.calls import Calls
+from tillgate.django.worker.lanes import has_answered, rest, wake
 from tillgate.django.worker.runner import Batch, Turn
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,

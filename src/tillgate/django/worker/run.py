@@ -9,13 +9,13 @@ from typing import Final
 from django.db import close_old_connections
 from django.utils import timezone
 
-from tillgate.django.operations import lanes
-from tillgate.django.operations.bounds import Stop, never
-from tillgate.django.operations.heartbeats import set_heartbeat
-from tillgate.django.operations.locking import outside_transactions, reconnect_if_cut
-from tillgate.django.operations.mail import alert_reviews, mail_reviews
-from tillgate.django.operations.restores import look_for_restore
+from tillgate.django.heartbeats import set_heartbeat
+from tillgate.django.orders.locking import outside_transactions, reconnect_if_cut
+from tillgate.django.orders.times import Stop, never
+from tillgate.django.payments.restores import look_for_restore
+from tillgate.django.worker import lanes
 from tillgate.django.worker.chores import CHORES, OWN_LANES, REMOTE, STAFF
+from tillgate.django.worker.mail import alert_reviews, mail_reviews
 from tillgate.django.worker.runner import Progress, Run, Waiting, WorkDone, quiet
 from tillgate.django.worker.runner import queue as queue_of
 from tillgate.django.worker.watch import WORKER, look_at_worker

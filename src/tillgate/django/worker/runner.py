@@ -28,9 +28,9 @@ from django.db.models import Count, Min, QuerySet
 from django.utils import timezone
 
 from tillgate.django.models import database
-from tillgate.django.operations.bounds import Stop
-from tillgate.django.operations.lanes import in_turn, note_failures
-from tillgate.django.operations.locking import durable, reconnect_if_cut
+from tillgate.django.orders.locking import durable, reconnect_if_cut
+from tillgate.django.orders.times import Stop
+from tillgate.django.worker.lanes import in_turn, note_failures
 from tillgate.wire.personal import without_personal_data
 from tillgate.wire.texts import storable
 

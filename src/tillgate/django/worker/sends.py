@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tillgate.django.models import Refund
-from tillgate.django.operations.payments import apply_answer, ask
-from tillgate.django.operations.refunds import doubt, find_trace, put_off, send_refund
+from tillgate.django.payments.reconciling import apply_answer, ask
+from tillgate.django.refunds.external import find_trace
+from tillgate.django.refunds.sending import put_off, send_refund
+from tillgate.django.refunds.settling import doubt
 from tillgate.lifecycle import Found, Inconclusive, RefundStatus
 
 

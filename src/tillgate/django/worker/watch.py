@@ -17,10 +17,11 @@ from django.utils import timezone
 
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Heartbeat, OutboxEvent, OutboxEventKind, Review
-from tillgate.django.operations.locking import durable
-from tillgate.django.operations.mail import alert_reviews, mail_reviews
-from tillgate.django.operations.reviews import open_review, settle
-from tillgate.django.operations.status import write_status_of
+from tillgate.django.orders.locking import durable
+from tillgate.django.orders.status import write_status_of
+from tillgate.django.reviews.closing import settle
+from tillgate.django.reviews.opening import open_review
+from tillgate.django.worker.mail import alert_reviews, mail_reviews
 from tillgate.lifecycle import ReviewReason, ReviewStatus
 
 _log = logging.getLogger("tillgate")

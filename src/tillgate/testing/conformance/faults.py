@@ -11,8 +11,9 @@ from unittest import mock
 
 from django.db import OperationalError, connection
 
-from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
+from tillgate.django.orders import registering
+from tillgate.django.refunds import queueing
 from tillgate.testing.conformance.judging import (
     at_gateway,
     at_payment_page,
@@ -65,7 +66,7 @@ class Faults:
         for failing in _failing(world, "tillgate_refund_changed"):
             payment = paid(world)
             with failing:
-                assert operations.refund(payment.pk, "5.00").status == "succeeded"
+                assert queueing.refund(payment.pk, "5.00").status == "succeeded"
                 assert world.shop.refunded(payment.order.key) == 0, "a part of the handler's work has stayed"
                 world.a_day_passes()
             assert world.shop.refunded(payment.order.key) == Decimal("5.00"), "a refund was never booked: its handler hid an error"
@@ -99,7 +100,7 @@ class Faults:
             registered.append(order_key)
             raise Crash("open_order")
 
-        with mock.patch.object(operations, "open_order", die), suppress(Crash):
+        with mock.patch.object(registering, "open_order", die), suppress(Crash):
             world.shop.place_order(Decimal("12.50"))
         if not registered:
             assert not world.shop.waits_once_placed, "the shop placed an order, and its own code did not register it with open_order"
@@ -181,7 +182,7 @@ class Faults:
                 assert shown == 0, "the shop records a refund of unknown outcome"
                 assert refund.reviews.filter(reason="refund-unknown").exists(), "a refund of unknown outcome opened no review"
 
-        _crash_everywhere(lambda: paid(world), lambda payment: operations.refund(payment.pk, "5.00"), check)
+        _crash_everywhere(lambda: paid(world), lambda payment: queueing.refund(payment.pk, "5.00"), check)
 
     def test_no_secret_in_logs(self, world: World) -> None:
         """No log holds a token or a signature, at any level and after any fault."""
@@ -258,11 +259,11 @@ def _much_happens(world: World) -> None:
     for fault in _OF_QUERIES:
         world.gateway.fault(fault, "query")
         world.come_back(world.pay_page(world.order()))
-    operations.refund(payment.pk, "2.50")
+    queueing.refund(payment.pk, "2.50")
     world.gateway_notification(payment, "refund")
     for lost_or_refused in (world.gateway.fail_refund, lambda: world.gateway.lose_answer("refund")):
         lost_or_refused()
-        operations.refund(payment.pk, "1.00")
+        queueing.refund(payment.pk, "1.00")
     world.configure({"TOKEN": _WRONG_TOKEN})
     world.choose(world.order())
     world.gateway_notification(payment)

@@ -10,8 +10,8 @@ from typing import Final
 from django.db import connection, connections, transaction
 
 from tillgate import InvalidRequest, hooks
-from tillgate.django import operations
 from tillgate.django.models import Payment
+from tillgate.django.refunds import queueing
 from tillgate.testing.conformance.judging import (
     asked_for,
     at_gateway,
@@ -52,10 +52,10 @@ class Money:
             world.gateway_notification(payment)
         expect_paid_once(world, order)
         needs_review(world, "second-payment")
-        assert operations.refund(second.pk, second.amount).status == "succeeded"
+        assert queueing.refund(second.pk, second.amount).status == "succeeded"
         assert world.refunded_amount(second) == second.amount
         expect_paid_once(world, order)
-        assert operations.refund(first.pk, "2.50").status == "succeeded"
+        assert queueing.refund(first.pk, "2.50").status == "succeeded"
         expect_paid_once(world, order)
         needs_review(world)
 
@@ -68,7 +68,7 @@ class Money:
         assert world.fresh(payment).status == "paid"
         expect_unpaid(world, order)
         needs_review(world, "paid-not-payable")
-        assert operations.refund(payment.pk, payment.amount).status == "succeeded"
+        assert queueing.refund(payment.pk, payment.amount).status == "succeeded"
         assert world.refunded_amount(payment) == payment.amount
         expect_right_books(world, order)
         needs_review(world)
@@ -144,10 +144,10 @@ class Money:
         world.shopper_pays(payment)
         world.gateway_notification(payment)
         expect_paid_once(world, order)
-        assert operations.refund(payment.pk, "5000").status == "succeeded"
+        assert queueing.refund(payment.pk, "5000").status == "succeeded"
         assert world.shop.refunded(order) == Decimal(5000), f"5,000 won were refunded, and the shop says {world.shop.refunded(order)}"
         try:
-            operations.refund(payment.pk, "0.5")
+            queueing.refund(payment.pk, "0.5")
         except InvalidRequest:
             return
         raise AssertionError("half a won was refunded")
@@ -256,7 +256,7 @@ def _method_for(world: World, currency: str, amount: Decimal) -> str:
 
 def _tell_paid(payment: Payment) -> object:
     """Deliver "paid" to the plugin without the checks that Tillgate makes before."""
-    from tillgate.django.operations.values import payment_value
+    from tillgate.django.orders.values import payment_value
 
     with transaction.atomic():
         return hooks.call_owner(payment.order.plugin, "tillgate_payment_paid", payment=payment_value(payment))

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.urls import reverse
 
-from tillgate.django import operations
+from tillgate.django.refunds import queueing
 from tillgate.testing.conformance.judging import (
     at_payment_page,
     expect_paid_once,
@@ -110,7 +110,7 @@ class Notifications:
         assert world.fresh(payment).status == "paid"
         expect_unpaid(world, order)
         needs_review(world, "paid-not-payable")
-        assert operations.refund(payment.pk, payment.amount).status == "succeeded"
+        assert queueing.refund(payment.pk, payment.amount).status == "succeeded"
         world.a_day_passes()
         expect_released(world, order)
         needs_review(world)

@@ -11,8 +11,8 @@ from django.test import Client
 from django.urls import reverse
 
 from tillgate import hooks
-from tillgate.django import operations
 from tillgate.django.models import Payment
+from tillgate.django.orders import registering
 from tillgate.testing.conformance.judging import (
     asked_for,
     at_gateway,
@@ -238,7 +238,7 @@ class Paying:
         before = (shop.is_paid(order), shop.times_paid(order), shop.is_released(order), shop.refunded(order))
         assert before[0], "the driver says that the order is not paid"
         expect_no_payment_page(world, order)
-        operations.open_order(world.shop.plugin, order)  # the shopper began to pay with Tillgate, and then chose another way
+        registering.open_order(world.shop.plugin, order)  # the shopper began to pay with Tillgate, and then chose another way
         world.a_day_passes()
         after = (shop.is_paid(order), shop.times_paid(order), shop.is_released(order), shop.refunded(order))
         assert after == before, (

@@ -12,9 +12,10 @@ from django.db import transaction
 from django.urls import reverse
 
 from tillgate import InvalidRequest, hooks
-from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
-from tillgate.django.operations.refunds import record_external_refund, settle_by_staff
+from tillgate.django.refunds import limits, queueing
+from tillgate.django.refunds.external import record_external_refund
+from tillgate.django.refunds.settling import settle_by_staff
 from tillgate.errors import OutcomeUnknown
 from tillgate.testing.conformance.judging import expect_paid_once, expect_right_books, needs_review, paid
 from tillgate.testing.world import World, together
@@ -29,7 +30,7 @@ class Refunds:
     def test_full_refund(self, world: World) -> None:
         """A full refund refunds the whole payment, once, and the shop records it."""
         earlier, payment, later = paid(world), paid(world), paid(world)
-        assert operations.refund(payment.pk, "12.50", staff="ann", reason="returned").status == "succeeded"
+        assert queueing.refund(payment.pk, "12.50", staff="ann", reason="returned").status == "succeeded"
         _expect_refunded(world, payment, "12.50")
         world.a_day_passes()
         _expect_refunded(world, payment, "12.50")
@@ -42,9 +43,9 @@ class Refunds:
         """Partial refunds follow each other, the shop records their sum, and their whole is a full refund to it."""
         payment, at_once = paid(world), paid(world)
         for amount, sum_ in (("2.50", "2.50"), ("0.01", "2.51"), ("9.99", "12.50")):
-            operations.refund(payment.pk, amount)
+            queueing.refund(payment.pk, amount)
             _expect_refunded(world, payment, sum_)
-        operations.refund(at_once.pk, "12.50")
+        queueing.refund(at_once.pk, "12.50")
         is_paid, is_paid_at_once = (world.shop.is_paid(one.order.key) for one in (payment, at_once))
         assert is_paid == is_paid_at_once, (
             f"after a full refund the shop regards an order as {_WORDS[is_paid_at_once]}, "
@@ -54,16 +55,16 @@ class Refunds:
     def test_over_refund(self, world: World) -> None:
         """More than was paid is never refunded, in one refund or in several; no refund is sent."""
         payment = paid(world)
-        operations.refund(payment.pk, "2.50")
+        queueing.refund(payment.pk, "2.50")
         for amount in ("10.01", "12.50", "1000000"):
             with pytest.raises(InvalidRequest):
-                operations.refund(payment.pk, amount)
+                queueing.refund(payment.pk, amount)
         _expect_refunded(world, payment, "2.50")
 
     def test_concurrent_refunds(self, world: World) -> None:
         """Of two simultaneous refunds that are too much together, one is sent."""
         payment = paid(world)
-        done = together(*[lambda: operations.refund(payment.pk, "8.00").status] * 2)
+        done = together(*[lambda: queueing.refund(payment.pk, "8.00").status] * 2)
         assert sorted(isinstance(one, InvalidRequest) for one in done) == [False, True], f"{done}"
         _expect_refunded(world, payment, "8.00")
 
@@ -72,11 +73,11 @@ class Refunds:
         payment = paid(world)
 
         def refund(amount: str) -> int:
-            return operations.refund(payment.pk, amount, idempotency_key="return-1").pk
+            return queueing.refund(payment.pk, amount, idempotency_key="return-1").pk
 
         asked = [refund("5.00"), *together(*[lambda: refund("5.00")] * 2)]
         assert len(set(asked)) == 1, f"{asked}"
-        with pytest.raises(operations.RefundNotPossible):
+        with pytest.raises(limits.RefundNotPossible):
             refund("6.00")
         world.a_day_passes()
         assert refund("5.00") == asked[0]
@@ -86,16 +87,16 @@ class Refunds:
         """A refund that the gateway refuses takes no effect in the shop, and staff may request it again."""
         payment = paid(world)
         world.gateway.fail_refund()
-        assert operations.refund(payment.pk, "12.50").status == "failed"
+        assert queueing.refund(payment.pk, "12.50").status == "failed"
         _expect_refunded(world, payment, "0.00")
-        assert operations.refund(payment.pk, "12.50").status == "succeeded"
+        assert queueing.refund(payment.pk, "12.50").status == "succeeded"
         _expect_refunded(world, payment, "12.50")
 
     def test_unknown_outcome_of_refund(self, world: World) -> None:
         """A refund whose answer is lost is never sent again and takes no effect, until the gateway's query or staff settle it."""
         payment = paid(world)
         world.gateway.lose_answer("refund")
-        refund = operations.refund(payment.pk, "12.50")
+        refund = queueing.refund(payment.pk, "12.50")
         assert refund.status == "unknown"
         needs_review(world, "refund-unknown")
         world.a_day_passes()
@@ -106,7 +107,7 @@ class Refunds:
             return
         assert world.shop.refunded(payment.order.key) == 0, "the shop records a refund of unknown outcome"
         with pytest.raises(InvalidRequest):
-            operations.refund(payment.pk, "0.01")
+            queueing.refund(payment.pk, "0.01")
         settle_by_staff(refund.pk, done=True, staff="ann")
         _expect_refunded(world, payment, "12.50")
         needs_review(world)
@@ -115,17 +116,17 @@ class Refunds:
         """A refund of unknown outcome that staff mark as not done takes no effect, and may be requested again."""
         payment = paid(world)
         world.gateway.fault("server_error", "refund")
-        refund = operations.refund(payment.pk, "12.50")
+        refund = queueing.refund(payment.pk, "12.50")
         settle_by_staff(refund.pk, done=False, staff="ann")
         _expect_refunded(world, payment, "0.00")
-        operations.refund(payment.pk, "12.50")
+        queueing.refund(payment.pk, "12.50")
         _expect_refunded(world, payment, "12.50")
 
     def test_refund_notification_settles_an_unknown_refund(self, world: World) -> None:
         """The gateway's notification on a refund's own address settles an unknown outcome, once; a forged one does not."""
         payment = paid(world)
         world.gateway.lose_answer("refund")
-        refund = operations.refund(payment.pk, "12.50")
+        refund = queueing.refund(payment.pk, "12.50")
         address = reverse("tillgate:refund-notification", args=[refund.notification_key])
         forged = f"status=success&reference={payment.reference}&verifySign={'0' * 32}"
         world.client.post(address, forged, content_type="application/x-www-form-urlencoded")
@@ -140,14 +141,14 @@ class Refunds:
         """A refund notification that arrives before the answer makes no second effect."""
         payment = paid(world)
         with _notification_first(world, payment):
-            assert operations.refund(payment.pk, "5.00").status == "succeeded"
+            assert queueing.refund(payment.pk, "5.00").status == "succeeded"
         _expect_refunded(world, payment, "5.00")
 
     def test_refund_notification_in_place_of_the_answer(self, world: World) -> None:
         """A refund succeeds, and takes effect once, if its notification arrives and its answer is lost."""
         payment = paid(world)
         with _notification_first(world, payment, is_answer_lost=True):
-            status = operations.refund(payment.pk, "5.00").status
+            status = queueing.refund(payment.pk, "5.00").status
         assert status in ("succeeded", "unknown"), f"the refund is {status}"  # unknown, where a notification only leads to a query
         world.a_day_passes()
         _expect_refunded(world, payment, "5.00")
@@ -157,7 +158,7 @@ class Refunds:
         """The worker run sends a refund that a dead process had queued, once."""
         payment = paid(world)
         with transaction.atomic():
-            operations.queue_refund(payment.pk, "2.50")
+            queueing.queue_refund(payment.pk, "2.50")
             transaction.get_connection().run_on_commit.clear()  # the process died before it could send
         assert _asked(world) == 0
         world.a_day_passes()
@@ -170,11 +171,11 @@ class Refunds:
         payment = paid(world)
         for outcome, refunded in ((RefundOutcome.FAILED, "0.00"), (RefundOutcome.SUCCEEDED, "5.00")):
             world.gateway.hold_refund()
-            assert operations.refund(payment.pk, "5.00").status == "pending"
+            assert queueing.refund(payment.pk, "5.00").status == "pending"
             world.a_day_passes()
             assert world.shop.refunded(payment.order.key) == 0, "the shop records a refund that the gateway has not finished"
             with pytest.raises(InvalidRequest):
-                operations.refund(payment.pk, "12.50")
+                queueing.refund(payment.pk, "12.50")
             world.gateway.finish_refund(payment.reference, outcome)
             for _ in range(2):
                 world.a_day_passes()
@@ -185,7 +186,7 @@ class Refunds:
         """Where the gateway lists its refunds, each of its own portal takes effect in the shop once, beside the shop's own."""
         world.configure(world.gateway.listing)
         payment = paid(world)
-        operations.refund(payment.pk, "2.50")
+        queueing.refund(payment.pk, "2.50")
         world.gateway.refund_in_portal(payment.reference, Decimal("2.50"))
         for _ in range(2):
             world.time.advance(days=8)
@@ -199,8 +200,8 @@ class Refunds:
         world.gateway.refund_unlisted(payment.reference, Decimal("2.50"))
         world.a_day_passes()
         needs_review(world, "changed-after-paid")
-        with pytest.raises(operations.RefundNotPossible):
-            operations.refund(payment.pk, "12.50")
+        with pytest.raises(limits.RefundNotPossible):
+            queueing.refund(payment.pk, "12.50")
         record_external_refund(payment.pk, "2.50", staff="ann")
         _expect_refunded(world, payment, "2.50")
         needs_review(world)

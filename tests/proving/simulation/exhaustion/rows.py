@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from django.apps import apps
 
+from tillgate.django.accounting.differences import STATUS_OF_EVENT
 from tillgate.django.models import Heartbeat, Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
-from tillgate.django.operations.ledger import STATUS_OF_EVENT
 
 __all__ = ["OUTBOX_EVENTS", "canonical", "columns_of", "insert", "models_by_table", "select", "tables_in"]
 

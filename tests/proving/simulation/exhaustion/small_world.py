@@ -19,8 +19,8 @@ from tests.proving.simulation.faults import KINDS, Faults
 from tests.proving.simulation.gateway import NamingOutbox
 from tests.proving.simulation.people import People
 from tests.proving.simulation.world import SimulatedWorld
-from tillgate.django import operations
 from tillgate.django.models import Payment, Review
+from tillgate.django.refunds import queueing
 from tillgate.django.worker.run import run_worker
 from tillgate.sandbox.notifications import Notification, NotificationKind
 from tillgate.sandbox.transactions import Transaction
@@ -191,7 +191,7 @@ class SmallWorld(SimulatedWorld):
 
     def _refund(self) -> None:
         payment = Payment.objects.filter(status="paid").order_by("pk")[0]
-        self.people.process("refund", lambda: operations.refund(payment.pk, payment.amount, staff="clerk"))
+        self.people.process("refund", lambda: queueing.refund(payment.pk, payment.amount, staff="clerk"))
 
     def _carry(self, attempt: Any) -> None:
         self.people.carry(attempt)

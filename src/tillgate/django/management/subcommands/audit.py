@@ -17,12 +17,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error as DatabaseFault
 from django.utils import timezone
 
+from tillgate.django.accounting.audit import Audited, audit
+from tillgate.django.accounting.differences import Difference, DifferenceKind
 from tillgate.django.amounts import money_text
 from tillgate.django.conf import get_settings
 from tillgate.django.management.period import add_period, ends, shown, starts
 from tillgate.django.management.terminal import Voice, require_account, require_tables, say, stopped_by_signals, unusable
-from tillgate.django.operations.audit import Audited, audit
-from tillgate.django.operations.ledger import Difference, DifferenceKind
 from tillgate.errors import TillgateError
 from tillgate.money import amount_text
 from tillgate.wire.texts import printable

@@ -15,9 +15,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
+from tillgate.django.accounting.settlement import COLUMNS, Checked, SettlementDifference, check_settlement, read_file
 from tillgate.django.management.period import add_period, ends, shown, starts
 from tillgate.django.management.terminal import Voice, require_account, require_tables, say
-from tillgate.django.operations.settlement import COLUMNS, Checked, SettlementDifference, check_settlement, read_file
 from tillgate.wire.texts import printable
 
 

@@ -19,7 +19,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     """Print every finding as it arrives."""
-    from tillgate.django.doctor import examine
+    from tillgate.django.operating.findings import examine
 
     found = []
     for check in examine():

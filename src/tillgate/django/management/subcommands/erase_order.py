@@ -14,7 +14,7 @@ from django.db import transaction
 from tillgate.django.management.subcommands import export_order
 from tillgate.django.management.terminal import Voice, require_tables
 from tillgate.django.models import database
-from tillgate.django.operations.retention import erase_order
+from tillgate.django.worker.retention import erase_order
 
 
 def add_arguments(parser: CommandParser) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from tillgate.django.management.terminal import require_tables, say
-from tillgate.django.operations.retention import export_order
+from tillgate.django.worker.retention import export_order
 
 
 def add_arguments(parser: CommandParser) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
-from tillgate.django.exports import csv_lines, payment_rows, refund_rows
+from tillgate.django.accounting.exports import csv_lines, payment_rows, refund_rows
+from tillgate.django.accounting.figures import payments_between, refunds_between
 from tillgate.django.management.period import add_period, ends, starts
 from tillgate.django.management.terminal import require_tables, say
-from tillgate.django.operations.figures import payments_between, refunds_between
 
 
 def add_arguments(parser: CommandParser) -> None:

@@ -15,11 +15,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from tillgate.django.health import totals
+from tillgate.django.accounting.importing import ImportRow, read_rows, verify_rows, write_payments
+from tillgate.django.accounting.settlement import FileFault
 from tillgate.django.management.terminal import Voice, require_tables, say
 from tillgate.django.models import Payment
-from tillgate.django.operations.importing import ImportRow, read_rows, verify_rows, write_payments
-from tillgate.django.operations.settlement import FileFault
+from tillgate.django.operating.health import totals
 from tillgate.hooks.manager import IMPORTED_NAME, plugin_manager
 from tillgate.wire.messages import Transaction
 from tillgate.wire.texts import printable

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from tillgate.django.management.period import WHEN, Moment, ends, moment, shown, starts
 from tillgate.django.management.terminal import Voice, require_tables, unusable
-from tillgate.django.operations.restores import note_restored
+from tillgate.django.payments.restores import note_restored
 
 
 def add_arguments(parser: CommandParser) -> None:

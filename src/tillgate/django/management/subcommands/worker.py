@@ -18,7 +18,7 @@ from django.db import connections
 
 from tillgate.django.conf import get_settings
 from tillgate.django.management.terminal import Stop, Voice, require_tables, stopped_by_signals, unusable
-from tillgate.django.operations.bounds import stop_after
+from tillgate.django.orders.times import stop_after
 from tillgate.django.worker.run import run_worker
 from tillgate.django.worker.runner import Progress, WorkDone
 
@@ -101,7 +101,7 @@ def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Sto
         _watch_for_hanging()
         try:
             work_done = run_worker(limit, _progress(voice), stopped)
-        except Exception as error:  # noqa: BLE001  # plugins and the project's code may raise anything
+        except Exception as error:  # plugins and the project's code may raise anything
             failures += 1
             # No traceback: during an hour without the database, tracebacks would hide everything else.
             share = random.uniform(0.5, 1)  # noqa: S311  # spreads load, guards nothing

@@ -1,0 +1,1 @@
+"""Accounting: it reads rows and compares them; nothing but pages and commands imports it."""

@@ -1,0 +1,1 @@
+"""Operating: the doctor, health and telemetry."""

@@ -1,0 +1,1 @@
+"""Orders: their lock, their statuses and their timeline."""

@@ -1,0 +1,1 @@
+"""The outbox: events that the shop hears of, in order per order."""

@@ -1,0 +1,1 @@
+"""Pages: for gateways, for shoppers and for staff."""

@@ -1,0 +1,224 @@
+"""Reviews: the message of each, its evidence, and the actions that resolve it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from tillgate import money
+from tillgate.django import actions, words
+from tillgate.django.amounts import money_text, read_typed, typed_text
+from tillgate.django.masking import Mask
+from tillgate.django.models import Refund, Review, TimelineEntry
+from tillgate.django.pages.admin.base import ReadOnlyAdmin, ValueFilter, need
+from tillgate.django.pages.admin.health_page import health_url
+from tillgate.django.pages.showing import MAY_REFUND, MAY_RESOLVE, row_id, staff_of, timeline_of
+from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended, shown_amount
+from tillgate.errors import TillgateError
+from tillgate.lifecycle import RefundStatus, ReviewAction
+
+_ABOUT_REFUNDS = (
+    ReviewAction.REFUND,
+    ReviewAction.REFUND_DONE,
+    ReviewAction.REFUND_NOT_DONE,
+    ReviewAction.WITHDRAW,
+    ReviewAction.RECORD_EXTERNAL_REFUND,
+)
+"""The actions that need the permission to refund as well: they move money, or change how much can be refunded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Button:
+    """The button of an action, and the text beside it."""
+
+    action: str
+    label: str
+    explanation: str
+    is_recommended: bool
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """One review on a page."""
+
+    row: Review
+    reason: str
+    message: str
+    amount: str
+    recommendation: str
+    evidence: list[tuple[str, str]]
+    buttons: list[_Button]
+    page_url: str
+    payment_url: str
+    order_url: str
+    seen: int
+    made: str
+    """The amount of the review's refund, which the gateway may have made, or nothing, as staff would type it."""
+    reported_amount: str
+    """The amount that the gateway reports, with its currency, or nothing."""
+    refunded_amount: Decimal
+    """The amount of the payment that Tillgate has as refunded."""
+    waiting: Refund | None
+    """The refund that staff can withdraw."""
+
+
+class _ResolvedFilter(admin.SimpleListFilter):
+    """The open reviews, unless the address names others."""
+
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("open", _("needs review")), ("resolved", _("resolved")), ("all", _("all"))]
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        for value, label in self.lookup_choices:
+            query = changelist.get_query_string({self.parameter_name: value}, ["p"])
+            yield {"selected": (self.value() or "open") == value, "query_string": query, "display": label}
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Review]) -> QuerySet[Review]:
+        if self.value() == "all":
+            return queryset
+        return queryset.filter(resolved_at__isnull=self.value() != "resolved")
+
+
+class _ReasonFilter(ValueFilter):
+    title = _("reason")
+    parameter_name = "reason"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        met = Review.objects.order_by("reason").values_list("reason", flat=True).distinct()
+        return [(stored, words.reason(stored)) for stored in met]
+
+
+@admin.register(Review)
+class ReviewAdmin(ReadOnlyAdmin[Review]):
+    """Reviews, the oldest first, since it has waited longest."""
+
+    list_display = ("message",)
+    list_filter = (_ResolvedFilter, _ReasonFilter, ("account", admin.AllValuesFieldListFilter))
+    search_fields = ("payment__reference", "order__key")
+    search_help_text = _("A whole reference, or the shop's key of an order")
+    ordering = ("id",)
+    list_per_page = 25
+    change_list_template = "tillgate/admin/review_list.html"
+    page_template = "tillgate/admin/review.html"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Review]:
+        """Return reviews with their related rows, in one statement for any number of reviews."""
+        reviews: QuerySet[Review] = super().get_queryset(request)
+        return reviews.select_related("order", "payment", "refund__payment", "outbox_event")
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Review], search_term: str) -> tuple[QuerySet[Review], bool]:
+        """Search indexed columns only."""
+        term = search_term.strip()
+        return queryset.filter(Q(payment__reference=term.upper()) | Q(order__key=term)) if term else queryset, False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the reviews as cards with buttons."""
+        response = super().changelist_view(request, extra_context)
+        if isinstance(response, TemplateResponse) and response.context_data and "cl" in response.context_data:
+            rows = list(response.context_data["cl"].result_list)
+            response.context_data["cards"] = self._cards(request, rows)
+        return response
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the actions, and the health page."""
+        return [health_url(self), self.action_url("action", self.action_view), *super().get_urls()]
+
+    def page_context(self, request: HttpRequest, row: Review) -> dict[str, Any]:
+        """Return one review and the timeline of its subject."""
+        entries = TimelineEntry.objects.none()
+        if row.order_id:
+            entries = TimelineEntry.objects.filter(order_id=row.order_id)
+            if row.payment_id:
+                entries = entries.filter(Q(payment_id=row.payment_id) | Q(payment__isnull=True))
+        return {
+            "title": words.reason(row.reason),
+            "card": self._cards(request, [row])[0],
+            "timeline": timeline_of(entries, _mask([row])),
+        }
+
+    def action_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Take the chosen action."""
+        review = self.find(request, object_id)
+        if request.method != "POST":
+            return self.ask_to_press_again(request, self.page_url(review))
+        action = request.POST.get("action", "")
+        need(request, MAY_RESOLVE, *([MAY_REFUND] if action in _ABOUT_REFUNDS else []))
+        mask, back = _mask([review]), self.page_url(review)
+        given: dict[str, Any] = {name: request.POST.get(name, "") for name in ("note", "amount", "read")}
+        if given["amount"] and review.payment:
+            try:
+                given["amount"] = read_typed(given["amount"], review.payment.currency)
+            except TillgateError as error:
+                return self.refuse(request, error, back, mask)
+        given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
+        try:
+            done = actions.take_action(review.pk, action, staff=staff_of(request), **given)
+        except TillgateError as error:
+            return self.refuse(request, error, back, mask)
+        said = gettext("Resolved: %(message)s.") if done.resolved else gettext("Not resolved yet: %(message)s.")
+        level = messages.SUCCESS if done.resolved else messages.WARNING
+        messages.add_message(request, level, said % {"message": mask.text(done.message.rstrip("."))})
+        return HttpResponseRedirect(back)
+
+    def _cards(self, request: HttpRequest, rows: list[Review]) -> list[_Card]:
+        mask = _mask(rows)
+        about = [row.payment_id for row in rows if row.payment_id]
+        refunds = defaultdict[int | None, list[Refund]](list)
+        for refund in Refund.objects.filter(payment_id__in=about).order_by("id").only("payment_id", "status", "amount"):
+            refunds[refund.payment_id].append(refund)
+        return [self._card(request, row, mask, refunds[row.payment_id]) for row in rows]
+
+    def _card(self, request: HttpRequest, row: Review, mask: Mask, refunds: list[Refund]) -> _Card:
+        may_resolve, may_refund = request.user.has_perm(MAY_RESOLVE), request.user.has_perm(MAY_REFUND)
+        sees_payment, sees_order = request.user.has_perm("tillgate.view_payment"), request.user.has_perm("tillgate.view_order")
+        fitting = actions.actions_for(row, refunds)
+        first = recommended(row.reason, fitting)
+        shown = [one for one in fitting if may_resolve and (may_refund or one not in _ABOUT_REFUNDS)]
+        if not sees_payment and ReviewAction.REFUND in shown:
+            shown.remove(ReviewAction.REFUND)  # its page belongs to the payment
+        evidence = mask.evidence(row.evidence)
+        if row.outbox_event and row.outbox_event.fault:
+            evidence.append((gettext("the shop's error"), mask.text(row.outbox_event.fault)))
+        return _Card(
+            row=row,
+            reason=words.reason(row.reason),
+            message=mask.text(row.message),
+            amount=money_text(row.money.amount, row.money.currency) if row.money else "",
+            recommendation=recommendation_of(row.reason, fitting),
+            evidence=evidence,
+            buttons=[_Button(one, str(ACTIONS[one]), str(EXPLANATIONS[one]), one is first, self._address(one, row)) for one in shown],
+            page_url=self.page_url(row),
+            payment_url=self.page_url(row.payment) if row.payment and sees_payment else "",
+            order_url=self.page_url(row.order) if row.order and sees_order else "",
+            seen=refunds[-1].pk if refunds else 0,
+            made=typed_text(row.refund.amount, row.payment.currency) if row.refund and row.payment else "",
+            reported_amount=shown_amount(row.facts.get("found"), row.facts),
+            refunded_amount=money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED),
+            waiting=actions.to_withdraw(row, refunds),
+        )
+
+    def _address(self, action: ReviewAction, row: Review) -> str:
+        """Return the address of an action. A refund has a page of its own, for confirmation."""
+        if action is not ReviewAction.REFUND or row.payment is None:
+            return self.action_address("action", row)
+        refund = reverse("admin:tillgate_payment_refund", args=[row.payment.pk], current_app=self.admin_site.name)
+        return f"{refund}?review={row.pk}"
+
+
+def _mask(rows: list[Review]) -> Mask:
+    return Mask([row.payment for row in rows], [row.refund for row in rows])

@@ -1,0 +1,1 @@
+"""Payments: started, reconciled with the gateway, and told of by notifications."""

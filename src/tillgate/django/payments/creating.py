@@ -1,0 +1,198 @@
+"""A new payment is written here, and created at the gateway."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final
+
+from django.utils import timezone
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+
+from tillgate import hooks
+from tillgate.account import Account
+from tillgate.django.conf import get_settings
+from tillgate.django.models import Order, Payment
+from tillgate.django.orders.locking import (
+    AFTER_A_CALL_SECONDS,
+    locked_order,
+    network,
+)
+from tillgate.django.orders.status import write_status_of
+from tillgate.django.orders.timeline import record
+from tillgate.django.orders.times import disputable
+from tillgate.django.payments.admission import CreationState, NotPayable, note_creation
+from tillgate.django.payments.reconciling import after_change, assign
+from tillgate.django.reviews.opening import open_review
+from tillgate.errors import TillgateError
+from tillgate.lifecycle import (
+    PaymentStatus,
+    account_reason,
+    decide_creation,
+    next_poll,
+)
+from tillgate.wire.macros import callback_url
+from tillgate.wire.messages import CreatedPayment, PaymentRequest
+from tillgate.wire.personal import kept_fields, without_personal_data
+from tillgate.wire.references import new_reference
+
+_log = logging.getLogger("tillgate")
+
+CREATION_SECONDS: Final = 10.0
+"""A shopper waits, and a gateway that hangs holds a thread of the web server for so long."""
+
+
+class StartOutcome(StrEnum):
+    """The result of an attempt to start a payment. `message` tells the problem to a shopper, and is empty without one."""
+
+    REDIRECT = "redirect"
+    """Send the shopper to the payment page."""
+    PAID = "paid"
+    """It turned out that the order is paid."""
+    REFUSED = "refused"
+    """The gateway refused, or no request could leave: nothing was charged, and the shopper may try another payment method."""
+    UNKNOWN = "unknown"
+    """It is unknown whether the gateway created it; it is watched, and the shopper may try again."""
+
+    @property
+    def message(self) -> str:
+        """The problem, for a shopper in the active language; empty without one."""
+        if self is StartOutcome.REFUSED:
+            return _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later.")
+        if self is StartOutcome.UNKNOWN:
+            return _(
+                "The payment service did not answer. If you were charged, your order will be marked paid automatically. You can try again."
+            )
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A payment and the next step for the shopper."""
+
+    payment: Payment
+    outcome: StartOutcome
+    detail: str = ""
+
+
+def _page_minutes(description: hooks.OrderDescription, account: Account, now: datetime) -> int:
+    """Return for how long the payment page is open: not beyond the order's own time to pay."""
+    wanted, (least, _most) = get_settings().timeout_minutes, account.dialect.timeout_minutes
+    if description.payable_until:
+        wanted = min(wanted, int(description.payable_until.timestamp() - now.timestamp()) // 60)
+        if wanted < least:
+            raise NotPayable(_("too little time is left to pay for it: the payment page needs %(minutes)s min") % {"minutes": least})
+    return account.dialect.timeout(wanted)
+
+
+def new_payment(
+    order: Order,
+    description: hooks.OrderDescription,
+    amount: Decimal,
+    method: str,
+    terminal: str,
+    alias: str,
+    account: Account,
+    data: dict[str, Any],
+) -> tuple[Payment, PaymentRequest]:
+    """Return a payment that is not yet written, and the request that creates it at the gateway."""
+    settings, now = get_settings(), timezone.now()
+    minutes = _page_minutes(description, account, now)
+    closes_at = now + timedelta(minutes=minutes)
+    expires_at = closes_at + timedelta(minutes=settings.expiry_grace_minutes)
+    payment = Payment(
+        order=order,
+        reference=new_reference(description.number),
+        account=alias,
+        merchant_no=account.merchant_no,
+        base_url=account.base_url,
+        sandbox=account.sandbox,
+        method=str(method),
+        terminal=str(terminal),
+        amount=amount,
+        currency=description.currency,
+        description=(description.description or f"Order {description.number}")[:255],
+        data=data,
+        created_at=now,
+        status_since=now,
+        page_closes_at=closes_at,
+        expires_at=expires_at,
+        next_poll_at=next_poll(PaymentStatus.CREATED, now, expires_at, now),
+    )
+    request = PaymentRequest(
+        reference=payment.reference,
+        amount=amount,
+        currency=description.currency,
+        method=method,
+        terminal=terminal,
+        ipn_url=settings.address("tillgate:payment-notification", payment.notification_key),
+        callback_url=callback_url(settings.address("tillgate:return", payment.return_key), account.dialect.macros),
+        description=payment.description,
+        timeout=minutes,
+        email=description.email,
+        language=get_language(),
+        goods_info=description.lines,
+    )
+    return payment, request
+
+
+def create(payment: Payment, account: Account, request: PaymentRequest, actor: str, state: CreationState) -> Started:
+    """Create the payment at the gateway and write the outcome, unless an early notification has brought a later status."""
+    outcome: CreatedPayment | TillgateError
+    began = time.monotonic()
+    try:
+        with network():
+            outcome = hooks.pay(account, request, deadline_seconds=CREATION_SECONDS)
+    except TillgateError as error:
+        outcome = error
+    except Exception as error:  # a plugin around the gateway may raise anything, after sending or before
+        _log.exception("the creation of %s failed in a plugin", payment.reference)
+        outcome = TillgateError(f"{type(error).__name__} in a plugin")
+    status, seconds = decide_creation(outcome), time.monotonic() - began
+    if status is PaymentStatus.FAILED:
+        detail = without_personal_data(str(outcome))
+        _log.warning("a payment could not be created at %s: %s", account.base_url, detail)
+    with locked_order(payment.order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
+        rows = Payment.objects.filter(pk=payment.pk)
+        now = timezone.now()
+        if isinstance(outcome, CreatedPayment):
+            known: dict[str, Any] = {"transaction_no": outcome.transaction_no, "payment_url": outcome.payment_url}
+            message, evidence = f"transaction {outcome.transaction_no}", kept_fields(outcome.raw, account.dialect.kept_fields)
+            due = next_poll(status, payment.created_at, payment.expires_at, now)
+        else:
+            known, message, evidence = {}, without_personal_data(str(outcome)), {"error": type(outcome).__name__}
+            due = next_poll(status, now, payment.expires_at, now, disputable())
+        if status == PaymentStatus.CREATED:
+            record("payment.outcome-unknown", order, actor, message, payment=payment, evidence=evidence)
+        elif write_status_of(
+            rows.filter(status_since=payment.status_since), PaymentStatus.CREATED, status, status_since=now, next_poll_at=due, **known
+        ):
+            assign(payment, {"status": status.value, "status_since": now, "next_poll_at": due, **known})
+            record(f"payment.{status}", order, actor, message, payment=payment, evidence=evidence)
+            after_change(order, payment)
+        else:  # a notification was quicker than the answer, which still tells where the shopper pays
+            payment.refresh_from_db()
+            payment.payment_url = known.get("payment_url", "")
+            payment.transaction_no = payment.transaction_no or known.get("transaction_no") or None
+            payment.save(update_fields=["payment_url", "transaction_no"])
+            record("payment.answered-late", order, actor, message, payment=payment, evidence=evidence)
+        if isinstance(outcome, TillgateError) and (reason := account_reason(outcome.__cause__ or outcome)):
+            # A case of the account and not of this payment (unspecified behaviour 7): an answer in order about it does not end the case.
+            facts, about = {"error": outcome}, {"reference": payment.reference}
+            open_review(reason, facts, actor, account=payment.account, evidence=about)
+    note_creation(payment, outcome, seconds, state)
+    return as_started(payment, str(outcome))
+
+
+def as_started(payment: Payment, detail: str) -> Started:
+    """Return a payment with the next step for the shopper; `detail` says why it has no payment page."""
+    if payment.status == PaymentStatus.PAID:
+        return Started(payment=payment, outcome=StartOutcome.PAID)
+    if payment.payment_url and payment.is_open:
+        return Started(payment=payment, outcome=StartOutcome.REDIRECT)
+    return Started(payment=payment, outcome=StartOutcome.UNKNOWN if payment.is_open else StartOutcome.REFUSED, detail=detail)

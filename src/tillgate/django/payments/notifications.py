@@ -1,0 +1,168 @@
+"""Notifications: the app stores a bounded number, acknowledges each, and reconciles the payment. Evidence, not truth (I7).
+
+Gateways repeat their notifications, so the cost of each one decides how many a shop can bear. The statements for every notification are
+therefore written in SQL here, or built by the ORM once: building them again took most of a notification's time.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
+
+from django.db import connections
+from django.utils import timezone
+
+from tillgate.django.accounts import dialect_of, maker_if_known
+from tillgate.django.models import NotificationKind, Payment, Refund, database
+from tillgate.django.orders.locking import durable, locked_order
+from tillgate.django.outbox.delivering import deliver
+from tillgate.django.payments.keeping import COUNT_REPEATED, bounded, digest, is_late, keep, kept_all_the_same, signature_of, sql
+from tillgate.django.payments.reconciling import apply_answer, ask, claim_poll
+from tillgate.django.payments.refusals import ACCOUNT_GONE, CannotBeJudged, tell_of_forged, tell_of_refused, tell_of_unjudged
+from tillgate.django.refunds.settling import settle_by_notification
+from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, PaymentStatus
+from tillgate.wire.dialects import TransactionStatus
+from tillgate.wire.notifications import Notification as Received
+from tillgate.wire.notifications import NotificationSignature, confirms_refund
+from tillgate.wire.personal import KEPT_FIELDS
+
+_log = logging.getLogger("tillgate")
+
+Reader = Callable[[], Received]
+"""Reads what came. Strangers can send it too, so it runs only for a known address."""
+
+
+def receive_payment_notification(key: str, read: Reader, method: str) -> Payment | None:
+    """Store a payment notification and reconcile its payment; return the payment, or None for an unknown address, without reading."""
+    payment = _find(key)
+    if payment is None:
+        return None
+    received = read()
+    payment.maker = account = maker_if_known(payment)
+    signature = signature_of(account, received)
+    kept = account.dialect.kept_fields if account else KEPT_FIELDS
+    answered = receive(payment, NotificationKind.PAYMENT, received, method, signature, "webhook", kept=kept)
+    answered.maker = account
+    return answered
+
+
+def receive_return(key: str, read: Reader, method: str) -> Payment | None:
+    """Store a shopper's return and reconcile the payment; return the payment, or None for an unknown address, without reading."""
+    payment = Payment.objects.select_related("order").filter(return_key=key).first()
+    if payment is None:
+        return None
+    return receive(payment, NotificationKind.RETURN, read(), method, NotificationSignature.ABSENT, "return", kept=KEPT_FIELDS)
+
+
+def receive_refund_notification(key: str, read: Reader, method: str) -> Refund | None:
+    """Store a refund notification; a signed one of the documented shape settles a refund (I7, unspecified 14).
+
+    Any other only makes the worker ask soon. Storing and believing happen together, or not at all.
+    Raises `CannotBeJudged` when the account for its signature cannot be found.
+    """
+    refund = Refund.objects.select_related("payment__order").filter(notification_key=key).first()
+    if refund is None:
+        return None
+    refund.payment.maker = account = maker_if_known(refund.payment)
+    if account is None:
+        tell_of_unjudged(refund)
+        raise CannotBeJudged(ACCOUNT_GONE % refund.payment.reference)
+    received = read()
+    signature = signature_of(account, received)
+    confirms = signature is NotificationSignature.MATCHES and confirms_refund(
+        received,
+        account.dialect,
+        reference=refund.payment.reference,
+        transaction_no=refund.payment.transaction_no,
+        refund_id=refund.refund_id,
+        refund_no=refund.refund_no,
+        refunded=refund.money,
+    )
+    with locked_order(refund.payment.order_id) as order:  # before the refund's own row, as everywhere
+        rows = Refund.objects.filter(pk=refund.pk)
+        refund.notifications = rows.select_for_update().values_list("notifications", flat=True).get() + 1
+        rows.update(notifications=refund.notifications, **({"confirmed": True} if confirms else {}))
+        kept = bounded(received, account.dialect.kept_fields)
+        keep(refund.payment, NotificationKind.REFUND, kept, method, signature, refund=refund, count=refund.notifications)
+        # In the transaction that stores it: no later run reads a stored notification. Any other notification is a hint to ask.
+        has_settled = confirms and settle_by_notification(order, refund.pk)
+        rows.filter(status__in=UNSETTLED_REFUND_STATUSES).update(due_at=timezone.now())
+    with kept_all_the_same(refund.payment.reference):
+        if signature is NotificationSignature.FORGED:
+            tell_of_refused(refund.payment.account, "webhook")
+        if has_settled:
+            deliver(refund.payment.order_id)
+    return refund
+
+
+def _find(key: str) -> Payment | None:
+    statement, read = _look_up(database())
+    with connections[database()].cursor() as cursor:
+        cursor.execute(statement, [key])
+        row = cursor.fetchone()
+    return read(row) if row else None
+
+
+@functools.cache
+def _look_up(alias: str) -> tuple[str, Callable[[tuple[Any, ...]], Payment]]:
+    """Return the ORM's statement that finds a payment by its notifications' address, and a function that reads its answer."""
+    fields = Payment._meta.concrete_fields
+    compiler = Payment.objects.using(alias).filter(notification_key="").query.get_compiler(alias)
+    statement, _ = compiler.as_sql()
+    converters = compiler.get_converters([field.get_col(Payment._meta.db_table) for field in fields])
+
+    def read(row: tuple[Any, ...]) -> Payment:
+        [values] = compiler.apply_converters([row], converters) if converters else [row]
+        return Payment.from_db(alias, [field.attname for field in fields], list(values))
+
+    return statement, read
+
+
+def receive(
+    payment: Payment,
+    kind: NotificationKind,
+    received: Received,
+    method: str,
+    signature: NotificationSignature,
+    actor: str,
+    *,
+    kept: Collection[str],
+    even_if_paid: bool = False,
+    may_query: bool = True,
+) -> Payment:
+    """Store the `kept` fields of what came, and reconcile the payment.
+
+    A paid one only where the notification says something else of it, or with `even_if_paid`, where
+    notifications tell of refunds and disputes. Without `may_query` the worker queries it.
+    """
+    said = digest(kind, received, method, signature)
+    is_forged = signature is NotificationSignature.FORGED
+    takes_back = kind is NotificationKind.PAYMENT and not is_forged and _takes_back(payment, received)
+    even_if_paid = even_if_paid or takes_back
+    if payment.status == PaymentStatus.PAID and payment.last_notification == said and not is_forged and not takes_back:
+        with connections[database()].cursor() as cursor:
+            cursor.execute(sql(COUNT_REPEATED, database()), [payment.pk])
+        return payment
+    counted = {"notifications": 1, "forged_notifications": 1} if is_forged else {"notifications": 1}
+    with durable():
+        # The payment's row first: the insert of a notification locks it too, and InnoDB could not raise that lock for two at the same time.
+        waits = not even_if_paid and is_late(payment, said, is_forged=is_forged)
+        may_ask = not waits and claim_poll(payment, said, even_if_paid=even_if_paid, **counted)
+        keep(payment, kind, bounded(received, kept), method, signature, count=payment.notifications)
+    with kept_all_the_same(payment.reference):
+        if is_forged:
+            tell_of_forged(payment, actor)
+    if may_ask and not may_query:
+        Payment.objects.filter(pk=payment.pk).update(next_poll_at=timezone.now())
+    elif may_ask:
+        with kept_all_the_same(payment.reference):
+            payment = apply_answer(payment, ask(payment, quickly=True), actor)
+    return payment
+
+
+def _takes_back(payment: Payment, received: Received) -> bool:
+    """Return whether a notification of a paid payment gives it another status, such as "reversed": a bank may have taken the money back."""
+    word = received.parameters.get("status", "")
+    return payment.status == PaymentStatus.PAID and bool(word) and dialect_of(payment).status(word) is not TransactionStatus.PAID

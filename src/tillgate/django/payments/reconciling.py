@@ -1,0 +1,339 @@
+"""Return, notification and worker lead to one `reconcile`: query the gateway and apply the answer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Final
+
+from django.db import connections, transaction
+from django.db.models import Exists
+from django.utils import timezone
+
+from tillgate import hooks
+from tillgate.django.accounts import account_of
+from tillgate.django.conf import get_settings
+from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, database
+from tillgate.django.orders.locking import durable, locked_order, network, outside_transactions
+from tillgate.django.orders.status import queue_event, write_status
+from tillgate.django.orders.timeline import record
+from tillgate.django.orders.times import disputable, pay_until, unpaid_check_at
+from tillgate.django.outbox.delivering import deliver, deliver_due
+from tillgate.django.payments.admission import note_hung_query, resting_queries
+from tillgate.django.refunds.external import book_reported_refunds, refund_news
+from tillgate.django.reviews.closing import ITSELF, Heard, conclude
+from tillgate.django.reviews.opening import ACCOUNT_REASONS, open_key, open_review, open_reviews_of, version_of
+from tillgate.errors import TillgateError
+from tillgate.lifecycle import (
+    Answer,
+    Decision,
+    Found,
+    Inconclusive,
+    PaymentFacts,
+    PaymentStatus,
+    ReviewReason,
+    answer_of,
+    interpret,
+    next_poll,
+    next_retry,
+)
+from tillgate.wire.personal import kept_fields, without_personal_data
+
+_log = logging.getLogger("tillgate")
+
+_NOBODY_KNOWS: Final[Mapping[str, str]] = MappingProxyType({})
+BY_STAFF: Final = "staff:"
+_OVER_UNPAID: Final = frozenset({PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED})
+_QUICK_SECONDS: Final = 5.0
+_HANG_SECONDS: Final = 4.0
+"""A quick query that took longer held a thread of the web server in vain."""
+_POLL_LEASE: Final = timedelta(minutes=1)
+"""Longer than a quick look takes: if its process dies, the worker looks then."""
+_CLAIMED: Final = ("status_since", "last_polled_at", "next_poll_at", "notifications", "forged_notifications")
+"""A changed row of a payment has another value here. None has an index: InnoDB would lock by the index first, against the lock order."""
+
+
+def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, actor: str) -> None:
+    """Open a review when the gateway gave the same number to another payment; recording goes on."""
+    # A sandbox and a live gateway count for themselves.
+    duplicates = Payment.objects.filter(transaction_no=transaction_no, sandbox=payment.sandbox).exclude(pk=payment.pk)
+    if duplicate := duplicates.first():
+        facts = {"transaction_no": transaction_no, "payment": payment.reference, "other": duplicate.reference}
+        open_review(ReviewReason.DUPLICATE_TRANSACTION_NO, facts, actor, order=order, payment=payment, account=payment.account)
+
+
+def reconcile(payment: Payment, actor: str) -> Payment:
+    """Ask the gateway about a payment, apply the answer, and return the payment as it now stands.
+
+    At most one query is sent per payment in the throttle interval (I7); when it is not yet time, the next look is brought forward.
+    """
+    outside_transactions("reconcile")
+    if not claim_poll(payment):
+        return Payment.objects.select_related("order").get(pk=payment.pk)
+    return apply_answer(payment, ask(payment, quickly=True), actor)
+
+
+def claim_poll(payment: Payment, said: str = "", *, even_if_paid: bool = False, **counted: int) -> bool:
+    """Take the right to query a payment now, and return whether it was given: not when the payment was queried just now.
+
+    In both cases the worker polls soon, should this process die or the right be denied (I7). `counted` are counters of notifications to
+    raise in the same statement, and `said` is a hash of the notification, which asks about a paid payment only with `even_if_paid`. The
+    statement changes the row only as it was read; a row that has changed since is read again, under its lock.
+    """
+    rows, rest = Payment.objects.filter(pk=payment.pk), resting_queries(payment.account)
+    changes, may_ask = _claim(payment, said, counted, even_if_paid=even_if_paid)
+    unchanged = rows.filter(**{name: getattr(payment, name) for name in _CLAIMED})
+    # The same statement sees whether the gateway hangs.
+    if not (unchanged.filter(~Exists(rest)) if may_ask else unchanged).update(**changes):
+        # PostgreSQL has locked the row for a change already, though there was none. Raised to FOR UPDATE, that lock may have to queue
+        # behind another notification that waits for this one: so it is not raised.
+        no_key = connections[database()].features.has_select_for_no_key_update
+        with transaction.atomic(using=database()):
+            assign(payment, rows.select_for_update(no_key=no_key).values().get())
+            changes, may_ask = _claim(payment, said, counted, even_if_paid=even_if_paid, hangs=rest.exists())
+            rows.update(**changes)
+    assign(payment, changes)
+    return may_ask
+
+
+def _claim(payment: Payment, said: str, counted: dict[str, int], *, even_if_paid: bool, hangs: bool = False) -> tuple[dict[str, Any], bool]:
+    changes: dict[str, Any] = {name: getattr(payment, name) + more for name, more in counted.items()}
+    if said:
+        changes["last_notification"] = said
+    if counted and payment.status == PaymentStatus.PAID and not even_if_paid:
+        return changes, False  # the notification says no more than paid; tail polls find later changes
+    now, throttle = timezone.now(), timedelta(seconds=get_settings().notification_throttle_seconds)
+    if hangs:  # each query would hold one more thread, and the worker asks soon
+        return changes | {"next_poll_at": min(now, payment.next_poll_at or now)}, False
+    if payment.last_polled_at is None or payment.last_polled_at <= now - throttle:
+        return changes | {"last_polled_at": now, "next_poll_at": now + throttle + _POLL_LEASE}, True
+    soon = now + throttle
+    return changes | {"next_poll_at": min(soon, payment.next_poll_at or soon)}, False
+
+
+def assign(payment: Payment, values: Mapping[str, object]) -> None:
+    """Give a payment in memory the new values of its row."""
+    for name, value in values.items():
+        setattr(payment, name, value)
+
+
+def ask(payment: Payment, *, quickly: bool = False) -> Answer:
+    """Query the gateway about a payment, through the account that made it. Uses no database transaction; never raises.
+
+    `quickly` is for a waiting shopper or gateway: one short attempt, since the worker polls again.
+    """
+    asked_at = timezone.now()
+    try:
+        account = account_of(payment)
+        hooks.expect_gateway(account)
+    except TillgateError as error:
+        return Inconclusive(detail=without_personal_data(str(error)), review=ReviewReason.ACCOUNT_GONE)
+    except Exception as error:  # a plugin that keeps the account may raise anything
+        _log.exception("the account of %s could not be found", payment.reference)
+        return Inconclusive(detail=f"{type(error).__name__} in a plugin")
+    deadline_seconds, attempts = (_QUICK_SECONDS, 1) if quickly else (None, None)
+    began = time.monotonic()
+    try:
+        with network():
+            found = hooks.query(
+                account, payment.reference, transaction_no=payment.transaction_no, deadline_seconds=deadline_seconds, attempts=attempts
+            )
+        raw, word = kept_fields(found.raw, account.dialect.kept_fields), without_personal_data(found.status_text)
+        found = replace(found, raw=raw, status_text=word)
+        return answer_of(found, asked_at, account.dialect)
+    except TillgateError as error:
+        return answer_of(error, asked_at, account.dialect)
+    except Exception as error:  # a plugin around the gateway may raise anything, and none of it is news
+        _log.exception("the query of %s failed in a plugin", payment.reference)
+        return Inconclusive(detail=f"{type(error).__name__} in a plugin")
+    finally:
+        if quickly and time.monotonic() - began > _HANG_SECONDS:
+            note_hung_query(payment.account)
+
+
+def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
+    """Return the payment as `interpret` needs it; the refunded amount is looked up unless given."""
+    if refunded is None:
+        refunded = payment.refunding_amount if payment.status == PaymentStatus.PAID else NOTHING
+    return PaymentFacts(
+        reference=payment.reference,
+        amount=payment.amount,
+        currency=payment.currency,
+        status=PaymentStatus(payment.status),
+        expires_at=payment.expires_at,
+        closes_at=payment.page_closes_at,
+        transaction_no=payment.transaction_no,
+        refunded=refunded,
+    )
+
+
+def is_unchanged(payment: Payment, decision: Decision, told: Mapping[str, str] = _NOBODY_KNOWS) -> bool:
+    """Return whether a decision leaves everything about a payment as it is; `told` has the versions of its open reviews, by their keys."""
+    if decision.status != payment.status or decision.transaction_no != payment.transaction_no:
+        return False
+    if decision.is_conclusive and decision.is_processing != payment.is_processing:
+        return False
+    if decision.review is None:
+        return True
+    known = told.get(matter_of(payment, decision.review))
+    return known is not None and (decision.review in ACCOUNT_REASONS or known == _compared(payment, decision)[1])
+
+
+def matter_of(payment: Payment, reason: ReviewReason) -> str:
+    """Return the key of the review that a reason raises about a payment, or about its account."""
+    return open_key(reason, payment, payment.account)
+
+
+def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
+    """Apply an answer of the gateway to a payment, and deliver the events to the shop."""
+    fresh = write_answer(payment, answer, actor)
+    if fresh is not payment:
+        tell = deliver if fresh.status != payment.status else deliver_due  # a payment that does not move seldom has an event
+        tell(payment.order_id)
+    return fresh
+
+
+def write_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
+    """Apply an answer of the gateway to a payment, under its order's lock, and queue the events for the shop.
+
+    Return the payment itself where the answer leaves its order alone, else its row as it is then.
+    """
+    decision = interpret(facts_of(payment), (), answer)
+    payment.is_in_doubt = not decision.is_in_order
+    if is_unchanged(payment, decision) and not refund_news(payment, answer):
+        if decision.is_conclusive and not isinstance(answer, Inconclusive):
+            conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))
+        reschedule([payment], decision)
+        return payment
+    if not decision.is_conclusive:
+        if decision.review:
+            # The account's reviews are in no order's timeline, and need no order's lock.
+            with durable() if decision.review in ACCOUNT_REASONS else locked_order(payment.order_id):
+                _raise(payment.order, payment, decision, actor)
+        reschedule([payment], decision)
+        return payment
+    with locked_order(payment.order_id) as order:
+        fresh = Payment.objects.select_for_update().get(pk=payment.pk)
+        fresh.order = order
+        decision = decide_about(fresh, answer)
+        fresh.is_in_doubt = not decision.is_in_order
+        if _is_stale(payment, fresh, decision, answer):
+            return fresh
+        is_written = not is_unchanged(fresh, decision)
+        if is_written:
+            write_status_and_review(order, fresh, decision, answer, actor, heard=payment.notifications)
+        if reported := refund_news(fresh, answer):
+            book_reported_refunds(order, fresh, reported, actor)
+        if not is_written and not isinstance(answer, Inconclusive):
+            conclude([Heard(fresh, answer, is_in_order=decision.is_in_order)], _who(actor))
+            reschedule([fresh], decision)
+    return fresh
+
+
+def decide_about(payment: Payment, answer: Answer) -> Decision:
+    """Return the decision about an answer, with the payment's open reviews."""
+    return interpret(facts_of(payment), open_reviews_of(payment.reviews.filter(resolved_at__isnull=True)), answer)
+
+
+def _is_stale(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
+    """Tell whether the gateway was asked before the payment came to its status, and moves it nowhere.
+
+    So it is when it has come to it since it was read; `read` is older than the question.
+    """
+    has_moved = payment.status_since != read.status_since
+    is_earlier = not isinstance(answer, Inconclusive) and answer.asked_at < payment.status_since
+    is_stale = decision.status == payment.status and (has_moved or is_earlier)
+    # An unpaid payment may be settled by staff, or because the gateway did not know it: a late report that it is paid counts.
+    return is_stale and not (decision.reported_paid and payment.status in _OVER_UNPAID)
+
+
+def reschedule(payments: list[Payment], decision: Decision) -> None:
+    """Set the next look at payments that an answer left as they were, all in the same status."""
+    now = timezone.now()
+    for payment in payments:
+        due = next_poll_after(payment, decision, now)
+        # A notification that came since it was claimed has brought the next look forward (I7).
+        rows = Payment.objects.filter(pk=payment.pk, status_since=payment.status_since, notifications=payment.notifications)
+        rows.update(next_poll_at=due)
+
+
+def next_poll_after(payment: Payment, decision: Decision, now: datetime) -> datetime | None:
+    """Return when a payment is polled next after an answer that has been written."""
+    when = next_poll if decision.is_last_word else next_retry
+    return when(PaymentStatus(payment.status), watched_since(payment), payment.expires_at, now, disputable())
+
+
+def watched_since(payment: Payment) -> datetime:
+    """Return since when the looks at a payment are counted."""
+    return payment.created_at if payment.is_open else payment.status_since
+
+
+def write_status_and_review(
+    order: Order, payment: Payment, decision: Decision, answer: Answer, actor: str, *, heard: int, event: str = ""
+) -> None:
+    """Write a decision. `heard` counts the notifications before the query; `event` names the timeline entry of a new status."""
+    now = timezone.now()
+    moved = decision.status != payment.status
+    if moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
+        _look_for_duplicate(order, payment, decision.transaction_no, actor)
+    is_identified = decision.transaction_no and decision.transaction_no != payment.transaction_no
+    has_finished = decision.is_processing and not payment.is_processing
+    payment.transaction_no, payment.is_processing = decision.transaction_no, decision.is_processing
+    changed = write_status(payment, decision.status, now) if moved else []
+    if moved:
+        payment.status_text = answer.transaction.status_text[:32] if isinstance(answer, Found) else ""
+    due = next_poll_after(payment, decision, now)
+    if payment.notifications > heard and payment.next_poll_at and decision.status is not PaymentStatus.PAID:
+        due = min(due or payment.next_poll_at, payment.next_poll_at)  # a notification that came since has brought it forward (I7)
+    payment.next_poll_at = due
+    payment.save(update_fields=[*changed, "status_text", "transaction_no", "is_processing", "next_poll_at"])
+    _raise(order, payment, decision, actor)
+    if not isinstance(answer, Inconclusive):  # a person's word ends nothing that an answer has said
+        conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))
+    if moved:
+        evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
+        record(event or f"payment.{decision.status}", order, actor, decision.detail, payment=payment, evidence=evidence)
+        after_change(order, payment)
+    if has_finished:
+        record("payment.processing", order, actor, decision.detail, payment=payment)
+    elif is_identified and not moved:
+        record("payment.identified", order, actor, f"transaction {decision.transaction_no}", payment=payment)
+
+
+def _who(actor: str) -> str:
+    """Return the name for the closed reviews, by the actor."""
+    return actor.removeprefix(BY_STAFF) if actor.startswith(BY_STAFF) else ITSELF
+
+
+def _raise(order: Order, payment: Payment, decision: Decision, actor: str) -> None:
+    if decision.review is None:
+        return
+    about: dict[str, Any] = {"payment": payment, "account": payment.account}
+    if decision.review in ACCOUNT_REASONS:
+        about["evidence"] = {"reference": payment.reference}
+    else:
+        about["order"] = order
+    facts = decision.facts if decision.is_conclusive else {"error": decision.detail}
+    open_review(decision.review, facts, actor, reported_paid=decision.reported_paid, **about)
+
+
+def _compared(payment: Payment, decision: Decision) -> tuple[dict[str, str], str]:
+    """Return the facts of the review that a decision opens, as they are stored, and their version."""
+    assert decision.review is not None
+    facts = decision.facts if decision.is_conclusive else {"error": decision.detail}
+    subject = payment.account if decision.review in ACCOUNT_REASONS else payment.reference
+    return version_of(decision.review, facts, subject=subject, reported_paid=decision.reported_paid)
+
+
+def after_change(order: Order, payment: Payment) -> None:
+    """Queue the shop event about a payment's new status, in the same transaction."""
+    if payment.status == PaymentStatus.PAID:
+        queue_event(order, OutboxEventKind.PAYMENT_PAID, payment=payment)
+    elif not payment.is_open:
+        order.unpaid_check_at = unpaid_check_at(pay_until(order))
+        order.save(update_fields=["unpaid_check_at"])

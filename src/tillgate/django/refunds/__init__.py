@@ -1,0 +1,1 @@
+"""Refunds: queued, sent once, settled."""

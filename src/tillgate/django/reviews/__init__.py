@@ -1,0 +1,1 @@
+"""Reviews: cases for staff, and the actions that resolve them."""
