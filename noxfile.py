@@ -19,42 +19,57 @@ BIN = ROOT / ".venv/bin"
 PLUGINS = sorted(folder.parent.name for folder in ROOT.glob("plugins/*/pyproject.toml") if folder.parent.name != "pretix")
 
 # What takes long, and is run by the session `long` and no other.
-LONG = (
-    *("tests/benchmarks", "tests/fuzz", "tests/proving", "tests/django/proofs/test_killing.py", "tests/django/proofs/test_crashes.py"),
-    *("tests/smallest_shop/test_mutants.py", "tests/test_scaffold.py", "tests/testing/test_conformance.py"),
-    *("tests/testing/test_gateway_conformance.py", "tests/testing/test_shop_on_another_gateway.py"),
+PROVERS = (
+    "tests/proving",
+    "tests/tools/test_benchmarks.py",
+    "tests/django/proofs/test_killing.py",
 )
-PROVERS = ("tests/proving", "tests/benchmarks", "tests/fuzz", "tests/django/proofs/test_killing.py")
+LONG = (
+    *PROVERS,
+    "tests/django/proofs/test_crashes.py",
+    "tests/smallest_shop/test_mutants.py",
+    "tests/test_scaffold.py",
+    "tests/testing/test_conformance.py",
+    "tests/testing/test_gateway_conformance.py",
+    "tests/testing/test_shop_on_another_gateway.py",
+)
 # What is the same on every database, or tried there by `python -m proving kill-lines`.
 ANYWHERE = (
-    *("tests/django/security", "tests/smallest_shop/test_mutants.py", "tests/django/proofs/test_crashes.py"),
-    "tests/django/proofs/test_killing.py",
+    "tests/django/security",
+    "tests/django/pages/test_admin.py",
+    "tests/django/pages/test_pages.py",
+    "tests/django/operating/test_observers.py",
+    "tests/django/payments/test_webhooks.py",
     *(
         f"tests/django/test_{name}.py"
-        for name in ["admin", "bad_input", "currencies", "languages", "observers", "pages", "settings", "tutorial", "webhook"]
+        for name in (
+            *("accounts", "actions", "bad_input", "currencies", "languages", "settings"),
+            "tutorial",
+        )
     ),
-    *(
-        f"tests/django/operations/test_{name}.py"
-        for name in [
-            "accepting",
-            "accounts",
-            "actions",
-            "expect",
-            "importing",
-            "ledger",
-            "mail",
-            "status",
-            "uninstalled",
-            "values",
-            "wrong_credentials",
-        ]
-    ),
+    "tests/django/payments/test_by_staff.py",
+    "tests/django/payments/test_expect.py",
+    "tests/django/payments/test_wrong_credentials.py",
+    "tests/django/accounting/test_importing.py",
+    "tests/django/accounting/test_differences.py",
+    "tests/django/worker/test_mail.py",
+    "tests/django/orders/test_status.py",
+    "tests/django/orders/test_values.py",
+    "tests/django/outbox/test_uninstalled.py",
+    "tests/smallest_shop/test_mutants.py",
+    "tests/django/proofs/test_crashes.py",
+    "tests/django/proofs/test_killing.py",
 )
 # What PostgreSQL beside SQLite is enough for.
 ON_POSTGRESQL = (
-    *("tests/django/test_celery.py", "tests/django/test_admin_figures.py"),
+    "tests/django/test_celery.py",
+    "tests/django/pages/test_admin_figures.py",
     "tests/django/worker/test_watch.py",
-    *(f"tests/django/operations/test_{name}.py" for name in ["audit", "figures", "heartbeats", "settlement", "timeline"]),
+    "tests/django/accounting/test_audit.py",
+    "tests/django/accounting/test_figures.py",
+    "tests/django/accounting/test_settlement.py",
+    "tests/django/test_heartbeats.py",
+    "tests/django/orders/test_timeline.py",
 )
 # What another Python could change.
 ON_OTHER_PYTHONS = (
@@ -169,19 +184,19 @@ def cassettes(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def conformance(session: nox.Session) -> None:
     """Run the conformance kit on every shop and write its tables; plugins after `--`. Needs the session pretix once."""
-    here(session, "python", "-m", "docgen", "conformance", *session.posargs)
+    here(session, "python", "-m", "tools.docgen", "conformance", *session.posargs)
 
 
 @nox.session(venv_backend="none")
 def versions(session: nox.Session) -> None:
     """Run a sample of the tests on each Python, Django and framework, and on the Saleor at SALEOR_URL; write the table."""
-    here(session, "python", "-m", "docgen", "versions", *session.posargs)
+    here(session, "python", "-m", "tools.docgen", "versions", *session.posargs)
 
 
 @nox.session(venv_backend="none")
 def upgrade(session: nox.Session) -> None:
     """Upgrade a shop that an older version filled, while old and new processes sell side by side; `-- --help` has options."""
-    here(session, "python", "-m", "tests.release.upgrade", *session.posargs)
+    here(session, "python", "-m", "tools.release.upgrade", *session.posargs)
 
 
 # What has an environment of its own.
@@ -214,14 +229,14 @@ def conformance_stripe(session: nox.Session) -> None:
     """Run the shops' scenarios with Stripe as the gateway and write the table; needs pretix and simulator once."""
     target = ("--upgrade", "--target", "var/stripe")
     session.install("--no-deps", *target, "stripe==16.1.0", "./plugins/stripe")
-    here(session, "python", "-m", "docgen", "conformance-stripe", *session.posargs)
+    here(session, "python", "-m", "tools.docgen", "conformance-stripe", *session.posargs)
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation site; a link that leads nowhere is an error. `-- serve --open` shows it and follows changes."""
     tools = ("mkdocs-material", "mkdocstrings[python]", "mike", "ruff")
-    install(session, *tools, constraints=["docgen/site-constraints.txt"])
+    install(session, *tools, constraints=["tools/docgen/site-constraints.txt"])
     # Material warns of MkDocs 2, which the constraints keep out. Quiet, MkDocs would count no warning.
     session.run("mkdocs", *(session.posargs or ["build", "--strict"]), env={"NO_MKDOCS_2_WARNING": "1"}, silent=not session.posargs)
 
@@ -229,13 +244,13 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """Build the environment of atheris, for `python -m proving fuzz-guided`."""
-    install(session, "atheris", "hypothesis", constraints=["constraints.txt", "tests/fuzz/constraints.txt"], editable=[".[testing]"])
+    install(session, "atheris", "hypothesis", constraints=["constraints.txt", "proving/fuzz/constraints.txt"], editable=[".[testing]"])
 
 
 @nox.session
 def mutation(session: nox.Session) -> None:
     """Build the environment of mutmut, for `python -m proving mutation`."""
-    files = ["constraints.txt", "tests/proving/mutation/constraints.txt"]
+    files = ["constraints.txt", "proving/mutation/constraints.txt"]
     tools = ("hypothesis", "mutmut", "opentelemetry-sdk")
     install(session, *tools, constraints=files, editable=[".[async,celery,django,otel,testing]"])
 
@@ -244,19 +259,19 @@ def mutation(session: nox.Session) -> None:
 def audit(session: nox.Session) -> None:
     """Look for known holes in what .venv holds; says so where their list cannot be reached."""
     install(session, "pip-audit>=2.7,<3")
-    here(session, "python", "tests/audit_dependencies.py", str(Path(session.bin) / "pip-audit"))
+    here(session, "python", "tools/audit_dependencies.py", str(Path(session.bin) / "pip-audit"))
 
 
 @nox.session
 def release(session: nox.Session) -> None:
     """Build the archives of all distributions into dist/, check them, and try them in clean environments."""
     tools = ("build", "check-wheel-contents", "httpx", "readme_renderer[md]", "twine")
-    install(session, *tools, constraints=["tests/release/constraints.txt"])
-    session.run("python", "-m", "tests.release", *session.posargs)
+    install(session, *tools, constraints=["tools/release/constraints.txt"])
+    session.run("python", "-m", "tools.release", *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure, and write docs/performance.md; dj-stripe, a peer, has this session's environment."""
-    install(session, "dj-stripe", "gunicorn", "psycopg[binary]", "pymysql", constraints=["benchmarks/peer/constraints.txt"])
-    here(session, "python", "-m", "benchmarks", *session.posargs)
+    install(session, "dj-stripe", "gunicorn", "psycopg[binary]", "pymysql", constraints=["tools/benchmarks/peer/constraints.txt"])
+    here(session, "python", "-m", "tools.benchmarks", *session.posargs)

@@ -16,7 +16,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 RESULTS: Final = "var/proofs"
-_WORLD: Final = {"DJANGO_SETTINGS_MODULE": "tests.proving.project"}
+_WORLD: Final = {"DJANGO_SETTINGS_MODULE": "proving.project"}
 _TELLING: Final = ("--driver", "tests.smallest_shop.telling:TellingDriver")
 
 
@@ -38,57 +38,57 @@ class Proof:
 PROOFS: Final[Mapping[str, Proof]] = {
     "simulate": Proof(
         "play weeks of a shop in a world where everything goes wrong: --seed 1-100, --payments 1000",
-        "tests.proving.simulation",
+        "proving.simulation",
         (*_TELLING, "--seed", "1", "--payments", "1000"),
         _WORLD,
     ),
     "mutants": Proof(
         "break shop and core on purpose, and count the payments until the simulator notices",
-        "tests.proving.biting",
+        "proving.biting",
         environment={**_WORLD, "TILLGATE_TEST_DATABASE": "sqlite"},
     ),
     "exhaust": Proof(
         "try everything that can happen to one order, in every order: --exhaust payments=1,crashes=0 for less",
-        "tests.proving.simulation",
+        "proving.simulation",
         ("--driver", "tests.smallest_shop.driver:SmallestShopDriver", "--exhaust", ""),
         {**_WORLD, "TILLGATE_TEST_DATABASE": "sqlite"},
     ),
     "outage": Proof(
         "take the gateway away for a month while 1,000 payments are open: --outage 30, --payments 1000",
-        "tests.proving.simulation",
+        "proving.simulation",
         (*_TELLING, "--outage", "30", "--seed", "1", "--payments", "1000"),
         _WORLD,
     ),
     "chaos": Proof(
         "sell while kill -9 hits the shop's processes and its database: --minutes 1, --shoppers 3",
-        "tests.proving.chaos",
+        "proving.chaos",
         ("--minutes", "1", "--seed", "1", "--shoppers", "3"),
     ),
     "storm": Proof(
         "send many copies of each notification at once: --payments 1000, --seconds 60, --databases",
-        "tests.proving.storm",
+        "proving.storm",
         ("--payments", "1000", "--seconds", "60"),
     ),
     "kill-lines": Proof(
         "kill a process at every line of its work: --sample 20 of each act, --seed 1, --part 1/2",
-        "tests.proving.killing",
+        "proving.killing",
         (*_TELLING, "--package", "tests.smallest_shop"),
         {"DJANGO_SETTINGS_MODULE": "tests.django.project", "TILLGATE_TEST_NAME": "tillgate_killed"},
         databases=("sqlite", "postgresql", "mariadb"),
     ),
     "fuzz": Proof(
         "draw hostile input for every address and parser: --inputs 20000, --seed 1, --target status",
-        "tests.fuzz",
+        "proving.fuzz",
         ("--inputs", "20000", "--seed", "1"),
     ),
     "fuzz-guided": Proof(
         'lead the readers by their own lines, with atheris: "notifications, read" -runs=100000',
-        "tests.fuzz.guided",
+        "proving.fuzz.guided",
         session="fuzz",
     ),
     "mutation": Proof(
         "change the code in one place at a time, and see whether a test notices: --only",
-        "tests.proving.mutation",
+        "proving.mutation",
         session="mutation",
     ),
 }
@@ -112,7 +112,7 @@ def run(name: str, options: Sequence[str], **environment: str) -> int:
     if proof.databases and "TILLGATE_TEST_DATABASE" not in surroundings:
         return _beside([_call(run, name, options, TILLGATE_TEST_DATABASE=one) for one in proof.databases])
     command = [_python(proof), "-m", proof.module, *proof.arguments, *options]
-    return subprocess.run(command, cwd=ROOT, env=surroundings, check=False).returncode  # noqa: S603  # our own modules
+    return subprocess.run(command, cwd=ROOT, env=surroundings, check=False).returncode  # our own modules
 
 
 def _python(proof: Proof) -> str:
@@ -137,14 +137,14 @@ def _beside(calls: Sequence[Callable[[], int]]) -> int:
 def _steps() -> Iterator[tuple[str, Callable[[], int]]]:
     """Yield what `all` does. Each proof goes on where its results end."""
     kept = {name: ("--results", f"{RESULTS}/{name}.jsonl") for name in ("simulation", "mutants", "chaos", "storm", "fuzz")}
-    tests = ("tests/proving", "tests/benchmarks", "tests/fuzz", "tests/django/proofs/test_killing.py")
+    tests = ("tests/proving", "tests/tools/test_benchmarks.py", "tests/django/proofs/test_killing.py")
     pytest = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-m", "provers", *tests]
     played = [_call(run, "simulate", ("--seed", seeds, "--payments", "840", *kept["simulation"])) for seeds in ("1-50", "51-100")]
     databases = [
         _call(run, "simulate", ("--seed", "1-7", "--payments", "840", *kept["simulation"]), TILLGATE_TEST_DATABASE=one)
         for one in ("postgresql", "mariadb")
     ]
-    yield "the tests of the proofs themselves", lambda: subprocess.run(pytest, cwd=ROOT, check=False).returncode  # noqa: S603
+    yield "the tests of the proofs themselves", lambda: subprocess.run(pytest, cwd=ROOT, check=False).returncode
     yield "60,000 payments on SQLite", lambda: _beside(played)
     yield "4,000 on PostgreSQL, and on MariaDB", lambda: _beside(databases)
     yield "every mutant", _call(run, "mutants", kept["mutants"])
@@ -161,9 +161,9 @@ def _all() -> int:
         sys.stdout.flush()
         if status := work():
             return status
-    head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S607
-    command = [sys.executable, "-m", "docgen", "reliability", "--proven", head.stdout.strip()]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode  # noqa: S603
+    head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
+    command = [sys.executable, "-m", "tools.docgen", "reliability", "--proven", head.stdout.strip()]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":

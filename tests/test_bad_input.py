@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.proving.processes import free_port
+from proving.processes import free_port
 from tests.scripted_gateway import Cut, Received, ScriptedGateway, Step, always, http
 from tests.support import (
     GOOD_BODIES,

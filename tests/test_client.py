@@ -14,7 +14,7 @@ import httpx
 import pytest
 import stamina
 
-from tests.proving.processes import free_port
+from proving.processes import free_port
 from tests.scripted_gateway import Cut, Received, ScriptedGateway, Step, always, http, in_turn
 from tests.support import (
     GOOD_BODIES,

@@ -19,7 +19,7 @@ import httpcore
 import httpx
 import pytest
 
-from tests.proving.processes import free_port
+from proving.processes import free_port
 from tests.scripted_gateway import Cut, PastTls, Received, ScriptedGateway, Step, always, http, in_turn
 from tests.support import (
     GOOD_BODIES,

@@ -10,11 +10,12 @@ import pytest
 from django.utils import translation
 
 from tests.django import project
+from tests.django.gateway import gateway
 from tillgate.sandbox import Sandbox
 from tillgate.testing.shops import configure, running_sandbox, time_, world
 from tillgate.testing.world import World
 
-__all__ = ["World", "configure", "database", "running_sandbox", "sandbox", "time_", "world"]
+__all__ = ["World", "configure", "database", "gateway", "running_sandbox", "sandbox", "time_", "world"]
 
 _SERVICES = {"postgresql": 5432, "mariadb": 3306}
 

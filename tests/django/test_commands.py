@@ -25,7 +25,7 @@ from django.utils import timezone
 
 from tests.django import bookings, project
 from tests.django.conftest import World
-from tests.django.operations.conftest import make_due, many
+from tests.django.gateway import make_due, many
 from tests.test_docs import headings, read, rows, section
 from tillgate import hooks
 from tillgate.account import Account

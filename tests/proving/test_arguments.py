@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.proving import arguments
-from tests.proving.progress import Progress
-from tests.proving.simulation import together
-from tests.proving.simulation.__main__ import main as simulation
+from proving import arguments
+from proving.progress import Progress
+from proving.simulation import together
+from proving.simulation.__main__ import main as simulation
 from tests.smallest_shop.driver import SmallestShopDriver
 from tillgate.testing import report
 

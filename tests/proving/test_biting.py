@@ -29,9 +29,9 @@ ROOT = Path(__file__).parents[2]
 )
 def test_a_mutant_is_noticed_or_said_not_to_be(mutant: str, status: int, said: str, tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
     few = ["--payments", "20", "--orders", "10"]
-    command = [sys.executable, "-m", "tests.proving.biting", *few, "--only", mutant, "--results", str(results)]
+    command = [sys.executable, "-m", "proving.biting", *few, "--only", mutant, "--results", str(results)]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == status, ran.stderr
     assert f"{mutant}: {said}" in ran.stdout
@@ -40,8 +40,8 @@ def test_a_mutant_is_noticed_or_said_not_to_be(mutant: str, status: int, said: s
 
 
 def test_a_mutant_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
-    command = [sys.executable, "-m", "tests.proving.biting", "--only", "nosuchmutant"]
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
+    command = [sys.executable, "-m", "proving.biting", "--only", "nosuchmutant"]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     assert "argument --only: no mutant has 'nosuchmutant' in its name; they are: " in ran.stderr

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.proving.simulation.exhaustion.found import Found
-from tests.proving.simulation.exhaustion.small_world import Numbered
+from proving.simulation.exhaustion.found import Found
+from proving.simulation.exhaustion.small_world import Numbered
 
 _GONE = -1
 _STATES = st.tuples(

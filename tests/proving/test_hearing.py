@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 import pytest
 from django.utils import timezone
 
-from tests.proving.simulation.gateway import PAYER_NAME, NamingService
-from tests.proving.simulation.judge import Judge
-from tests.proving.simulation.network import Violated
-from tests.proving.simulation.stand_ins import log_that_is_read
+from proving.simulation.gateway import PAYER_NAME, NamingService
+from proving.simulation.judge import Judge
+from proving.simulation.network import Violated
+from proving.simulation.stand_ins import log_that_is_read
 from tests.smallest_shop.driver import SmallestShopDriver
 from tillgate.django.models import Heartbeat, Order, TimelineEntry
 from tillgate.django.orders.locking import InsideTransaction

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from docgen import reliability
-from tests.proving.mutation import __main__ as mutation
-from tests.proving.mutation.survivors import DOCUMENT, Survivor, argued, described
+from proving.mutation import __main__ as mutation
+from proving.mutation.survivors import DOCUMENT, Survivor, argued, described
+from tools.docgen import reliability
 
 DIFFERENCE = """--- src/tillgate/lifecycle.py
 +++ src/tillgate/lifecycle.py

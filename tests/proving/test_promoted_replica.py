@@ -17,11 +17,11 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from benchmarks.processes import ROOT, Actor, acting, serving, surroundings
 from example_shop.browser import Browser
-from tests.proving.chaos.cluster import Cluster, Replica, why_not
-from tests.proving.processes import Supervised, free_port
+from proving.chaos.cluster import Cluster, Replica, why_not
+from proving.processes import Supervised, free_port
 from tillgate.sandbox import Options, Sandbox
+from tools.benchmarks.processes import ROOT, Actor, acting, serving, surroundings
 
 PATIENCE_SECONDS = 30.0
 
@@ -164,14 +164,14 @@ def failover(tmp_path: Path) -> Iterator[Failover]:
         gateway = stack.enter_context(Sandbox(Options(magic_amounts=False, notification_on_refund=False, seed=1)))
         port = free_port()
         environment = {
-            "DJANGO_SETTINGS_MODULE": "tests.proving.failover.settings",
+            "DJANGO_SETTINGS_MODULE": "proving.failover.settings",
             "PGHOST": "127.0.0.1,127.0.0.1",
             "PGPORT": f"{primary.port},{replica.port}",
             "PGUSER": "shop",
             "FAILOVER_GATEWAY": gateway.base_url,
             "FAILOVER_SHOP": f"http://127.0.0.1:{port}",
         }
-        actor = stack.enter_context(acting("tests.proving.failover.actions", environment))
+        actor = stack.enter_context(acting("proving.failover.actions", environment))
         actor.do("create")
         stack.enter_context(serving("django.core.wsgi:get_wsgi_application()", environment, port=port))
         yield Failover(primary, replica, server, environment, actor, gateway)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import databases
-from tests.proving.simulation import together
-from tests.proving.simulation.faults import KINDS
+from proving.simulation import together
+from proving.simulation.faults import KINDS
+from tools.benchmarks import databases
 
 pytestmark = pytest.mark.provers
 
@@ -24,13 +24,13 @@ TELLING = "tests.smallest_shop.telling:TellingDriver"
 
 def simulate(
     *arguments: str,
-    settings: str = "tests.proving.project",
+    settings: str = "proving.project",
     driver: str = "tests.smallest_shop.driver:SmallestShopDriver",
     database: str = "sqlite",
 ) -> str:
     """Run the command as a person would, in a process of its own; return what it printed."""
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": settings, "TILLGATE_TEST_DATABASE": database}
-    command = [sys.executable, "-m", "tests.proving.simulation", "--driver", driver, *arguments]
+    command = [sys.executable, "-m", "proving.simulation", "--driver", driver, *arguments]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # our own line
     return f"{ran.stdout}{ran.stderr}exit status {ran.returncode}\n"
 
@@ -81,13 +81,13 @@ def test_an_outage_that_is_on_file_is_not_played_again_and_one_of_other_days_is(
 
 
 def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> None:
-    said = simulate("--seed", "13", "--payments", "20", driver="tests.proving.broken:PaidTwiceDriver")
+    said = simulate("--seed", "13", "--payments", "20", driver="proving.broken:PaidTwiceDriver")
     assert "I3: being paid took effect 2 times in the shop" in said
     assert "exit status 1" in said
     [line] = [line for line in said.splitlines() if line.startswith("replay it: python -m proving simulate ")]
     given = line.removeprefix("replay it: python -m proving simulate ").split()
     assert set(given[given.index("--without") + 1].split(",")) == set(KINDS)  # none of them was to blame
-    replayed = simulate(*given, driver="tests.proving.broken:PaidTwiceDriver")
+    replayed = simulate(*given, driver="proving.broken:PaidTwiceDriver")
     assert said.splitlines()[-2] == replayed.splitlines()[-2]
 
 
@@ -108,7 +108,7 @@ def test_another_payment_may_be_begun_beside_one_that_the_gateway_calls_paid() -
 )
 def test_what_is_told_over_the_network_is_judged(driver: str, violated: str) -> None:
     harmless = ",".join(set(KINDS) - {"amounts", "handlers"})  # what is left out already needs not be left out to find the smallest trace
-    said = simulate("--seed", "5-9", "--payments", "20", "--without", harmless, driver=f"tests.proving.broken:{driver}")
+    said = simulate("--seed", "5-9", "--payments", "20", "--without", harmless, driver=f"proving.broken:{driver}")
     assert violated in said
     assert "exit status 1" in said
 
@@ -129,7 +129,7 @@ def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_w
 @pytest.mark.parametrize("settings", ["tests.django.project"])
 def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
     said = simulate("--payments", "2", settings=settings)
-    assert "the simulation needs a database backend of its own: ENGINE is 'django.db.backends.sqlite3', and must be one of tests." in said
+    assert "the simulation needs a database backend of its own: ENGINE is 'django.db.backends.sqlite3', and must be one of proving." in said
     assert "exit status 2" in said
 
 
@@ -150,7 +150,7 @@ def test_everything_that_can_happen_to_a_payment_and_its_notification_is_tried_a
     ],
 )
 def test_what_is_broken_is_found_by_trying_everything(driver: str, scope: str, violated: str) -> None:
-    said = simulate("--exhaust", f"payments=1,worker_runs=0,returns=0,{scope}", driver=f"tests.proving.broken:{driver}")
+    said = simulate("--exhaust", f"payments=1,worker_runs=0,returns=0,{scope}", driver=f"proving.broken:{driver}")
     assert violated in said
     assert "exit status 1" in said
 
@@ -193,9 +193,9 @@ def test_a_scope_that_makes_no_sense_is_refused(scope: str, said: str) -> None:
 
 
 def test_ctrl_c_ends_a_simulation_with_one_line() -> None:
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
     hearing = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a test in the background hears nothing
-    program = f"{hearing}; from tests.proving.simulation.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    program = f"{hearing}; from proving.simulation.__main__ import main; sys.exit(main(sys.argv[1:]))"
     few = ["--driver", "tests.smallest_shop.driver:SmallestShopDriver", "--seed", "1-9", "--payments", "2"]
     command, pipe = [sys.executable, "-c", program, *few], subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True) as ran:
@@ -211,8 +211,8 @@ def test_ctrl_c_ends_a_simulation_with_one_line() -> None:
 @pytest.mark.parametrize("program", ["compiled", "replayed"])
 def test_what_is_remembered_is_what_doing_it_again_comes_to(program: str) -> None:
     """A query that was compiled, and a step that was played, where it could be played as well."""
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
-    command = [sys.executable, "-m", f"tests.proving.{program}"]
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
+    command = [sys.executable, "-m", f"proving.{program}"]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # our own line
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -220,8 +220,8 @@ def test_what_is_remembered_is_what_doing_it_again_comes_to(program: str) -> Non
 @pytest.fixture(scope="module")
 def seen_over_http() -> list[str]:
     """Return what a driver over HTTP has lived through, a line each."""
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
-    command = [sys.executable, "-m", "tests.proving.over_http"]
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
+    command = [sys.executable, "-m", "proving.over_http"]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # our own line
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout.splitlines()
@@ -246,6 +246,6 @@ def test_staff_close_no_order_that_is_paid_and_a_shop_may_refuse_with_an_error_o
 
 
 def test_a_driver_over_http_plays_a_world_with_every_kind_of_fault() -> None:
-    said = simulate("--seed", "8", "--payments", "6", driver="tests.proving.through_admin:AdminDriver")
+    said = simulate("--seed", "8", "--payments", "6", driver="proving.through_admin:AdminDriver")
     assert "no violation" in said
     assert "exit status 0" in said

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks import databases
-from benchmarks.notifications import environment
-from benchmarks.processes import acting
+from tools.benchmarks import databases
+from tools.benchmarks.notifications import environment
+from tools.benchmarks.processes import acting
 
 ROOT = Path(__file__).parents[2]
 PAYMENTS, COPIES = 5, 8
@@ -26,7 +26,7 @@ def stormed(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Comple
     """Run the command as a person would, in a process of its own; return how it ended and what it noted."""
     results = tmp_path_factory.mktemp("storm") / "results.jsonl"
     little = ["--payments", str(PAYMENTS), "--copies", str(COPIES), "--peer-payments", "0", "--seconds", "2", "--connections", "4"]
-    command = [sys.executable, "-m", "tests.proving.storm", "--databases", "sqlite", *little, "--results", str(results)]
+    command = [sys.executable, "-m", "proving.storm", "--databases", "sqlite", *little, "--results", str(results)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert results.exists(), ran.stderr
     [line] = map(json.loads, results.read_text("utf-8").splitlines())
@@ -61,12 +61,12 @@ def test_a_storm_without_errors_says_so_and_succeeds(stormed: Any) -> None:
 
 def test_what_is_lost_doubled_or_otherwise_wrong_is_told() -> None:
     chosen = environment("shop", "sqlite", "http://127.0.0.1:1", "storm_judged") | {
-        "DJANGO_SETTINGS_MODULE": "tests.proving.storm.settings",
+        "DJANGO_SETTINGS_MODULE": "proving.storm.settings",
         "STORM_LOG": os.devnull,
         "STORM_PUBLIC_URL": "http://127.0.0.1:2",
         "STORM_THROTTLE_SECONDS": "0",
     }
-    with acting("tests.proving.storm.actions", chosen) as actor:
+    with acting("proving.storm.actions", chosen) as actor:
         actor.do("create")
         try:
             lost, once, doubled, unpaid = actor.do("seed", count=4, status="paid", letter="P")
@@ -84,7 +84,7 @@ def test_what_is_lost_doubled_or_otherwise_wrong_is_told() -> None:
 def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed() -> None:
     def storm(ci: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PGHOST": "127.0.0.1", "PGPORT": "1", "CI": ci}
-        command = [sys.executable, "-m", "tests.proving.storm", "--databases", "postgresql"]
+        command = [sys.executable, "-m", "proving.storm", "--databases", "postgresql"]
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
     ran = storm(ci="")
@@ -103,7 +103,7 @@ def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed()
     ],
 )
 def test_a_storm_or_a_chaos_of_nothing_is_refused(program: str, option: str, value: str) -> None:
-    command = [sys.executable, "-m", f"tests.proving.{program}", option, value]
+    command = [sys.executable, "-m", f"proving.{program}", option, value]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     assert f"argument {option}: {value!r} is " in ran.stderr

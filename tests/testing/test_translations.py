@@ -31,10 +31,10 @@ def change(path: Path, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "fault"),
     [
-        ("tickets.py", '"""Tickets', 'gettext_noop("Not yet translated")\n"""Tickets', "not in django.po: 'Not yet translated'"),
-        ("tickets.py", '"""Tickets', 'translation.gettext("By the module")\n"""Tickets', "not in django.po: 'By the module'"),
-        ("tickets.py", '"""Tickets', 'ngettext_lazy("%d cat", "%d cats", 2)\n"""Tickets', "not in django.po: '%d cat'"),
-        ("tickets.py", '"""Tickets', 'ngettext_lazy("%d cat", "%d cats", 2)\n"""Tickets', "not in django.po: '%d cats'"),
+        ("pages/tickets.py", '"""Tickets', 'gettext_noop("Not yet translated")\n"""Tickets', "not in django.po: 'Not yet translated'"),
+        ("pages/tickets.py", '"""Tickets', 'translation.gettext("By the module")\n"""Tickets', "not in django.po: 'By the module'"),
+        ("pages/tickets.py", '"""Tickets', 'ngettext_lazy("%d cat", "%d cats", 2)\n"""Tickets', "not in django.po: '%d cat'"),
+        ("pages/tickets.py", '"""Tickets', 'ngettext_lazy("%d cat", "%d cats", 2)\n"""Tickets', "not in django.po: '%d cats'"),
         ("templates/tillgate/base.html", "{% load", '{% load i18n %}{% translate "Forgotten" %}{% load', "not in django.po: 'Forgotten'"),
         (SOURCE, 'msgstr "', 'msgstr ""\n\nmsgid "Nobody says this"\nmsgstr "', "nothing uses it any more: 'Nobody says this'"),
         (SOURCE, "#, python-format", "#, fuzzy, python-format", "fuzzy in django.po"),

@@ -19,7 +19,7 @@ from pretix.base.services.orders import cancel_order
 from tests.shopping import at, bought, event_of, logged_in, order_of, payments_of, staff
 from tests.test_paying import expired, underpaid
 from tillgate import NotSent, hooks, shop
-from tillgate.django.accounting import audit
+from tillgate.django.accounting.audit import audit
 from tillgate.django.models import Payment, Refund, Review
 from tillgate.testing.world import World
 from tillgate_pretix import orders, signals

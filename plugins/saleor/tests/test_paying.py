@@ -18,7 +18,7 @@ from tests.double import DoubleTransaction, SaleorDouble, Source
 from tests.storefront import RETURN_URL
 from tillgate import hooks
 from tillgate.django import actions
-from tillgate.django.accounting import audit
+from tillgate.django.accounting.audit import audit
 from tillgate.django.models import Order, Payment, Refund, Review
 from tillgate.django.payments import reconciling, starting
 from tillgate.django.refunds import queueing

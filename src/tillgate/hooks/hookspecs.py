@@ -4,7 +4,7 @@ Three kinds: the gateway's side (the first plugin that returns a result answers,
 call twice), the shop's side (only the plugin that owns the order is called; its events run inside the outbox event's database transaction,
 which is rolled back and tried again after an error), and observers (all are called, after commit).
 
-The docstrings are the reference of the hooks: `python -m docgen reference` writes them into docs/reference/hooks.md.
+The docstrings are the reference of the hooks: `python -m tools.docgen reference` writes them into docs/reference/hooks.md.
 """
 
 from __future__ import annotations

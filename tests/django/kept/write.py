@@ -15,7 +15,7 @@ from typing import Final
 
 import django
 
-from benchmarks import databases
+from tools.benchmarks import databases
 
 FILE: Final = Path(__file__).parents[1] / "data" / "0001_reviews.json"
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from proving.killing.judging import judge
+from proving.killing.lines import EVERY, Lines
+from proving.killing.results import Part, Result, Results, section, table
+from proving.killing.runs import _name
 from tests.django.conftest import World
-from tests.proving.killing.judging import judge
-from tests.proving.killing.lines import EVERY, Lines
-from tests.proving.killing.results import Part, Result, Results, section, table
-from tests.proving.killing.runs import _name
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Gateway, PaymentRequest, new_reference
 from tillgate.django.accounts import find_account
@@ -59,8 +59,8 @@ def test_every_line_of_a_watched_package_is_a_point_and_every_50th_of_the_others
 _ZYGOTE = """
 import watched
 from pathlib import Path
-from tests.proving.killing.lines import Lines
-from tests.proving.killing.zygote import Zygote
+from proving.killing.lines import Lines
+from proving.killing.zygote import Zygote
 
 def carry(job, kill_at, tell):
     return Lines([Path(watched.__file__).parent], kill_at, tell).watch(getattr(watched, job))
@@ -83,7 +83,7 @@ def test_a_child_dies_at_its_line_by_sigkill_and_the_zygote_lives_on(modules: Pa
 
 _ENDS_ITSELF = """
 import os, signal
-from tests.proving.killing.zygote import Zygote
+from proving.killing.zygote import Zygote
 
 def carry(job, kill_at, tell):
     if job == "exits":
@@ -197,7 +197,7 @@ def test_the_judge_wants_an_order_that_nobody_paid_to_be_given_up(world: World) 
 def kill(tmp_path: Path, *arguments: str, driver: str = "tests.smallest_shop.driver:SmallestShopDriver", **environment: str) -> Any:
     name = f"{os.environ.get('TILLGATE_TEST_NAME', 'tillgate_tests')}_{os.getpid()}"
     return subprocess.run(
-        [sys.executable, "-m", "tests.proving.killing", "--driver", driver, "--results", str(tmp_path / "results.jsonl"), *arguments],
+        [sys.executable, "-m", "proving.killing", "--driver", driver, "--results", str(tmp_path / "results.jsonl"), *arguments],
         cwd=ROOT,
         check=False,
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.django.project", "TILLGATE_TEST_NAME": name, **environment},

@@ -401,7 +401,7 @@ ACTIONS: dict[str, tuple[str, str, set[str]]] = {
 
 @pytest.mark.parametrize("who", PERMISSIONS)
 def test_everybody_can_do_what_they_may_and_nothing_else(world: World, who: str) -> None:
-    from tests.django.test_admin import second_payment, staff
+    from tests.django.pages.test_admin import second_payment, staff
 
     review = second_payment(world)
     assert review.payment

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from tests.django import project
 from tests.django.conftest import World
-from tests.django.operations.conftest import due_in, many, queue, silent
+from tests.django.gateway import due_in, many, queue, silent
 from tests.smallest_shop.placing import unregistered
 from tillgate import hooks
 from tillgate.account import Account

@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from tests.django import project
 from tests.django.conftest import World
-from tests.django.operations.conftest import due_in, make_due, many, queue, silent
+from tests.django.gateway import due_in, make_due, many, queue, silent
 from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.views import order_page
 from tillgate import OutcomeUnknown, hooks

@@ -1,0 +1,236 @@
+"""The fuzzer: its targets by hypothesis, which shrinks what it finds; that it bites; and that a run is repeated and gone on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import hypothesis
+import pytest
+from django.http import HttpResponse
+from django.test import override_settings
+from django.utils import timezone
+from hypothesis import strategies as st
+
+from proving.fuzz import results, settings
+from proving.fuzz.inputs import FromBytes
+from proving.fuzz.readers import readers
+from proving.fuzz.results import Results
+from proving.fuzz.rounds import Fuzzer
+from proving.fuzz.shop import opened
+from proving.fuzz.targets import ROUND, Target
+from proving.fuzz.views import Views, views
+from tillgate.django.pages import gateways, shoppers
+from tillgate.django.payments import notifications, reconciling, webhooks
+from tillgate.wire import exchange, signing
+from tillgate.wire.notifications import NotificationSignature
+
+pytestmark = pytest.mark.provers
+
+READERS = list(readers())
+EXAMPLES = hypothesis.settings(
+    max_examples=40, database=None, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
+)
+
+
+@pytest.fixture
+def shop(transactional_db: None) -> Iterator[Views]:
+    """The shop of the fuzzer, in the database of the tests."""
+    with override_settings(ALLOWED_HOSTS=settings.ALLOWED_HOSTS, TILLGATE=settings.TILLGATE), opened() as built:
+        yield Views(built)
+
+
+def by_hypothesis(target: Target, examples: hypothesis.settings = EXAMPLES) -> None:
+    @examples
+    @hypothesis.given(st.randoms(use_true_random=False))
+    def holds(r: Random) -> None:
+        drawn = target.draw(r)
+        hypothesis.note(repr(drawn))
+        target.check(drawn)
+
+    holds()
+
+
+@pytest.mark.parametrize("target", READERS, ids=lambda target: target.name)
+def test_whatever_comes_from_outside_is_read_as_no_more_than_it_proves(target: Target) -> None:
+    by_hypothesis(target)
+
+
+def test_i7_whatever_comes_from_outside_is_no_error_and_changes_nothing_by_itself(shop: Views) -> None:
+    for target in views(shop):
+        by_hypothesis(target)
+        shop.restore()
+
+
+def test_a_seed_is_a_round_of_a_thousand_inputs_and_gives_the_same_each_time(shop: Views) -> None:
+    targets = [*READERS, *views(shop)]
+    assert sum(target.weight for target in targets) == ROUND
+    drawn = [repr([target.draw(Random(f"1/{target.name}/{number}")) for target in targets for number in range(5)]) for _ in range(2)]
+    assert drawn[0] == drawn[1]
+
+
+def test_bytes_draw_what_a_fuzzer_wants_and_never_end() -> None:
+    data = Random(1).randbytes(400)
+    for target in READERS:
+        assert repr(target.draw(FromBytes(data))) == repr(target.draw(FromBytes(data)))
+        target.check(target.draw(FromBytes(b"")))
+    assert [FromBytes(b"\x07").randrange(8), FromBytes(b"").randrange(8)] == [7, 0]
+
+
+@pytest.mark.parametrize(
+    ("seed", "name"), [(1248, "refund notifications"), (2598, "refund notifications"), (1286, "returns"), (2910, "answers to pay, applied")]
+)
+def test_a_seed_that_once_accused_the_shop_of_what_it_had_not_done_finds_nothing(shop: Views, seed: int, name: str) -> None:
+    [target] = [target for target in views(shop) if target.name == name]
+    assert Fuzzer([target], shop.restore).run(seed).faults == []
+
+
+# It bites: a fault that is put in is found by the round that would have to find it --------------------------------------------------------
+
+
+def found(fuzzer: Fuzzer, only: str, rounds: int = 6) -> list[str]:
+    """Return what some rounds of one target find, as the last line of each report."""
+    faults = (fault for seed in range(1, rounds + 1) for fault in fuzzer.run(seed, only).faults)
+    return [fault.report.strip().splitlines()[-1] for fault in faults]
+
+
+BITES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = {
+    "a signature that is not checked": (
+        "answers to query, read",
+        lambda patch: patch.setattr(signing, "verify", lambda *_: True),
+        "a wrong signature or none",
+    ),
+    "an answer about another payment": (
+        "answers to query, read",
+        lambda patch: patch.setattr(
+            exchange, "_text", lambda result, name, *_: str(result.get(name)) if name != "reference" else "100017-7Q2MZK4RXW3DA"
+        ),
+        "news of another payment",
+    ),
+    "a success under any status": (
+        "answers to refund, read",
+        lambda patch: patch.setattr(exchange, "_succeeded", lambda credentials, envelope, _: envelope.ret_code == "000100"),
+        "a success under another status",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", BITES)
+def test_a_fault_that_is_put_into_a_reader_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    target, put_in, said = BITES[fault]
+    fuzzer = Fuzzer(READERS)
+    assert found(fuzzer, target, 1) == []
+    put_in(monkeypatch)
+    assert said in "\n".join(found(fuzzer, target))
+
+
+BITES_IN_THE_SHOP: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = {
+    "a notification that is believed": (
+        "payment notifications",
+        lambda patch: patch.setattr(notifications, "ask", _believing),
+        "I7: something from outside changed",
+    ),
+    "an acknowledgement that is withheld": (
+        "payment notifications",
+        lambda patch: patch.setattr(gateways, "acknowledgement", lambda payment: HttpResponse("no", status=400)),
+        "a notification on a known address was answered 400",
+    ),
+    "a throttle that is not kept": (
+        "payment notifications",
+        lambda patch: _unthrottled(patch, reconciling._claim),
+        "was asked about again after",
+    ),
+    "an open redirect": (
+        "returns",
+        lambda patch: patch.setattr(shoppers, "_home", lambda payment: "https://evil.example/"),
+        "an open redirect",
+    ),
+}
+
+
+def _unthrottled(patch: pytest.MonkeyPatch, claim: Callable[..., Any]) -> None:
+    patch.setattr(reconciling, "_claim", lambda *claimed, **chosen: (claim(*claimed, **chosen)[0], True))
+
+
+def _believing(payment: Any, **_: Any) -> Any:
+    from datetime import timedelta
+
+    from tillgate import Transaction, TransactionStatus
+    from tillgate.lifecycle import Found
+
+    told = Transaction(
+        reference=payment.reference,
+        status=TransactionStatus.PAID,
+        status_text="success",
+        transaction_no=payment.transaction_no,
+        amount=payment.amount,
+        currency="USD",
+        settle_currency="USD",
+        raw={},
+    )
+    return Found(transaction=told, asked_at=timezone.now() + timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("fault", BITES_IN_THE_SHOP)
+def test_a_fault_that_is_put_into_a_page_is_found(shop: Views, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    target, put_in, said = BITES_IN_THE_SHOP[fault]
+    fuzzer = Fuzzer(list(views(shop)), shop.restore)
+    put_in(monkeypatch)
+    assert said in "\n".join(found(fuzzer, target, 2))
+
+
+def test_a_forged_notification_that_settles_a_refund_is_found(shop: Views, monkeypatch: pytest.MonkeyPatch) -> None:
+    fuzzer = Fuzzer(list(views(shop)), shop.restore)
+    for module in (notifications, webhooks):
+        monkeypatch.setattr(module, "signature_of", lambda *_: NotificationSignature.ABSENT)
+    assert "I7: a forged notification settled a refund" in "\n".join(found(fuzzer, "refund notifications", 6))
+
+
+# A run is repeated, and gone on with ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_done_is_noted_by_seeds_and_commit_and_left_out_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "source_commit", lambda _: "abc")
+    file = tmp_path / "deep" / "fuzz.jsonl"
+    Results(file, "sqlite").add([3, 1, 2, 7], {"x": Counter({"200": 4000})}, 0)
+    assert json.loads(file.read_text())["seeds"] == [[1, 3], [7, 7]]
+    assert Results(file, "sqlite").seeds() == {1, 2, 3, 7}
+    assert Results(file, "postgresql").seeds() == set()
+    monkeypatch.setattr(results, "source_commit", lambda _: "def")
+    assert Results(file, "sqlite").seeds() == set()
+
+
+def test_the_command_counts_notes_and_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "proving.fuzz", "--inputs", "1000", "--processes", "1", "--results", str(tmp_path / "fuzz.jsonl")]
+    environment = {**os.environ, "TILLGATE_TEST_DATABASE": "sqlite"}
+    first, second = (
+        subprocess.run(command, cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True, check=False)
+        for _ in range(2)
+    )
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "1,000 inputs on sqlite, seeds 1 to 1" in first.stdout
+    assert "payment notifications" in first.stdout
+    assert "0 inputs on sqlite" in second.stdout
+    assert "1,000 inputs noted" in second.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--inputs", "0"), "Invalid value for '--inputs': 0 is not in the range x>=1"),
+        (("--target", "nosuch"), "Invalid value for '--target': 'nosuch' is not one of 'answers to pay, read', "),
+        (("--results", "."), "Invalid value for '--results': File '.' is a directory"),
+    ],
+)
+def test_a_run_that_makes_no_sense_is_refused(given: tuple[str, str], said: str) -> None:
+    command = [sys.executable, "-m", "proving.fuzz", *given]
+    ran = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert said in ran.stderr

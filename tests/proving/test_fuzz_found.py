@@ -1,0 +1,110 @@
+"""What the fuzzer has found: each of these was broken once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from proving.fuzz.shop import _Broken
+from tests.django.conftest import World, configure, running_sandbox, sandbox, time_, world
+from tests.support import GOOD_BODIES, REFERENCE, answered, credentials
+from tillgate import Account, Dialect, SignatureMismatch, SignatureRule
+from tillgate.django.models import Notification
+from tillgate.django.pages.tickets import pay_url, start_url
+from tillgate.django.refunds import queueing
+from tillgate.testing.cassettes import Cassette
+from tillgate.testing.leaks import leaks_in
+from tillgate.wire import exchange
+
+__all__ = ["configure", "running_sandbox", "sandbox", "time_", "world"]
+
+LIVE = Account(base_url="https://pay.example", merchant_no="1", token="only for this test")
+
+
+@pytest.fixture
+def stranger() -> Client:
+    return Client(raise_request_exception=False)
+
+
+@pytest.mark.parametrize("page", ["notification", "refund-notification", "return"])
+def test_a_connection_that_breaks_while_a_notification_is_read_is_a_notification_that_says_nothing(
+    world: World, stranger: Client, page: str
+) -> None:
+    payment = world.paid_payment()
+    refund = queueing.refund(payment.pk, "1.00")
+    key = {"notification": payment.notification_key, "refund-notification": refund.notification_key, "return": payment.return_key}[page]
+    stranger.post(f"/payments/{page}/{key}/", {"status": "success"})
+    before = Notification.objects.count()
+    cut: dict[str, Any] = {"wsgi.input": _Broken(b"status=success"), "CONTENT_LENGTH": "14"}
+    answer = stranger.generic("POST", f"/payments/{page}/{key}/", content_type="application/x-www-form-urlencoded", **cut)
+    assert answer.status_code == (302 if page == "return" else 200)
+    assert Notification.objects.count() == before + 1
+    assert Notification.objects.latest("id").evidence == {}
+
+
+def test_a_ticket_of_a_plugin_that_was_taken_out_is_not_found(world: World, stranger: Client) -> None:
+    pay, start = pay_url("gone", "1"), start_url("gone", "1", "alipay")
+    assert [stranger.get(address).status_code for address in (pay, start)] == [404, 404]
+    assert stranger.post(pay, {"method": "alipay"}).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["payment", "order", "review"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "status=%00",
+        "method=%00",
+        "account=%00",
+        "reason=%00",
+        "q=%00",
+        "plugin=%00",
+        "created_at__year=-1",
+        f"created_at__year={'9' * 40}",
+        f"created_at__year=2026&created_at__month={'9' * 40}",
+        f"id={'9' * 40}",
+    ],
+)
+def test_a_list_that_nobody_can_be_shown_leads_to_the_whole_list(world: World, admin_client: Client, path: str, query: str) -> None:
+    world.paid_payment()
+    admin_client.raise_request_exception = False
+    assert admin_client.get(f"/admin/tillgate/{path}/?{query}", follow=True).status_code == 200
+
+
+@pytest.mark.parametrize("key", ["%00", "9" * 40, "-1", "1%00"])
+@pytest.mark.parametrize("page", ["payment/{}/change", "payment/{}/refund", "order/{}/change", "review/{}/change"])
+def test_a_row_that_cannot_be_is_no_error(world: World, admin_client: Client, page: str, key: str) -> None:
+    admin_client.raise_request_exception = False
+    assert admin_client.get(f"/admin/tillgate/{page.format(key)}/").status_code in (302, 404)
+
+
+@pytest.mark.parametrize("claimed", [[], {}, ["x"], 7, True])
+def test_an_answer_whose_signature_is_no_text_can_be_recorded(claimed: object) -> None:
+    body = json.dumps({"ret_code": "000100", "verifySign": claimed})
+    file = f"version: 1\ninteractions:\n- request: {{}}\n  response: {{body: {{string: '{body}'}}}}\n"
+    assert isinstance(leaks_in(file), list)
+
+
+@pytest.mark.parametrize("body", ["{string: {a: b}}", "{string: [1]}", "{}"])
+def test_a_file_that_is_no_cassette_is_told_in_a_sentence(tmp_path: Path, body: str) -> None:
+    file = tmp_path / "cassette.yaml"
+    request = "{method: POST, uri: 'https://gateway.example/', headers: {}, body: ''}"
+    response = f"{{status: {{code: 200, message: OK}}, headers: {{}}, body: {body}}}"
+    file.write_text(f"version: 1\ninteractions:\n- request: {request}\n  response: {response}\n")
+    cassette = Cassette(file, LIVE, is_recording=False, title="a test", command="pytest")
+    if body == "{}":
+        assert len(cassette.load_cassette("", None)[0]) == 1
+        return
+    with pytest.raises(pytest.fail.Exception, match="is not a cassette"):
+        cassette.load_cassette("", None)
+
+
+@pytest.mark.parametrize("claimed", [0, False, [], {}, 0.0])
+@pytest.mark.parametrize("rule", ["checked", "required"])
+def test_a_signature_that_is_no_text_is_a_wrong_one_and_not_none(claimed: object, rule: str) -> None:
+    at = credentials(dialect=Dialect(name="x", answer_signature=SignatureRule(rule)))
+    with pytest.raises(SignatureMismatch, match="does not belong"):
+        exchange.read_query(at, REFERENCE, answered({**GOOD_BODIES["query"], "verifySign": claimed}))

@@ -1,0 +1,34 @@
+"""The audit of the dependencies says what it knows, and when it knows nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tools.audit_dependencies import NO_DATA, judge
+
+SOUND: dict[str, Any] = {"name": "sound", "version": "1.0", "vulns": []}
+HOLED: dict[str, Any] = {"name": "holed", "version": "1.0", "vulns": [{"id": "PYSEC-1", "fix_versions": ["1.1"]}]}
+SKIPPED: dict[str, Any] = {"name": "ours", "skip_reason": "Dependency not found on PyPI"}
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "status", "said"),
+    [
+        ([SOUND], 0, "1 dependencies audited, 0 known holes, 0 not found in the data"),
+        ([SOUND, HOLED, SKIPPED], 1, "holed 1.0: PYSEC-1, fixed in 1.1"),
+        ([SKIPPED, SKIPPED], 0, NO_DATA),
+        ([], 0, NO_DATA),
+    ],
+)
+def test_a_hole_is_a_failure_and_what_was_not_found_is_not_called_sound(dependencies: list[Any], status: int, said: str) -> None:
+    came, lines = judge(json.dumps({"dependencies": dependencies}), "")
+    assert came == status
+    assert said in lines
+
+
+@pytest.mark.parametrize("report", ["", "[]", "{}", "Traceback"])
+def test_without_a_report_it_says_that_nothing_was_audited_and_why(report: str) -> None:
+    assert judge(report, "much\nConnectionError: no route") == (0, [NO_DATA, "ConnectionError: no route"])

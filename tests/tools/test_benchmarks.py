@@ -1,0 +1,136 @@
+"""The benchmarks run and write a page where every figure says how it was made. What the figures are is nobody's promise."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.benchmarks import databases, report
+from tools.benchmarks.measure import Effort
+
+ROOT = Path(__file__).parents[2]
+
+FIGURES = {
+    "`sign`: time of the leanest Python": "sign",
+    "`sign`: speed of the `yuansfer` SDK's signing": "sign",
+    "`hooks.pay`: time of a bare `httpx.Client.post`": "pay",
+    "`hooks.pay`: speed of the `yuansfer` SDK": "pay",
+    "`hooks.pay`: speed of stripe-python": "pay",
+    "`AsyncGateway`: rate of stock `httpx.AsyncClient`": "pay_async",
+    "`AsyncGateway`: rate of bare aiohttp": "pay_async",
+    "`import tillgate; tillgate.Gateway`: CPU time of its dependencies": "imports",
+    "`import tillgate`: modules of Django, sandbox or CLI loaded": "imports",
+    "repeated notification, PostgreSQL: rate of a bare insert": "notifications",
+    "repeated notification, MariaDB: rate of a bare insert": "notifications",
+    "repeated notification, SQLite, `synchronous=FULL`: rate of a bare insert": "notifications",
+    "repeated notification, SQLite, `synchronous=FULL`: rate of dj-stripe handling an event of a payment": "notifications",
+    "worker run of 400 payments: rate of bare queries": "working",
+    "worker run of 400 payments: peak memory of 200": "working",
+    "worker run of 200 among 20,000 rows: time among 200": "working",
+    "10 payments, 16 simultaneous copies of each notification, SQLite, `synchronous=FULL`: effects": "effects",
+    "16 simultaneous shoppers, 2x4, gateway of 0.1 s: reach the payment page": "sale",
+}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tools.benchmarks", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    for peer in ("aiohttp", "gunicorn", "stripe", "yuansfer"):
+        pytest.importorskip(peer)
+    path = tmp_path_factory.mktemp("benchmarks") / "performance.md"
+    finished = run("--quick", "--page", str(path))
+    assert finished.returncode == 0, finished.stderr
+    return path.read_text(encoding="utf-8")
+
+
+def rows(page: str) -> list[list[str]]:
+    table = page.partition("| compared |")[2].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
+
+
+@pytest.mark.provers
+@pytest.mark.xdist_group("page")
+def test_every_figure_is_there_and_every_section_says_its_generator(page: str) -> None:
+    assert set(FIGURES) <= {compared for compared, *_ in rows(page)}
+    for name in set(FIGURES.values()):
+        assert f"Generator: `python -m tools.benchmarks {name}`." in page
+
+
+@pytest.mark.provers
+@pytest.mark.xdist_group("page")
+def test_every_ratio_is_shown_with_its_spread_and_judged_against_its_target(page: str) -> None:
+    for compared, ratio, judged in rows(page):
+        target, _, verdict = judged.partition(": ")
+        if ratio.startswith("not measured: needs "):
+            assert verdict == ""
+        else:
+            assert re.fullmatch(r"\*\*\d+\.\d\dx\*\* \(\d+\.\d\d to \d+\.\d\d\)", ratio) or any(
+                word in compared for word in ("modules", "effects", "reach")
+            )
+            assert verdict == "" if target == "-" else verdict in ("met", "**not met**")
+        if compared in FIGURES:
+            assert target != "-"
+
+
+@pytest.mark.provers
+@pytest.mark.xdist_group("page")
+@pytest.mark.parametrize("named", ["date", "commit", "CPU", "seed", "python", "httpx", "aiohttp", "pydantic", "stripe", "yuansfer"])
+def test_the_page_says_where_and_with_what_it_was_measured(page: str, named: str) -> None:
+    run_of_page = page.partition("## The run")[2]
+    assert re.search(rf"^\| {named}[^|]* \| [^|]+ \|$|^\| packages \|.* {named} [\d.]+", run_of_page, re.MULTILINE)
+
+
+@pytest.mark.provers
+@pytest.mark.xdist_group("page")
+def test_the_shop_hears_of_each_payment_once_however_many_copies_of_its_notification_come(page: str) -> None:
+    (counted,) = (
+        [ratio, judged.partition(": ")[2]]
+        for compared, ratio, judged in rows(page)
+        if "effects" in compared and "dj-stripe" not in compared
+    )
+    assert counted == ["10 on 10 orders", "met"]
+
+
+def test_a_page_says_what_could_not_be_measured_and_for_want_of_what() -> None:
+    section = report.Section(
+        name="notifications",
+        title="Notices",
+        about="What is compared.",
+        repetitions="None.",
+        figures=[report.Figure.missing("ours: rate of theirs", "needs theirs", "at least 6x")],
+        bars={},
+        unit="requests a second",
+    )
+    text = report.page([section], Effort(quick=True), drawn=True)
+    assert "| ours: rate of theirs | not measured: needs theirs | at least 6x |" in text
+    assert "nothing was measured" in text
+
+
+def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+    monkeypatch.setenv("PGPORT", "1")
+    monkeypatch.delenv("CI", raising=False)
+    assert databases.why_not("postgresql") == "needs PostgreSQL at 127.0.0.1:1"
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(RuntimeError, match="must have PostgreSQL"):
+        databases.why_not("postgresql")
+
+
+@pytest.mark.provers
+@pytest.mark.xdist_group("page")
+def test_a_quick_page_says_that_it_is_not_to_be_quoted(page: str) -> None:
+    assert "Do not quote it" in page
+
+
+def test_an_unknown_benchmark_is_an_error() -> None:
+    finished = run("nothing")
+    assert finished.returncode == 2
+    assert "no benchmark is named nothing" in finished.stderr

@@ -1,0 +1,42 @@
+"""The reference of the hooks, from the signatures and docstrings of `tillgate.hooks.hookspecs`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tillgate import errors
+from tillgate.hooks import hookspecs, values
+from tools.docgen.parts import ROOT, entry, replaced
+
+__all__ = ["pages"]
+
+PAGE: Final = ROOT / "docs" / "reference" / "hooks.md"
+_SIDE: Final = re.compile(r"^# (.+?) -{9,}$")
+_HOOK: Final = re.compile(r"^def (tillgate_\w+)\(")
+
+
+def pages() -> dict[Path, str]:
+    """Return the page as it should be."""
+    return {PAGE: replaced(PAGE.read_text("utf-8"), "hooks", "python -m tools.docgen reference", "\n".join(_lines()))}
+
+
+def _lines() -> Iterator[str]:
+    for line in inspect.getsource(hookspecs).splitlines():
+        if side := _SIDE.match(line):
+            yield from (f"## {side[1]}", "")
+        elif hook := _HOOK.match(line):
+            yield from _entry(hook[1])
+
+
+def _entry(name: str) -> Iterator[str]:
+    hook = getattr(hookspecs, name)
+    signature = str(inspect.signature(hook)).replace("'", "")
+    targets = {name: f"errors.md#{name.lower()}" for name in errors.__all__}
+    targets |= {name: f"#{name.lower()}" for name in values.__all__}
+    targets |= {f"Gateway.{name}": "gateway.md" for name in ("pay", "query", "refund")}
+    targets |= {"ORDER_UNPAID_AFTER_MINUTES": "settings.md"}
+    return entry(name, f"{name}{signature}", inspect.getdoc(hook) or "", targets)
