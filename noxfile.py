@@ -1,7 +1,9 @@
-"""The checks and environments of the project: `nox --list`, then `nox -s NAME`; words after `--` go to the tool.
+"""The checks and environments of the project: `nox --list`, then `nox -s NAME`; words after `--` go
+to the tool.
 
-`make setup` builds .venv, in which most sessions run. A session whose tools need other versions has an environment of its own under
-.nox/, built by uv where that is installed, and built again only when what it installs has changed.
+`make setup` builds .venv, in which most sessions run. A session whose tools need other versions has
+an environment of its own under .nox/, built by uv where that is installed, and built again only
+when what it installs has changed.
 """
 
 from __future__ import annotations
@@ -16,7 +18,11 @@ import nox
 ROOT = Path(__file__).parent
 BIN = ROOT / ".venv/bin"
 # pretix pins what the others need in other versions: its plugin has a session of its own.
-PLUGINS = sorted(folder.parent.name for folder in ROOT.glob("plugins/*/pyproject.toml") if folder.parent.name != "pretix")
+PLUGINS = sorted(
+    folder.parent.name
+    for folder in ROOT.glob("plugins/*/pyproject.toml")
+    if folder.parent.name != "pretix"
+)
 
 # What takes long, and is run by the session `long` and no other.
 PROVERS = (
@@ -73,7 +79,14 @@ ON_POSTGRESQL = (
 )
 # What another Python could change.
 ON_OTHER_PYTHONS = (
-    *("tests/wire", "tests/hooks", "tests/test_account.py", "tests/test_client.py", "tests/test_lifecycle.py", "tests/test_money.py"),
+    *(
+        "tests/wire",
+        "tests/hooks",
+        "tests/test_account.py",
+        "tests/test_client.py",
+        "tests/test_lifecycle.py",
+        "tests/test_money.py",
+    ),
     *("tests/test_plugins.py", "tests/test_public_names.py", "tests/test_transport.py"),
 )
 
@@ -84,7 +97,8 @@ nox.options.error_on_external_run = False
 nox.options.sessions = ["lint", "types", "tests(sqlite)"]
 for folder in sorted(Path.home().glob(".pyenv/versions/3.1[23].*/bin")):
     os.environ["PATH"] += f":{folder}"
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of tests start processes: each would compile the sources again
+# hundreds of tests start processes: each would compile the sources again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def here(session: nox.Session, program: str, *arguments: str, **environment: str) -> None:
@@ -104,12 +118,19 @@ def ignoring(paths: Sequence[str]) -> list[str]:
     return [word for path in paths for word in ("--ignore", path)]
 
 
-def install(session: nox.Session, *what: str, constraints: Sequence[str] = (), editable: Sequence[str] = ()) -> None:
+def install(
+    session: nox.Session,
+    *what: str,
+    constraints: Sequence[str] = (),
+    editable: Sequence[str] = (),
+) -> None:
     """Install into the session's own environment, unless it holds just that already."""
     words = [*what, *(word for path in constraints for word in ("--constraint", path))]
     words += [word for path in editable for word in ("--editable", path)]
     files = [*constraints, *(f"{path.partition('[')[0]}/pyproject.toml" for path in editable)]
-    state = hashlib.sha256("\n".join([*words, *((ROOT / file).read_text("utf-8") for file in files)]).encode()).hexdigest()
+    state = hashlib.sha256(
+        "\n".join([*words, *((ROOT / file).read_text("utf-8") for file in files)]).encode(),
+    ).hexdigest()
     stamp = Path(session.virtualenv.location) / "installed"
     if not stamp.exists() or stamp.read_text("utf-8") != state:
         session.install(*words)
@@ -134,9 +155,14 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
-@nox.parametrize("database", [nox.param(name, id=name) for name in ("sqlite", "postgresql", "mariadb")])
+@nox.parametrize(
+    "database",
+    [nox.param(name, id=name) for name in ("sqlite", "postgresql", "mariadb")],
+)
 def tests(session: nox.Session, database: str) -> None:
-    """Test on a database: all but what is long on SQLite, on the others what a database can change."""
+    """Test on a database: all but what is long on SQLite, on the others what a database can
+    change.
+    """
     if database == "sqlite":
         folders = ("tests/django", "tests/shop", "tests/browser", "tests/example_shop")
         pytest(session, *ignoring([*folders, *LONG]))
@@ -144,13 +170,23 @@ def tests(session: nox.Session, database: str) -> None:
         pytest(session, "tests/shop")
         return
     left_out = ignoring([*ANYWHERE, *(ON_POSTGRESQL if database == "mariadb" else ())])
-    pytest(session, "-m", "not once", "tests/django", "tests/smallest_shop", *left_out, TILLGATE_TEST_DATABASE=database)
+    pytest(
+        session,
+        "-m",
+        "not once",
+        "tests/django",
+        "tests/smallest_shop",
+        *left_out,
+        TILLGATE_TEST_DATABASE=database,
+    )
 
 
 @nox.session(venv_backend="none")
 @nox.parametrize("plugin", [nox.param(name, id=name) for name in PLUGINS])
 def plugins(session: nox.Session, plugin: str) -> None:
-    """Check types and tests of a plugin on its framework; TILLGATE_TEST_DATABASE chooses the database."""
+    """Check types and tests of a plugin on its framework; TILLGATE_TEST_DATABASE chooses the
+    database.
+    """
     with session.chdir(f"plugins/{plugin}"):
         here(session, "python", "-m", "mypy", "--show-absolute-path")
         pytest(session)
@@ -165,37 +201,49 @@ def shop(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def long(session: nox.Session) -> None:
-    """Test what takes long: fresh environments, the kit's own tests, crashes, a failover, a storm."""
+    """Test what takes long: fresh environments, the kit's own tests, crashes, a failover, a
+    storm.
+    """
     pytest(session, "--dist", "loadgroup", "-m", "not provers", *LONG)
 
 
 @nox.session(venv_backend="none")
 def provers(session: nox.Session) -> None:
-    """Test the long proofs, the fuzzer and the benchmarks themselves; `python -m proving all` begins with them."""
+    """Test the long proofs, the fuzzer and the benchmarks themselves; `python -m proving all`
+    begins with them.
+    """
     pytest(session, "--dist", "loadgroup", "-m", "provers", *PROVERS)
 
 
 @nox.session(venv_backend="none")
 def cassettes(session: nox.Session) -> None:
-    """Record the cassettes again: from the sandbox, or from the account in TILLGATE_BASE_URL, _MERCHANT_NO and _TOKEN."""
+    """Record the cassettes again: from the sandbox, or from the account in TILLGATE_BASE_URL,
+    _MERCHANT_NO and _TOKEN.
+    """
     here(session, "pytest", "tests/test_cassettes.py", "--record-cassettes", *session.posargs)
 
 
 @nox.session(venv_backend="none")
 def conformance(session: nox.Session) -> None:
-    """Run the conformance kit on every shop and write its tables; plugins after `--`. Needs the session pretix once."""
+    """Run the conformance kit on every shop and write its tables; plugins after `--`. Needs the
+    session pretix once.
+    """
     here(session, "python", "-m", "tools.docgen", "conformance", *session.posargs)
 
 
 @nox.session(venv_backend="none")
 def versions(session: nox.Session) -> None:
-    """Run a sample of the tests on each Python, Django and framework, and on the Saleor at SALEOR_URL; write the table."""
+    """Run a sample of the tests on each Python, Django and framework, and on the Saleor at
+    SALEOR_URL; write the table.
+    """
     here(session, "python", "-m", "tools.docgen", "versions", *session.posargs)
 
 
 @nox.session(venv_backend="none")
 def upgrade(session: nox.Session) -> None:
-    """Upgrade a shop that an older version filled, while old and new processes sell side by side; `-- --help` has options."""
+    """Upgrade a shop that an older version filled, while old and new processes sell side by side;
+    `-- --help` has options.
+    """
     here(session, "python", "-m", "tools.release.upgrade", *session.posargs)
 
 
@@ -206,13 +254,25 @@ def upgrade(session: nox.Session) -> None:
 def pythons(session: nox.Session) -> None:
     """Test wire, client and hooks on another Python; `--install-only` builds its environment."""
     install(session, constraints=["constraints.txt"], editable=[".[dev]"])
-    session.run("pytest", "-q", "-n", "3", *ON_OTHER_PYTHONS, *session.posargs, env={"HYPOTHESIS_PROFILE": "brief"})
+    session.run(
+        "pytest",
+        "-q",
+        "-n",
+        "3",
+        *ON_OTHER_PYTHONS,
+        *session.posargs,
+        env={"HYPOTHESIS_PROFILE": "brief"},
+    )
 
 
 @nox.session
 def pretix(session: nox.Session) -> None:
     """Check types and tests of the plugin for pretix, on a real pretix."""
-    install(session, constraints=["plugins/pretix/constraints.txt"], editable=[".", "plugins/pretix[testing]"])
+    install(
+        session,
+        constraints=["plugins/pretix/constraints.txt"],
+        editable=[".", "plugins/pretix[testing]"],
+    )
     with session.chdir("plugins/pretix"):
         session.run("python", "-m", "mypy")
         session.run("pytest", "-n", "2", *session.posargs)
@@ -220,13 +280,21 @@ def pretix(session: nox.Session) -> None:
 
 @nox.session(python="3.12")
 def simulator(session: nox.Session) -> None:
-    """Build the environment of getpaid's Stripe simulator, with which the plugin for Stripe is tested."""
-    install(session, "python-getpaid-stripe[simulator]", constraints=["plugins/stripe/simulator-constraints.txt"])
+    """Build the environment of getpaid's Stripe simulator, with which the plugin for Stripe is
+    tested.
+    """
+    install(
+        session,
+        "python-getpaid-stripe[simulator]",
+        constraints=["plugins/stripe/simulator-constraints.txt"],
+    )
 
 
 @nox.session
 def conformance_stripe(session: nox.Session) -> None:
-    """Run the shops' scenarios with Stripe as the gateway and write the table; needs pretix and simulator once."""
+    """Run the shops' scenarios with Stripe as the gateway and write the table; needs pretix and
+    simulator once.
+    """
     target = ("--upgrade", "--target", "var/stripe")
     session.install("--no-deps", *target, "stripe==16.1.0", "./plugins/stripe")
     here(session, "python", "-m", "tools.docgen", "conformance-stripe", *session.posargs)
@@ -234,17 +302,31 @@ def conformance_stripe(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation site; a link that leads nowhere is an error. `-- serve --open` shows it and follows changes."""
+    """Build the documentation site; a link that leads nowhere is an error. `-- serve --open` shows
+    it and follows changes.
+    """
     tools = ("mkdocs-material", "mkdocstrings[python]", "mike", "ruff")
     install(session, *tools, constraints=["tools/docgen/site-constraints.txt"])
-    # Material warns of MkDocs 2, which the constraints keep out. Quiet, MkDocs would count no warning.
-    session.run("mkdocs", *(session.posargs or ["build", "--strict"]), env={"NO_MKDOCS_2_WARNING": "1"}, silent=not session.posargs)
+    # Material warns of MkDocs 2, which the constraints keep out. Quiet, MkDocs would count no
+    # warning.
+    session.run(
+        "mkdocs",
+        *(session.posargs or ["build", "--strict"]),
+        env={"NO_MKDOCS_2_WARNING": "1"},
+        silent=not session.posargs,
+    )
 
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """Build the environment of atheris, for `python -m proving fuzz-guided`."""
-    install(session, "atheris", "hypothesis", constraints=["constraints.txt", "proving/fuzz/constraints.txt"], editable=[".[testing]"])
+    install(
+        session,
+        "atheris",
+        "hypothesis",
+        constraints=["constraints.txt", "proving/fuzz/constraints.txt"],
+        editable=[".[testing]"],
+    )
 
 
 @nox.session
@@ -264,7 +346,9 @@ def audit(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Build the archives of all distributions into dist/, check them, and try them in clean environments."""
+    """Build the archives of all distributions into dist/, check them, and try them in clean
+    environments.
+    """
     tools = ("build", "check-wheel-contents", "httpx", "readme_renderer[md]", "twine")
     install(session, *tools, constraints=["tools/release/constraints.txt"])
     session.run("python", "-m", "tools.release", *session.posargs)
@@ -273,5 +357,12 @@ def release(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure, and write docs/performance.md; dj-stripe, a peer, has this session's environment."""
-    install(session, "dj-stripe", "gunicorn", "psycopg[binary]", "pymysql", constraints=["tools/benchmarks/peer/constraints.txt"])
+    install(
+        session,
+        "dj-stripe",
+        "gunicorn",
+        "psycopg[binary]",
+        "pymysql",
+        constraints=["tools/benchmarks/peer/constraints.txt"],
+    )
     here(session, "python", "-m", "tools.benchmarks", *session.posargs)

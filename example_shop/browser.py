@@ -1,4 +1,6 @@
-"""A browser without a window: follows links and submits forms as a shopper's browser does, cookies and redirects included."""
+"""A browser without a window: follows links and submits forms as a shopper's browser does, cookies
+and redirects included.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,10 @@ class Page:
                 return form
             if value is not None and value in form.choices.get(with_field, ()):
                 return form
-        raise PageProblem(f"{self.url} has no form with {with_field}={value or '…'}; it says {self.heading!r}: {self.text[:300]}")
+        raise PageProblem(
+            f"{self.url} has no form with {with_field}={value or '…'}; it says {self.heading!r}: "
+            f"{self.text[:300]}",
+        )
 
 
 class Browser:
@@ -66,7 +71,13 @@ class Browser:
 
     def __init__(self, home: str) -> None:
         agent = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)"}
-        self._client = httpx.Client(base_url=home, timeout=_TIMEOUT_SECONDS, headers=agent, trust_env=False)  # all is on this machine
+        # all is on this machine
+        self._client = httpx.Client(
+            base_url=home,
+            timeout=_TIMEOUT_SECONDS,
+            headers=agent,
+            trust_env=False,
+        )
 
     def __enter__(self) -> Browser:
         return self
@@ -90,7 +101,8 @@ class Browser:
         content, address = {**form.fields, **values}, urljoin(page.url, form.action)
         if form.method == "get":
             return self._client.get(address, params=content)
-        # Django wants to know where a form of an https page came from; browsers tell for every page.
+        # Django wants to know where a form of an https page came from; browsers tell for every
+        # page.
         return self._client.post(address, data=content, headers={"Referer": page.url})
 
     def _show(self, response: httpx.Response) -> Page:
@@ -140,7 +152,13 @@ class _Reader(HTMLParser):
         elif tag == "a":
             self._link = (given.get("href", ""), "")
         elif tag == "form":
-            self.forms.append(Form(given.get("action", ""), given.get("method", "get").lower(), given.get("id", "")))
+            self.forms.append(
+                Form(
+                    given.get("action", ""),
+                    given.get("method", "get").lower(),
+                    given.get("id", ""),
+                ),
+            )
         elif self.forms:
             self._read_field(tag, given)
 
@@ -158,7 +176,11 @@ class _Reader(HTMLParser):
         elif tag == "textarea" and name:
             self._area = name
             form.fields[name] = ""
-        elif tag == "input" and name and given.get("type") not in ("submit", "button", "image", "file"):
+        elif (
+            tag == "input"
+            and name
+            and given.get("type") not in ("submit", "button", "image", "file")
+        ):
             if given.get("type") in ("radio", "checkbox"):
                 form.choices.setdefault(name, []).append(given.get("value", "on"))
                 if "checked" not in given:

@@ -48,7 +48,8 @@ CATEGORIES: Final = {
     "Pens & ink": "To write and to draw with, and to measure twice.",
     "Letters": "For what should not arrive in an inbox.",
     "Gift cards": (
-        "Cards of unlucky amounts. The sandbox takes an amount of thirteen dollars and some cents for a wish to see something go wrong: "
+        "Cards of unlucky amounts. The sandbox takes an amount of thirteen dollars and some cents "
+        "for a wish to see something go wrong: "
         "buy one and watch the order come out right."
     ),
 }
@@ -61,7 +62,8 @@ GOODS: Final = (
         category="Notebooks",
         price=Decimal("14.00"),
         picture="field_notebook",
-        description="A5, 120 pages with a grid of faint dots, stitched. The cover is card that ages well in a coat pocket.",
+        description="A5, 120 pages with a grid of faint dots, stitched. The cover is card that "
+        "ages well in a coat pocket.",
     ),
     Goods(
         sku="FM-102",
@@ -69,7 +71,8 @@ GOODS: Final = (
         category="Notebooks",
         price=Decimal("24.00"),
         picture="linen_journal",
-        description="192 plain pages between boards in midnight linen, with a ribbon and an elastic. Lies flat from the first page.",
+        description="192 plain pages between boards in midnight linen, with a ribbon and an "
+        "elastic. Lies flat from the first page.",
     ),
     Goods(
         sku="FM-103",
@@ -77,7 +80,8 @@ GOODS: Final = (
         category="Notebooks",
         price=Decimal("11.50"),
         picture="pocket_memos",
-        description="Three slim books of 48 ruled pages in straw, rose and clay. One for the kitchen, one for the bag, one to give away.",
+        description="Three slim books of 48 ruled pages in straw, rose and clay. One for the "
+        "kitchen, one for the bag, one to give away.",
     ),
     Goods(
         sku="FM-104",
@@ -85,7 +89,8 @@ GOODS: Final = (
         category="Notebooks",
         price=Decimal("19.00"),
         picture="week_planner",
-        description="A week on two pages, and no dates: begin when you like, skip a holiday, lose nothing.",
+        description="A week on two pages, and no dates: begin when you like, skip a holiday, lose "
+        "nothing.",
     ),
     Goods(
         sku="FM-201",
@@ -93,7 +98,8 @@ GOODS: Final = (
         category="Pens & ink",
         price=Decimal("9.00"),
         picture="cedar_pencils",
-        description="Six pencils of incense cedar, HB, unsharpened, in six colours that only you will see.",
+        description="Six pencils of incense cedar, HB, unsharpened, in six colours that only you "
+        "will see.",
     ),
     Goods(
         sku="FM-202",
@@ -101,7 +107,8 @@ GOODS: Final = (
         category="Pens & ink",
         price=Decimal("48.00"),
         picture="fountain_pen",
-        description="A medium steel nib in a midnight barrel with brass trim. Takes cartridges, or a converter, which is in the box.",
+        description="A medium steel nib in a midnight barrel with brass trim. Takes cartridges, "
+        "or a converter, which is in the box.",
     ),
     Goods(
         sku="FM-203",
@@ -117,7 +124,8 @@ GOODS: Final = (
         category="Pens & ink",
         price=Decimal("16.00"),
         picture="brass_ruler",
-        description="Solid brass, with millimetres on one edge and inches on the other. It darkens where you hold it.",
+        description="Solid brass, with millimetres on one edge and inches on the other. It "
+        "darkens where you hold it.",
     ),
     Goods(
         sku="FM-301",
@@ -125,7 +133,8 @@ GOODS: Final = (
         category="Letters",
         price=Decimal("18.00"),
         picture="writing_set",
-        description="Twenty sheets and twelve envelopes of cotton paper, 120 grams. Eight spare sheets for second thoughts.",
+        description="Twenty sheets and twelve envelopes of cotton paper, 120 grams. Eight spare "
+        "sheets for second thoughts.",
     ),
     Goods(
         sku="FM-302",
@@ -133,7 +142,8 @@ GOODS: Final = (
         category="Letters",
         price=Decimal("8.00"),
         picture="postcards",
-        description="Ten cards, five of hills and five of the sea at dusk. The backs are uncoated, so that any pen writes on them.",
+        description="Ten cards, five of hills and five of the sea at dusk. The backs are "
+        "uncoated, so that any pen writes on them.",
     ),
     Goods(
         sku="FM-303",
@@ -149,7 +159,8 @@ GOODS: Final = (
         category="Letters",
         price=Decimal("5.50"),
         picture="greeting_card",
-        description="A folded card with a sprig of rowan, and an envelope in rose. Nothing is printed inside.",
+        description="A folded card with a sprig of rowan, and an envelope in rose. Nothing is "
+        "printed inside.",
     ),
     Goods(
         sku="FM-931",
@@ -158,7 +169,8 @@ GOODS: Final = (
         price=Decimal("13.31"),
         picture="gift_card",
         parcel=False,
-        description="The gateway fails three times when the shop asks about the payment. The page waits, the sweeper asks again, and the "
+        description="The gateway fails three times when the shop asks about the payment. The page "
+        "waits, the sweeper asks again, and the "
         "order is paid a little later.",
     ),
     Goods(
@@ -168,7 +180,8 @@ GOODS: Final = (
         price=Decimal("13.61"),
         picture="gift_card",
         parcel=False,
-        description="The gateway never tells the shop. Pay, and close the tab at the gateway: the sweeper finds the money.",
+        description="The gateway never tells the shop. Pay, and close the tab at the gateway: the "
+        "sweeper finds the money.",
     ),
     Goods(
         sku="FM-943",
@@ -177,7 +190,8 @@ GOODS: Final = (
         price=Decimal("13.43"),
         picture="gift_card",
         parcel=False,
-        description="The gateway says that another amount was paid. Such an order is not marked paid: it needs a person, whom the "
+        description="The gateway says that another amount was paid. Such an order is not marked "
+        "paid: it needs a person, whom the "
         "dashboard tells.",
     ),
     Goods(
@@ -187,7 +201,8 @@ GOODS: Final = (
         price=Decimal("13.02"),
         picture="gift_card",
         parcel=False,
-        description="The answer to the creation of the payment is lost. Nobody is sent to pay twice: the shop says so, offers another try, "
+        description="The answer to the creation of the payment is lost. Nobody is sent to pay "
+        "twice: the shop says so, offers another try, "
         "and watches what became of the first.",
     ),
 )
@@ -195,9 +210,14 @@ GOODS: Final = (
 
 
 def load(tell: Callable[[str], object] = lambda _title: None) -> None:
-    """Write the catalogue into the database and its pictures into the media folder, telling each title; a second time only corrects it."""
+    """Write the catalogue into the database and its pictures into the media folder, telling each
+    title; a second time only corrects it.
+    """
     with transaction.atomic():
-        partner, _ = get_model("partner", "Partner").objects.get_or_create(code="fold-and-margin", defaults={"name": "Fold & Margin"})
+        partner, _ = get_model("partner", "Partner").objects.get_or_create(
+            code="fold-and-margin",
+            defaults={"name": "Fold & Margin"},
+        )
         _load_site()
         _load_country()
         _load_voucher()
@@ -213,7 +233,9 @@ def load(tell: Callable[[str], object] = lambda _title: None) -> None:
 
 
 def _load_site() -> None:
-    """Name the shop and its host, to which the links in Oscar's mails lead: in a new database both are example.com."""
+    """Name the shop and its host, to which the links in Oscar's mails lead: in a new database both
+    are example.com.
+    """
     site = Site.objects.get_current()
     site.name, site.domain = "Fold & Margin", urlsplit(get_settings().public_url).netloc
     site.save()
@@ -242,11 +264,19 @@ def _load_goods(goods: Goods, partner: Any) -> None:
             "product_class": _product_class(parcel=goods.parcel),
         },
     )
-    get_model("catalogue", "ProductCategory").objects.get_or_create(product=product, category=create_from_breadcrumbs(goods.category))
+    get_model("catalogue", "ProductCategory").objects.get_or_create(
+        product=product,
+        category=create_from_breadcrumbs(goods.category),
+    )
     stock, is_new = get_model("partner", "StockRecord").objects.get_or_create(
         product=product,
         partner=partner,
-        defaults={"partner_sku": goods.sku, "price": goods.price, "price_currency": "USD", "num_in_stock": _STOCK},
+        defaults={
+            "partner_sku": goods.sku,
+            "price": goods.price,
+            "price_currency": "USD",
+            "num_in_stock": _STOCK,
+        },
     )
     if not is_new and stock.price != goods.price:
         stock.price = goods.price
@@ -258,21 +288,38 @@ def _load_goods(goods: Goods, partner: Any) -> None:
 
 def _product_class(*, parcel: bool) -> Any:
     found, _ = get_model("catalogue", "ProductClass").objects.get_or_create(
-        name="Stationery" if parcel else "Gift card", defaults={"requires_shipping": parcel, "track_stock": parcel}
+        name="Stationery" if parcel else "Gift card",
+        defaults={"requires_shipping": parcel, "track_stock": parcel},
     )
     return found
 
 
 def _load_voucher() -> None:
-    everything, _ = get_model("offer", "Range").objects.get_or_create(name="Everything", defaults={"includes_all_products": True})
-    condition, _ = get_model("offer", "Condition").objects.get_or_create(range=everything, type="Count", value=1)
-    benefit, _ = get_model("offer", "Benefit").objects.get_or_create(range=everything, type="Percentage", value=10)
+    everything, _ = get_model("offer", "Range").objects.get_or_create(
+        name="Everything",
+        defaults={"includes_all_products": True},
+    )
+    condition, _ = get_model("offer", "Condition").objects.get_or_create(
+        range=everything,
+        type="Count",
+        value=1,
+    )
+    benefit, _ = get_model("offer", "Benefit").objects.get_or_create(
+        range=everything,
+        type="Percentage",
+        value=10,
+    )
     offer, _ = get_model("offer", "ConditionalOffer").objects.get_or_create(
-        name="Ten per cent off", defaults={"offer_type": "Voucher", "condition": condition, "benefit": benefit}
+        name="Ten per cent off",
+        defaults={"offer_type": "Voucher", "condition": condition, "benefit": benefit},
     )
     now = timezone.now()
     voucher, _ = get_model("voucher", "Voucher").objects.get_or_create(
         code=VOUCHER,
-        defaults={"name": "Ten per cent off", "start_datetime": now - timedelta(days=1), "end_datetime": datetime(2100, 1, 1, tzinfo=UTC)},
+        defaults={
+            "name": "Ten per cent off",
+            "start_datetime": now - timedelta(days=1),
+            "end_datetime": datetime(2100, 1, 1, tzinfo=UTC),
+        },
     )
     voucher.offers.add(offer)

@@ -1,6 +1,8 @@
-"""`make demo`: the shop, the emulator of the gateway and the worker, started together, until Ctrl-C.
+"""`make demo`: the shop, the emulator of the gateway and the worker, started together, until
+Ctrl-C.
 
-With `--once` it walks through the shop instead (see `walk.py`) and ends: with 0 when every order came out right.
+With `--once` it walks through the shop instead (see `walk.py`) and ends: with 0 when every order
+came out right.
 """
 
 from __future__ import annotations
@@ -51,10 +53,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--once", action="store_true", help="walk through the shop once and end")
     parser.add_argument("--check", action="store_true", help="say what is missing, and end")
-    parser.add_argument("--gateway", choices=["sandbox", "stripe"], default="sandbox", help="the gateway that takes the money")
+    parser.add_argument(
+        "--gateway",
+        choices=["sandbox", "stripe"],
+        default="sandbox",
+        help="the gateway that takes the money",
+    )
     options = parser.parse_args()
     once, gateway = options.once, options.gateway
-    if gateway == "stripe" and (problem := _missing_for_stripe(once=once, plugin=not options.check)):
+    if gateway == "stripe" and (
+        problem := _missing_for_stripe(once=once, plugin=not options.check)
+    ):
         _say(problem)
         return 1
     if options.check:
@@ -62,7 +71,8 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     _say("Fold & Margin, a stationery shop on django-oscar and Tillgate. No real money moves.\n")
-    # Everything that the shop writes is in one folder that goes with the demonstration, and two of them do not meet.
+    # Everything that the shop writes is in one folder that goes with the demonstration, and two of
+    # them do not meet.
     with tempfile.TemporaryDirectory(prefix="fold-and-margin-") as folder:
         try:
             return _run(Path(folder), gateway, once=once)
@@ -80,7 +90,8 @@ def _missing_for_stripe(*, once: bool, plugin: bool) -> str:
         return "With Stripe a person has to fill in the card: leave --once (ONCE=1) out."
     if not os.environ.get("STRIPE_TEST_KEY", "").startswith(("sk_test_", "rk_test_")):
         return (
-            "Set STRIPE_TEST_KEY to a test key of your own: sign up for free at https://dashboard.stripe.com/register, and copy the key "
+            "Set STRIPE_TEST_KEY to a test key of your own: sign up for free at "
+            "https://dashboard.stripe.com/register, and copy the key "
             "that begins with sk_test_ from https://dashboard.stripe.com/test/apikeys."
         )
     if not plugin:
@@ -88,7 +99,10 @@ def _missing_for_stripe(*, once: bool, plugin: bool) -> str:
     try:
         import tillgate_stripe  # noqa: F401  # only whether it is there
     except ImportError:
-        return "The plugin for Stripe is not installed: run `make demo GATEWAY=stripe`, or `pip install --editable plugins/stripe`."
+        return (
+            "The plugin for Stripe is not installed: run `make demo GATEWAY=stripe`, or `pip "
+            "install --editable plugins/stripe`."
+        )
     return ""
 
 
@@ -126,7 +140,9 @@ def _run(folder: Path, gateway: str, *, once: bool) -> int:
 
 
 def _ports(gateway: str, *, once: bool) -> dict[str, int]:
-    """Choose the free ports of shop and gateway, and tell the processes and the shop's mails of them."""
+    """Choose the free ports of shop and gateway, and tell the processes and the shop's mails of
+    them.
+    """
     from django.contrib.sites.models import Site  # needs Django's settings, which are ready by now
     from django.db import connection
 
@@ -135,7 +151,9 @@ def _ports(gateway: str, *, once: bool) -> dict[str, int]:
         del wanted["gateway"]
     ports = {name: _free_port(port) for name, port in wanted.items()}
     for name, port in ports.items():
-        os.environ["SHOP_PUBLIC_URL" if name == "shop" else "SHOP_GATEWAY_URL"] = f"http://127.0.0.1:{port}"
+        os.environ["SHOP_PUBLIC_URL" if name == "shop" else "SHOP_GATEWAY_URL"] = (
+            f"http://127.0.0.1:{port}"
+        )
     Site.objects.update(domain=f"127.0.0.1:{ports['shop']}")
     connection.close()
     return ports
@@ -150,7 +168,17 @@ def _commands(ports: Mapping[str, int]) -> dict[str, list[str]]:
     }
     if "gateway" not in ports:
         return commands
-    return {"gateway": [tillgate, "sandbox", "--port", str(ports["gateway"]), "--set", f"merchant_name={_SHOP_NAME}"], **commands}
+    return {
+        "gateway": [
+            tillgate,
+            "sandbox",
+            "--port",
+            str(ports["gateway"]),
+            "--set",
+            f"merchant_name={_SHOP_NAME}",
+        ],
+        **commands,
+    }
 
 
 def _walk(processes: Mapping[str, _Process], addresses: Mapping[str, str], password: str) -> None:
@@ -186,7 +214,7 @@ Ctrl-C stops everything. What happens is shown below.
 """
 
 
-# Preparing --------------------------------------------------------------------------------------------------------------------------------
+# Preparing ----------------------------------------------------------------------------------------
 
 
 def _prepare(password: str) -> None:
@@ -205,7 +233,11 @@ def _prepare(password: str) -> None:
     executor = MigrationExecutor(connection)
     planned = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
     with _step("making the tables", planned) as progress:
-        call_command("migrate", verbosity=1, stdout=_Lines(lambda line: progress() if "Applying" in line else None))
+        call_command(
+            "migrate",
+            verbosity=1,
+            stdout=_Lines(lambda line: progress() if "Applying" in line else None),
+        )
     with _step("drawing the pictures and filling the shelves", len(catalogue.GOODS)) as progress:
         catalogue.load(progress)
         get_user_model().objects.create_superuser("staff", _STAFF, password)
@@ -227,7 +259,9 @@ class _Lines:
 
 @contextmanager
 def _step(what: str, total: int = 0) -> Iterator[Callable[..., None]]:
-    """Say what is being done and how far it is, on a terminal in one line; at the end how long it took."""
+    """Say what is being done and how far it is, on a terminal in one line; at the end how long it
+    took.
+    """
     began, done, terminal = time.monotonic(), 0, sys.stdout.isatty()
 
     def progress(*_: object) -> None:
@@ -240,7 +274,11 @@ def _step(what: str, total: int = 0) -> Iterator[Callable[..., None]]:
     sys.stdout.write(f"  {what} …")
     sys.stdout.flush()
     yield progress
-    sys.stdout.write(f"\r\033[K  {what}: {time.monotonic() - began:.0f} s\n" if terminal else f" {time.monotonic() - began:.0f} s\n")
+    sys.stdout.write(
+        f"\r\033[K  {what}: {time.monotonic() - began:.0f} s\n"
+        if terminal
+        else f" {time.monotonic() - began:.0f} s\n",
+    )
     sys.stdout.flush()
 
 
@@ -267,7 +305,7 @@ def _is_taken(port: int) -> bool:
         return False
 
 
-# Running ----------------------------------------------------------------------------------------------------------------------------------
+# Running ------------------------------------------------------------------------------------------
 
 
 class _Process:
@@ -279,9 +317,15 @@ class _Process:
     def __init__(self, name: str, command: Sequence[str], *, quiet: bool) -> None:
         self.name, self.quiet = name, quiet
         self._last: deque[str] = deque(maxlen=40)
-        # In a session of its own, so that Ctrl-C reaches only us, and we stop the children in order.
+        # In a session of its own, so that Ctrl-C reaches only us, and we stop the children in
+        # order.
         self._child = subprocess.Popen(  # noqa: S603  # our own commands
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=_environment()
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env=_environment(),
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -300,7 +344,8 @@ class _Process:
         with self._child.stdout as lines:
             for line in lines:
                 self._last.append(line.rstrip())
-                shown = self._REQUEST.sub(r"\1 \2", line.strip())  # the shop's log of a request, without what nobody reads
+                # the shop's log of a request, without what nobody reads
+                shown = self._REQUEST.sub(r"\1 \2", line.strip())
                 if not self.quiet and shown and not self._NOISE.match(shown):
                     _say(f"{self.name:>8} | {shown}")
 
@@ -332,11 +377,16 @@ def _environment() -> dict[str, str]:
 
 
 @contextmanager
-def _running(commands: Mapping[str, Sequence[str]], *, quiet: bool) -> Iterator[dict[str, _Process]]:
+def _running(
+    commands: Mapping[str, Sequence[str]],
+    *,
+    quiet: bool,
+) -> Iterator[dict[str, _Process]]:
     processes: dict[str, _Process] = {}
     try:
         for name, command in commands.items():
-            processes[name] = _Process(name, command, quiet=True)  # what they say of themselves at the start, the greeting says better
+            # what they say of themselves at the start, the greeting says better
+            processes[name] = _Process(name, command, quiet=True)
         yield processes
     finally:
         for process in reversed(processes.values()):
@@ -344,7 +394,8 @@ def _running(commands: Mapping[str, Sequence[str]], *, quiet: bool) -> Iterator[
 
 
 def _wait_for(processes: Mapping[str, _Process], addresses: Mapping[str, str]) -> None:
-    """Wait until each address answers, by the process of that name, which says so itself, and until every process lives.
+    """Wait until each address answers, by the process of that name, which says so itself, and until
+    every process lives.
 
     Another program may listen there: it answers too.
     """
@@ -353,13 +404,22 @@ def _wait_for(processes: Mapping[str, _Process], addresses: Mapping[str, str]) -
         for process in processes.values():
             if (status := process.ended()) is not None:
                 process.tell_last_words()
-                raise NotReady(f"The {process.name} ended with status {status} before it was ready; its last words are above.")
+                raise NotReady(
+                    f"The {process.name} ended with status {status} before it was ready; its last "
+                    "words are above.",
+                )
         name, address = next(iter(waiting.items()))
         if time.monotonic() > until:
             processes[name].tell_last_words()
-            raise NotReady(f"The {name} did not answer at {address} within {_START_SECONDS:.0f} s; its last words are above.")
+            raise NotReady(
+                f"The {name} did not answer at {address} within {_START_SECONDS:.0f} s; its last "
+                "words are above.",
+            )
         try:
-            if processes[name].has_said(address) and httpx.get(address, timeout=_START_SECONDS, trust_env=False).is_success:
+            if (
+                processes[name].has_said(address)
+                and httpx.get(address, timeout=_START_SECONDS, trust_env=False).is_success
+            ):
                 del waiting[name]
                 continue
         except httpx.TransportError:
@@ -368,7 +428,9 @@ def _wait_for(processes: Mapping[str, _Process], addresses: Mapping[str, str]) -
 
 
 def _watch(processes: Mapping[str, _Process], commands: Mapping[str, Sequence[str]]) -> None:
-    """Show what the processes say until one of them ends; without its worker the shop goes on, which is worth seeing."""
+    """Show what the processes say until one of them ends; without its worker the shop goes on,
+    which is worth seeing.
+    """
     for process in processes.values():
         process.quiet = False
     told: set[str] = set()
@@ -380,11 +442,20 @@ def _watch(processes: Mapping[str, _Process], commands: Mapping[str, Sequence[st
                 continue
             process.tell_last_words()
             if name != "worker":
-                raise DemoProblem(f"The {name} ended with status {status}; its last words are above.")
+                raise DemoProblem(
+                    f"The {name} ended with status {status}; its last words are above.",
+                )
             told.add(name)
             wanted = ("SHOP_VAR", "SHOP_PUBLIC_URL", "SHOP_GATEWAY_URL", "SHOP_GATEWAY")
-            variables = " ".join(f"{variable}={os.environ[variable]}" for variable in wanted if variable in os.environ)
-            _say(f"\nThe worker is gone. Start another in a second terminal:\n\n  {variables} {' '.join(commands[name])}\n")
+            variables = " ".join(
+                f"{variable}={os.environ[variable]}"
+                for variable in wanted
+                if variable in os.environ
+            )
+            _say(
+                f"\nThe worker is gone. Start another in a second terminal:\n\n  {variables} "
+                f"{' '.join(commands[name])}\n",
+            )
 
 
 def _greeting(addresses: Mapping[str, str], password: str, folder: Path, worker: int) -> str:

@@ -7,4 +7,6 @@ from tillgate.django.conf import get_settings
 
 def told(_request: Any) -> dict[str, bool]:
     """Tell the templates whether every account is a sandbox's; a live one takes real money."""
-    return {"is_demonstration": all(account.sandbox for account in get_settings().accounts.values())}
+    return {
+        "is_demonstration": all(account.sandbox for account in get_settings().accounts.values()),
+    }

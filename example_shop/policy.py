@@ -1,4 +1,6 @@
-"""The content security policy of the shop. Oscar's pages have scripts in them, so it bounds what needs none of these."""
+"""The content security policy of the shop. Oscar's pages have scripts in them, so it bounds what
+needs none of these.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from django.http import HttpRequest, HttpResponse
 POLICY = "form-action 'self'; base-uri 'self'; object-src 'none'; frame-ancestors 'none'"
 
 
-def told(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+def told(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
     """Tell the browser the policy with every page."""
 
     def answer(request: HttpRequest) -> HttpResponse:

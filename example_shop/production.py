@@ -1,9 +1,11 @@
-"""The same shop on the internet: PostgreSQL, Celery on RabbitMQ, gunicorn behind a web server that speaks https.
+"""The same shop on the internet: PostgreSQL, Celery on RabbitMQ, gunicorn behind a web server that
+speaks https.
 
-Install, from a clone: `pip install '.[celery]' plugins/oscar sorl-thumbnail gunicorn 'psycopg[binary]'`.
+Install, from a clone: `pip install '.[celery]' plugins/oscar sorl-thumbnail gunicorn
+'psycopg[binary]'`.
 
-Everything that differs from machine to machine, and every secret, comes from the environment of all the processes below; a file that the
-shop's user alone may read will do:
+Everything that differs from machine to machine, and every secret, comes from the environment of all
+the processes below; a file that the shop's user alone may read will do:
 
     DJANGO_SETTINGS_MODULE=example_shop.production      or manage.py takes the settings of the demo
     SHOP_HOST=www.fold-and-margin.example
@@ -30,8 +32,9 @@ Let a process manager keep these three running, in the folder of the clone:
     celery -A example_shop.celery beat -s $SHOP_VAR/celerybeat-schedule
     celery -A example_shop.celery worker -Q payments --concurrency 2
 
-The web server ends TLS, serves `/static/` from $SHOP_VAR/static and `/media/` from $SHOP_VAR/media by itself, and passes the rest on to
-gunicorn at 127.0.0.1:8000 with `Host` as it came and `X-Forwarded-Proto` set anew. For nginx:
+The web server ends TLS, serves `/static/` from $SHOP_VAR/static and `/media/` from $SHOP_VAR/media
+by itself, and passes the rest on to gunicorn at 127.0.0.1:8000 with `Host` as it came and
+`X-Forwarded-Proto` set anew. For nginx:
 
     location /static/ { alias /srv/shop/var/static/; }
     location /media/ { alias /srv/shop/var/media/; }
@@ -54,10 +57,11 @@ from tillgate.django.tasks import BEAT_SCHEDULE
 _HOST: Final = os.environ["SHOP_HOST"]  # www.fold-and-margin.example
 
 DEBUG = False
-SECRET_KEY = os.environ["SHOP_SECRET_KEY"]  # signs sessions and the addresses at which an order can be paid
+# signs sessions and the addresses at which an order can be paid
+SECRET_KEY = os.environ["SHOP_SECRET_KEY"]
 ALLOWED_HOSTS = [_HOST]
 
-# Tillgate: the money ----------------------------------------------------------------------------------------------------------------------
+# Tillgate: the money ------------------------------------------------------------------------------
 
 TILLGATE = {
     **_SANDBOX_TILLGATE,
@@ -66,18 +70,23 @@ TILLGATE = {
             "BASE_URL": os.environ["SHOP_GATEWAY_URL"],
             "MERCHANT_NO": os.environ["SHOP_MERCHANT_NO"],
             "TOKEN": os.environ["SHOP_PAYMENT_TOKEN"],
-        }
+        },
     },
     "PUBLIC_URL": f"https://{_HOST}",  # the gateway must reach it from outside
-    "REVIEW_MAIL_TO": [os.environ["SHOP_OWNER_MAIL"]],  # somebody who reads it: a payment that needs review does not settle itself
-    # Each process of a worker keeps to its own limit: this one is for two processes at a gateway that takes 20 queries a second.
+    "REVIEW_MAIL_TO": [
+        os.environ["SHOP_OWNER_MAIL"],
+    ],  # somebody who reads it: a payment that needs review does not settle itself
+    # Each process of a worker keeps to its own limit: this one is for two processes at a gateway
+    # that takes 20 queries a second.
     "QUERIES_PER_SECOND": 10.0,
 }
 
-# Celery wakes the worker and spreads its work; what is due stays in the database. It is what finds the money whose notification was lost.
+# Celery wakes the worker and spreads its work; what is due stays in the database. It is what finds
+# the money whose notification was lost.
 CELERY_BROKER_URL = os.environ["SHOP_BROKER_URL"]  # amqp://shop:secret@127.0.0.1:5672/shop
 CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}  # and the shop's own
-CELERY_TASK_ROUTES = {"tillgate.*": {"queue": "payments"}}  # with workers of its own, never behind a newsletter
+# with workers of its own, never behind a newsletter
+CELERY_TASK_ROUTES = {"tillgate.*": {"queue": "payments"}}
 
 DATABASES = {
     "default": {
@@ -87,28 +96,35 @@ DATABASES = {
         "PASSWORD": os.environ.get("PGPASSWORD", ""),
         "HOST": os.environ.get("PGHOST", "127.0.0.1"),
         "PORT": os.environ.get("PGPORT", "5432"),
-        # Notifications come in bursts, and a new connection for each makes them several times slower.
+        # Notifications come in bursts, and a new connection for each makes them several times
+        # slower.
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
         # PostgreSQL would wait without end, and let a frozen process keep its locks.
         "OPTIONS": {"options": "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min"},
-        # Safe with Tillgate, whose own pages opt out: it never talks to the gateway while a transaction is open.
+        # Safe with Tillgate, whose own pages opt out: it never talks to the gateway while a
+        # transaction is open.
         "ATOMIC_REQUESTS": True,
-    }
+    },
 }
 
-# https ------------------------------------------------------------------------------------------------------------------------------------
+# https --------------------------------------------------------------------------------------------
 
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")  # only behind a web server that sets the header itself, whatever came in
+# only behind a web server that sets the header itself, whatever came in
+SECURE_PROXY_SSL_HEADER = (
+    "HTTP_X_FORWARDED_PROTO",
+    "https",
+)
 SECURE_SSL_REDIRECT = True
-SECURE_HSTS_SECONDS = int(os.environ.get("SHOP_HSTS_SECONDS", "3600"))  # a year, once everything works: browsers will not forget it
+# a year, once everything works: browsers will not forget it
+SECURE_HSTS_SECONDS = int(os.environ.get("SHOP_HSTS_SECONDS", "3600"))
 SECURE_HSTS_INCLUDE_SUBDOMAINS = True
 SECURE_HSTS_PRELOAD = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
 OSCAR_BASKET_COOKIE_SECURE = OSCAR_RECENTLY_VIEWED_COOKIE_SECURE = True
 OSCAR_URL_SCHEMA = "https"  # of the addresses in mails
 
-# Mail, logs -------------------------------------------------------------------------------------------------------------------------------
+# Mail, logs ---------------------------------------------------------------------------------------
 
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
 EMAIL_HOST = os.environ.get("SHOP_MAIL_HOST", "127.0.0.1")
@@ -120,7 +136,11 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},  # the process manager keeps it
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": "line"},
+    },  # the process manager keeps it
     "root": {"handlers": ["console"], "level": "WARNING"},
-    "loggers": {"tillgate": {"level": "INFO"}},  # every payment started, paid, failed; never a secret
+    "loggers": {
+        "tillgate": {"level": "INFO"},
+    },  # every payment started, paid, failed; never a secret
 }

@@ -1,6 +1,8 @@
-"""The settings of Fold & Margin on one machine, to copy: SQLite, the sandbox's account, and `manage.py tillgate worker` beside it.
+"""The settings of Fold & Margin on one machine, to copy: SQLite, the sandbox's account, and
+`manage.py tillgate worker` beside it.
 
-What Tillgate needs is marked; the rest is django-oscar's. `production.py` shows what changes for a shop on the internet.
+What Tillgate needs is marked; the rest is django-oscar's. `production.py` shows what changes for a
+shop on the internet.
 """
 
 from __future__ import annotations
@@ -14,33 +16,51 @@ from oscar.defaults import *  # noqa: F403  # Oscar's own settings, as its docum
 
 HERE = Path(__file__).parent
 VAR = Path(os.environ.get("SHOP_VAR", HERE / "var"))
-"""Everything that the shop writes: database, pictures, mail. Nothing of it belongs to the source."""
+"""Everything that the shop writes: database, pictures, mail. Nothing of it belongs to the
+source.
+"""
 VAR.mkdir(parents=True, exist_ok=True)
 
-# Tillgate: the money ----------------------------------------------------------------------------------------------------------------------
+# Tillgate: the money ------------------------------------------------------------------------------
 
-OSCAR_DYNAMIC_CLASS_LOADER = "tillgate_oscar.classes.load"  # lets the plugin into Oscar's checkout without a fork of it
+OSCAR_DYNAMIC_CLASS_LOADER = (
+    "tillgate_oscar.classes.load"  # lets the plugin into Oscar's checkout without a fork of it
+)
 
 TILLGATE: dict[str, Any] = {
     "ACCOUNTS": {
         "default": {
             "BASE_URL": os.environ.get("SHOP_GATEWAY_URL", "http://127.0.0.1:8181"),
             "MERCHANT_NO": "200043",
-            "TOKEN": "5cbfb079f15b150122261c8537086d77a",  # the sandbox's published test token; a live one never stands in a file
+            # the sandbox's published test token; a live one never stands in a file
+            "TOKEN": "5cbfb079f15b150122261c8537086d77a",
             "SANDBOX": True,
             "DIALECT": os.environ.get("SHOP_DIALECT") or "reference",
             "STORE_NO": "300014",  # the sandbox's; the dialect v3 needs it
-        }
+        },
     },
-    "PUBLIC_URL": os.environ.get("SHOP_PUBLIC_URL", "http://127.0.0.1:8000"),  # where the gateway sends notifications and shoppers
-    "PAYMENT_METHODS": ["creditcard", "paypal", "venmo", "alipay", "wechatpay", "unionpay"],  # in the order in which they are shown
+    "PUBLIC_URL": os.environ.get(
+        "SHOP_PUBLIC_URL",
+        "http://127.0.0.1:8000",
+    ),  # where the gateway sends notifications and shoppers
+    "PAYMENT_METHODS": [
+        "creditcard",
+        "paypal",
+        "venmo",
+        "alipay",
+        "wechatpay",
+        "unionpay",
+    ],  # in the order in which they are shown
 }
 
-if os.environ.get("SHOP_GATEWAY") == "stripe":  # `make demo GATEWAY=stripe`, with a test key of your own
+# `make demo GATEWAY=stripe`, with a test key of your own
+if os.environ.get("SHOP_GATEWAY") == "stripe":
     TILLGATE["ACCOUNTS"]["default"] = {
         "DIALECT": "stripe",
         "TOKEN": os.environ["STRIPE_TEST_KEY"],
-        "WEBHOOK_SECRETS": [secret for secret in [os.environ.get("STRIPE_WEBHOOK_SECRET")] if secret],
+        "WEBHOOK_SECRETS": [
+            secret for secret in [os.environ.get("STRIPE_WEBHOOK_SECRET")] if secret
+        ],
         "BASE_URL": os.environ.get("SHOP_GATEWAY_URL", ""),
         "SANDBOX": True,
     }
@@ -51,14 +71,16 @@ DATABASES = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": VAR / "shop.sqlite3",
         "OPTIONS": {
-            # A transaction takes the lock for writing when it begins. Otherwise a notification that meets the returning shopper fails with
-            # "database is locked", however long the timeout is.
+            # A transaction takes the lock for writing when it begins. Otherwise a notification that
+            # meets the returning shopper fails with "database is locked", however long the timeout
+            # is.
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
-            # WAL lets shoppers read while somebody pays. FULL waits for the disk: a power cut must not forget a paid order.
+            # WAL lets shoppers read while somebody pays. FULL waits for the disk: a power cut must
+            # not forget a paid order.
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
         },
-    }
+    },
 }
 
 MANAGERS = [("The shop", "shop@localhost")]  # are mailed when a payment needs review
@@ -73,7 +95,7 @@ OSCAR_ORDER_STATUS_PIPELINE = {
     "Cancelled": (),
 }
 
-# The shop ---------------------------------------------------------------------------------------------------------------------------------
+# The shop -----------------------------------------------------------------------------------------
 
 OSCAR_SHOP_NAME = "Fold & Margin"
 OSCAR_SHOP_TAGLINE = _("paper, pens & letters")
@@ -82,13 +104,25 @@ OSCAR_DEFAULT_CURRENCY = "USD"  # one that the account takes
 OSCAR_ALLOW_ANON_CHECKOUT = True
 OSCAR_HIDDEN_FEATURES = ["reviews", "wishlists"]
 OSCAR_FROM_EMAIL = "Fold & Margin <shop@localhost>"
-OSCAR_REQUIRED_ADDRESS_FIELDS = ("first_name", "last_name", "line1", "line4", "state", "postcode", "country")
+OSCAR_REQUIRED_ADDRESS_FIELDS = (
+    "first_name",
+    "last_name",
+    "line1",
+    "line4",
+    "state",
+    "postcode",
+    "country",
+)
 OSCAR_IMAGE_FOLDER = "products/"
 
-# Django -----------------------------------------------------------------------------------------------------------------------------------
+# Django -------------------------------------------------------------------------------------------
 
-SECRET_KEY = os.environ.get("SHOP_SECRET_KEY", "for a demonstration on this machine, and for nothing else")
-DEBUG = True  # a demonstration: Django serves the static files itself, and the sandbox's play money is allowed
+SECRET_KEY = os.environ.get(
+    "SHOP_SECRET_KEY",
+    "for a demonstration on this machine, and for nothing else",
+)
+# a demonstration: Django serves the static files itself, and the sandbox's play money is allowed
+DEBUG = True
 ALLOWED_HOSTS = ["localhost", "127.0.0.1"]
 ROOT_URLCONF = "example_shop.urls"
 WSGI_APPLICATION = "example_shop.wsgi.application"
@@ -96,7 +130,8 @@ SITE_ID = 1
 USE_TZ = True
 TIME_ZONE = "America/New_York"
 LANGUAGE_CODE = "en-us"
-LANGUAGES = [  # the top of each page offers them; Tillgate's pages speak all of them, and Oscar's some
+# the top of each page offers them; Tillgate's pages speak all of them, and Oscar's some
+LANGUAGES = [
     ("en-us", "English"),
     ("de", "Deutsch"),
     ("bn", "বাংলা"),
@@ -165,7 +200,10 @@ INSTALLED_APPS = [
     "django_tables2",
 ]
 # The two apps in place of Oscar's change no table, so that Oscar's migrations are theirs.
-MIGRATION_MODULES = {"partner": "oscar.apps.partner.migrations", "shipping": "oscar.apps.shipping.migrations"}
+MIGRATION_MODULES = {
+    "partner": "oscar.apps.partner.migrations",
+    "shipping": "oscar.apps.shipping.migrations",
+}
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -180,7 +218,10 @@ MIDDLEWARE = [
     "django.contrib.flatpages.middleware.FlatpageFallbackMiddleware",
     "oscar.apps.basket.middleware.BasketMiddleware",
 ]
-AUTHENTICATION_BACKENDS = ["oscar.apps.customer.auth_backends.EmailBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = [
+    "oscar.apps.customer.auth_backends.EmailBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
 
 TEMPLATES = [
     {
@@ -198,18 +239,21 @@ TEMPLATES = [
                 "oscar.core.context_processors.metadata",
                 "example_shop.tax.shown_separately",
                 "example_shop.demonstration.told",
-            ]
+            ],
         },
-    }
+    },
 ]
 
 HAYSTACK_CONNECTIONS = {"default": {"ENGINE": "haystack.backends.simple_backend.SimpleEngine"}}
-HAYSTACK_SIGNAL_PROCESSOR = "haystack.signals.BaseSignalProcessor"  # the simple engine looks into the database: there is no index to update
+# the simple engine looks into the database: there is no index to update
+HAYSTACK_SIGNAL_PROCESSOR = "haystack.signals.BaseSignalProcessor"
 
 STATIC_URL = "static/"
 STATIC_ROOT = VAR / "static"
 MEDIA_URL = "media/"
 MEDIA_ROOT = VAR / "media"
 
-EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"  # mail to look at rather than to send
+EMAIL_BACKEND = (
+    "django.core.mail.backends.filebased.EmailBackend"  # mail to look at rather than to send
+)
 EMAIL_FILE_PATH = VAR / "mail"

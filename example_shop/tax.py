@@ -12,5 +12,7 @@ def with_tax(amount: Decimal) -> Decimal:
 
 
 def shown_separately(_request: Any) -> dict[str, bool]:
-    """Tell Oscar's templates to show tax in a line of its own, as shoppers in the United States expect."""
+    """Tell Oscar's templates to show tax in a line of its own, as shoppers in the United States
+    expect.
+    """
     return {"show_tax_separately": True}

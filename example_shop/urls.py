@@ -16,6 +16,8 @@ urlpatterns = [
     path("payments/", include("tillgate_oscar.urls")),
     path("admin/", admin.site.urls),
     path("i18n/", include("django.conf.urls.i18n")),
-    path("", include(apps.get_app_config("oscar").urls[0])),  # type: ignore[attr-defined]  # Oscar's own
-    *static(settings.MEDIA_URL, document_root=settings.MEDIA_ROOT),  # with DEBUG on only; else the web server's work
+    # Oscar's own
+    path("", include(apps.get_app_config("oscar").urls[0])),  # type: ignore[attr-defined]
+    # with DEBUG on only; else the web server's work
+    *static(settings.MEDIA_URL, document_root=settings.MEDIA_ROOT),
 ]

@@ -19,7 +19,11 @@ class Home(TemplateView):
     def get_context_data(self, **context: Any) -> dict[str, Any]:
         """Return the categories, and the goods that travel by post, the newest first."""
         product, category = get_model("catalogue", "Product"), get_model("catalogue", "Category")
-        goods = product.objects.browsable().base_queryset().filter(product_class__requires_shipping=True)
+        goods = (
+            product.objects.browsable()
+            .base_queryset()
+            .filter(product_class__requires_shipping=True)
+        )
         return super().get_context_data(
             categories=category.get_root_nodes().filter(is_public=True),
             products=goods.order_by("-date_created")[:_SHOWN],

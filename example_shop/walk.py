@@ -1,4 +1,6 @@
-"""Walks through the shop as a guest and as its staff, over HTTP alone: buys, closes the tab, loses a notification, refunds money."""
+"""Walks through the shop as a guest and as its staff, over HTTP alone: buys, closes the tab, loses
+a notification, refunds money.
+"""
 
 from __future__ import annotations
 
@@ -32,34 +34,53 @@ _MAIL: Final = "ada@example.com"
 
 
 def walk(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
-    """Make four purchases and a refund, telling each step; raise `PageProblem` when something is not as it should be."""
+    """Make four purchases and a refund, telling each step; raise `PageProblem` when something is
+    not as it should be.
+    """
     with Browser(shop) as office:
         log_in(office, staff)
         tell("A guest buys two things with a voucher, and comes back")
         with Browser(shop) as guest:
-            payment_page, total = order(guest, ["Writing set", "Fountain pen"], "paypal", tell, voucher=VOUCHER)
+            payment_page, total = order(
+                guest,
+                ["Writing set", "Fountain pen"],
+                "paypal",
+                tell,
+                voucher=VOUCHER,
+            )
             number = _number(payment_page)
             _must_be_asked(gateway, number, total)
             back = guest.submit(payment_page, payment_page.forms[0], decision="pay")
             tell(f"    pays at the payment page and lands on “{back.heading}”")
         _must_be_paid(office, number, tell)
 
-        tell("A guest pays and closes the tab: nobody comes back, only the gateway's notification does")
+        tell(
+            "A guest pays and closes the tab: nobody comes back, only the gateway's notification "
+            "does",
+        )
         with Browser(shop) as guest:
             payment_page, _ = order(guest, ["Linen journal"], "venmo", tell)
             guest.submit_and_close(payment_page, payment_page.forms[0], decision="pay")
         _must_be_paid(office, _number(payment_page), tell)
 
-        tell("A guest pays and closes the tab, and the notification is lost too: the worker finds the money")
+        tell(
+            "A guest pays and closes the tab, and the notification is lost too: the worker finds "
+            "the money",
+        )
         with Browser(shop) as guest:
             payment_page, _ = order(guest, ["Gift card, 13.61"], "alipay", tell)
             guest.submit_and_close(payment_page, payment_page.forms[0], decision="pay")
         _must_be_paid(office, _number(payment_page), tell)
 
-        tell("A guest's payment is declined, and is made again another way: one order, two payments")
+        tell(
+            "A guest's payment is declined, and is made again another way: one order, two payments",
+        )
         with Browser(shop) as guest:
             payment_page, _ = order(guest, ["Sealing wax"], "creditcard", tell)
-            declined = _settled(guest, guest.submit(payment_page, payment_page.forms[0], decision="decline"))
+            declined = _settled(
+                guest,
+                guest.submit(payment_page, payment_page.forms[0], decision="decline"),
+            )
             tell(f"    is declined and lands on “{declined.heading}”")
             choice = guest.open(declined.link(_ANOTHER))
             again = guest.submit(choice, choice.form("method"), method="wechatpay")
@@ -71,7 +92,14 @@ def walk(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
         _refund(office, number, "5.00", tell)
 
 
-def order(guest: Browser, titles: list[str], method: str, tell: Tell, *, voucher: str = "") -> tuple[Page, str]:
+def order(
+    guest: Browser,
+    titles: list[str],
+    method: str,
+    tell: Tell,
+    *,
+    voucher: str = "",
+) -> tuple[Page, str]:
     """Buy some things, and return the payment page with the total that the preview showed."""
     for title in titles:
         shelf = guest.open("/catalogue/")
@@ -92,17 +120,24 @@ def order(guest: Browser, titles: list[str], method: str, tell: Tell, *, voucher
     total = page.text.rpartition("Total $")[2].partition(" ")[0]
     payment_page = guest.submit(page, page.form("action", "place_order"))
     if "/cashier/" not in payment_page.url:
-        raise PageProblem(f"placing the order led to {payment_page.url} instead of the payment page: {payment_page.text[:300]}")
+        raise PageProblem(
+            f"placing the order led to {payment_page.url} instead of the payment page: "
+            f"{payment_page.text[:300]}",
+        )
     tell(f"    places the order, USD {total}, and is sent to pay with {method}")
     return payment_page, total
 
 
 def _settled(guest: Browser, page: Page) -> Page:
-    """Wait where a shopper waits, until the shop knows how the payment ended: the page goes home, or offers another payment."""
+    """Wait where a shopper waits, until the shop knows how the payment ended: the page goes home,
+    or offers another payment.
+    """
     until = time.monotonic() + _PATIENCE_SECONDS
     while "/payments/return/" in page.url and _ANOTHER not in page.links:
         if time.monotonic() > until:
-            raise PageProblem(f"after {_PATIENCE_SECONDS:.0f} s the page still says “{page.heading}”")
+            raise PageProblem(
+                f"after {_PATIENCE_SECONDS:.0f} s the page still says “{page.heading}”",
+            )
         time.sleep(_PAUSE_SECONDS)
         page = guest.open(page.url.partition("?")[0] + "?wait=1")
     return page
@@ -117,7 +152,10 @@ def _must_be_paid(office: Browser, number: str, tell: Tell) -> None:
         if times := history.partition("Shipping Events")[0].count("Pending payment Paid"):
             break
         if time.monotonic() - began > _PATIENCE_SECONDS:
-            raise PageProblem(f"order {number} was not paid within {_PATIENCE_SECONDS:.0f} s; its page says: {history[:200]}")
+            raise PageProblem(
+                f"order {number} was not paid within {_PATIENCE_SECONDS:.0f} s; its page says: "
+                f"{history[:200]}",
+            )
         time.sleep(_PAUSE_SECONDS)
     if times != 1:
         raise PageProblem(f"order {number} became paid {times} times")
@@ -126,25 +164,46 @@ def _must_be_paid(office: Browser, number: str, tell: Tell) -> None:
 
 def _must_be_asked(gateway: str, number: str, total: str) -> None:
     """Compare what the preview showed with what the gateway was asked for, to the cent."""
-    state = httpx.get(f"{gateway}/_control/state", timeout=_PATIENCE_SECONDS, trust_env=False).json()
-    amounts = [transaction["amount"] for transaction in state["transactions"] if transaction["reference"].startswith(f"{number}-")]
+    state = httpx.get(
+        f"{gateway}/_control/state",
+        timeout=_PATIENCE_SECONDS,
+        trust_env=False,
+    ).json()
+    amounts = [
+        transaction["amount"]
+        for transaction in state["transactions"]
+        if transaction["reference"].startswith(f"{number}-")
+    ]
     if amounts != [total]:
-        raise PageProblem(f"the preview of order {number} said USD {total}, and the gateway was asked for {amounts}")
+        raise PageProblem(
+            f"the preview of order {number} said USD {total}, and the gateway was asked for "
+            f"{amounts}",
+        )
 
 
 def _refund(office: Browser, number: str, amount: str, tell: Tell) -> None:
     address = f"/dashboard/orders/{number}/"
     page = office.open(address)
-    office.submit(page, page.form("order_action", "create_order_payment_event"), amount=amount, reason="A page is creased")
+    office.submit(
+        page,
+        page.form("order_action", "create_order_payment_event"),
+        amount=amount,
+        reason="A page is creased",
+    )
     until = time.monotonic() + _PATIENCE_SECONDS
     while f"Refunded USD {amount}" not in page.text:
         if time.monotonic() > until:
-            raise PageProblem(f"USD {amount} of order {number} were not refunded within {_PATIENCE_SECONDS:.0f} s")
+            raise PageProblem(
+                f"USD {amount} of order {number} were not refunded within {_PATIENCE_SECONDS:.0f} s",
+            )
         time.sleep(_PAUSE_SECONDS)
         page = office.open(address)
     events = page.text.partition("Payment Events")[2].partition("Shipping Method")[0]
     if events.count(f"Refund ${amount}") != 1:
-        raise PageProblem(f"the refund of order {number} should be in Oscar's payment events once; they say: {events}")
+        raise PageProblem(
+            f"the refund of order {number} should be in Oscar's payment events once; they say: "
+            f"{events}",
+        )
     tell(f"    USD {amount} of order {number} are refunded")
 
 

@@ -1,4 +1,5 @@
-"""Runs a long proof by its name: `python -m proving simulate --seed 7`. `--help` after a name lists its options.
+"""Runs a long proof by its name: `python -m proving simulate --seed 7`. `--help` after a name lists
+its options.
 
 `python -m proving all` runs them one after the other, for hours, and writes docs/reliability.md.
 """
@@ -37,7 +38,8 @@ class Proof:
 
 PROOFS: Final[Mapping[str, Proof]] = {
     "simulate": Proof(
-        "play weeks of a shop in a world where everything goes wrong: --seed 1-100, --payments 1000",
+        "play weeks of a shop in a world where everything goes wrong: --seed 1-100, --payments "
+        "1000",
         "proving.simulation",
         (*_TELLING, "--seed", "1", "--payments", "1000"),
         _WORLD,
@@ -48,13 +50,15 @@ PROOFS: Final[Mapping[str, Proof]] = {
         environment={**_WORLD, "TILLGATE_TEST_DATABASE": "sqlite"},
     ),
     "exhaust": Proof(
-        "try everything that can happen to one order, in every order: --exhaust payments=1,crashes=0 for less",
+        "try everything that can happen to one order, in every order: --exhaust "
+        "payments=1,crashes=0 for less",
         "proving.simulation",
         ("--driver", "tests.smallest_shop.driver:SmallestShopDriver", "--exhaust", ""),
         {**_WORLD, "TILLGATE_TEST_DATABASE": "sqlite"},
     ),
     "outage": Proof(
-        "take the gateway away for a month while 1,000 payments are open: --outage 30, --payments 1000",
+        "take the gateway away for a month while 1,000 payments are open: --outage 30, --payments "
+        "1000",
         "proving.simulation",
         (*_TELLING, "--outage", "30", "--seed", "1", "--payments", "1000"),
         _WORLD,
@@ -77,7 +81,8 @@ PROOFS: Final[Mapping[str, Proof]] = {
         databases=("sqlite", "postgresql", "mariadb"),
     ),
     "fuzz": Proof(
-        "draw hostile input for every address and parser: --inputs 20000, --seed 1, --target status",
+        "draw hostile input for every address and parser: --inputs 20000, --seed 1, --target "
+        "status",
         "proving.fuzz",
         ("--inputs", "20000", "--seed", "1"),
     ),
@@ -98,7 +103,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run the proof that the first argument names, and return its exit status."""
     name, *options = arguments or ["--help"]
     if name in ("-h", "--help") or name not in (*PROOFS, "all"):
-        known = [*PROOFS.items(), ("all", Proof("run all of them for hours, and write docs/reliability.md", ""))]
+        known = [
+            *PROOFS.items(),
+            ("all", Proof("run all of them for hours, and write docs/reliability.md", "")),
+        ]
         lines = "\n".join(f"  {key:<12} {proof.about}" for key, proof in known)
         sys.stderr.write(f"{__doc__}\n{lines}\n")
         return 0 if name in ("-h", "--help") else 2
@@ -110,9 +118,16 @@ def run(name: str, options: Sequence[str], **environment: str) -> int:
     proof = PROOFS[name]
     surroundings = {**proof.environment, **os.environ, **environment}
     if proof.databases and "TILLGATE_TEST_DATABASE" not in surroundings:
-        return _beside([_call(run, name, options, TILLGATE_TEST_DATABASE=one) for one in proof.databases])
+        return _beside(
+            [_call(run, name, options, TILLGATE_TEST_DATABASE=one) for one in proof.databases],
+        )
     command = [_python(proof), "-m", proof.module, *proof.arguments, *options]
-    return subprocess.run(command, cwd=ROOT, env=surroundings, check=False).returncode  # our own modules
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env=surroundings,
+        check=False,
+    ).returncode  # our own modules
 
 
 def _python(proof: Proof) -> str:
@@ -136,15 +151,44 @@ def _beside(calls: Sequence[Callable[[], int]]) -> int:
 
 def _steps() -> Iterator[tuple[str, Callable[[], int]]]:
     """Yield what `all` does. Each proof goes on where its results end."""
-    kept = {name: ("--results", f"{RESULTS}/{name}.jsonl") for name in ("simulation", "mutants", "chaos", "storm", "fuzz")}
-    tests = ("tests/proving", "tests/tools/test_benchmarks.py", "tests/django/proofs/test_killing.py")
-    pytest = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-m", "provers", *tests]
-    played = [_call(run, "simulate", ("--seed", seeds, "--payments", "840", *kept["simulation"])) for seeds in ("1-50", "51-100")]
+    kept = {
+        name: ("--results", f"{RESULTS}/{name}.jsonl")
+        for name in ("simulation", "mutants", "chaos", "storm", "fuzz")
+    }
+    tests = (
+        "tests/proving",
+        "tests/tools/test_benchmarks.py",
+        "tests/django/proofs/test_killing.py",
+    )
+    pytest = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "--dist",
+        "loadgroup",
+        "-m",
+        "provers",
+        *tests,
+    ]
+    played = [
+        _call(run, "simulate", ("--seed", seeds, "--payments", "840", *kept["simulation"]))
+        for seeds in ("1-50", "51-100")
+    ]
     databases = [
-        _call(run, "simulate", ("--seed", "1-7", "--payments", "840", *kept["simulation"]), TILLGATE_TEST_DATABASE=one)
+        _call(
+            run,
+            "simulate",
+            ("--seed", "1-7", "--payments", "840", *kept["simulation"]),
+            TILLGATE_TEST_DATABASE=one,
+        )
         for one in ("postgresql", "mariadb")
     ]
-    yield "the tests of the proofs themselves", lambda: subprocess.run(pytest, cwd=ROOT, check=False).returncode
+    yield (
+        "the tests of the proofs themselves",
+        lambda: subprocess.run(pytest, cwd=ROOT, check=False).returncode,
+    )
     yield "60,000 payments on SQLite", lambda: _beside(played)
     yield "4,000 on PostgreSQL, and on MariaDB", lambda: _beside(databases)
     yield "every mutant", _call(run, "mutants", kept["mutants"])
@@ -161,7 +205,13 @@ def _all() -> int:
         sys.stdout.flush()
         if status := work():
             return status
-    head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
+    head = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     command = [sys.executable, "-m", "tools.docgen", "reliability", "--proven", head.stdout.strip()]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 

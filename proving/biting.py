@@ -1,8 +1,8 @@
-"""`python -m proving mutants`: does the simulator bite? Shops and cores that are broken on purpose, and how many payments it takes to
-notice.
+"""`python -m proving mutants`: does the simulator bite? Shops and cores that are broken on purpose,
+and how many payments it takes to notice.
 
-The mutants are those of the conformance kit, which catches each of them, and a few that only the simulator can notice. One that it
-does not notice is said to be so.
+The mutants are those of the conformance kit, which catches each of them, and a few that only the
+simulator can notice. One that it does not notice is said to be so.
 """
 
 from __future__ import annotations
@@ -30,10 +30,21 @@ _MOST_DOUBLINGS: Final = 4
 @ended_by_ctrl_c()
 def main() -> int:
     """Break the shop in each way, and simulate until it is noticed; 1 when a mutant was not."""
-    parser = argparse.ArgumentParser("python -m proving mutants", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--payments", type=count, default=5000, help="give up after so many, by default 5000")
+    parser = argparse.ArgumentParser(
+        "python -m proving mutants",
+        description=(__doc__ or "").partition("\n")[0],
+    )
     parser.add_argument(
-        "--orders", type=count, default=20, help="how many shoppers come to the first world, by default 20; then twice as many"
+        "--payments",
+        type=count,
+        default=5000,
+        help="give up after so many, by default 5000",
+    )
+    parser.add_argument(
+        "--orders",
+        type=count,
+        default=20,
+        help="how many shoppers come to the first world, by default 20; then twice as many",
     )
     parser.add_argument("--only", default="", help="only the mutants whose names hold this")
     parser.add_argument("--results", type=results_file, help="append a line of JSON for each")
@@ -44,14 +55,24 @@ def main() -> int:
     mutants = _mutants()
     chosen = [mutant for mutant in mutants if given.only in mutant.name]
     if not chosen:
-        parser.error(f"argument --only: no mutant has {given.only!r} in its name; they are: {', '.join(one.name for one in mutants)}")
+        parser.error(
+            f"argument --only: no mutant has {given.only!r} in its name; they are: "
+            f"{', '.join(one.name for one in mutants)}",
+        )
     origin, missed = {"commit": source_commit(Path.cwd()), "python": platform.python_version()}, 0
-    # Each in a process of its own: what one leaves behind, an open transaction for instance, must not be what the next is noticed by.
+    # Each in a process of its own: what one leaves behind, an open transaction for instance, must
+    # not be what the next is noticed by.
     with get_context("spawn").Pool(1, _prepare, maxtasksperchild=1) as processes:
-        looks = processes.imap(partial(_noticed, orders=given.orders, most=given.payments), [mutant.name for mutant in chosen])
+        looks = processes.imap(
+            partial(_noticed, orders=given.orders, most=given.payments),
+            [mutant.name for mutant in chosen],
+        )
         for mutant, noticed in zip(chosen, looks, strict=True):
             missed += not noticed["noticed"]
-            sys.stdout.write(f"{mutant.name}: {noticed['noticed'] or 'not noticed'} ({noticed['payments']} payments)\n")
+            sys.stdout.write(
+                f"{mutant.name}: {noticed['noticed'] or 'not noticed'} ({noticed['payments']} "
+                "payments)\n",
+            )
             sys.stdout.flush()
             if given.results:
                 given.results.parent.mkdir(parents=True, exist_ok=True)
@@ -70,13 +91,19 @@ def _prepare() -> None:
 
 
 def _mutants() -> list[Mutant]:
-    from tests.smallest_shop.mutants import MUTANTS, MUTANTS_OF_THE_SIMULATOR  # once Django is ready
+    # once Django is ready
+    from tests.smallest_shop.mutants import (
+        MUTANTS,
+        MUTANTS_OF_THE_SIMULATOR,
+    )
 
     return [*MUTANTS, *MUTANTS_OF_THE_SIMULATOR]
 
 
 def _noticed(name: str, orders: int, most: int) -> dict[str, Any]:
-    """Simulate world after world with a mutant until one is found wanting: small ones first, since much is noticed only when they end."""
+    """Simulate world after world with a mutant until one is found wanting: small ones first, since
+    much is noticed only when they end.
+    """
     import pytest
 
     from proving.simulation.world import simulate
@@ -91,12 +118,22 @@ def _noticed(name: str, orders: int, most: int) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as patch:
             mutant.breaks(patch)
             try:
-                payments += simulate(TellingDriver(), seed, orders * 2 ** min(seed - 1, _MOST_DOUBLINGS)).payments
-            except Exception as fault:  # however it shows: a violated invariant, or a guard that raised
+                payments += simulate(
+                    TellingDriver(),
+                    seed,
+                    orders * 2 ** min(seed - 1, _MOST_DOUBLINGS),
+                ).payments
+            except (
+                Exception
+            ) as fault:  # however it shows: a violated invariant, or a guard that raised
                 if misfits(str(fault)):
                     raise  # what cannot be called as what it replaces is noticed for nothing
                 said = next(iter(str(fault).splitlines()), "")[:120]
-                return {"noticed": said or type(fault).__name__, "payments": payments + Payment.objects.count(), "seed": seed}
+                return {
+                    "noticed": said or type(fault).__name__,
+                    "payments": payments + Payment.objects.count(),
+                    "seed": seed,
+                }
     return {"noticed": "", "payments": payments, "seed": seed}
 
 

@@ -20,7 +20,9 @@ class PaidTwiceDriver(SmallestShopDriver):
 
 
 class Broken(SmallestShopDriver):
-    """Breaks the core for good, in the way of one of the conformance kit's mutants; for a process of its own."""
+    """Breaks the core for good, in the way of one of the conformance kit's mutants; for a process
+    of its own.
+    """
 
     mutant = ""
 
@@ -60,7 +62,10 @@ class SilentDriver(TellingDriver):
         note = attempts.note_failure
 
         def hushed(order_id: int, outbox_event_id: int, error: Exception, *rest: Any) -> None:
-            if not OutboxEvent.objects.filter(pk=outbox_event_id, kind="remote").update(done_at=timezone.now(), due_at=None):
+            if not OutboxEvent.objects.filter(pk=outbox_event_id, kind="remote").update(
+                done_at=timezone.now(),
+                due_at=None,
+            ):
                 note(order_id, outbox_event_id, error, *rest)
 
         vars(delivering)["_note_failure"] = hushed

@@ -1,4 +1,6 @@
-"""Play a seed as always, and once more with every query compiled again and compared with what is remembered of it."""
+"""Play a seed as always, and once more with every query compiled again and compared with what is
+remembered of it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def main() -> None:
         compiled += 1
         return compile_it(compiler, *arguments)
 
-    SQLCompiler.as_sql = counting  # type: ignore[assignment, method-assign]  # compiled_once() stands before it
+    # compiled_once() stands before it
+    SQLCompiler.as_sql = counting  # type: ignore[assignment, method-assign]
     remembering = world.simulate(SmallestShopDriver(), 11, 80)
     once, compiled = compiled, 0
     with mock.patch.object(stand_ins, "compiled_once", partial(compiled_once, compared_every=1)):

@@ -1,4 +1,6 @@
-"""Play a driver over HTTP, with sessions and content types, where it ended a world before. Print a line for each thing that was seen."""
+"""Play a driver over HTTP, with sessions and content types, where it ended a world before. Print a
+line for each thing that was seen.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,18 @@ def main() -> None:
     from tests.smallest_shop.models import ShopOrder
 
     class OneWriteFails(Faults):
-        """Let one write of a process of the shop fail, the first or a later one: some are those of sessions."""
+        """Let one write of a process of the shop fail, the first or a later one: some are those of
+        sessions.
+        """
 
         which, writes = 1, 0
 
         def strikes(self, *faults: str) -> str:
-            if "deadlock" not in faults or not self.scheduler.actor or not self.scheduler.actor.is_mortal:
+            if (
+                "deadlock" not in faults
+                or not self.scheduler.actor
+                or not self.scheduler.actor.is_mortal
+            ):
                 return ""
             self.writes += 1
             return self.note("deadlock") if self.writes == self.which else ""
@@ -45,8 +53,16 @@ def main() -> None:
             was, self.is_late = self.is_late, False
             return was or super().is_payable(order_key)
 
-    def closing(driver: AdminDriver, faults: type[Faults], *, is_paid: bool, times: int = 1) -> tuple[str, str]:
-        """Let staff close an order so often; return what the trace says of it, and the status of the order then."""
+    def closing(
+        driver: AdminDriver,
+        faults: type[Faults],
+        *,
+        is_paid: bool,
+        times: int = 1,
+    ) -> tuple[str, str]:
+        """Let staff close an order so often; return what the trace says of it, and the status of
+        the order then.
+        """
         empty_tables()
         scheduler = Scheduler(1)
         world = SimulatedWorld(driver, scheduler, faults(scheduler, dict.fromkeys(KINDS, 0.0)))
@@ -62,7 +78,9 @@ def main() -> None:
             actor = scheduler.spawn("staff", staff, story="0")
             while not actor.thread.dead:
                 scheduler.step()
-        lines = [line.partition("close 1: ")[2] for _, line in scheduler.lines if "close 1: " in line]
+        lines = [
+            line.partition("close 1: ")[2] for _, line in scheduler.lines if "close 1: " in line
+        ]
         return ", ".join(lines), ShopOrder.objects.get().status
 
     def say(what: str, seen: Callable[[], object]) -> None:
@@ -71,7 +89,10 @@ def main() -> None:
     say("worlds", lambda: [simulate(DollarDriver(), seed, 2).orders for seed in (1, 2)])
     for which in range(1, _MOST_WRITES):
         OneWriteFails.which = which
-        say("write that fails", lambda: closing(AdminDriver(), OneWriteFails, is_paid=False, times=2))
+        say(
+            "write that fails",
+            lambda: closing(AdminDriver(), OneWriteFails, is_paid=False, times=2),
+        )
     say("paid", lambda: closing(AdminDriver(), Faults, is_paid=True))
     say("paid meanwhile", lambda: closing(LateDriver(), Faults, is_paid=True))
 

@@ -1,4 +1,6 @@
-"""The processes of a proof: commands that are started again whenever they end, and the ports that they listen on."""
+"""The processes of a proof: commands that are started again whenever they end, and the ports that
+they listen on.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,14 @@ _START_SECONDS: Final = 60.0
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on, and which the system gives to no server that asks for any port."""
+    """Return a port that nothing listens on, and which the system gives to no server that asks for
+    any port.
+    """
     while True:
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port := 20_000 + secrets.randbelow(12_000))):
+        with (
+            contextlib.suppress(OSError),
+            socket.create_server(("127.0.0.1", port := 20_000 + secrets.randbelow(12_000))),
+        ):
             return port
 
 
@@ -41,10 +48,19 @@ def wait_for_port(port: int, seconds: float = _START_SECONDS) -> None:
 
 
 class Supervised:
-    """A command that is started again whenever it ends, until it is stopped; what it says goes to a file."""
+    """A command that is started again whenever it ends, until it is stopped; what it says goes to a
+    file.
+    """
 
     def __init__(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path, *, user: str = "", pause: float = 0.5
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        *,
+        user: str = "",
+        pause: float = 0.5,
     ) -> None:
         self.name, self._command, self._environment = name, list(command), dict(environment)
         self._log, self._user, self._pause = log, user, pause
@@ -57,7 +73,12 @@ class Supervised:
     def _start(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
             return subprocess.Popen(  # our own commands
-                self._command, stdout=log, stderr=log, env=self._environment, start_new_session=True, user=self._user or None
+                self._command,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,
+                user=self._user or None,
             )
 
     def _watch(self) -> None:
@@ -75,7 +96,11 @@ class Supervised:
             parent = psutil.Process(self._child.pid)
             children = parent.children(recursive=True)
             how = chance.choice(("parent", "child", "all")) if children else "parent"
-            doomed = {"parent": [parent], "child": [chance.choice(children)] if children else [], "all": [*children, parent]}[how]
+            doomed = {
+                "parent": [parent],
+                "child": [chance.choice(children)] if children else [],
+                "all": [*children, parent],
+            }[how]
             for process in doomed:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()

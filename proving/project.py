@@ -11,8 +11,16 @@ from tests.django.project import DATABASE, DATABASES, TILLGATE
 _ENGINE = {"sqlite": "sqlite3", "postgresql": "postgresql", "mariadb": "mysql"}[DATABASE]
 DATABASES["default"]["ENGINE"] = f"proving.simulation.backends.{_ENGINE}"
 if DATABASE == "sqlite":
-    DATABASES["default"] |= {"NAME": ":memory:", "TEST": {"NAME": ":memory:"}, "OPTIONS": {"transaction_mode": "IMMEDIATE"}}
-TILLGATE = {**TILLGATE, "NOTIFICATION_THROTTLE_SECONDS": 5, "PAYMENT_METHODS": ["alipay", "wechatpay", "paypal", "creditcard"]}
+    DATABASES["default"] |= {
+        "NAME": ":memory:",
+        "TEST": {"NAME": ":memory:"},
+        "OPTIONS": {"transaction_mode": "IMMEDIATE"},
+    }
+TILLGATE = {
+    **TILLGATE,
+    "NOTIFICATION_THROTTLE_SECONDS": 5,
+    "PAYMENT_METHODS": ["alipay", "wechatpay", "paypal", "creditcard"],
+}
 # The judge reads the log, and nothing prints it: a simulated month has thousands of tracebacks.
 LOGGING = {
     "version": 1,

@@ -1,4 +1,6 @@
-"""Explore small scopes, and play every step again in each world in which it was taken for granted."""
+"""Explore small scopes, and play every step again in each world in which it was taken for
+granted.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +18,42 @@ def main() -> None:
 
     taken, step = 0, Steps._step
 
-    def again(self: Steps, world: tuple[int, ...], actor: int, plan: tuple[int, ...], *, dies: bool) -> object:
+    def again(
+        self: Steps,
+        world: tuple[int, ...],
+        actor: int,
+        plan: tuple[int, ...],
+        *,
+        dies: bool,
+    ) -> object:
         nonlocal taken
         played = self.counts.played
         outcome = step(self, world, actor, plan, dies=dies)
         if self.counts.played == played:
             taken += 1
             other, _ = self._play(world, actor, plan, dies=dies)
-            assert other[:-1] == outcome[:-1], (outcome, other)  # all but the lines, which are told with the time
+            # all but the lines, which are told with the time
+            assert other[:-1] == outcome[:-1], (
+                outcome,
+                other,
+            )
         return outcome
 
     Steps._step = again  # type: ignore[assignment, method-assign]
     for worker_runs, returns in ((0, 1), (1, 0)):
         taken = 0
         for _ in explore(
-            SmallestShopDriver(), [Scope(payments=1, refunds=0, worker_runs=worker_runs, returns=returns, crashes=0, faults=0)]
+            SmallestShopDriver(),
+            [
+                Scope(
+                    payments=1,
+                    refunds=0,
+                    worker_runs=worker_runs,
+                    returns=returns,
+                    crashes=0,
+                    faults=0,
+                ),
+            ],
         ):
             pass
         assert taken > 100, taken

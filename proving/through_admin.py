@@ -1,4 +1,6 @@
-"""A driver over HTTP, as a plugin's author has one: staff of the smallest shop work in Django's admin, with sessions and content types."""
+"""A driver over HTTP, as a plugin's author has one: staff of the smallest shop work in Django's
+admin, with sessions and content types.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ __all__ = ["AdminDriver", "DollarDriver"]
 
 @admin.action(description="Cancel")
 def cancel(to_orders: Any, request: HttpRequest, orders: QuerySet[ShopOrder]) -> None:
-    """Cancel orders that wait to be paid, as a framework does that refuses to cancel a paid one, and write the admin's own history."""
+    """Cancel orders that wait to be paid, as a framework does that refuses to cancel a paid one,
+    and write the admin's own history.
+    """
     with transaction.atomic():
         for order in orders.select_for_update():
             if order.status != "open":
@@ -50,16 +54,24 @@ class ShopOrders(admin.ModelAdmin):  # type: ignore[type-arg]  # it has no types
 
 
 class AdminDriver(SmallestShopDriver):
-    """Places, edits and cancels orders over HTTP, each time after a new log-in, which writes a session."""
+    """Places, edits and cancels orders over HTTP, each time after a new log-in, which writes a
+    session.
+    """
 
     def _staff(self) -> Client:
-        user, _ = get_user_model().objects.get_or_create(username="ann", defaults={"is_staff": True, "is_superuser": True})
+        user, _ = get_user_model().objects.get_or_create(
+            username="ann",
+            defaults={"is_staff": True, "is_superuser": True},
+        )
         client = Client()
         client.force_login(user)
         return client
 
     def _post(self, page: str, fields: dict[str, Any], *arguments: object) -> None:
-        answer = self._staff().post(reverse(f"admin:smallest_shop_shoporder_{page}", args=arguments), fields)
+        answer = self._staff().post(
+            reverse(f"admin:smallest_shop_shoporder_{page}", args=arguments),
+            fields,
+        )
         assert answer.status_code == 302, f"the admin answered with HTTP {answer.status_code}"
 
     def place_order(self, total: Decimal) -> str:
@@ -70,7 +82,11 @@ class AdminDriver(SmallestShopDriver):
         return str(ShopOrder.objects.latest("pk").pk)
 
     def edit_total(self, order_key: str, total: Decimal) -> None:
-        self._post("change", {"total": total, "currency": self._order(order_key).currency}, order_key)
+        self._post(
+            "change",
+            {"total": total, "currency": self._order(order_key).currency},
+            order_key,
+        )
 
     def close_order(self, order_key: str) -> None:
         self._post("changelist", {"action": "cancel", "_selected_action": [order_key]})

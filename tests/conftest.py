@@ -1,4 +1,6 @@
-"""Fixtures for every test here: what plugin authors get, on the smallest shop, and pytest's own for testing fixtures."""
+"""Fixtures for every test here: what plugin authors get, on the smallest shop, and pytest's own for
+testing fixtures.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ pytest_plugins = [
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Commit without waiting for the disk, where the user may ask for that: a test kills processes, never the server."""
+    """Commit without waiting for the disk, where the user may ask for that: a test kills processes,
+    never the server.
+    """
     from django.db import DatabaseError, connection
 
     with django_db_blocker.unblock(), contextlib.suppress(DatabaseError):
@@ -32,7 +36,11 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
                 cursor.execute("SET GLOBAL innodb_flush_log_at_trx_commit = 0")
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
-                cursor.execute(f"ALTER DATABASE {connection.ops.quote_name(connection.settings_dict['NAME'])} SET synchronous_commit = off")
+                cursor.execute(
+                    "ALTER DATABASE "
+                    f"{connection.ops.quote_name(connection.settings_dict['NAME'])} SET "
+                    "synchronous_commit = off",
+                )
             connection.close()  # the setting begins with the next connection
 
 

@@ -1,4 +1,6 @@
-"""A raw HTTP server that answers with exactly the bytes, pauses and cuts that a test scripts, and counts what reaches it."""
+"""A raw HTTP server that answers with exactly the bytes, pauses and cuts that a test scripts, and
+counts what reaches it.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Received:
 
     @property
     def operation(self) -> str:
-        return {"secure-pay": "pay", "tran-query": "query", "refund": "refund"}[self.target.rpartition("/")[2]]
+        return {"secure-pay": "pay", "tran-query": "query", "refund": "refund"}[
+            self.target.rpartition("/")[2]
+        ]
 
     @property
     def headers(self) -> dict[str, str]:
@@ -62,7 +66,11 @@ Script = Callable[[Received], Iterable[Step]]
 def http(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> bytes:
     """Return an HTTP answer; a body that is not bytes is written as JSON."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = {"Content-Type": "application/json", "Content-Length": str(len(content)), **(headers or {})}
+    lines = {
+        "Content-Type": "application/json",
+        "Content-Length": str(len(content)),
+        **(headers or {}),
+    }
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return f"HTTP/1.1 {status} Said\r\n{head}\r\n".encode() + content
 
@@ -86,7 +94,12 @@ class ScriptedGateway:
         self._start(self._accept)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._stopped.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -158,7 +171,11 @@ class ScriptedGateway:
                     return False
             else:
                 if step is Cut.RESET:
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    connection.setsockopt(
+                        socket.SOL_SOCKET,
+                        socket.SO_LINGER,
+                        struct.pack("ii", 1, 0),
+                    )
                 return False
         return True
 
@@ -169,7 +186,9 @@ def always(*steps: Step) -> Script:
 
 
 def in_turn(*replies: Iterable[Step]) -> Script:
-    """Return a script that answers the first request with the first reply, and all after the last one with the last."""
+    """Return a script that answers the first request with the first reply, and all after the last
+    one with the last.
+    """
     lock, left = threading.Lock(), list(replies)
 
     def script(_request: Received) -> Iterable[Step]:

@@ -1,4 +1,6 @@
-"""What the tests of the core share: an account, its requests, the answers to them, and a look for secrets."""
+"""What the tests of the core share: an account, its requests, the answers to them, and a look for
+secrets.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,30 @@ REFERENCE = "100017-7Q2MZK4RXW3DA"
 PAYMENT_PAGE = "https://pay.example/cashier/1"
 
 # A busy machine is no failure. A second look, as on another Python, may be brief.
-hypothesis.settings.register_profile("unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.register_profile("brief", hypothesis.settings.get_profile("unhurried"), max_examples=15)
+hypothesis.settings.register_profile(
+    "unhurried",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile(
+    "brief",
+    hypothesis.settings.get_profile("unhurried"),
+    max_examples=15,
+)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "unhurried"))
 
 KINDS = ("sync", "aiohttp", "plain httpx")
-"""The three ways a request travels: Gateway, AsyncGateway, and AsyncGateway where aiohttp is not installed."""
+"""The three ways a request travels: Gateway, AsyncGateway, and AsyncGateway where aiohttp is not
+installed.
+"""
 OPERATIONS = ("pay", "query", "refund")
 _HERE = str(Path(__file__).parent)
 
 
 def account(**changes: Any) -> Account:
-    return Account(**{"base_url": "https://pay.example", "merchant_no": "200043", "token": TOKEN, **changes})
+    return Account(
+        **{"base_url": "https://pay.example", "merchant_no": "200043", "token": TOKEN, **changes},
+    )
 
 
 def credentials(**changes: Any) -> Credentials:
@@ -62,7 +76,12 @@ def refund(**changes: Any) -> RefundRequest:
     return RefundRequest(**{"reference": REFERENCE, "amount": "2.50", "currency": "USD", **changes})
 
 
-def envelope(result: Mapping[str, Any] | None = None, code: object = "000100", message: str = "success", **more: object) -> dict[str, Any]:
+def envelope(
+    result: Mapping[str, Any] | None = None,
+    code: object = "000100",
+    message: str = "success",
+    **more: object,
+) -> dict[str, Any]:
     body: dict[str, Any] = {"ret_code": code, "ret_msg": message, **more}
     return body if result is None else {**body, "result": result}
 
@@ -78,8 +97,16 @@ def found(**changes: Any) -> dict[str, Any]:
 
 
 def _members(changes: Mapping[str, Any], **own: str) -> dict[str, Any]:
-    common = {"transactionNo": "297553575", "reference": REFERENCE, "amount": "12.50", "currency": "USD", "settleCurrency": "USD"}
-    return {name: value for name, value in {**common, **own, **changes}.items() if value is not None}
+    common = {
+        "transactionNo": "297553575",
+        "reference": REFERENCE,
+        "amount": "12.50",
+        "currency": "USD",
+        "settleCurrency": "USD",
+    }
+    return {
+        name: value for name, value in {**common, **own, **changes}.items() if value is not None
+    }
 
 
 GOOD_BODIES: dict[str, dict[str, Any]] = {
@@ -94,9 +121,18 @@ def answered(body: object, status: int = 200) -> HttpAnswer:
     return HttpAnswer(status=status, body=content)
 
 
-def signature(parameters: Mapping[str, str], *, token: str = TOKEN, keep_empty: bool = False) -> str:
+def signature(
+    parameters: Mapping[str, str],
+    *,
+    token: str = TOKEN,
+    keep_empty: bool = False,
+) -> str:
     """Sign as Authentication tells, in other words than the code under test."""
-    kept = [f"{name}={parameters[name]}" for name in sorted(parameters) if name != "verifySign" and (parameters[name] or keep_empty)]
+    kept = [
+        f"{name}={parameters[name]}"
+        for name in sorted(parameters)
+        if name != "verifySign" and (parameters[name] or keep_empty)
+    ]
     return md5("&".join([*kept, md5(token.encode()).hexdigest()]).encode()).hexdigest()
 
 
@@ -128,7 +164,9 @@ def call(gateway: Calls, operation: str) -> Any:
 
 
 def carry_out(kind: str, at: Account, *operations: str) -> list[Any]:
-    """Carry operations out one after another through one gateway, over the transport of that kind."""
+    """Carry operations out one after another through one gateway, over the transport of that
+    kind.
+    """
     if kind == "sync":
         with Gateway(at) as gateway:
             return [call(gateway, operation) for operation in operations]
@@ -139,7 +177,11 @@ def carry_out(kind: str, at: Account, *operations: str) -> list[Any]:
     return run_async(kind, at, all_of_them)
 
 
-def run_async(kind: str, at: Account, work: Callable[[AsyncGateway], Awaitable[list[Any]]]) -> list[Any]:
+def run_async(
+    kind: str,
+    at: Account,
+    work: Callable[[AsyncGateway], Awaitable[list[Any]]],
+) -> list[Any]:
     """Run work with an AsyncGateway, over aiohttp or what serves where that is not installed."""
 
     async def run() -> list[Any]:
@@ -155,7 +197,9 @@ def run_async(kind: str, at: Account, work: Callable[[AsyncGateway], Awaitable[l
 
 
 def outcomes(kind: str, at: Account, operations: Sequence[str] = OPERATIONS) -> dict[str, Any]:
-    """Carry operations out at the same time, each through a gateway of its own, and return what came of each: a value or its error."""
+    """Carry operations out at the same time, each through a gateway of its own, and return what
+    came of each: a value or its error.
+    """
 
     def outcome(operation: str) -> Any:
         try:
@@ -185,13 +229,24 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def everything_shown(error: BaseException) -> str:
-    """Return all that a log or an error report could print of an error: its text and every frame's local variables.
+    """Return all that a log or an error report could print of an error: its text and every frame's
+    local variables.
 
     The frames of the tests are left out, since tests know the secrets.
     """
     reports = []
     for link in chain(error):
-        frames = [step for step in traceback.walk_tb(link.__traceback__) if not step[0].f_code.co_filename.startswith(_HERE)]
+        frames = [
+            step
+            for step in traceback.walk_tb(link.__traceback__)
+            if not step[0].f_code.co_filename.startswith(_HERE)
+        ]
         reports += traceback.StackSummary.extract(frames, capture_locals=True).format()
-        reports += [str(link), repr(link), repr(vars(link)), repr(link.args), *getattr(link, "__notes__", ())]
+        reports += [
+            str(link),
+            repr(link),
+            repr(vars(link)),
+            repr(link.args),
+            *getattr(link, "__notes__", ()),
+        ]
     return "\n".join(reports)

@@ -20,7 +20,16 @@ from tillgate.wire import dialects
 
 FORM = dataclasses.replace(REFERENCE, name="form", encoding=Encoding.FORM)
 NOT_A_BASE = [
-    *("", "pay.example", "/pay", "//pay.example", "ftp://pay.example", "https://", "https://pay.example/?a=b", "https://pay.example/#a"),
+    *(
+        "",
+        "pay.example",
+        "/pay",
+        "//pay.example",
+        "ftp://pay.example",
+        "https://",
+        "https://pay.example/?a=b",
+        "https://pay.example/#a",
+    ),
     *(
         "https://pay.example/{x}",
         "https://user:secret@pay.example",
@@ -45,10 +54,15 @@ def test_a_base_url_is_https_outside_a_sandbox() -> None:
     with pytest.raises(ConfigurationError, match="only a sandbox account may use http") as caught:
         account(base_url="http://pay.example")
     assert (caught.value.field, caught.value.value) == ("base_url", "http://pay.example")
-    assert account(base_url="http://127.0.0.1:8000", sandbox=True).base_url == "http://127.0.0.1:8000"
+    assert (
+        account(base_url="http://127.0.0.1:8000", sandbox=True).base_url == "http://127.0.0.1:8000"
+    )
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "[::1]", "[::ffff:10.1.2.3]", "169.254.169.254"])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "10.1.2.3", "[::1]", "[::ffff:10.1.2.3]", "169.254.169.254"],
+)
 def test_private_base_url_is_refused_where_only_public_ones_are_allowed(host: str) -> None:
     with pytest.raises(ConfigurationError, match="is in a private network") as caught:
         account(base_url=f"https://{host}", public_addresses_only=True)
@@ -57,14 +71,32 @@ def test_private_base_url_is_refused_where_only_public_ones_are_allowed(host: st
 
 
 @pytest.mark.parametrize(
-    ("given_url", "kept"), [("https://pay.example/", "https://pay.example"), ("https://pay.example/gate//", "https://pay.example/gate")]
+    ("given_url", "kept"),
+    [
+        ("https://pay.example/", "https://pay.example"),
+        ("https://pay.example/gate//", "https://pay.example/gate"),
+    ],
 )
 def test_a_slash_at_the_end_of_a_base_url_is_dropped(given_url: str, kept: str) -> None:
     assert account(base_url=given_url).base_url == kept
 
 
 @pytest.mark.parametrize(
-    "value", ["", " ", f" {TOKEN}", f"{TOKEN} ", f"{TOKEN}\n", "a\x00b", "a\ud800", None, 7, b"token", SecretStr(""), [TOKEN]]
+    "value",
+    [
+        "",
+        " ",
+        f" {TOKEN}",
+        f"{TOKEN} ",
+        f"{TOKEN}\n",
+        "a\x00b",
+        "a\ud800",
+        None,
+        7,
+        b"token",
+        SecretStr(""),
+        [TOKEN],
+    ],
 )
 def test_i11_a_token_that_is_empty_or_odd_is_refused_and_not_shown(value: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -81,24 +113,38 @@ def test_a_merchant_number_is_text(value: Any) -> None:
     assert (caught.value.field, caught.value.value) == ("merchant_no", value)
 
 
-@pytest.mark.parametrize(("dialect", "missing"), [("reference", "merchant_no"), ("v3", "merchant_no"), ("v3", "store_no")])
+@pytest.mark.parametrize(
+    ("dialect", "missing"),
+    [("reference", "merchant_no"), ("v3", "merchant_no"), ("v3", "store_no")],
+)
 def test_the_dialect_decides_which_settings_an_account_needs(dialect: str, missing: str) -> None:
     with pytest.raises(ConfigurationError, match=f"the dialect {dialect} needs it") as caught:
         account(dialect=dialect, **{"store_no": "1", missing: ""})
     assert caught.value.field == missing
 
 
-def test_an_account_of_a_gateway_with_one_address_for_all_names_neither_address_nor_merchant_number() -> None:
+def test_an_account_of_a_gateway_with_one_address_for_all_names_neither_address_nor_merchant_number() -> (
+    None
+):
     one = Dialect(name="one", base_url="https://one.example", required=())
     assert Account(token=TOKEN, dialect=one).base_url == "https://one.example"
-    assert Account(token=TOKEN, dialect=one, base_url="https://other.example").base_url == "https://other.example"
+    assert (
+        Account(token=TOKEN, dialect=one, base_url="https://other.example").base_url
+        == "https://other.example"
+    )
 
 
-def test_a_gateway_plugin_gives_its_dialect_a_name_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gateway_plugin_gives_its_dialect_a_name_by_an_entry_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     one = Dialect(name="one", base_url="https://one.example", required=())
     monkeypatch.setitem(vars(sys.modules[__name__]), "ONE", one)
     found = [EntryPoint(name="one", value=f"{__name__}:ONE", group="tillgate.dialects")]
-    monkeypatch.setattr(dialects, "entry_points", lambda group: [entry for entry in found if entry.group == group])
+    monkeypatch.setattr(
+        dialects,
+        "entry_points",
+        lambda group: [entry for entry in found if entry.group == group],
+    )
     monkeypatch.setattr(dialects, "_plugins_own", dialects._plugins_own.__wrapped__)
     assert Account(token=TOKEN, dialect="one").dialect is Dialect.named("one") is one
     assert Dialect.names() == ["reference", "examples", "v3", "one"]
@@ -106,14 +152,20 @@ def test_a_gateway_plugin_gives_its_dialect_a_name_by_an_entry_point(monkeypatch
         Account(token=TOKEN, dialect="two")
 
 
-@pytest.mark.parametrize("given", ["whsec_old", ["whsec_old"], ("whsec_old", "whsec_new"), SecretStr("whsec_old")])
+@pytest.mark.parametrize(
+    "given",
+    ["whsec_old", ["whsec_old"], ("whsec_old", "whsec_new"), SecretStr("whsec_old")],
+)
 def test_i11_the_secrets_of_notifications_are_one_or_more_and_appear_in_no_text(given: Any) -> None:
     made = account(webhook_secrets=given)
     assert made.webhook_secrets[0].get_secret_value() == "whsec_old"
     assert "whsec" not in repr(made)
 
 
-@pytest.mark.parametrize("given", [7, None, [""], ["whsec_good", " whsec_spaced"], {"whsec_good": 1}])
+@pytest.mark.parametrize(
+    "given",
+    [7, None, [""], ["whsec_good", " whsec_spaced"], {"whsec_good": 1}],
+)
 def test_i11_wrong_secrets_of_notifications_are_refused_and_not_shown(given: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         account(webhook_secrets=given)
@@ -127,12 +179,18 @@ def test_a_dialect_is_a_dialect_or_the_name_of_one(value: Any) -> None:
         account(dialect=value)
 
 
-@pytest.mark.parametrize(("value", "dialect"), [("reference", REFERENCE), ("examples", EXAMPLES), (FORM, FORM)])
+@pytest.mark.parametrize(
+    ("value", "dialect"),
+    [("reference", REFERENCE), ("examples", EXAMPLES), (FORM, FORM)],
+)
 def test_a_dialect_is_given_by_name_or_as_it_is(value: Any, dialect: object) -> None:
     assert account(dialect=value).dialect == account(dialect=value).credentials.dialect == dialect
 
 
-@pytest.mark.parametrize("field", ["connect_timeout_seconds", "read_timeout_seconds", "deadline_seconds"])
+@pytest.mark.parametrize(
+    "field",
+    ["connect_timeout_seconds", "read_timeout_seconds", "deadline_seconds"],
+)
 @pytest.mark.parametrize("value", [0, -1, 601, float("nan"), float("inf"), "soon", None])
 def test_seconds_are_above_zero_and_bounded(field: str, value: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -141,7 +199,13 @@ def test_seconds_are_above_zero_and_bounded(field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("query_attempts", 0), ("query_attempts", 11), ("max_connections", 0), ("max_connections", 1001)]
+    ("field", "value"),
+    [
+        ("query_attempts", 0),
+        ("query_attempts", 11),
+        ("max_connections", 0),
+        ("max_connections", 1001),
+    ],
 )
 def test_counts_are_bounded(field: str, value: int) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -159,7 +223,11 @@ def test_i11_an_unknown_setting_is_an_error_that_shows_no_value(name: str) -> No
 
 @pytest.mark.parametrize("name", ["base_url", "merchant_no", "token"])
 def test_a_required_setting_that_is_missing_is_named(name: str) -> None:
-    fields: dict[str, Any] = {"base_url": "https://pay.example", "merchant_no": "200043", "token": TOKEN}
+    fields: dict[str, Any] = {
+        "base_url": "https://pay.example",
+        "merchant_no": "200043",
+        "token": TOKEN,
+    }
     del fields[name]
     with pytest.raises(ConfigurationError, match="is missing") as caught:
         Account(**fields)
@@ -216,11 +284,16 @@ def test_a_copy_of_an_account_carries_its_own_credentials() -> None:
     some = account()
     assert some.credentials.merchant_no == "200043"
     copied = some.model_copy(update={"merchant_no": "2", "base_url": "https://other.example"})
-    assert (copied.credentials.merchant_no, copied.credentials.base_url) == ("2", "https://other.example")
+    assert (copied.credentials.merchant_no, copied.credentials.base_url) == (
+        "2",
+        "https://other.example",
+    )
 
 
 def test_the_defaults_are_those_of_the_docstring() -> None:
-    assert json.loads(account().model_dump_json(exclude={"dialect", "base_url", "merchant_no", "token"})) == {
+    assert json.loads(
+        account().model_dump_json(exclude={"dialect", "base_url", "merchant_no", "token"}),
+    ) == {
         "sandbox": False,
         "currencies": [],
         "methods": [],
@@ -238,13 +311,19 @@ def test_the_defaults_are_those_of_the_docstring() -> None:
 
 
 @given(
-    st.dictionaries(st.sampled_from([*Account.model_fields, "other"]), st.none() | st.text() | st.integers() | st.floats() | st.binary())
+    st.dictionaries(
+        st.sampled_from([*Account.model_fields, "other"]),
+        st.none() | st.text() | st.integers() | st.floats() | st.binary(),
+    ),
 )
-def test_i11_whatever_is_given_only_a_configuration_error_comes_of_it(changes: dict[str, Any]) -> None:
+def test_i11_whatever_is_given_only_a_configuration_error_comes_of_it(
+    changes: dict[str, Any],
+) -> None:
     try:
         account(**changes)
     except ConfigurationError as error:
-        assert TOKEN not in everything_shown(error)  # noqa: PT017  # some of these accounts are good
+        # some of these accounts are good
+        assert TOKEN not in everything_shown(error)  # noqa: PT017
 
 
 def test_i11_a_copy_of_an_account_keeps_its_new_token_secret_and_its_rules() -> None:

@@ -1,4 +1,6 @@
-"""The issue's list of bad input, both halves: a clear error without a secret, nothing sent, and never a wrong success."""
+"""The issue's list of bad input, both halves: a clear error without a secret, nothing sent, and
+never a wrong success.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,11 @@ from tillgate import (
     TransactionStatus,
 )
 
-INCONCLUSIVE: dict[str, Any] = {"pay": OutcomeUnknown, "query": (AnswerNotUnderstood, OutcomeUnknown), "refund": OutcomeUnknown}
+INCONCLUSIVE: dict[str, Any] = {
+    "pay": OutcomeUnknown,
+    "query": (AnswerNotUnderstood, OutcomeUnknown),
+    "refund": OutcomeUnknown,
+}
 FAST: dict[str, Any] = {"sandbox": True, "deadline_seconds": 20.0, "query_attempts": 1}
 SLOW: dict[str, Any] = {"sandbox": True, "deadline_seconds": 0.4, "query_attempts": 1}
 
@@ -55,7 +61,21 @@ BAD_PAYMENTS: list[tuple[str, Any]] = [
     *(("currency", value) for value in ("EUR", "usd", "", None)),
     *(
         ("amount", value)
-        for value in ("0", 0, "-1.00", Decimal(-1), "1.005", 12.5, float("nan"), "NaN", "1e3", "١٢", "\uff11\uff12", " 1.1 ", "1_000")
+        for value in (
+            "0",
+            0,
+            "-1.00",
+            Decimal(-1),
+            "1.005",
+            12.5,
+            float("nan"),
+            "NaN",
+            "1e3",
+            "١٢",
+            "\uff11\uff12",
+            " 1.1 ",
+            "1_000",
+        )
     ),
     *(("method", value) for value in ("stripe", "", None)),
     *(("terminal", value) for value in ("online", "DESKTOP", None)),
@@ -84,21 +104,30 @@ def assert_is_clear(error: InvalidRequest, field: str, value: object) -> None:
 
 @pytest.mark.parametrize(("field", "value"), BAD_PAYMENTS)
 def test_a_bad_payment_is_refused_and_nothing_is_sent(field: str, value: Any) -> None:
-    with Gateway(account(), transport=NothingMayBeSent()) as gateway, pytest.raises(InvalidRequest) as caught:
+    with (
+        Gateway(account(), transport=NothingMayBeSent()) as gateway,
+        pytest.raises(InvalidRequest) as caught,
+    ):
         gateway.pay(payment(**{field: value}))
     assert_is_clear(caught.value, field, value)
 
 
 @pytest.mark.parametrize(("field", "value"), BAD_REFUNDS)
 def test_a_bad_refund_is_refused_and_nothing_is_sent(field: str, value: Any) -> None:
-    with Gateway(account(), transport=NothingMayBeSent()) as gateway, pytest.raises(InvalidRequest) as caught:
+    with (
+        Gateway(account(), transport=NothingMayBeSent()) as gateway,
+        pytest.raises(InvalidRequest) as caught,
+    ):
         gateway.refund(refund(**{field: value}))
     assert_is_clear(caught.value, field, value)
 
 
 @pytest.mark.parametrize("reference", ["", "A" * 65, "A&B", "A B", "A\U0001f600", None])
 def test_a_query_for_what_is_no_reference_is_refused_and_nothing_is_sent(reference: Any) -> None:
-    with Gateway(account(), transport=NothingMayBeSent()) as gateway, pytest.raises(InvalidRequest) as caught:
+    with (
+        Gateway(account(), transport=NothingMayBeSent()) as gateway,
+        pytest.raises(InvalidRequest) as caught,
+    ):
         gateway.query(reference)
     assert_is_clear(caught.value, "reference", reference)
 
@@ -125,7 +154,10 @@ def test_a_goods_name_of_only_special_characters_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("base_url", value) for value in ("", "pay.example", "/pay", "ftp://pay.example", "http://pay.example")),
+        *(
+            ("base_url", value)
+            for value in ("", "pay.example", "/pay", "ftp://pay.example", "http://pay.example")
+        ),
         ("token", ""),
         ("token", None),
     ],
@@ -153,7 +185,10 @@ def bad_answers(operation: str) -> Iterator[tuple[str, bytes]]:
     yield "a list", http([good])
     yield "missing ret_code", http({"ret_msg": "success", "result": good.get("result", {})})
     yield "ret_code as number", http({**good, "ret_code": 100})
-    yield "another reference", http({**good, "result": {**good.get("result", {}), "reference": "100017-OTHER"}})
+    yield (
+        "another reference",
+        http({**good, "result": {**good.get("result", {}), "reference": "100017-OTHER"}}),
+    )
     yield "10 MB", http(json.dumps({**good, "padding": "x" * 10_000_000}).encode())
     yield (
         "10 MB in chunks",
@@ -176,13 +211,19 @@ CASES = [
     pytest.param(operation, answer, id=f"{operation}, {name}")
     for operation in OPERATIONS
     for name, answer in bad_answers(operation)
-    if (operation, name) != ("refund", "another reference")  # "ret_code and ret_msg only": a refund's answer has none
+    if (operation, name)
+    != ("refund", "another reference")  # "ret_code and ret_msg only": a refund's answer has none
 ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("operation", "answer"), CASES)
-def test_a_bad_answer_proves_nothing_and_nothing_is_sent_again(scripted: ScriptedGateway, kind: str, operation: str, answer: bytes) -> None:
+def test_a_bad_answer_proves_nothing_and_nothing_is_sent_again(
+    scripted: ScriptedGateway,
+    kind: str,
+    operation: str,
+    answer: bytes,
+) -> None:
     scripted.script, scripted.requests = always(answer), []
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
         carry_out(kind, account(base_url=scripted.url, **FAST), operation)
@@ -216,7 +257,9 @@ GOOD_ANSWERS = {operation: http(body) for operation, body in GOOD_BODIES.items()
 
 
 def dripping(start: bytes, rest: bytes) -> Callable[[Received], Iterator[Step]]:
-    """Return a script that sends a start at once and the rest a byte at a time, each well within a read's time-out."""
+    """Return a script that sends a start at once and the rest a byte at a time, each well within a
+    read's time-out.
+    """
 
     def script(_request: Received) -> Iterator[Step]:
         yield start
@@ -229,34 +272,61 @@ def dripping(start: bytes, rest: bytes) -> Callable[[Received], Iterator[Step]]:
 
 SLOWNESS: dict[str, Callable[[bytes], Callable[[Received], Any]]] = {
     "in the headers": lambda answer: dripping(b"", answer),
-    "in the body": lambda answer: dripping(answer[: answer.index(b"\r\n\r\n") + 8], answer[answer.index(b"\r\n\r\n") + 8 :]),
+    "in the body": lambda answer: dripping(
+        answer[: answer.index(b"\r\n\r\n") + 8],
+        answer[answer.index(b"\r\n\r\n") + 8 :],
+    ),
     "before the first byte": lambda answer: always(60.0, answer),
     "interim answers without end": lambda answer: (
-        lambda _request: (step for _ in range(1000) for step in (b"HTTP/1.1 100 Continue\r\n\r\n", 0.02))
+        lambda _request: (
+            step for _ in range(1000) for step in (b"HTTP/1.1 100 Continue\r\n\r\n", 0.02)
+        )
     ),
 }
 
 
-def assert_each_was_sent_once_and_is_unknown(scripted: ScriptedGateway, came: dict[str, Any]) -> None:
+def assert_each_was_sent_once_and_is_unknown(
+    scripted: ScriptedGateway,
+    came: dict[str, Any],
+) -> None:
     assert sorted(request.operation for request in scripted.requests) == sorted(OPERATIONS)
-    assert {operation: type(error) for operation, error in came.items()} == dict.fromkeys(OPERATIONS, OutcomeUnknown)
+    assert {operation: type(error) for operation, error in came.items()} == dict.fromkeys(
+        OPERATIONS,
+        OutcomeUnknown,
+    )
     assert all(error.may_have_arrived for error in came.values())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("where", SLOWNESS)
-def test_a_slow_drip_past_the_deadline_is_given_up(scripted: ScriptedGateway, kind: str, where: str) -> None:
-    scripted.script, scripted.requests = lambda request: SLOWNESS[where](GOOD_ANSWERS[request.operation])(request), []
+def test_a_slow_drip_past_the_deadline_is_given_up(
+    scripted: ScriptedGateway,
+    kind: str,
+    where: str,
+) -> None:
+    scripted.script, scripted.requests = (
+        lambda request: SLOWNESS[where](GOOD_ANSWERS[request.operation])(request),
+        [],
+    )
     with within(5):
         came = outcomes(kind, account(base_url=scripted.url, **SLOW))
     assert_each_was_sent_once_and_is_unknown(scripted, came)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_that_pauses_longer_than_a_read_may_is_given_up(scripted: ScriptedGateway, kind: str) -> None:
-    scripted.script, scripted.requests = lambda request: (GOOD_ANSWERS[request.operation][:-5], 60.0), []
+def test_an_answer_that_pauses_longer_than_a_read_may_is_given_up(
+    scripted: ScriptedGateway,
+    kind: str,
+) -> None:
+    scripted.script, scripted.requests = (
+        lambda request: (GOOD_ANSWERS[request.operation][:-5], 60.0),
+        [],
+    )
     with within(5):
-        came = outcomes(kind, account(base_url=scripted.url, **{**FAST, "read_timeout_seconds": 0.2}))
+        came = outcomes(
+            kind,
+            account(base_url=scripted.url, **{**FAST, "read_timeout_seconds": 0.2}),
+        )
     assert_each_was_sent_once_and_is_unknown(scripted, came)
 
 
@@ -265,7 +335,10 @@ def cut(answer: bytes, place: int, how: Cut) -> Callable[[Received], Any]:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_an_answer_cut_at_any_byte_is_no_success_and_nothing_is_sent_again(scripted: ScriptedGateway, operation: str) -> None:
+def test_an_answer_cut_at_any_byte_is_no_success_and_nothing_is_sent_again(
+    scripted: ScriptedGateway,
+    operation: str,
+) -> None:
     answer = GOOD_ANSWERS[operation]
     scripted.requests = []
     with Gateway(account(base_url=scripted.url, **FAST)) as gateway:
@@ -282,10 +355,28 @@ def test_an_answer_cut_at_any_byte_is_no_success_and_nothing_is_sent_again(scrip
 @pytest.mark.parametrize("how", Cut)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_an_answer_that_is_cut_or_reset_is_no_success(scripted: ScriptedGateway, kind: str, operation: str, how: Cut) -> None:
+def test_an_answer_that_is_cut_or_reset_is_no_success(
+    scripted: ScriptedGateway,
+    kind: str,
+    operation: str,
+    how: Cut,
+) -> None:
     answer = GOOD_ANSWERS[operation]
     body = answer.index(b"\r\n\r\n")
-    places = {0, 1, 9, 15, 20, body, body + 2, body + 3, body + 4, body + 5, len(answer) - 1, *range(0, len(answer), 41)}
+    places = {
+        0,
+        1,
+        9,
+        15,
+        20,
+        body,
+        body + 2,
+        body + 3,
+        body + 4,
+        body + 5,
+        len(answer) - 1,
+        *range(0, len(answer), 41),
+    }
     for place in sorted(places):
         scripted.script, scripted.requests = cut(answer, place, how), []
         with pytest.raises(OutcomeUnknown):
@@ -296,12 +387,24 @@ def test_an_answer_that_is_cut_or_reset_is_no_success(scripted: ScriptedGateway,
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("framing", ["until the end", "chunked"])
-def test_an_answer_of_unknown_length_that_is_cut_is_no_success(scripted: ScriptedGateway, kind: str, operation: str, framing: str) -> None:
+def test_an_answer_of_unknown_length_that_is_cut_is_no_success(
+    scripted: ScriptedGateway,
+    kind: str,
+    operation: str,
+    framing: str,
+) -> None:
     body = json.dumps(GOOD_BODIES[operation]).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-    answer = head + (b"\r\n" + body if framing == "until the end" else b"Transfer-Encoding: chunked\r\n\r\n" + chunked(body))
+    answer = head + (
+        b"\r\n" + body
+        if framing == "until the end"
+        else b"Transfer-Encoding: chunked\r\n\r\n" + chunked(body)
+    )
     at = account(base_url=scripted.url, **FAST)
-    for place in [*range(len(head), len(answer), 29), len(answer) - (1 if framing == "until the end" else 6)]:
+    for place in [
+        *range(len(head), len(answer), 29),
+        len(answer) - (1 if framing == "until the end" else 6),
+    ]:
         scripted.script = cut(answer, place, Cut.CLOSE)
         with pytest.raises(INCONCLUSIVE[operation]):
             carry_out(kind, at, operation)
@@ -333,7 +436,12 @@ MALFORMED = [
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("answer", MALFORMED, ids=lambda answer: repr(answer[:40]))
-def test_what_is_not_http_is_no_news(scripted: ScriptedGateway, kind: str, operation: str, answer: bytes) -> None:
+def test_what_is_not_http_is_no_news(
+    scripted: ScriptedGateway,
+    kind: str,
+    operation: str,
+    answer: bytes,
+) -> None:
     scripted.script, scripted.requests = always(answer, Cut.CLOSE), []
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
         carry_out(kind, account(base_url=scripted.url, **FAST), operation)
@@ -343,11 +451,26 @@ def test_what_is_not_http_is_no_news(scripted: ScriptedGateway, kind: str, opera
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 ", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "])
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"",
+        b"HTTP/1.1 ",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: ",
+    ],
+)
 def test_i11_a_gateway_that_echoes_the_request_leaks_no_signature(
-    scripted: ScriptedGateway, kind: str, operation: str, start: bytes
+    scripted: ScriptedGateway,
+    kind: str,
+    operation: str,
+    start: bytes,
 ) -> None:
-    scripted.script, scripted.requests = lambda request: (start + request.body + b"\r\n\r\n", Cut.CLOSE), []
+    scripted.script, scripted.requests = (
+        lambda request: (start + request.body + b"\r\n\r\n", Cut.CLOSE),
+        [],
+    )
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
         carry_out(kind, account(base_url=scripted.url, **FAST), operation)
     sent = scripted.requests[0].parameters
@@ -367,5 +490,5 @@ def test_a_refund_that_is_said_to_have_succeeded_has_succeeded(scripted: Scripte
     scripted.script = always(http({"ret_code": "000100", "ret_msg": "refund success"}))
     for kind in KINDS:
         assert carry_out(kind, account(base_url=scripted.url, **FAST), "refund") == [
-            Refunded(reference=REFERENCE, amount=Decimal("2.50"), ret_msg="refund success")
+            Refunded(reference=REFERENCE, amount=Decimal("2.50"), ret_msg="refund success"),
         ]

@@ -1,6 +1,7 @@
 """Conversations with the gateway, replayed from cassettes/; `nox -s cassettes` records them again.
 
-Every one asks for `fresh_reference` and so for its cassette. Those that ask for `sandbox_when_recording` need the sandbox to record.
+Every one asks for `fresh_reference` and so for its cassette. Those that ask for
+`sandbox_when_recording` need the sandbox to record.
 """
 
 from __future__ import annotations
@@ -46,13 +47,26 @@ CASSETTES = REPOSITORY / "cassettes"
 
 every_dialect = pytest.mark.parametrize(
     "gateway_dialect",
-    [replace(dialect, encoding=encoding) for dialect in (REFERENCE, EXAMPLES) for encoding in Encoding],
+    [
+        replace(dialect, encoding=encoding)
+        for dialect in (REFERENCE, EXAMPLES)
+        for encoding in Encoding
+    ],
     ids=lambda dialect: f"{dialect.name}-{dialect.encoding}",
 )
-signed = pytest.mark.parametrize("gateway_dialect", [replace(REFERENCE, answer_signature=SignatureRule.REQUIRED)], ids=["signed"])
+signed = pytest.mark.parametrize(
+    "gateway_dialect",
+    [replace(REFERENCE, answer_signature=SignatureRule.REQUIRED)],
+    ids=["signed"],
+)
 
 
-def order(reference: str, amount: str = "12.50", currency: str = "USD", method: str = "alipay") -> PaymentRequest:
+def order(
+    reference: str,
+    amount: str = "12.50",
+    currency: str = "USD",
+    method: str = "alipay",
+) -> PaymentRequest:
     return PaymentRequest(
         reference=reference,
         currency=currency,
@@ -101,7 +115,10 @@ def test_pay_and_query_async(gateway_account: Account, fresh_reference: FreshRef
     asyncio.run(conversation())
 
 
-def test_pay_and_query_async_over_httpx(gateway_account: Account, fresh_reference: FreshReference) -> None:
+def test_pay_and_query_async_over_httpx(
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+) -> None:
     request = order(fresh_reference("100017"))
 
     async def conversation() -> None:
@@ -114,11 +131,16 @@ def test_pay_and_query_async_over_httpx(gateway_account: Account, fresh_referenc
 
 @pytest.mark.parametrize("written_as", ["text", "number"])
 def test_amounts_are_exact(
-    written_as: str, gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+    written_as: str,
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
 ) -> None:
     """As a float 99999999999999.99 is 99999999999999.98, and 1.10 loses its last digit."""
     if sandbox_when_recording:
-        sandbox_when_recording.control.set_options({"query_amount": written_as, "pay_amount": written_as})
+        sandbox_when_recording.control.set_options(
+            {"query_amount": written_as, "pay_amount": written_as},
+        )
     with Gateway(gateway_account) as gateway:
         for amount in ("1.10", "99999999999999.99"):
             request = order(fresh_reference("100017"), amount)
@@ -129,13 +151,23 @@ def test_amounts_are_exact(
 
 
 @every_dialect
-def test_query_of_an_unknown_reference(gateway_account: Account, fresh_reference: FreshReference) -> None:
+def test_query_of_an_unknown_reference(
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+) -> None:
     with Gateway(gateway_account) as gateway, pytest.raises(OrderNotFound) as answer:
         gateway.query(fresh_reference("NOSUCHORDER"))
-    assert (answer.value.http_status, answer.value.ret_code, answer.value.ret_msg) == (400, "000022", "order not found")
+    assert (answer.value.http_status, answer.value.ret_code, answer.value.ret_msg) == (
+        400,
+        "000022",
+        "order not found",
+    )
 
 
-def test_query_of_an_unknown_reference_async(gateway_account: Account, fresh_reference: FreshReference) -> None:
+def test_query_of_an_unknown_reference_async(
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+) -> None:
     async def conversation() -> None:
         async with AsyncGateway(gateway_account) as gateway:
             await gateway.query(fresh_reference("NOSUCHORDER"))
@@ -145,7 +177,10 @@ def test_query_of_an_unknown_reference_async(gateway_account: Account, fresh_ref
     assert (answer.value.http_status, answer.value.ret_code) == (400, "000022")
 
 
-def test_another_token_leaves_a_creation_unknown_and_a_query_says_why(gateway_account: Account, fresh_reference: FreshReference) -> None:
+def test_another_token_leaves_a_creation_unknown_and_a_query_says_why(
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+) -> None:
     stranger = Account(
         base_url=gateway_account.base_url,
         merchant_no=gateway_account.merchant_no,
@@ -160,7 +195,11 @@ def test_another_token_leaves_a_creation_unknown_and_a_query_says_why(gateway_ac
             gateway.query(wanted.reference)
 
 
-def test_pay_can_be_refused(gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None) -> None:
+def test_pay_can_be_refused(
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
+) -> None:
     if sandbox_when_recording:
         sandbox_when_recording.control.fault("refused", occasion="pay")
     with Gateway(gateway_account) as gateway, pytest.raises(Refused) as refusal:
@@ -170,7 +209,9 @@ def test_pay_can_be_refused(gateway_account: Account, fresh_reference: FreshRefe
 
 @every_dialect
 def test_refund_in_parts_and_no_further(
-    gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
 ) -> None:
     request = order(fresh_reference("100017"))
     with Gateway(gateway_account) as gateway:
@@ -179,17 +220,34 @@ def test_refund_in_parts_and_no_further(
             sandbox_when_recording.control.pay(request.reference)
         assert gateway.query(request.reference).status is TransactionStatus.PAID
         part = gateway.refund(
-            RefundRequest(reference=request.reference, currency="USD", amount="2.50", ipn_url="https://shop.example/refund/9c")
+            RefundRequest(
+                reference=request.reference,
+                currency="USD",
+                amount="2.50",
+                ipn_url="https://shop.example/refund/9c",
+            ),
         )
-        rest = gateway.refund(RefundRequest(reference=request.reference, currency="USD", amount="10.00"))
+        rest = gateway.refund(
+            RefundRequest(reference=request.reference, currency="USD", amount="10.00"),
+        )
         with pytest.raises(Refused) as refusal:
-            gateway.refund(RefundRequest(reference=request.reference, currency="USD", amount="0.01"))
-    assert (part.reference, part.amount, rest.amount) == (request.reference, Decimal("2.50"), Decimal("10.00"))
+            gateway.refund(
+                RefundRequest(reference=request.reference, currency="USD", amount="0.01"),
+            )
+    assert (part.reference, part.amount, rest.amount) == (
+        request.reference,
+        Decimal("2.50"),
+        Decimal("10.00"),
+    )
     assert (refusal.value.ret_code, refusal.value.http_status) == ("000040", 400)
 
 
 @every_dialect
-def test_refund_async(gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None) -> None:
+def test_refund_async(
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
+) -> None:
     request = order(fresh_reference("100017"))
 
     async def conversation() -> None:
@@ -197,20 +255,29 @@ def test_refund_async(gateway_account: Account, fresh_reference: FreshReference,
             await gateway.pay(request)
             if sandbox_when_recording:
                 sandbox_when_recording.control.pay(request.reference)
-            refunded = await gateway.refund(RefundRequest(reference=request.reference, currency="USD", amount="12.50"))
+            refunded = await gateway.refund(
+                RefundRequest(reference=request.reference, currency="USD", amount="12.50"),
+            )
         assert refunded.amount == Decimal("12.50")
 
     asyncio.run(conversation())
 
 
-def test_refund_of_an_unknown_reference_is_refused(gateway_account: Account, fresh_reference: FreshReference) -> None:
+def test_refund_of_an_unknown_reference_is_refused(
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+) -> None:
     with Gateway(gateway_account) as gateway, pytest.raises(Refused) as refusal:
-        gateway.refund(RefundRequest(reference=fresh_reference("NOSUCHORDER"), currency="USD", amount="1.00"))
+        gateway.refund(
+            RefundRequest(reference=fresh_reference("NOSUCHORDER"), currency="USD", amount="1.00"),
+        )
     assert refusal.value.ret_code in REFERENCE.refund_refusal_codes
 
 
 def test_pay_with_a_broken_answer_is_unknown_and_can_be_queried(
-    gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
 ) -> None:
     request = order(fresh_reference("100017"))
     if sandbox_when_recording:
@@ -224,7 +291,9 @@ def test_pay_with_a_broken_answer_is_unknown_and_can_be_queried(
 
 
 def test_query_with_a_broken_answer_proves_nothing(
-    gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
 ) -> None:
     request = order(fresh_reference("100017"))
     if sandbox_when_recording:
@@ -236,7 +305,9 @@ def test_query_with_a_broken_answer_proves_nothing(
 
 
 def test_refund_answered_with_a_page_is_unknown(
-    gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
 ) -> None:
     request = order(fresh_reference("100017"))
     with Gateway(gateway_account) as gateway:
@@ -245,12 +316,16 @@ def test_refund_answered_with_a_page_is_unknown(
             sandbox_when_recording.control.pay(request.reference)
             sandbox_when_recording.control.fault("html_body", occasion="refund")
         with pytest.raises(OutcomeUnknown) as unknown:
-            gateway.refund(RefundRequest(reference=request.reference, currency="USD", amount="12.50"))
+            gateway.refund(
+                RefundRequest(reference=request.reference, currency="USD", amount="12.50"),
+            )
     assert unknown.value.operation == "refund"
 
 
 def test_query_is_repeated_after_503(
-    gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
 ) -> None:
     request = order(fresh_reference("100017"))
     with Gateway(gateway_account) as gateway:
@@ -261,7 +336,9 @@ def test_query_is_repeated_after_503(
 
 
 def test_pay_with_a_relative_payment_page_address_is_unknown(
-    gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
 ) -> None:
     if sandbox_when_recording:
         sandbox_when_recording.control.fault("payment_page_relative", occasion="pay")
@@ -271,7 +348,9 @@ def test_pay_with_a_relative_payment_page_address_is_unknown(
 
 @signed
 def test_signed_answers_are_verified(
-    gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
 ) -> None:
     request = order(fresh_reference("100017"))
     if sandbox_when_recording:
@@ -281,12 +360,16 @@ def test_signed_answers_are_verified(
         if sandbox_when_recording:
             sandbox_when_recording.control.pay(request.reference)
         assert gateway.query(request.reference).status is TransactionStatus.PAID
-        assert gateway.refund(RefundRequest(reference=request.reference, currency="USD", amount="12.50")).amount == Decimal("12.50")
+        assert gateway.refund(
+            RefundRequest(reference=request.reference, currency="USD", amount="12.50"),
+        ).amount == Decimal("12.50")
 
 
 @signed
 def test_unsigned_answer_is_no_news_where_a_signature_is_required(
-    gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
 ) -> None:
     del sandbox_when_recording  # asked for because a live gateway may sign
     with Gateway(gateway_account) as gateway, pytest.raises(SignatureMismatch):
@@ -294,7 +377,9 @@ def test_unsigned_answer_is_no_news_where_a_signature_is_required(
 
 
 def test_wrongly_signed_answers_are_no_news(
-    gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
 ) -> None:
     if sandbox_when_recording:
         sandbox_when_recording.control.fault("bad_signature", times=2)
@@ -309,16 +394,27 @@ def test_wrongly_signed_answers_are_no_news(
 
 @pytest.mark.parametrize("gateway_dialect", [V3], ids=["v3"])
 def test_a_payment_in_won_is_refunded_in_parts(
-    gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+    gateway_account: Account,
+    fresh_reference: FreshReference,
+    sandbox_when_recording: Sandbox | None,
 ) -> None:
     request = order(fresh_reference("100017"), "1250", "KRW", "kakaopay")
     refunds = [
-        RefundRequest(reference=request.reference, currency="KRW", amount=amount, refund_id=f"{request.reference}-{number}")
+        RefundRequest(
+            reference=request.reference,
+            currency="KRW",
+            amount=amount,
+            refund_id=f"{request.reference}-{number}",
+        )
         for number, amount in enumerate(("250", "1000"), 1)
     ]
     with Gateway(gateway_account) as gateway:
         created = gateway.pay(request)
-        assert (created.amount, created.currency, created.settle_currency) == (Decimal(1250), "KRW", "USD")
+        assert (created.amount, created.currency, created.settle_currency) == (
+            Decimal(1250),
+            "KRW",
+            "USD",
+        )
         if sandbox_when_recording:
             sandbox_when_recording.control.pay(request.reference)
         assert gateway.query(request.reference).refunds is None
@@ -327,16 +423,22 @@ def test_a_payment_in_won_is_refunded_in_parts(
     assert found.status is TransactionStatus.PAID
     assert found.refunds is not None
     assert [(one.amount, one.refund_id, one.refund_no) for one in found.refunds] == [
-        (refund.amount, refund.refund_id, number) for refund, number in zip(refunds, numbers, strict=True)
+        (refund.amount, refund.refund_id, number)
+        for refund, number in zip(refunds, numbers, strict=True)
     ]
 
 
 def test_no_cassette_of_the_repository_holds_a_secret() -> None:
     # Stripe's conversations are not of the interface: they have a test of their own.
-    others = [folder for folder in REPOSITORY.glob("plugins/*/cassettes") if folder.parent.name != "stripe"]
+    others = [
+        folder
+        for folder in REPOSITORY.glob("plugins/*/cassettes")
+        if folder.parent.name != "stripe"
+    ]
     folders = [folder for folder in [CASSETTES, *others] if folder.is_dir()]
     assert [str(leak) for folder in folders for leak in find_leaks(folder)] == []
-    assert sum(1 for _ in CASSETTES.glob("*.yaml")) > 20  # a search of an empty folder finds nothing either
+    # a search of an empty folder finds nothing either
+    assert sum(1 for _ in CASSETTES.glob("*.yaml")) > 20
 
 
 def test_every_cassette_belongs_to_a_test_that_exists() -> None:

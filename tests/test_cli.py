@@ -21,7 +21,13 @@ from tests.scripted_gateway import ScriptedGateway, always, http
 from tests.support import signature
 from tillgate import errors
 from tillgate.cli import EXIT_CODES, main
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
+from tillgate.sandbox import (
+    PUBLISHED_MERCHANT_NO,
+    PUBLISHED_STORE_NO,
+    PUBLISHED_TEST_TOKEN,
+    Options,
+    Sandbox,
+)
 from tillgate.wire.dialects import DIALECTS
 
 VECTOR = {
@@ -38,8 +44,16 @@ VECTOR = {
     "timeout": "120",
 }
 PAY = [
-    "pay", "--amount", "12.50", "--method", "alipay", "--ipn-url", "https://shop.example/ipn", "--callback-url", "https://shop.example/back?a={amount}",
-]  # fmt: skip
+    "pay",
+    "--amount",
+    "12.50",
+    "--method",
+    "alipay",
+    "--ipn-url",
+    "https://shop.example/ipn",
+    "--callback-url",
+    "https://shop.example/back?a={amount}",
+]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +90,15 @@ def answer(*arguments: str) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("account")
 def test_a_payment_is_created_queried_and_refunded(sandbox: Sandbox) -> None:
-    created = answer(*PAY, "--order", "100017", "--goods", "Teapot=2", "--description", "Order 100017")
+    created = answer(
+        *PAY,
+        "--order",
+        "100017",
+        "--goods",
+        "Teapot=2",
+        "--description",
+        "Order 100017",
+    )
     assert created["reference"].startswith("100017-")
     assert created["amount"] == "12.50"
     assert created["payment_url"].startswith(sandbox.base_url)
@@ -91,12 +113,31 @@ def test_a_payment_is_created_queried_and_refunded(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.usefixtures("account")
-@pytest.mark.parametrize("reference", ["100000123at1605000000", "4711:alipay:1605000000", "123e4567-e89b-12d3-a456-426614174000"])
-def test_a_payment_that_another_plugin_has_made_is_queried_and_refunded(sandbox: Sandbox, reference: str) -> None:
-    sent = {"merchantNo": PUBLISHED_MERCHANT_NO, "currency": "USD", "amount": "12.50", "vendor": "alipay", "reference": reference}
-    sent |= {"terminal": "ONLINE", "ipnUrl": "https://old.example/x", "callbackUrl": "https://old.example/x"}
+@pytest.mark.parametrize(
+    "reference",
+    ["100000123at1605000000", "4711:alipay:1605000000", "123e4567-e89b-12d3-a456-426614174000"],
+)
+def test_a_payment_that_another_plugin_has_made_is_queried_and_refunded(
+    sandbox: Sandbox,
+    reference: str,
+) -> None:
+    sent = {
+        "merchantNo": PUBLISHED_MERCHANT_NO,
+        "currency": "USD",
+        "amount": "12.50",
+        "vendor": "alipay",
+        "reference": reference,
+    }
+    sent |= {
+        "terminal": "ONLINE",
+        "ipnUrl": "https://old.example/x",
+        "callbackUrl": "https://old.example/x",
+    }
     sent["verifySign"] = signature(sent)
-    assert httpx.post(f"{sandbox.base_url}/online/v1/secure-pay", json=sent).json()["ret_code"] == "000100"
+    assert (
+        httpx.post(f"{sandbox.base_url}/online/v1/secure-pay", json=sent).json()["ret_code"]
+        == "000100"
+    )
     sandbox.control.pay(reference)
     assert answer("query", reference)["status"] == "paid"
     assert answer("refund", reference, "--amount", "2.50")["outcome"] == "succeeded"
@@ -126,26 +167,53 @@ def test_people_read_aligned_lines_and_no_braces() -> None:
         ([*PAY, "--method", "cash"], 2, "method"),
     ],
 )
-def test_errors_are_one_line_and_an_exit_code(arguments: list[str], exit_code: int, message: str) -> None:
+def test_errors_are_one_line_and_an_exit_code(
+    arguments: list[str],
+    exit_code: int,
+    message: str,
+) -> None:
     result = run(*arguments)
     assert (result.exit_code, message in result.output) == (exit_code, True), result.output
     assert "Traceback" not in result.output
 
 
-GAVE_BACK = {"ret_code": "000100", "ret_msg": "\u9000\u6b3e\u6210\u529f \U0001f600 \x1b[2J\x9b\u202e"}
+GAVE_BACK = {
+    "ret_code": "000100",
+    "ret_msg": "\u9000\u6b3e\u6210\u529f \U0001f600 \x1b[2J\x9b\u202e",
+}
 
 
-def refunding(gateway: ScriptedGateway, *options: str, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Any:
+def refunding(
+    gateway: ScriptedGateway,
+    *options: str,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    **environment: str,
+) -> Any:
     """Give money back in a process of its own."""
     command = [sys.executable, "-m", "tillgate", "refund", "A-1", "--amount", "2.50", *options]
-    own = {"TILLGATE_BASE_URL": gateway.url, "TILLGATE_MERCHANT_NO": "200043", "TILLGATE_TOKEN": "t", "TILLGATE_SANDBOX": "yes"}
-    return subprocess.run(command, env={**os.environ, **own, **environment}, stdout=stdout, stderr=subprocess.PIPE, check=False)
+    own = {
+        "TILLGATE_BASE_URL": gateway.url,
+        "TILLGATE_MERCHANT_NO": "200043",
+        "TILLGATE_TOKEN": "t",
+        "TILLGATE_SANDBOX": "yes",
+    }
+    return subprocess.run(
+        command,
+        env={**os.environ, **own, **environment},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii", "cp1252"])
-def test_a_refund_that_was_made_ends_with_0_whatever_letters_the_terminal_has(encoding: str) -> None:
+def test_a_refund_that_was_made_ends_with_0_whatever_letters_the_terminal_has(
+    encoding: str,
+) -> None:
     with ScriptedGateway(always(http(GAVE_BACK))) as gateway:
-        plain, as_json = (refunding(gateway, *options, PYTHONIOENCODING=encoding) for options in ([], ["--json"]))
+        plain, as_json = (
+            refunding(gateway, *options, PYTHONIOENCODING=encoding) for options in ([], ["--json"])
+        )
     assert (plain.returncode, as_json.returncode) == (0, 0), plain.stderr + as_json.stderr
     assert json.loads(as_json.stdout)["message"] == GAVE_BACK["ret_msg"]
     assert b"\\x1b[2J\\x9b\\u202e" in plain.stdout
@@ -153,15 +221,23 @@ def test_a_refund_that_was_made_ends_with_0_whatever_letters_the_terminal_has(en
         assert not set(said.decode(encoding, "replace")) & {"\x1b", "\x9b", "\u202e"}
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(),
+    reason="this system has no device that is always full",
+)
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_what_could_not_be_printed_ends_with_5_so_that_nobody_repeats_it(options: tuple[str, ...]) -> None:
+def test_what_could_not_be_printed_ends_with_5_so_that_nobody_repeats_it(
+    options: tuple[str, ...],
+) -> None:
     with ScriptedGateway(always(http(GAVE_BACK))) as gateway, open("/dev/full", "wb") as full:
         done = refunding(gateway, *options, stdout=full)
         assert len(gateway.requests) == 1
     assert (done.returncode, b"Traceback" in done.stderr) == (5, False)
     assert b"could not be printed: [Errno 28]" in done.stderr
-    with ScriptedGateway(always(http({"ret_code": "000020", "ret_msg": "no"}, 400))) as gateway, open("/dev/full", "wb") as full:
+    with (
+        ScriptedGateway(always(http({"ret_code": "000020", "ret_msg": "no"}, 400))) as gateway,
+        open("/dev/full", "wb") as full,
+    ):
         assert refunding(gateway, "--json", stdout=full).returncode == 3
 
 
@@ -189,13 +265,20 @@ def test_without_an_account_the_error_names_every_place_to_set_it() -> None:
 
 
 def test_options_win_over_the_environment_and_the_environment_over_the_file(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = tmp_path / "tillgate.toml"
-    file.write_text(f'[accounts.default]\nbase_url="{sandbox.base_url}"\nmerchant_no="file"\ntoken="file"\nsandbox=true\n')
+    file.write_text(
+        f'[accounts.default]\nbase_url="{sandbox.base_url}"\nmerchant_no="file"\ntoken="file"\nsandbox=true\n',
+    )
     monkeypatch.setenv("TILLGATE_MERCHANT_NO", PUBLISHED_MERCHANT_NO)
     monkeypatch.setenv("TILLGATE_TOKEN", "environment")
-    found = {check["name"]: check["finding"] for check in answer("doctor", "--token", PUBLISHED_TEST_TOKEN)["checks"]}
+    found = {
+        check["name"]: check["finding"]
+        for check in answer("doctor", "--token", PUBLISHED_TEST_TOKEN)["checks"]
+    }
     assert "tillgate.toml" in found["base_url"]
     assert "TILLGATE_MERCHANT_NO" in found["merchant_no"]
     assert "--token" in found["token"]
@@ -204,7 +287,7 @@ def test_options_win_over_the_environment_and_the_environment_over_the_file(
 def test_a_second_account_is_chosen_by_name(sandbox: Sandbox, tmp_path: Path) -> None:
     file = tmp_path / "shops.toml"
     file.write_text(
-        f'[accounts.asia]\nbase_url="{sandbox.base_url}"\nmerchant_no="{PUBLISHED_MERCHANT_NO}"\ntoken="{PUBLISHED_TEST_TOKEN}"\nsandbox=true\n'
+        f'[accounts.asia]\nbase_url="{sandbox.base_url}"\nmerchant_no="{PUBLISHED_MERCHANT_NO}"\ntoken="{PUBLISHED_TEST_TOKEN}"\nsandbox=true\n',
     )
     assert answer("doctor", "--config", str(file), "--account", "asia")["healthy"]
     assert "has: asia" in run("doctor", "--config", str(file), "--account", "europe").output
@@ -218,23 +301,33 @@ def test_a_second_account_is_chosen_by_name(sandbox: Sandbox, tmp_path: Path) ->
         ("[accounts.default]\nread_timout_seconds = 3", "did you mean read_timeout_seconds"),
     ],
 )
-def test_a_misspelt_setting_is_an_error_and_never_ignored(content: str, finding: str, tmp_path: Path) -> None:
+def test_a_misspelt_setting_is_an_error_and_never_ignored(
+    content: str,
+    finding: str,
+    tmp_path: Path,
+) -> None:
     (tmp_path / "tillgate.toml").write_text(content)
     result = run("query", "A")
     assert (result.exit_code, finding in result.output) == (2, True), result.output
 
 
 @pytest.mark.usefixtures("account")
-def test_a_misspelt_variable_is_an_error_and_a_strangers_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_variable_is_an_error_and_a_strangers_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TILLGATE_SHOP_COLOUR", "blue")
     assert run("doctor").exit_code == 0
     monkeypatch.setenv("TILLGATE_BASEURL", "https://a.example")
     assert "did you mean TILLGATE_BASE_URL" in run("doctor").output
 
 
-def test_an_account_asked_for_by_name_beats_the_environment(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_asked_for_by_name_beats_the_environment(
+    sandbox: Sandbox,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     (tmp_path / "tillgate.toml").write_text(
-        f'[accounts.live]\nbase_url="{sandbox.base_url}"\nmerchant_no="{PUBLISHED_MERCHANT_NO}"\ntoken="{PUBLISHED_TEST_TOKEN}"\nsandbox=true\n'
+        f'[accounts.live]\nbase_url="{sandbox.base_url}"\nmerchant_no="{PUBLISHED_MERCHANT_NO}"\ntoken="{PUBLISHED_TEST_TOKEN}"\nsandbox=true\n',
     )
     monkeypatch.setenv("TILLGATE_MERCHANT_NO", "another")
     assert answer("doctor", "--account", "live")["healthy"]
@@ -245,7 +338,8 @@ def test_an_account_asked_for_by_name_beats_the_environment(sandbox: Sandbox, tm
 @pytest.mark.usefixtures("account")
 @pytest.mark.parametrize("command", [PAY, ["refund", "A-1", "--amount", "1.00"]])
 def test_an_interrupted_call_that_moves_money_is_unknown_and_names_its_reference(
-    command: list[str], monkeypatch: pytest.MonkeyPatch
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -261,7 +355,8 @@ def test_an_interrupted_call_that_moves_money_is_unknown_and_names_its_reference
     [
         "not toml at all [",
         'accounts = "none"',
-        '[accounts.default]\ntokn = "s3cret"\nbase_url="https://a.example"\nmerchant_no="1"\ntoken="s3cret"',
+        "[accounts.default]\ntokn = "
+        '"s3cret"\nbase_url="https://a.example"\nmerchant_no="1"\ntoken="s3cret"',
     ],
 )
 def test_a_broken_file_is_named_and_its_secrets_are_not_shown(content: str, tmp_path: Path) -> None:
@@ -290,7 +385,11 @@ def test_the_doctor_proves_the_credentials_without_moving_money(sandbox: Sandbox
         (["--base-url", "http://127.0.0.1:1"], "check base_url and the network"),
     ],
 )
-def test_the_doctor_ends_with_1_and_says_what_to_check(arguments: list[str], finding: str, dialect: str) -> None:
+def test_the_doctor_ends_with_1_and_says_what_to_check(
+    arguments: list[str],
+    finding: str,
+    dialect: str,
+) -> None:
     result = run("doctor", "--dialect", dialect, "--store-no", PUBLISHED_STORE_NO, *arguments)
     assert (result.exit_code, finding in result.output) == (1, True), result.output
     assert "FAIL" in result.output
@@ -308,14 +407,19 @@ def test_the_doctor_ends_with_1_and_says_what_to_check(arguments: list[str], fin
     ],
 )
 def test_the_doctor_names_the_dialect_whose_paths_the_gateway_knows(
-    paths: str, used: str, named: str, monkeypatch: pytest.MonkeyPatch
+    paths: str,
+    used: str,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with Sandbox(Options(prefixes=paths)) as gateway:
         monkeypatch.setenv("TILLGATE_BASE_URL", gateway.base_url)
         if used == "v3":
             monkeypatch.setenv("TILLGATE_STORE_NO", PUBLISHED_STORE_NO)
         result = run("doctor", "--dialect", used)
-        assert (result.exit_code, f"set dialect to '{named}'" in result.output) == (1, True), result.output
+        assert (result.exit_code, f"set dialect to '{named}'" in result.output) == (1, True), (
+            result.output
+        )
         assert run("doctor", "--dialect", named, "--store-no", PUBLISHED_STORE_NO).exit_code == 0
 
 
@@ -328,21 +432,45 @@ def test_the_doctor_names_the_dialect_whose_paths_the_gateway_knows(
         (["--store-no", PUBLISHED_STORE_NO], 0, "000022"),
     ],
 )
-def test_the_doctor_names_the_store_of_version_3(arguments: list[str], exit_code: int, finding: str) -> None:
+def test_the_doctor_names_the_store_of_version_3(
+    arguments: list[str],
+    exit_code: int,
+    finding: str,
+) -> None:
     result = run("doctor", "--dialect", "v3", *arguments)
     assert (result.exit_code, finding in result.output) == (exit_code, True), result.output
 
 
 @pytest.mark.usefixtures("account")
-def test_the_environment_describes_an_account_of_version_3(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO, "CURRENCIES": "KRW, PHP", "SETTLE_CURRENCY": "GBP"}.items():
+def test_the_environment_describes_an_account_of_version_3(
+    sandbox: Sandbox,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {
+        "DIALECT": "v3",
+        "STORE_NO": PUBLISHED_STORE_NO,
+        "CURRENCIES": "KRW, PHP",
+        "SETTLE_CURRENCY": "GBP",
+    }.items():
         monkeypatch.setenv(f"TILLGATE_{name}", value)
     monkeypatch.setenv("TILLGATE_METHODS", "kakaopay,gcash")
     addresses = ["--ipn-url", "http://127.0.0.1:9/ipn", "--callback-url", "http://127.0.0.1:9/back"]
     paid = answer("pay", "--amount", "1250", "--method", "kakaopay", *addresses)
     assert (paid["amount"], paid["currency"]) == ("1250", "KRW")
     assert answer("query", paid["reference"])["settle_currency"] == "GBP"
-    assert run("pay", "--amount", "12.50", "--currency", "USD", "--method", "kakaopay", *addresses).exit_code == 2
+    assert (
+        run(
+            "pay",
+            "--amount",
+            "12.50",
+            "--currency",
+            "USD",
+            "--method",
+            "kakaopay",
+            *addresses,
+        ).exit_code
+        == 2
+    )
     sandbox.control.pay(paid["reference"])
     assert answer("refund", paid["reference"], "--amount", "250")["outcome"] == "succeeded"
 
@@ -350,10 +478,16 @@ def test_the_environment_describes_an_account_of_version_3(sandbox: Sandbox, mon
 @pytest.mark.usefixtures("account")
 @pytest.mark.parametrize(
     ("status", "finding"),
-    [(429, "look again later; if"), (503, "look again later; if"), (418, "look again later, and check base_url and dialect")],
+    [
+        (429, "look again later; if"),
+        (503, "look again later; if"),
+        (418, "look again later, and check base_url and dialect"),
+    ],
 )
 def test_the_doctor_blames_no_setting_for_a_gateway_that_is_out_of_order(
-    status: int, finding: str, monkeypatch: pytest.MonkeyPatch
+    status: int,
+    finding: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def out_of_order(account: object, reference: str, **bounds: object) -> None:
         raise errors.AnswerNotUnderstood(f"HTTP {status}", status)
@@ -364,7 +498,10 @@ def test_the_doctor_blames_no_setting_for_a_gateway_that_is_out_of_order(
 
 
 @pytest.mark.usefixtures("account")
-def test_the_doctor_sees_a_gateway_that_finds_everything(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_sees_a_gateway_that_finds_everything(
+    sandbox: Sandbox,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tillgate.hooks.query", lambda account, reference, **bounds: object())
     assert "cannot exist" in run("doctor").output
 
@@ -376,7 +513,11 @@ def test_the_doctor_names_what_a_plugin_raises_and_goes_on(monkeypatch: pytest.M
 
     monkeypatch.setattr("tillgate.hooks.query", faulty)
     result = run("doctor")
-    assert re.search(r"^FAIL +credentials +a plugin raised KeyError: 'region': correct it", result.output, re.MULTILINE)
+    assert re.search(
+        r"^FAIL +credentials +a plugin raised KeyError: 'region': correct it",
+        result.output,
+        re.MULTILINE,
+    )
     assert (result.exit_code, "Traceback" in result.output) == (1, False)
 
 
@@ -415,12 +556,18 @@ def test_an_unknown_switch_of_the_sandbox_is_refused_with_the_nearest_name() -> 
 
 def test_the_sandbox_says_where_it_is_and_ends_cleanly_on_an_interrupt() -> None:
     command = [sys.executable, "-u", "-m", "tillgate", "sandbox", "--port", "0", "--seed", "7"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         while "control" not in process.stdout.readline():
             pass
-        time.sleep(0.5)  # the greeting is printed before the server has put its signal handlers in place
+        # the greeting is printed before the server has put its signal handlers in place
+        time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=10)
     assert "127.0.0.1" in line
@@ -429,7 +576,11 @@ def test_the_sandbox_says_where_it_is_and_ends_cleanly_on_an_interrupt() -> None
 
 @pytest.mark.parametrize(
     ("dialect", "part", "rest"),
-    [("reference", "USD 2.50", "USD 10.00"), ("examples", "USD 2.50", "USD 10.00"), ("v3", "KRW 250", "KRW 1000")],
+    [
+        ("reference", "USD 2.50", "USD 10.00"),
+        ("examples", "USD 2.50", "USD 10.00"),
+        ("v3", "KRW 250", "KRW 1000"),
+    ],
 )
 def test_the_demo_takes_a_payment_round_and_ends_with_0(dialect: str, part: str, rest: str) -> None:
     command = [sys.executable, "-m", "tillgate", "demo", "--once", "--dialect", dialect]

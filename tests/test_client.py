@@ -1,4 +1,6 @@
-"""Gateway and AsyncGateway: pay and refund are sent once, a query is repeated within bounds, and no secret shows on any path (I11)."""
+"""Gateway and AsyncGateway: pay and refund are sent once, a query is repeated within bounds, and no
+secret shows on any path (I11).
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,21 @@ from tillgate import (
 FAST: dict[str, Any] = {"sandbox": True, "deadline_seconds": 20.0}
 SLOW: dict[str, Any] = {"sandbox": True, "deadline_seconds": 0.4}
 GOOD = {operation: http(body) for operation, body in GOOD_BODIES.items()}
-NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
-UNKNOWN = (httpx.ReadError, httpx.ReadTimeout, httpx.WriteError, httpx.WriteTimeout, httpx.RemoteProtocolError, httpx.CloseError)
+NEVER_LEFT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
+UNKNOWN = (
+    httpx.ReadError,
+    httpx.ReadTimeout,
+    httpx.WriteError,
+    httpx.WriteTimeout,
+    httpx.RemoteProtocolError,
+    httpx.CloseError,
+)
 NOT_FOUND = http({"ret_code": "000022", "ret_msg": "order not found"}, 400)
 
 
@@ -94,22 +109,40 @@ FAILURES: dict[str, tuple[Step, ...]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("failure", FAILURES)
-def test_i6_i8_pay_and_refund_are_never_sent_twice(scripted: ScriptedGateway, kind: str, failure: str) -> None:
+def test_i6_i8_pay_and_refund_are_never_sent_twice(
+    scripted: ScriptedGateway,
+    kind: str,
+    failure: str,
+) -> None:
     scripted.script = always(*FAILURES[failure])
-    patience = SLOW if "in time" in failure else FAST  # a busy machine may take a while to read a request
-    came = outcomes(kind, account(base_url=scripted.url, **patience, query_attempts=10), ["pay", "refund"])
+    # a busy machine may take a while to read a request
+    patience = SLOW if "in time" in failure else FAST
+    came = outcomes(
+        kind,
+        account(base_url=scripted.url, **patience, query_attempts=10),
+        ["pay", "refund"],
+    )
     assert sorted(request.operation for request in scripted.requests) == ["pay", "refund"]
     for operation, error in came.items():
         assert isinstance(error, OutcomeUnknown)
-        assert (error.operation, error.reference, error.may_have_arrived) == (operation, REFERENCE, True)
-        assert error.http_status == (int(failure) if failure.isdigit() else 307 if failure == "redirect" else None)
+        assert (error.operation, error.reference, error.may_have_arrived) == (
+            operation,
+            REFERENCE,
+            True,
+        )
+        assert error.http_status == (
+            int(failure) if failure.isdigit() else 307 if failure == "redirect" else None
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", ["pay", "refund"])
 @pytest.mark.parametrize("how", Cut)
 def test_i6_i8_a_kept_connection_that_dies_under_a_request_is_not_tried_again(
-    scripted: ScriptedGateway, kind: str, operation: str, how: Cut
+    scripted: ScriptedGateway,
+    kind: str,
+    operation: str,
+    how: Cut,
 ) -> None:
     scripted.script = in_turn([GOOD["query"]], [how], [GOOD[operation]])
     with pytest.raises(OutcomeUnknown):
@@ -119,7 +152,11 @@ def test_i6_i8_a_kept_connection_that_dies_under_a_request_is_not_tried_again(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", ["pay", "refund"])
-def test_a_refusal_is_final_and_sent_once(scripted: ScriptedGateway, kind: str, operation: str) -> None:
+def test_a_refusal_is_final_and_sent_once(
+    scripted: ScriptedGateway,
+    kind: str,
+    operation: str,
+) -> None:
     scripted.script = always(http(envelope(code="000030", message="not enough"), 400))
     with pytest.raises(Refused, match="not enough"):
         carry_out(kind, account(base_url=scripted.url, **FAST), operation)
@@ -131,12 +168,19 @@ def test_a_refusal_is_final_and_sent_once(scripted: ScriptedGateway, kind: str, 
 
 @pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("failure", [(Cut.CLOSE,), (Cut.RESET,), (http(b"", 429),), (http(b"", 500),), (http(b"<html>", 503),)])
+@pytest.mark.parametrize(
+    "failure",
+    [(Cut.CLOSE,), (Cut.RESET,), (http(b"", 429),), (http(b"", 500),), (http(b"<html>", 503),)],
+)
 def test_a_query_is_tried_again_after_a_failed_connection_429_and_5xx(
-    scripted: ScriptedGateway, kind: str, failure: tuple[Step, ...]
+    scripted: ScriptedGateway,
+    kind: str,
+    failure: tuple[Step, ...],
 ) -> None:
     scripted.script = in_turn(failure, failure, [GOOD["query"]])
-    assert carry_out(kind, account(base_url=scripted.url, **FAST), "query")[0].reference == REFERENCE
+    assert (
+        carry_out(kind, account(base_url=scripted.url, **FAST), "query")[0].reference == REFERENCE
+    )
     assert len(scripted.requests) == 3
     assert len({request.body for request in scripted.requests}) == 1
 
@@ -144,7 +188,11 @@ def test_a_query_is_tried_again_after_a_failed_connection_429_and_5xx(
 @pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("attempts", [1, 2, 5])
-def test_a_query_stops_at_its_attempts_and_tells_what_happened(scripted: ScriptedGateway, kind: str, attempts: int) -> None:
+def test_a_query_stops_at_its_attempts_and_tells_what_happened(
+    scripted: ScriptedGateway,
+    kind: str,
+    attempts: int,
+) -> None:
     scripted.script = always(http(b"", 503))
     with pytest.raises(AnswerNotUnderstood) as caught:
         carry_out(kind, account(base_url=scripted.url, **FAST, query_attempts=attempts), "query")
@@ -155,7 +203,10 @@ def test_a_query_stops_at_its_attempts_and_tells_what_happened(scripted: Scripte
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("failure", [(http(b"", 503),), (Cut.CLOSE,), (60.0,)])
 def test_a_query_stops_at_its_deadline(
-    scripted: ScriptedGateway, kind: str, failure: tuple[Step, ...], monkeypatch: pytest.MonkeyPatch
+    scripted: ScriptedGateway,
+    kind: str,
+    failure: tuple[Step, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
     scripted.script = always(*failure)
@@ -165,7 +216,10 @@ def test_a_query_stops_at_its_deadline(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_query_that_ran_out_of_time_was_sent_and_does_not_say_otherwise(scripted: ScriptedGateway, kind: str) -> None:
+def test_a_query_that_ran_out_of_time_was_sent_and_does_not_say_otherwise(
+    scripted: ScriptedGateway,
+    kind: str,
+) -> None:
     scripted.script = always(60.0)
     with pytest.raises(OutcomeUnknown):
         carry_out(kind, account(base_url=scripted.url, **SLOW), "query")
@@ -184,7 +238,12 @@ def test_a_query_that_ran_out_of_time_was_sent_and_does_not_say_otherwise(script
         (http(GOOD_BODIES["query"], 302, {"Location": "/"}), AnswerNotUnderstood),
     ],
 )
-def test_a_query_that_was_answered_is_not_repeated(scripted: ScriptedGateway, kind: str, answer: bytes, error: type[GatewayError]) -> None:
+def test_a_query_that_was_answered_is_not_repeated(
+    scripted: ScriptedGateway,
+    kind: str,
+    answer: bytes,
+    error: type[GatewayError],
+) -> None:
     scripted.script = always(answer)
     with pytest.raises(error):
         carry_out(kind, account(base_url=scripted.url, **FAST), "query")
@@ -199,7 +258,10 @@ def test_a_query_is_tried_again_when_no_connection_could_be_made() -> None:
         tried.append(request)
         raise httpx.ConnectError("refused", request=request)
 
-    with Gateway(account(), transport=httpx.MockTransport(handle)) as gateway, pytest.raises(NotSent, match="refused"):
+    with (
+        Gateway(account(), transport=httpx.MockTransport(handle)) as gateway,
+        pytest.raises(NotSent, match="refused"),
+    ):
         gateway.query(REFERENCE)
     assert len(tried) == 3
 
@@ -221,7 +283,12 @@ def test_pauses_grow_and_have_a_random_part(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("given", "sent"), [(1, 1), (2, 2), (9, 3), (None, 3)])
 @pytest.mark.usefixtures("no_pauses")
-def test_a_query_can_be_given_fewer_attempts_than_the_account(scripted: ScriptedGateway, kind: str, given: int | None, sent: int) -> None:
+def test_a_query_can_be_given_fewer_attempts_than_the_account(
+    scripted: ScriptedGateway,
+    kind: str,
+    given: int | None,
+    sent: int,
+) -> None:
     scripted.script = always(http(b"", 503))
     with pytest.raises(AnswerNotUnderstood):
         query(kind, account(base_url=scripted.url, **FAST), attempts=given)
@@ -231,19 +298,35 @@ def test_a_query_can_be_given_fewer_attempts_than_the_account(scripted: Scripted
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("own", "given"), [(20.0, 0.3), (0.3, 20.0), (0.3, None)])
 def test_a_query_can_be_given_a_deadline_before_that_of_the_account(
-    scripted: ScriptedGateway, kind: str, own: float, given: float | None
+    scripted: ScriptedGateway,
+    kind: str,
+    own: float,
+    given: float | None,
 ) -> None:
     scripted.script = always(60.0)
     with within(5), pytest.raises(OutcomeUnknown):
-        query(kind, account(base_url=scripted.url, sandbox=True, deadline_seconds=own), deadline_seconds=given)
+        query(
+            kind,
+            account(base_url=scripted.url, sandbox=True, deadline_seconds=own),
+            deadline_seconds=given,
+        )
     assert len(scripted.requests) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("bounds", [{"attempts": 0}, {"deadline_seconds": 0}, {"deadline_seconds": float("nan")}])
-def test_a_query_without_an_attempt_or_without_time_is_refused(kind: str, bounds: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "bounds",
+    [{"attempts": 0}, {"deadline_seconds": 0}, {"deadline_seconds": float("nan")}],
+)
+def test_a_query_without_an_attempt_or_without_time_is_refused(
+    kind: str,
+    bounds: dict[str, Any],
+) -> None:
     ((name, value),) = bounds.items()
-    with pytest.raises(InvalidRequest, match=rf"^{name}: {value} must be .* or None for the account's") as caught:
+    with pytest.raises(
+        InvalidRequest,
+        match=rf"^{name}: {value} must be .* or None for the account's",
+    ) as caught:
         query(kind, account(), **bounds)
     assert caught.value.field == name
 
@@ -261,7 +344,10 @@ def query(kind: str, at: Account, **bounds: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_a_cancelled_query_ends_at_once_and_is_not_tried_again(scripted: ScriptedGateway, kind: str) -> None:
+def test_a_cancelled_query_ends_at_once_and_is_not_tried_again(
+    scripted: ScriptedGateway,
+    kind: str,
+) -> None:
     scripted.script = always(60.0)
 
     async def work(gateway: AsyncGateway) -> list[Any]:
@@ -282,9 +368,16 @@ def test_a_cancelled_query_ends_at_once_and_is_not_tried_again(scripted: Scripte
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_operation_is_one_signed_post_to_its_path(scripted: ScriptedGateway, kind: str) -> None:
+def test_each_operation_is_one_signed_post_to_its_path(
+    scripted: ScriptedGateway,
+    kind: str,
+) -> None:
     scripted.script = lambda request: [GOOD[request.operation]]
-    made, seen, done = carry_out(kind, account(base_url=f"{scripted.url}/gate/", dialect=EXAMPLES, **FAST), *OPERATIONS)
+    made, seen, done = carry_out(
+        kind,
+        account(base_url=f"{scripted.url}/gate/", dialect=EXAMPLES, **FAST),
+        *OPERATIONS,
+    )
     assert [request.head.split(" HTTP")[0] for request in scripted.requests] == [
         "POST /gate/online/v1/secure-pay",
         "POST /gate/app-data-search/v1/tran-query",
@@ -298,26 +391,41 @@ def test_each_operation_is_one_signed_post_to_its_path(scripted: ScriptedGateway
         assert not {"cookie", "authorization", "transfer-encoding"} & set(request.headers)
     assert isinstance(made, CreatedPayment)
     assert isinstance(seen, Transaction)
-    assert (made.payment_url, seen.amount, done.amount) == (PAYMENT_PAGE, Decimal("12.50"), Decimal("2.50"))
+    assert (made.payment_url, seen.amount, done.amount) == (
+        PAYMENT_PAGE,
+        Decimal("12.50"),
+        Decimal("2.50"),
+    )
 
 
 def test_the_face_works_as_written_in_the_issue() -> None:
     def handle(request: httpx.Request) -> httpx.Response:
-        operation = {"secure-pay": "pay", "tran-query": "query", "refund": "refund"}[request.url.path.split("/")[-1]]
+        operation = {"secure-pay": "pay", "tran-query": "query", "refund": "refund"}[
+            request.url.path.split("/")[-1]
+        ]
         return httpx.Response(200, json=GOOD_BODIES[operation])
 
     with Gateway(account(), transport=httpx.MockTransport(handle)) as gateway:
         made = gateway.pay(payment())
         assert (made.transaction_no, made.payment_url) == ("297553575", PAYMENT_PAGE)
         seen = gateway.query(REFERENCE)
-        assert (seen.status, seen.amount, seen.transaction_no) == ("paid", Decimal("12.50"), "297553575")
+        assert (seen.status, seen.amount, seen.transaction_no) == (
+            "paid",
+            Decimal("12.50"),
+            "297553575",
+        )
         assert seen.raw == found()
         gateway.refund(refund())
 
 
 def test_an_injected_transport_serves_an_async_gateway_too() -> None:
     async def handle(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, json=GOOD_BODIES["query"] if request.url.path.endswith("tran-query") else envelope(code="000030"))
+        return httpx.Response(
+            200,
+            json=GOOD_BODIES["query"]
+            if request.url.path.endswith("tran-query")
+            else envelope(code="000030"),
+        )
 
     async def run() -> None:
         async with AsyncGateway(account(), transport=httpx.MockTransport(handle)) as gateway:
@@ -329,31 +437,54 @@ def test_an_injected_transport_serves_an_async_gateway_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [httpx.ReadError, httpx.ReadTimeout, httpx.WriteError, httpx.WriteTimeout, httpx.RemoteProtocolError, httpx.CloseError]
+    "error",
+    [
+        httpx.ReadError,
+        httpx.ReadTimeout,
+        httpx.WriteError,
+        httpx.WriteTimeout,
+        httpx.RemoteProtocolError,
+        httpx.CloseError,
+    ],
 )
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_an_injected_transport_raises_after_the_connection_leaves_the_outcome_unknown(
-    error: type[httpx.TransportError], operation: str
+    error: type[httpx.TransportError],
+    operation: str,
 ) -> None:
     def handle(request: httpx.Request) -> httpx.Response:
         raise error("broken", request=request)
 
-    with Gateway(account(query_attempts=1), transport=httpx.MockTransport(handle)) as gateway, pytest.raises(OutcomeUnknown) as caught:
+    with (
+        Gateway(account(query_attempts=1), transport=httpx.MockTransport(handle)) as gateway,
+        pytest.raises(OutcomeUnknown) as caught,
+    ):
         call(gateway, operation)
     assert caught.value.may_have_arrived == (error not in (httpx.WriteError, httpx.WriteTimeout))
 
 
 @pytest.mark.parametrize(
-    "error", [httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol]
+    "error",
+    [
+        httpx.ConnectError,
+        httpx.ConnectTimeout,
+        httpx.PoolTimeout,
+        httpx.ProxyError,
+        httpx.UnsupportedProtocol,
+    ],
 )
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_an_injected_transport_raises_before_it_has_a_connection_was_not_sent(
-    error: type[httpx.TransportError], operation: str
+    error: type[httpx.TransportError],
+    operation: str,
 ) -> None:
     def handle(request: httpx.Request) -> httpx.Response:
         raise error("broken", request=request)
 
-    with Gateway(account(query_attempts=1), transport=httpx.MockTransport(handle)) as gateway, pytest.raises(NotSent):
+    with (
+        Gateway(account(query_attempts=1), transport=httpx.MockTransport(handle)) as gateway,
+        pytest.raises(NotSent),
+    ):
         call(gateway, operation)
 
 
@@ -397,13 +528,23 @@ SITUATIONS: dict[str, Callable[[Received], Any]] = {
     "not HTTP": always(b"SSH-2.0\r\n", Cut.CLOSE),
     "late": always(60.0),
     "half": always(GOOD["pay"][:80], 60.0),
-    "wrong signature": lambda request: [http({**GOOD_BODIES["pay"], "verifySign": request.parameters["verifySign"]})],
-    "signature in the message": lambda request: [
-        http(envelope(code="000010", message=f"bad sign {request.parameters['verifySign']}"), 400)
+    "wrong signature": lambda request: [
+        http({**GOOD_BODIES["pay"], "verifySign": request.parameters["verifySign"]}),
     ],
-    "echo in the result": lambda request: [http(envelope({**created(), **found(), **request.parameters}))],
+    "signature in the message": lambda request: [
+        http(envelope(code="000010", message=f"bad sign {request.parameters['verifySign']}"), 400),
+    ],
+    "echo in the result": lambda request: [
+        http(envelope({**created(), **found(), **request.parameters})),
+    ],
     "echo under an error": lambda request: [
-        http({"ret_code": "000000", "debug": {"post": request.parameters}, "result": [request.parameters]})
+        http(
+            {
+                "ret_code": "000000",
+                "debug": {"post": request.parameters},
+                "result": [request.parameters],
+            },
+        ),
     ],
     "echo as HTML": lambda request: [http(b"<pre>" + request.body)],
 }
@@ -413,21 +554,32 @@ SITUATIONS: dict[str, Callable[[Received], Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_i11_no_call_shows_a_secret_in_its_outcome_its_traceback_or_a_log(
-    scripted: ScriptedGateway, kind: str, situation: str, caplog: pytest.LogCaptureFixture
+    scripted: ScriptedGateway,
+    kind: str,
+    situation: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     for name in ("httpx", "httpcore", "aiohttp", "asyncio", "anyio"):
         caplog.set_level(logging.DEBUG, logger=name)
     scripted.script = SITUATIONS[situation]
     shown = ""
-    deadline = 0.8 if situation in ("late", "half") else 10.0  # only who is kept waiting shall need it, however busy the machine is
-    for outcome in outcomes(kind, account(base_url=scripted.url, sandbox=True, deadline_seconds=deadline)).values():
+    # only who is kept waiting shall need it, however busy the machine is
+    deadline = 0.8 if situation in ("late", "half") else 10.0
+    for outcome in outcomes(
+        kind,
+        account(base_url=scripted.url, sandbox=True, deadline_seconds=deadline),
+    ).values():
         if isinstance(outcome, GatewayError):
             shown += everything_shown(outcome) + repr(pickle.loads(pickle.dumps(outcome)))
         else:
             shown += f"{outcome!r} {outcome} {getattr(outcome, 'raw', '')}"
     shown += caplog.text + "".join(f"{vars(record)}" for record in caplog.records)
-    secrets = {TOKEN, TOKEN_DIGEST, *(request.parameters["verifySign"] for request in scripted.requests)}
+    secrets = {
+        TOKEN,
+        TOKEN_DIGEST,
+        *(request.parameters["verifySign"] for request in scripted.requests),
+    }
     assert len(secrets) >= 5
     assert not [secret for secret in secrets if secret in shown]
 
@@ -450,7 +602,9 @@ def test_i11_neither_gateway_shows_the_token() -> None:
     async def run(some: AsyncGateway) -> list[Any]:
         return [repr(some), str(some), repr(vars(some))]
 
-    shown += "".join(run_async("aiohttp", account(), run) + run_async("plain httpx", account(), run))
+    shown += "".join(
+        run_async("aiohttp", account(), run) + run_async("plain httpx", account(), run),
+    )
     assert TOKEN not in shown
     assert TOKEN_DIGEST not in shown
     assert "Gateway(Account(base_url='https://pay.example'" in shown
@@ -458,7 +612,10 @@ def test_i11_neither_gateway_shows_the_token() -> None:
 
 def test_i1_an_answer_is_about_the_reference_that_was_asked_for(scripted: ScriptedGateway) -> None:
     scripted.script = always(http(envelope(found(reference="OTHER-1"))))
-    with Gateway(account(base_url=scripted.url, **FAST)) as gateway, pytest.raises(AnswerNotUnderstood, match="OTHER-1"):
+    with (
+        Gateway(account(base_url=scripted.url, **FAST)) as gateway,
+        pytest.raises(AnswerNotUnderstood, match="OTHER-1"),
+    ):
         gateway.query(REFERENCE)
 
 
@@ -467,6 +624,9 @@ def test_i1_an_answer_is_about_the_reference_that_was_asked_for(scripted: Script
 def test_account_of_gateway_plugin_is_refused(kind: str, operation: str) -> None:
     foreign = Dialect(name="other", gateway="other-gateway", required=())
     with ScriptedGateway(always(GOOD[operation])) as gateway:
-        with pytest.raises(ConfigurationError, match=r"plugin 'other-gateway': call tillgate\.hooks\.pay"):
+        with pytest.raises(
+            ConfigurationError,
+            match=r"plugin 'other-gateway': call tillgate\.hooks\.pay",
+        ):
             carry_out(kind, account(base_url=gateway.url, dialect=foreign, **FAST), operation)
         assert gateway.requests == []

@@ -1,4 +1,6 @@
-"""Signatures, tokens and keys are never compared in a time that tells how far they agree: shown from the source, since a clock guesses."""
+"""Signatures, tokens and keys are never compared in a time that tells how far they agree: shown
+from the source, since a clock guesses.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,28 @@ from tests.support import TOKEN
 from tillgate.sandbox import signing as emulated
 from tillgate.wire import signing
 
-SOURCES = [path for path in sorted((Path(__file__).parents[1] / "src" / "tillgate").rglob("*.py")) if "testing" not in path.parts]
-SECRET = re.compile(r"signature|claimed|verify_?sign|digest|token|secret|notification_key|return_key", re.IGNORECASE)
+SOURCES = [
+    path
+    for path in sorted((Path(__file__).parents[1] / "src" / "tillgate").rglob("*.py"))
+    if "testing" not in path.parts
+]
+SECRET = re.compile(
+    r"signature|claimed|verify_?sign|digest|token|secret|notification_key|return_key",
+    re.IGNORECASE,
+)
 FREE = re.compile(
-    r"^(SIGNATURE|signing\.SIGNATURE|FIELD|notification_signature|answer_signature|NotificationSignature\.\w+|ReviewReason\.\w+)$"
+    r"^(SIGNATURE|signing\.SIGNATURE|FIELD|notification_signature|answer_signature|NotificationSignature\.\w+|ReviewReason\.\w+)$",
 )
 
 
 def comparisons(source: str) -> Iterator[tuple[int, str]]:
-    """Yield every == and != of which one side is named like a secret, and the other is no constant."""
+    """Yield every == and != of which one side is named like a secret, and the other is no
+    constant.
+    """
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Compare) and any(isinstance(operator, ast.Eq | ast.NotEq) for operator in node.ops):
+        if isinstance(node, ast.Compare) and any(
+            isinstance(operator, ast.Eq | ast.NotEq) for operator in node.ops
+        ):
             sides = [node.left, *node.comparators]
             if any(isinstance(side, ast.Constant) for side in sides):
                 continue
@@ -46,7 +59,10 @@ def test_the_search_finds_what_it_seeks() -> None:
 
 
 @pytest.mark.parametrize("claimed", ["", "0", "0" * 32, "x" * 5_000, "right"])
-def test_both_sides_compare_in_constant_time_whatever_is_claimed(monkeypatch: pytest.MonkeyPatch, claimed: str) -> None:
+def test_both_sides_compare_in_constant_time_whatever_is_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+    claimed: str,
+) -> None:
     parameters = {"amount": "1.00", "note": ""}
     given = signing.sign(parameters, TOKEN) if claimed == "right" else claimed
     compared: list[tuple[bytes, bytes]] = []
@@ -65,6 +81,13 @@ def test_both_sides_compare_in_constant_time_whatever_is_claimed(monkeypatch: py
 
 
 def test_an_address_is_looked_up_by_the_whole_key() -> None:
-    """A database's index tells nothing that counts of 192 random bits; what must not be is a prefix or a pattern."""
-    views = (Path(__file__).parents[1] / "src/tillgate/django/payments/notifications.py").read_text("utf-8")
-    assert not re.search(r"(notification_key|return_key)__(startswith|istartswith|contains|icontains|iexact|regex|gt|lt)", views)
+    """A database's index tells nothing that counts of 192 random bits; what must not be is a prefix
+    or a pattern.
+    """
+    views = (Path(__file__).parents[1] / "src/tillgate/django/payments/notifications.py").read_text(
+        "utf-8",
+    )
+    assert not re.search(
+        r"(notification_key|return_key)__(startswith|istartswith|contains|icontains|iexact|regex|gt|lt)",
+        views,
+    )

@@ -1,4 +1,6 @@
-"""The documentation: it has an entry for everything that exists, it names nothing that does not, and its examples run."""
+"""The documentation: it has an entry for everything that exists, it names nothing that does not,
+and its examples run.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,16 @@ from click.testing import CliRunner
 
 import tillgate
 from proving.__main__ import PROOFS
-from tillgate import Account, Dialect, PaymentRequest, RefundRequest, hooks, lifecycle, shop, testing
+from tillgate import (
+    Account,
+    Dialect,
+    PaymentRequest,
+    RefundRequest,
+    hooks,
+    lifecycle,
+    shop,
+    testing,
+)
 from tillgate.cli import EXIT_CODES, main
 from tillgate.hooks import values
 from tillgate.sandbox import Options, Sandbox
@@ -37,7 +48,15 @@ ROOT = Path(__file__).parents[1]
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 NOT_OURS = {"artefacts", "build", "dist", "mutants", "node_modules"}
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(page for folder in ROOT.glob("[!.]*/") if folder.name not in NOT_OURS for page in folder.rglob("*.md"))]
+    [
+        *ROOT.glob("*.md"),
+        *(
+            page
+            for folder in ROOT.glob("[!.]*/")
+            if folder.name not in NOT_OURS
+            for page in folder.rglob("*.md")
+        ),
+    ],
 )
 SHOWN_IN_PARTS = {
     "README.md",
@@ -84,10 +103,21 @@ def headings(text: str) -> list[str]:
 def section(text: str, heading: str) -> str:
     """Return what stands under a heading, down to the next one of its level or above."""
     lines = text.splitlines()
-    start = next((number for number, line in enumerate(lines) if re.fullmatch(rf"#+ {re.escape(heading)}", line)), None)
+    start = next(
+        (
+            number
+            for number, line in enumerate(lines)
+            if re.fullmatch(rf"#+ {re.escape(heading)}", line)
+        ),
+        None,
+    )
     assert start is not None, f"no heading {heading!r}"
     level = len(lines[start].partition(" ")[0])
-    ends = (number for number in range(start + 1, len(lines)) if re.match(rf"#{{1,{level}}} ", lines[number]))
+    ends = (
+        number
+        for number in range(start + 1, len(lines))
+        if re.match(rf"#{{1,{level}}} ", lines[number])
+    )
     return "\n".join(lines[start + 1 : next(ends, len(lines))])
 
 
@@ -97,12 +127,16 @@ def rows(text: str) -> dict[str, list[str]]:
     for line in prose(text).splitlines():
         if line.startswith("|"):
             first, *others = [cell.strip() for cell in line.strip("|").split("|")]
-            found.update({re.split(r"[ (]", name)[0]: others for name in re.findall(r"`([^`]+)`", first)})
+            found.update(
+                {re.split(r"[ (]", name)[0]: others for name in re.findall(r"`([^`]+)`", first)},
+            )
     return found
 
 
 def entries(text: str) -> set[str]:
-    """Return what a text explains: its headings, the code that a paragraph or a list's line begins with, the first cells of tables."""
+    """Return what a text explains: its headings, the code that a paragraph or a list's line begins
+    with, the first cells of tables.
+    """
     leading = re.findall(r"^(?:- )?`([^`(]+)", prose(text), re.MULTILINE)
     return {*headings(text), *leading, *rows(text)}
 
@@ -113,32 +147,50 @@ def missing(names: Iterable[str], *texts: str) -> list[str]:
 
 
 def names_in_code(text: str) -> str:
-    """Return all that a page says in code for people to type or read, one piece a line; Python left out."""
-    return "\n".join([*blocks(text, "bash", "console", "text", "toml", ""), *re.findall(r"`([^`\n]+)`", prose(text))])
+    """Return all that a page says in code for people to type or read, one piece a line; Python left
+    out.
+    """
+    return "\n".join(
+        [
+            *blocks(text, "bash", "console", "text", "toml", ""),
+            *re.findall(r"`([^`\n]+)`", prose(text)),
+        ],
+    )
 
 
 REFERENCE_TEXTS = [page.read_text("utf-8") for page in REFERENCE]
 NO_SUCH_NAME = "tillgate_no_such_name"
 
 
-# Everything that exists has its entry ---------------------------------------------------------------------------------------------------
+# Everything that exists has its entry -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [name_of(page) for page in REFERENCE])
 def test_a_name_that_nothing_explains_is_missed(name: str) -> None:
-    text = read(name) + f"\nSome words about `{NO_SUCH_NAME}`.\n\n```text\n# {NO_SUCH_NAME}\n```\n\n| cell | `{NO_SUCH_NAME}` |\n"
+    text = (
+        read(name)
+        + f"\nSome words about `{NO_SUCH_NAME}`.\n\n```text\n# {NO_SUCH_NAME}\n```\n\n| cell | "
+        f"`{NO_SUCH_NAME}` |\n"
+    )
     assert missing([NO_SUCH_NAME], text) == [NO_SUCH_NAME]
     assert missing([NO_SUCH_NAME], f"{text}\n## {NO_SUCH_NAME}\n") == []
     assert missing([NO_SUCH_NAME], f"{text}\n| `{NO_SUCH_NAME}(a, b)` | what it does |\n") == []
 
 
-@pytest.mark.parametrize("module", [tillgate, hooks, shop, testing], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module",
+    [tillgate, hooks, shop, testing],
+    ids=lambda module: module.__name__,
+)
 def test_every_public_name_has_an_entry_in_the_reference(module: ModuleType) -> None:
     assert missing(module.__all__, *REFERENCE_TEXTS) == []
 
 
 @pytest.mark.parametrize(("module", "page"), [(hooks, "hooks"), (testing, "testing")])
-def test_every_public_name_of_a_module_has_an_entry_on_its_page(module: ModuleType, page: str) -> None:
+def test_every_public_name_of_a_module_has_an_entry_on_its_page(
+    module: ModuleType,
+    page: str,
+) -> None:
     assert missing(module.__all__, read(f"docs/reference/{page}.md")) == []
 
 
@@ -153,7 +205,11 @@ def test_the_tree_of_the_errors_is_that_of_the_classes() -> None:
     for line in drawing.splitlines():
         indent, name = re.match(r"([│├└─ ]*)(\w+)", line).groups()  # type: ignore[union-attr]
         del above[len(indent) // 4 :]
-        assert [base.__name__ for base in getattr(tillgate, name).__mro__ if base.__name__ in tillgate.errors.__all__] == [
+        assert [
+            base.__name__
+            for base in getattr(tillgate, name).__mro__
+            if base.__name__ in tillgate.errors.__all__
+        ] == [
             name,
             *above[::-1],
         ]
@@ -162,11 +218,17 @@ def test_the_tree_of_the_errors_is_that_of_the_classes() -> None:
     assert drawn == set(tillgate.errors.__all__)
 
 
-OF_GATEWAYS = [name for name in tillgate.errors.__all__ if tillgate.GatewayError in getattr(tillgate.errors, name).__mro__[1:]]
+OF_GATEWAYS = [
+    name
+    for name in tillgate.errors.__all__
+    if tillgate.GatewayError in getattr(tillgate.errors, name).__mro__[1:]
+]
 
 
 @pytest.mark.parametrize("name", OF_GATEWAYS)
-def test_every_constructor_of_an_error_that_a_gateway_plugin_raises_is_shown_with_its_parameters(name: str) -> None:
+def test_every_constructor_of_an_error_that_a_gateway_plugin_raises_is_shown_with_its_parameters(
+    name: str,
+) -> None:
     kind = getattr(tillgate.errors, name)
     (example,) = blocks(read("docs/reference/errors.md"), "python")
     line = re.search(rf"^{name}\((.*)\)  # (.*)$", example, re.MULTILINE)
@@ -181,30 +243,62 @@ def test_every_attribute_of_an_error_is_explained(name: str) -> None:
     kind = getattr(tillgate.errors, name)
     text = section(read("docs/reference/errors.md"), name)
     if kind.__init__ not in {base.__init__ for base in kind.__bases__}:
-        assert [name for name in list(inspect.signature(kind).parameters) if f"`{name}`" not in text] == []
+        assert [
+            name for name in list(inspect.signature(kind).parameters) if f"`{name}`" not in text
+        ] == []
 
 
 @pytest.mark.parametrize("kind", [tillgate.Gateway, tillgate.AsyncGateway])
 def test_every_method_of_the_clients_is_explained(kind: type[object]) -> None:
-    assert missing([name for name in vars(kind) if not name.startswith("_")], read("docs/reference/gateway.md")) == []
+    assert (
+        missing(
+            [name for name in vars(kind) if not name.startswith("_")],
+            read("docs/reference/gateway.md"),
+        )
+        == []
+    )
 
 
 def test_every_name_of_signatures_and_notifications_is_explained() -> None:
     page = read("docs/reference/wire.md")
-    assert missing([name for name in signing.__all__ if name != "SIGNATURE"], section(page, "Signatures")) == []
-    names = [item.name for item in dataclasses.fields(tillgate.Notification)] + ["signature", "evidence"]
-    assert missing([*names, *tillgate.NotificationSignature.__members__], section(page, "Notifications")) == []
+    assert (
+        missing(
+            [name for name in signing.__all__ if name != "SIGNATURE"],
+            section(page, "Signatures"),
+        )
+        == []
+    )
+    names = [item.name for item in dataclasses.fields(tillgate.Notification)] + [
+        "signature",
+        "evidence",
+    ]
+    assert (
+        missing(
+            [*names, *tillgate.NotificationSignature.__members__],
+            section(page, "Notifications"),
+        )
+        == []
+    )
 
 
 def test_every_fixture_is_explained_and_no_other() -> None:
-    fixtures = re.findall(r"^@pytest\.fixture\ndef (\w+)", read("src/tillgate/testing/fixtures.py"), re.MULTILINE)
+    fixtures = re.findall(
+        r"^@pytest\.fixture\ndef (\w+)",
+        read("src/tillgate/testing/fixtures.py"),
+        re.MULTILINE,
+    )
     assert set(rows(section(read("docs/reference/testing.md"), "Fixtures"))) == set(fixtures)
 
 
 def commands() -> dict[str, set[str]]:
     """Return every command with its options."""
     return {
-        name: {option for parameter in command.params if isinstance(parameter, click.Option) for option in _spellings(parameter)}
+        name: {
+            option
+            for parameter in command.params
+            if isinstance(parameter, click.Option)
+            for option in _spellings(parameter)
+        }
         for name, command in main.commands.items()
     }
 
@@ -222,7 +316,11 @@ def explained_options(command: str) -> set[str]:
 
 
 def test_every_command_has_its_heading_and_every_such_heading_is_a_command() -> None:
-    found = [heading.removeprefix("tillgate ") for heading in headings(read("docs/reference/cli.md")) if heading.startswith("tillgate ")]
+    found = [
+        heading.removeprefix("tillgate ")
+        for heading in headings(read("docs/reference/cli.md"))
+        if heading.startswith("tillgate ")
+    ]
     assert sorted(found) == sorted(commands())
 
 
@@ -239,7 +337,11 @@ def test_every_exit_code_is_explained() -> None:
 def test_everything_that_an_error_says_in_json_is_explained() -> None:
     explained = rows(section(read("docs/reference/cli.md"), "Errors as JSON"))
     abstract = {"TillgateError", "GatewayError"}
-    assert {name: set(re.findall(r"`(\w+)`", cells[0])) for name, cells in explained.items() if name != "error"} == {
+    assert {
+        name: set(re.findall(r"`(\w+)`", cells[0]))
+        for name, cells in explained.items()
+        if name != "error"
+    } == {
         name: set(inspect.signature(getattr(tillgate.errors, name)).parameters) - {"value"}
         for name in tillgate.errors.__all__
         if name not in abstract
@@ -248,12 +350,20 @@ def test_everything_that_an_error_says_in_json_is_explained() -> None:
 
 def test_every_invariant_is_held_by_tests_that_exist() -> None:
     page = ROOT / "docs" / "explanation" / "design.md"
-    listed = re.findall(r"^\| I(\d+) \|(.*)$", section(page.read_text("utf-8"), "Invariants"), re.MULTILINE)
+    listed = re.findall(
+        r"^\| I(\d+) \|(.*)$",
+        section(page.read_text("utf-8"), "Invariants"),
+        re.MULTILINE,
+    )
     assert [number for number, _ in listed] == [str(number) for number in range(1, 14)]
     for number, row in listed:
         files = [page.parent / link for link in re.findall(r"\]\(([^)]+)\)", row)]
         assert any("django" in file.parts for file in files), number
-        assert [file for file in files if not re.search(rf"def test_(?:i\d+_)*i{number}_", file.read_text("utf-8"))] == [], number
+        assert [
+            file
+            for file in files
+            if not re.search(rf"def test_(?:i\d+_)*i{number}_", file.read_text("utf-8"))
+        ] == [], number
 
 
 def test_every_setting_of_an_account_is_explained_with_default_option_and_variable() -> None:
@@ -273,7 +383,11 @@ def _shown(value: object) -> str:
     if isinstance(value, Enum):
         return f"`{type(value).__name__}.{value.name}`"
     if isinstance(value, frozenset | tuple):
-        texts = sorted(value) if isinstance(value, frozenset) else [getattr(item, "code", item) for item in value]
+        texts = (
+            sorted(value)
+            if isinstance(value, frozenset)
+            else [getattr(item, "code", item) for item in value]
+        )
         return ", ".join(f'`"{text}"`' for text in texts) or "none"
     if isinstance(value, bool):
         return f"`{value}`"
@@ -282,9 +396,10 @@ def _shown(value: object) -> str:
 
 def test_every_field_of_a_dialect_is_explained_with_its_default() -> None:
     explained = rows(section(read("docs/reference/dialect.md"), "Fields"))
-    assert {name: explained.get(name, ["", "not there"])[1] for name in (item.name for item in dataclasses.fields(Dialect))} == {
-        item.name: _shown(item.default) for item in dataclasses.fields(Dialect)
-    }
+    assert {
+        name: explained.get(name, ["", "not there"])[1]
+        for name in (item.name for item in dataclasses.fields(Dialect))
+    } == {item.name: _shown(item.default) for item in dataclasses.fields(Dialect)}
     assert list(explained) == [item.name for item in dataclasses.fields(Dialect)]
 
 
@@ -313,14 +428,19 @@ MESSAGES: list[type[Any]] = [
     tillgate.Refunded,
     lifecycle.PaymentFacts,
     lifecycle.Decision,
-    *(getattr(values, name) for name in values.__all__ if name != "PaidOutcome"),  # which is a choice
+    # which is a choice
+    *(getattr(values, name) for name in values.__all__ if name != "PaidOutcome"),
 ]
 
 
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
 def test_every_field_of_a_message_is_explained(kind: type[Any]) -> None:
     page = next(text for text in REFERENCE_TEXTS if kind.__name__ in headings(text))
-    fields = kind.model_fields if hasattr(kind, "model_fields") else [item.name for item in dataclasses.fields(kind)]
+    fields = (
+        kind.model_fields
+        if hasattr(kind, "model_fields")
+        else [item.name for item in dataclasses.fields(kind)]
+    )
     assert list(rows(section(page, kind.__name__))) == list(fields)
 
 
@@ -337,18 +457,38 @@ def test_the_wire_names_of_requests_are_those_that_are_sent() -> None:
         description="tea",
         goods_info=[{"goods_name": "tea", "quantity": "1"}],
     )
-    refund = RefundRequest(reference="A-1", currency="USD", amount="1.00", ipn_url="https://shop.example/ipn")
+    refund = RefundRequest(
+        reference="A-1",
+        currency="USD",
+        amount="1.00",
+        ipn_url="https://shop.example/ipn",
+    )
     for request in (pay, refund):
         explained = rows(section(page, type(request).__name__))
-        parameters = {name for path in ("pay", "refund") for name in getattr(tillgate.REFERENCE, f"{path}_parameters")}
-        version_3 = {name for path in ("pay", "refund") for name in getattr(tillgate.V3, f"{path}_parameters")} - parameters
-        assert {cells[0] for cells in explained.values()} - {"", "currency"} - version_3 == set(request.parameters()) - {"currency"}
+        parameters = {
+            name
+            for path in ("pay", "refund")
+            for name in getattr(tillgate.REFERENCE, f"{path}_parameters")
+        }
+        version_3 = {
+            name
+            for path in ("pay", "refund")
+            for name in getattr(tillgate.V3, f"{path}_parameters")
+        } - parameters
+        assert {cells[0] for cells in explained.values()} - {"", "currency"} - version_3 == set(
+            request.parameters(),
+        ) - {"currency"}
 
 
-@pytest.mark.parametrize("kind", [tillgate.PaymentMethod, tillgate.Terminal, tillgate.TransactionStatus])
+@pytest.mark.parametrize(
+    "kind",
+    [tillgate.PaymentMethod, tillgate.Terminal, tillgate.TransactionStatus],
+)
 def test_every_value_of_a_choice_is_named(kind: type[Enum]) -> None:
     named = re.findall(r"`(\w+)`", section(read("docs/reference/messages.md"), kind.__name__))
-    assert {item.name if kind is tillgate.TransactionStatus else item.value for item in kind} <= set(named)
+    assert {
+        item.name if kind is tillgate.TransactionStatus else item.value for item in kind
+    } <= set(named)
 
 
 @pytest.mark.parametrize(
@@ -360,14 +500,25 @@ def test_every_value_of_a_choice_is_named(kind: type[Enum]) -> None:
         ("hooks", "PaidOutcome", values.PaidOutcome),
     ],
 )
-def test_every_status_and_reason_is_explained_and_no_other(page: str, heading: str, kind: type[Enum]) -> None:
+def test_every_status_and_reason_is_explained_and_no_other(
+    page: str,
+    heading: str,
+    kind: type[Enum],
+) -> None:
     explained = set(rows(section(read(f"docs/reference/{page}.md"), heading))) - {kind.__name__}
     assert explained == {item.value for item in kind}
 
 
 def test_every_reason_that_an_answer_gives_is_named_by_a_rule_of_decide() -> None:
-    rules = set(re.findall(r"`([a-z-]+)`", section(read("docs/reference/lifecycle.md"), "interpret")))
-    given = set(re.findall(r"ReviewReason\.([A-Z_]+)", inspect.getsource(sys.modules["tillgate.lifecycle.interpret"])))
+    rules = set(
+        re.findall(r"`([a-z-]+)`", section(read("docs/reference/lifecycle.md"), "interpret")),
+    )
+    given = set(
+        re.findall(
+            r"ReviewReason\.([A-Z_]+)",
+            inspect.getsource(sys.modules["tillgate.lifecycle.interpret"]),
+        ),
+    )
     assert given
     assert {str(lifecycle.ReviewReason[name]) for name in given} <= rules
 
@@ -383,36 +534,60 @@ def test_every_reason_that_an_answer_gives_is_named_by_a_rule_of_decide() -> Non
     ],
     ids=["payment", "refund", "order", "outbox", "review"],
 )
-def test_the_drawn_transitions_are_those_of_the_table(heading: str, table: Mapping[str, frozenset[str]]) -> None:
+def test_the_drawn_transitions_are_those_of_the_table(
+    heading: str,
+    table: Mapping[str, frozenset[str]],
+) -> None:
     (drawing,) = blocks(section(read("ARCHITECTURE.md"), heading), "mermaid")
     drawn = set(re.findall(r"^ +(\w+) --> (\w+)$", drawing, re.MULTILINE))
     assert drawn == {(str(old), str(new)) for old, news in table.items() for new in news}
 
 
 def test_every_name_of_the_table_of_places_is_in_the_file_that_the_table_gives() -> None:
-    places = re.findall(r"^\| (.+?) \| (.+) \|$", section(read("ARCHITECTURE.md"), "Where is ..."), re.MULTILINE)[2:]
+    places = re.findall(
+        r"^\| (.+?) \| (.+) \|$",
+        section(read("ARCHITECTURE.md"), "Where is ..."),
+        re.MULTILINE,
+    )[2:]
     assert len(places) > 10
     for sought, place in places:
         files = re.findall(r"\]\((src/[^)]+\.py)\)", place)
         names = re.findall(r"`(\w+)`", place)
         assert files, sought
         assert names, sought
-        defined = {name for file in files for name in re.findall(r"^(?:def |class |)(\w+)(?:\(|:| =)", read(file), re.MULTILINE)}
+        defined = {
+            name
+            for file in files
+            for name in re.findall(r"^(?:def |class |)(\w+)(?:\(|:| =)", read(file), re.MULTILINE)
+        }
         assert set(names) <= defined, sought
 
 
 def test_the_journeys_name_operations_hooks_and_decisions_that_exist() -> None:
     journeys = blocks(section(read("ARCHITECTURE.md"), "Three journeys"), "mermaid")
     assert len(journeys) == 3
-    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "src" / "tillgate").rglob("*.py"))
+    sources = "\n".join(
+        path.read_text("utf-8") for path in (ROOT / "src" / "tillgate").rglob("*.py")
+    )
     named = {name for journey in journeys for name in re.findall(r"[a-z]+(?:_[a-z]+)+", journey)}
-    assert {"start_payment", "tillgate_pay", "receive_payment_notification", "tillgate_query", "tillgate_refund"} <= named
+    assert {
+        "start_payment",
+        "tillgate_pay",
+        "receive_payment_notification",
+        "tillgate_query",
+        "tillgate_refund",
+    } <= named
     assert [name for name in sorted(named) if f"def {name}(" not in sources] == []
 
 
 def test_the_app_calls_the_gateway_in_three_places_and_the_architecture_names_them() -> None:
-    (row,) = [line for line in read("ARCHITECTURE.md").splitlines() if "its callers in the app" in line]
-    named = {(name, Path(file).name) for name, file in re.findall(r"`(\w+)` in \[`[^`]+`\]\(([^)]+)\)", row)}
+    (row,) = [
+        line for line in read("ARCHITECTURE.md").splitlines() if "its callers in the app" in line
+    ]
+    named = {
+        (name, Path(file).name)
+        for name, file in re.findall(r"`(\w+)` in \[`[^`]+`\]\(([^)]+)\)", row)
+    }
     found = set()
     for path in (ROOT / "src" / "tillgate" / "django").rglob("*.py"):
         for function in re.split(r"^(?=def )", path.read_text("utf-8"), flags=re.MULTILINE):
@@ -423,18 +598,26 @@ def test_the_app_calls_the_gateway_in_three_places_and_the_architecture_names_th
 
 def variables() -> set[str]:
     """Return every variable of the environment that the core reads."""
-    sources = [path for path in (ROOT / "src" / "tillgate").rglob("*.py") if "django" not in path.parts]
-    found = {name for path in sources for name in re.findall(r"TILLGATE_[A-Z_]*[A-Z]", path.read_text("utf-8"))}
+    sources = [
+        path for path in (ROOT / "src" / "tillgate").rglob("*.py") if "django" not in path.parts
+    ]
+    found = {
+        name
+        for path in sources
+        for name in re.findall(r"TILLGATE_[A-Z_]*[A-Z]", path.read_text("utf-8"))
+    }
     return found | {f"TILLGATE_{name.upper()}" for name in Account.model_fields}
 
 
 def test_every_variable_of_the_environment_is_explained() -> None:
     page = read("docs/reference/account.md")
-    explained = {cells[-1].strip("`") for cells in rows(section(page, "Settings")).values()} | set(rows(section(page, "Other variables")))
+    explained = {cells[-1].strip("`") for cells in rows(section(page, "Settings")).values()} | set(
+        rows(section(page, "Other variables")),
+    )
     assert explained == variables()
 
 
-# Nothing is named that does not exist -----------------------------------------------------------------------------------------------------
+# Nothing is named that does not exist -------------------------------------------------------------
 
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -455,7 +638,9 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        found = target.exists() and (not anchor or anchor in map(slug, headings(target.read_text("utf-8"))))
+        found = target.exists() and (
+            not anchor or anchor in map(slug, headings(target.read_text("utf-8")))
+        )
         dead += [] if found else [link]
     assert dead == []
 
@@ -463,7 +648,11 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 @every_page
 def test_every_target_of_make_that_is_named_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
-    named = re.findall(r"(?:^|[ =])make ([a-z-]+)", names_in_code(page.read_text("utf-8")), re.MULTILINE)
+    named = re.findall(
+        r"(?:^|[ =])make ([a-z-]+)",
+        names_in_code(page.read_text("utf-8")),
+        re.MULTILINE,
+    )
     assert set(named) <= targets
 
 
@@ -481,20 +670,28 @@ def test_every_named_session_and_proof_exists(page: Path) -> None:
 def test_every_command_and_option_that_is_named_exists(page: Path) -> None:
     known = commands()
     for command, arguments in re.findall(
-        r"^(?:\$ |\.venv/bin/)?tillgate ([a-z][a-z-]*)\b((?:[^\n\\]|\\\n)*)", names_in_code(page.read_text("utf-8")), re.MULTILINE
+        r"^(?:\$ |\.venv/bin/)?tillgate ([a-z][a-z-]*)\b((?:[^\n\\]|\\\n)*)",
+        names_in_code(page.read_text("utf-8")),
+        re.MULTILINE,
     ):
         assert command in known
         assert set(re.findall(r" (--[a-z-]+)", arguments)) <= known[command], command
 
 
 def test_every_worker_that_cron_starts_ends() -> None:
-    found = [line for page in PAGES for line in re.findall(r"^(?:[\d*/,-]+ ){5}.*$", page.read_text("utf-8"), re.MULTILINE)]
+    found = [
+        line
+        for page in PAGES
+        for line in re.findall(r"^(?:[\d*/,-]+ ){5}.*$", page.read_text("utf-8"), re.MULTILINE)
+    ]
     workers = [line for line in found if "tillgate worker" in line]
     assert workers
     assert [line for line in workers if " --once" not in line] == []
 
 
-NOT_PYTHON = re.compile(r"tillgate\.(?:toml|dialects|[EW]\d{3}|run_\w+|events|outcome|resolve_review|refund_payment|gateway\.duration)")
+NOT_PYTHON = re.compile(
+    r"tillgate\.(?:toml|dialects|[EW]\d{3}|run_\w+|events|outcome|resolve_review|refund_payment|gateway\.duration)",
+)
 """A file, system checks, Celery tasks, a logger and metrics: pages of their own tests name them."""
 
 
@@ -504,7 +701,8 @@ def test_every_dotted_name_and_variable_exists(page: Path) -> None:
     code_of_page = "\n".join([names_in_code(text), *blocks(text, "python")])
     for dotted in set(re.findall(r"\btillgate(?:\.[A-Za-z_]\w*)+", code_of_page)):
         assert _exists(dotted) or NOT_PYTHON.fullmatch(dotted), dotted
-    if not name_of(page).startswith(("plugins/", "docs/oscar", "docs/saleor")):  # which name settings and mails of their own
+    # which name settings and mails of their own
+    if not name_of(page).startswith(("plugins/", "docs/oscar", "docs/saleor")):
         assert set(re.findall(r"TILLGATE_[A-Z_]*[A-Z]", text)) <= variables()
 
 
@@ -521,7 +719,10 @@ def _exists(dotted: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("dotted", ["tillgate.no_such_module", "tillgate.hooks.no_such_name", "tillgate.Gateway.no_such_method"])
+@pytest.mark.parametrize(
+    "dotted",
+    ["tillgate.no_such_module", "tillgate.hooks.no_such_name", "tillgate.Gateway.no_such_method"],
+)
 def test_a_dotted_name_that_does_not_exist_is_noticed(dotted: str) -> None:
     assert not _exists(dotted)
 
@@ -532,11 +733,16 @@ def test_no_page_knows_the_machine_it_was_written_on(page: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    linked = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)", read("docs/index.md"))}
-    assert {name_of(page) for page in (ROOT / "docs").rglob("*.md")} - {name_of(page) for page in linked} == {"docs/index.md"}
+    linked = {
+        (ROOT / "docs" / link).resolve()
+        for link in re.findall(r"\]\(([^)#\s]+)", read("docs/index.md"))
+    }
+    assert {name_of(page) for page in (ROOT / "docs").rglob("*.md")} - {
+        name_of(page) for page in linked
+    } == {"docs/index.md"}
 
 
-# The examples run -------------------------------------------------------------------------------------------------------------------------
+# The examples run ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -558,13 +764,23 @@ def at(sandbox: Sandbox, text: str) -> str:
 
 
 def not_printed(shown: str, printed: str) -> list[str]:
-    """Return the lines that a page shows and a program has not printed; what differs from run to run, and what follows …, left aside."""
+    """Return the lines that a page shows and a program has not printed; what differs from run to
+    run, and what follows …, left aside.
+    """
     starts = [_masked(line) for line in printed.splitlines()]
-    return [line for line in shown.splitlines() if not any(start.startswith(_masked(line.partition("…")[0])) for start in starts)]
+    return [
+        line
+        for line in shown.splitlines()
+        if not any(start.startswith(_masked(line.partition("…")[0])) for start in starts)
+    ]
 
 
 def _masked(line: str) -> str:
-    return re.sub(r"\d+(?:\.\d+)?", "0", re.sub(r"(?<=-)[A-Z2-7]{13}\b|(?<=/)[0-9a-f]{40}\b", "X", line)).rstrip()
+    return re.sub(
+        r"\d+(?:\.\d+)?",
+        "0",
+        re.sub(r"(?<=-)[A-Z2-7]{13}\b|(?<=/)[0-9a-f]{40}\b", "X", line),
+    ).rstrip()
 
 
 WITH_PYTHON = [page for page in PAGES if blocks(page.read_text("utf-8"), "python")]
@@ -587,13 +803,17 @@ def test_the_python_blocks_of_a_page_run_one_after_the_other(page: Path, sandbox
         exec(compile(at(sandbox, block), name_of(page), "exec"), names)
 
 
-def test_the_example_that_starts_a_sandbox_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_that_starts_a_sandbox_can_be_pasted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Prompt().paste(blocks(section(read("docs/reference/sandbox.md"), "Starting it"), "python")[0])
     assert "paid\n" in capsys.readouterr().out
 
 
 class Prompt(code.InteractiveConsole):
-    """Python's prompt, into which a person pastes a block line by line; what goes wrong is raised."""
+    """Python's prompt, into which a person pastes a block line by line; what goes wrong is
+    raised.
+    """
 
     def paste(self, block: str) -> None:
         for line in [*block.splitlines(), ""]:
@@ -608,7 +828,10 @@ class Prompt(code.InteractiveConsole):
         raise error
 
 
-def test_the_example_of_the_client_can_be_pasted(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_client_can_be_pasted(
+    sandbox: Sandbox,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (example,) = blocks(section(read("docs/reference/gateway.md"), "Example"), "python")
     Prompt().paste(at(sandbox, example))
     said = capsys.readouterr().out
@@ -619,7 +842,11 @@ def test_the_example_of_the_client_can_be_pasted(sandbox: Sandbox, capsys: pytes
 def test_the_shell_of_the_tutorial_can_be_pasted(sandbox: Sandbox) -> None:
     shell = shutil.which("bash")
     assert shell, "bash is needed"
-    typed = [block for block in blocks(read("docs/tutorial/first-payment.md"), "bash") if block.split()[:2] != ["make", "setup"]]
+    typed = [
+        block
+        for block in blocks(read("docs/tutorial/first-payment.md"), "bash")
+        if block.split()[:2] != ["make", "setup"]
+    ]
     typed.remove("tillgate sandbox\n")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
@@ -637,7 +864,10 @@ def test_the_shell_of_the_tutorial_can_be_pasted(sandbox: Sandbox) -> None:
     assert not_printed("status           failed", done.stdout) != []
 
 
-def test_the_plugins_of_the_how_to_log_and_answer(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_plugins_of_the_how_to_log_and_answer(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     page = read("docs/how-to/write-a-gateway-plugin.md")
     logs, answers = (
         _module(f"example_{number}", blocks(section(page, heading), "python")[0])
@@ -645,7 +875,11 @@ def test_the_plugins_of_the_how_to_log_and_answer(monkeypatch: pytest.MonkeyPatc
     )
     manager = hooks.build_plugin_manager(answers, logs, entry_points=False)
     monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
-    account = Account(base_url="https://pay.example", merchant_no="200043", token="the-secret-token")
+    account = Account(
+        base_url="https://pay.example",
+        merchant_no="200043",
+        token="the-secret-token",
+    )
     request = PaymentRequest(
         reference=tillgate.new_reference("100017"),
         currency="USD",
@@ -657,7 +891,13 @@ def test_the_plugins_of_the_how_to_log_and_answer(monkeypatch: pytest.MonkeyPatc
     )
     with caplog.at_level(logging.INFO, "shop.payments"):
         assert hooks.pay(account, request).transaction_no == "canned-1"
-        assert hooks.refund(account, RefundRequest(reference=request.reference, currency="USD", amount="2.50")).ret_msg == "refund success"
+        assert (
+            hooks.refund(
+                account,
+                RefundRequest(reference=request.reference, currency="USD", amount="2.50"),
+            ).ret_msg
+            == "refund success"
+        )
     assert hooks.query(account, request.reference).amount == request.amount
     with pytest.raises(tillgate.OrderNotFound, match="000022"):
         hooks.query(account, tillgate.new_reference("100018"))
@@ -669,9 +909,14 @@ def test_the_plugins_of_the_how_to_log_and_answer(monkeypatch: pytest.MonkeyPatc
 def test_the_how_to_shows_what_tillgate_plugins_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     page = read("docs/how-to/write-a-gateway-plugin.md")
     manager = hooks.build_plugin_manager(entry_points=False)
-    manager.register(_module("paylog", blocks(section(page, "Log every call"), "python")[0]), name="paylog")
+    manager.register(
+        _module("paylog", blocks(section(page, "Log every call"), "python")[0]),
+        name="paylog",
+    )
     monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
-    shown = next(block for block in blocks(page, "text") if "$ tillgate plugins\n" in block).partition("$ tillgate plugins\n")[2]
+    shown = next(
+        block for block in blocks(page, "text") if "$ tillgate plugins\n" in block
+    ).partition("$ tillgate plugins\n")[2]
     assert CliRunner().invoke(main, ["plugins"]).output == shown
 
 
@@ -681,10 +926,12 @@ def _module(name: str, source: str) -> ModuleType:
     return module
 
 
-# The README -------------------------------------------------------------------------------------------------------------------------------
+# The README ---------------------------------------------------------------------------------------
 
 
-def test_the_readme_shows_the_two_commands_on_its_first_screen_and_says_what_is_not_proven() -> None:
+def test_the_readme_shows_the_two_commands_on_its_first_screen_and_says_what_is_not_proven() -> (
+    None
+):
     readme = read("README.md")
     assert len(readme.splitlines()) <= 120
     assert len(readme.partition("<img src=")[0].splitlines()) <= 35

@@ -58,15 +58,24 @@ def test_the_tree_is_as_its_docstring_draws_it() -> None:
     public = {name: getattr(errors, name) for name in errors.__all__}
 
     def public_parent(kind: type) -> str:
-        return next(parent.__name__ for parent in kind.__mro__[1:] if not parent.__name__.startswith("_"))
+        return next(
+            parent.__name__ for parent in kind.__mro__[1:] if not parent.__name__.startswith("_")
+        )
 
     assert drawn_tree() == {name: public_parent(kind) for name, kind in public.items()}
 
 
 def test_everything_that_is_public_is_in_the_tree_and_told() -> None:
-    classes = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and not name.startswith("_")}
+    classes = {
+        name
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and not name.startswith("_")
+    }
     assert classes == set(errors.__all__)
-    assert all(issubclass(getattr(errors, name), TillgateError) and inspect.getdoc(getattr(errors, name)) for name in errors.__all__)
+    assert all(
+        issubclass(getattr(errors, name), TillgateError) and inspect.getdoc(getattr(errors, name))
+        for name in errors.__all__
+    )
 
 
 def test_local_misuse_is_apart_from_remote_fault() -> None:
@@ -76,11 +85,17 @@ def test_local_misuse_is_apart_from_remote_fault() -> None:
 
 def test_an_unknown_outcome_is_never_mistaken_for_one_that_may_be_repeated() -> None:
     assert not issubclass(OutcomeUnknown, (NotSent, Refused, AnswerNotUnderstood))
-    assert not any(issubclass(kind, OutcomeUnknown) for kind in (NotSent, Refused, AnswerNotUnderstood, SignatureMismatch))
+    assert not any(
+        issubclass(kind, OutcomeUnknown)
+        for kind in (NotSent, Refused, AnswerNotUnderstood, SignatureMismatch)
+    )
 
 
 @pytest.mark.parametrize("error", EVERY_ERROR, ids=repr)
-@pytest.mark.parametrize("duplicate", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize(
+    "duplicate",
+    [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy],
+)
 def test_errors_survive_pickling(error: TillgateError, duplicate: Any) -> None:
     again = duplicate(error)
     assert type(again) is type(error)
@@ -93,9 +108,18 @@ def test_errors_survive_pickling(error: TillgateError, duplicate: Any) -> None:
     [
         (InvalidRequest("amount", 1.5, "is a float"), "amount: 1.5 is a float"),
         (NotSent("pay", "A-1", "ConnectError"), "pay of A-1 was not sent: ConnectError"),
-        (OutcomeUnknown("refund", "A-1", "ReadTimeout"), "the outcome of refund of A-1 is not known: ReadTimeout"),
-        (AnswerNotUnderstood("its body is not JSON"), "the gateway's answer was not understood: its body is not JSON"),
-        (Refused("000030", "too\nmuch", 400), r"the gateway refused: 000030 'too\nmuch' (HTTP 400)"),
+        (
+            OutcomeUnknown("refund", "A-1", "ReadTimeout"),
+            "the outcome of refund of A-1 is not known: ReadTimeout",
+        ),
+        (
+            AnswerNotUnderstood("its body is not JSON"),
+            "the gateway's answer was not understood: its body is not JSON",
+        ),
+        (
+            Refused("000030", "too\nmuch", 400),
+            r"the gateway refused: 000030 'too\nmuch' (HTTP 400)",
+        ),
     ],
 )
 def test_an_error_says_in_one_line_what_happened(error: TillgateError, text: str) -> None:
@@ -103,7 +127,14 @@ def test_an_error_says_in_one_line_what_happened(error: TillgateError, text: str
 
 
 @pytest.mark.parametrize(
-    "value", ["x" * 10_000, pytest.param(10**5000, id="more digits than Python prints"), ["y" * 100] * 100, "\ud800", b"\xff" * 500]
+    "value",
+    [
+        "x" * 10_000,
+        pytest.param(10**5000, id="more digits than Python prints"),
+        ["y" * 100] * 100,
+        "\ud800",
+        b"\xff" * 500,
+    ],
 )
 def test_a_huge_or_odd_value_is_shown_shortly(value: object) -> None:
     error = InvalidRequest("amount", value, "is not an amount")
@@ -118,13 +149,20 @@ def test_an_outcome_may_have_arrived_unless_told_otherwise() -> None:
 
 
 def test_the_tree_imports_nothing_of_ours_or_others() -> None:
-    imported = [line for line in inspect.getsource(errors).splitlines() if re.match(r"\s*(import|from) ", line)]
+    imported = [
+        line
+        for line in inspect.getsource(errors).splitlines()
+        if re.match(r"\s*(import|from) ", line)
+    ]
     assert imported == ["from __future__ import annotations"]
 
 
 def test_i11_the_look_for_secrets_of_these_tests_finds_one_wherever_it_hides() -> None:
     hiding = {"token": TOKEN}
-    for error in (InvalidRequest("token", TOKEN, "is not text"), OutcomeUnknown("pay", "A-1", TOKEN)):
+    for error in (
+        InvalidRequest("token", TOKEN, "is not text"),
+        OutcomeUnknown("pay", "A-1", TOKEN),
+    ):
         assert TOKEN in everything_shown(error)
     with pytest.raises(TypeError) as caught:
         json.dumps([hiding, object()])

@@ -63,7 +63,10 @@ def test_text_that_is_not_plainly_an_amount_is_refused_and_not_read(text: str) -
     assert money.read_amount(text, "USD") is None
 
 
-@pytest.mark.parametrize("value", [0, "0", "0.00", Decimal(0), Decimal("-0.00"), -1, Decimal("-12.50")])
+@pytest.mark.parametrize(
+    "value",
+    [0, "0", "0.00", Decimal(0), Decimal("-0.00"), -1, Decimal("-12.50")],
+)
 def test_an_amount_to_send_is_above_zero(value: Any) -> None:
     with pytest.raises(InvalidRequest, match="is not above zero"):
         money.amount(value, "USD")
@@ -128,7 +131,21 @@ def test_every_amount_survives_the_way_out_and_back(number: int) -> None:
     assert money.amount_text(money.amount(text, "USD"), "USD") == text
 
 
-@pytest.mark.parametrize("number", ["1234567.89", "99999999999999.99", "1.10", "1.1", "0.07", "0.1", "12.5", "4.35", "1.005e2", "3"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        "1234567.89",
+        "99999999999999.99",
+        "1.10",
+        "1.1",
+        "0.07",
+        "0.1",
+        "12.5",
+        "4.35",
+        "1.005e2",
+        "3",
+    ],
+)
 def test_a_json_number_is_read_as_exactly_that(number: str) -> None:
     body = json.dumps(envelope(found(amount="@"))).replace('"@"', number).encode()
     answer = exchange.read_query(credentials(), found()["reference"], answered(body))
@@ -159,9 +176,19 @@ def test_a_number_beyond_all_bounds_is_not_understood(number: str) -> None:
         exchange.read_query(credentials(), found()["reference"], answered(body))
 
 
-@pytest.mark.parametrize("amount", ["12.505", "twelve", " 12.50", "-12.50", True, [], {"usd": 12}, "\uff11\uff12"])
+@pytest.mark.parametrize(
+    "amount",
+    ["12.505", "twelve", " 12.50", "-12.50", True, [], {"usd": 12}, "\uff11\uff12"],
+)
 def test_an_amount_of_an_answer_that_cannot_be_read_is_none(amount: object) -> None:
-    assert exchange.read_query(credentials(), found()["reference"], answered(envelope(found(amount=amount)))).amount is None
+    assert (
+        exchange.read_query(
+            credentials(),
+            found()["reference"],
+            answered(envelope(found(amount=amount))),
+        ).amount
+        is None
+    )
 
 
 def test_nothing_received_is_rounded_to_cents() -> None:
@@ -169,23 +196,37 @@ def test_nothing_received_is_rounded_to_cents() -> None:
     assert money.read_amount("12.500", "USD") == Decimal("12.50")
     assert money.read_amount(WireNumber("12.505"), "USD") is None
     assert money.read_amount("12.505", "USD") is None
-    assert money.read_amount(WireNumber("12.4999999999999999999999999999999999999999999999"), "USD") is None
+    assert (
+        money.read_amount(WireNumber("12.4999999999999999999999999999999999999999999999"), "USD")
+        is None
+    )
 
 
 @pytest.mark.parametrize("trap", [None, decimal.Inexact, decimal.Rounded, decimal.FloatOperation])
-def test_the_decimal_context_of_the_host_program_changes_nothing(trap: type[decimal.DecimalException] | None) -> None:
+def test_the_decimal_context_of_the_host_program_changes_nothing(
+    trap: type[decimal.DecimalException] | None,
+) -> None:
     with decimal.localcontext() as context:
         context.prec = 3
         context.rounding = decimal.ROUND_UP
         if trap:
             context.traps[trap] = True
         assert (
-            money.amount("123456789012345.99", "USD") == money.amount(Decimal("123456789012345.99"), "USD") == Decimal("123456789012345.99")
+            money.amount("123456789012345.99", "USD")
+            == money.amount(Decimal("123456789012345.99"), "USD")
+            == Decimal("123456789012345.99")
         )
-        assert money.read_amount(WireNumber("99999999999999.99"), "USD") == Decimal("99999999999999.99")
+        assert money.read_amount(WireNumber("99999999999999.99"), "USD") == Decimal(
+            "99999999999999.99",
+        )
         assert money.amount_text(Decimal("123456789012345.99"), "USD") == "123456789012345.99"
-        assert money.total([Decimal("123456789012345.99"), Decimal("0.01")]) == Decimal("123456789012346.00")
-        assert money.left_of(Decimal("123456789012345.99"), [Decimal("1000.00"), Decimal("0.98")]) == Decimal("123456789011345.01")
+        assert money.total([Decimal("123456789012345.99"), Decimal("0.01")]) == Decimal(
+            "123456789012346.00",
+        )
+        assert money.left_of(
+            Decimal("123456789012345.99"),
+            [Decimal("1000.00"), Decimal("0.98")],
+        ) == Decimal("123456789011345.01")
         assert created()["amount"] == payment(amount="12.50").parameters()["amount"]
 
 
@@ -194,7 +235,10 @@ def test_the_total_of_nothing_is_no_money_and_what_is_left_may_be_below_it() -> 
     assert money.left_of(Decimal("1.00"), [Decimal("0.75"), Decimal("0.50")]) == Decimal("-0.25")
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda number: pickle.loads(pickle.dumps(number))])
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda number: pickle.loads(pickle.dumps(number))],
+)
 def test_a_wire_number_keeps_its_text_when_copied(duplicate: Any) -> None:
     number = duplicate(WireNumber("1.10"))
     assert (number, number.text, hash(number)) == (Decimal("1.1"), "1.10", hash(Decimal("1.1")))
@@ -207,11 +251,22 @@ def test_a_wire_number_keeps_its_text_when_copied(duplicate: Any) -> None:
         (1250, "JPY", "JPY 1250", 1250),
         ("1250.000", "KRW", "KRW 1250", 1250),
         ("1.234", "KWD", "KWD 1.234", 1234),
-        ("1200.00", "HUF", "HUF 1200.00", 120000),  # ISO 4217 gives the forint two decimals; others give it none
+        # ISO 4217 gives the forint two decimals; others give it none
+        (
+            "1200.00",
+            "HUF",
+            "HUF 1200.00",
+            120000,
+        ),
         ("0", "USD", "USD 0.00", 0),
     ],
 )
-def test_money_has_the_decimals_of_its_currency(given: Any, currency: str, text: str, units: int) -> None:
+def test_money_has_the_decimals_of_its_currency(
+    given: Any,
+    currency: str,
+    text: str,
+    units: int,
+) -> None:
     money_of = Money(given, currency)
     assert (str(money_of), money_of.minor_units) == (text, units)
     assert Money.of_minor_units(units, currency) == money_of
@@ -232,7 +287,11 @@ def test_money_has_the_decimals_of_its_currency(given: Any, currency: str, text:
         ("1", None, "currency"),
     ],
 )
-def test_money_of_an_unknown_currency_or_with_too_many_decimals_is_refused(given: Any, currency: Any, field: str) -> None:
+def test_money_of_an_unknown_currency_or_with_too_many_decimals_is_refused(
+    given: Any,
+    currency: Any,
+    field: str,
+) -> None:
     with pytest.raises(InvalidRequest) as caught:
         Money(given, currency)
     assert caught.value.field == field
@@ -249,7 +308,12 @@ def test_money_of_an_unknown_currency_or_with_too_many_decimals_is_refused(given
         ("5.00", "USD", "xx-nowhere", "USD 5.00"),
     ],
 )
-def test_an_amount_is_shown_in_the_language_of_its_reader(amount: str, currency: str, language: str, shown: str) -> None:
+def test_an_amount_is_shown_in_the_language_of_its_reader(
+    amount: str,
+    currency: str,
+    language: str,
+    shown: str,
+) -> None:
     assert format_money(Decimal(amount), currency, language) == shown
 
 
@@ -271,7 +335,15 @@ def test_an_amount_is_read_as_its_writer_meant_it(typed: str, language: str, mea
 
 @pytest.mark.parametrize(
     ("typed", "language"),
-    [("45,21", "en"), ("1,00,00", "en"), ("", "en"), ("-1", "en"), ("12.505", "en"), ("zwei", "de"), ("\u0661", "en")],
+    [
+        ("45,21", "en"),
+        ("1,00,00", "en"),
+        ("", "en"),
+        ("-1", "en"),
+        ("12.505", "en"),
+        ("zwei", "de"),
+        ("\u0661", "en"),
+    ],
 )
 def test_an_amount_that_may_mean_two_things_is_refused(typed: str, language: str) -> None:
     with pytest.raises(InvalidRequest):

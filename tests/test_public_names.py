@@ -19,19 +19,35 @@ from tillgate import wire
 
 LISTED = Path(__file__).with_name("public_names.txt").read_text("utf-8").splitlines()
 PUBLIC = ("tillgate", "tillgate.hooks", "tillgate.shop", "tillgate.testing")
-CORE = ["tillgate", "tillgate.account", "tillgate.aiohttp_transport", "tillgate.client", "tillgate.errors", "tillgate.transport"]
+CORE = [
+    "tillgate",
+    "tillgate.account",
+    "tillgate.aiohttp_transport",
+    "tillgate.client",
+    "tillgate.errors",
+    "tillgate.transport",
+]
 CORE += [f"tillgate.wire.{module.name}" for module in pkgutil.iter_modules(wire.__path__)]
 
 
 def modules_after(statement: str) -> set[str]:
     """Return the modules that a fresh process has imported after a statement."""
     script = f"import json, sys; {statement}; print(json.dumps(list(sys.modules)))"
-    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    finished = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return set(json.loads(finished.stdout))
 
 
 def test_the_public_names_are_those_of_the_checked_in_list_which_stays_short() -> None:
-    found = [f"{name}.{public}" for name in PUBLIC for public in sorted(importlib.import_module(name).__all__)]
+    found = [
+        f"{name}.{public}"
+        for name in PUBLIC
+        for public in sorted(importlib.import_module(name).__all__)
+    ]
     assert found == LISTED, "a public name is documented and listed in tests/public_names.txt"
     assert len(LISTED) <= 150
 
@@ -42,17 +58,25 @@ def test_every_public_name_exists_and_has_a_docstring_of_its_own(listed: str) ->
     found = getattr(importlib.import_module(module), name)
     if inspect.isclass(found) or inspect.isroutine(found) or inspect.ismodule(found):
         assert found.__doc__
-        assert not found.__doc__.startswith(f"{name}("), "the docstring that a dataclass gets on its own says nothing"
+        assert not found.__doc__.startswith(f"{name}("), (
+            "the docstring that a dataclass gets on its own says nothing"
+        )
 
 
 def test_all_lists_exactly_the_public_names() -> None:
-    public = {name for name, value in vars(tillgate).items() if not name.startswith("_") and not isinstance(value, ModuleType)}
+    public = {
+        name
+        for name, value in vars(tillgate).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
     assert public == set(tillgate.__all__)
     assert len(tillgate.__all__) == len(set(tillgate.__all__))
 
 
 def test_the_fixed_names_are_there() -> None:
-    assert {"Account", "Gateway", "AsyncGateway", "PaymentRequest", "RefundRequest"} <= set(tillgate.__all__)
+    assert {"Account", "Gateway", "AsyncGateway", "PaymentRequest", "RefundRequest"} <= set(
+        tillgate.__all__,
+    )
     assert set(importlib.import_module("tillgate.errors").__all__) <= set(tillgate.__all__)
 
 
@@ -72,7 +96,11 @@ def test_every_name_that_a_module_offers_exists_and_is_told(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in CORE if name != "tillgate"])
 def test_a_module_offers_what_it_defines(name: str) -> None:
     module = importlib.import_module(name)
-    own = {key for key, value in vars(module).items() if getattr(value, "__module__", None) == name and not key.startswith("_")}
+    own = {
+        key
+        for key, value in vars(module).items()
+        if getattr(value, "__module__", None) == name and not key.startswith("_")
+    }
     offered = set(getattr(module, "__all__", ()))
     assert own - {"AsyncSender"} <= offered
 
@@ -81,11 +109,27 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert metadata.version("tillgate") == tillgate.__version__
 
 
-@pytest.mark.parametrize("statement", ["import tillgate", "from tillgate import *", "import tillgate; tillgate.Gateway"])
+@pytest.mark.parametrize(
+    "statement",
+    ["import tillgate", "from tillgate import *", "import tillgate; tillgate.Gateway"],
+)
 def test_importing_tillgate_imports_only_what_every_process_needs(statement: str) -> None:
     imported = modules_after(statement)
-    assert not imported & {"django", "click", "starlette", "uvicorn", "jinja2", "aiohttp", "httpx", "anyio", "pytest", "vcr"}
-    assert not imported & {f"tillgate.{name}" for name in ("sandbox", "cli", "django", "testing", "hooks", "transport")}
+    assert not imported & {
+        "django",
+        "click",
+        "starlette",
+        "uvicorn",
+        "jinja2",
+        "aiohttp",
+        "httpx",
+        "anyio",
+        "pytest",
+        "vcr",
+    }
+    assert not imported & {
+        f"tillgate.{name}" for name in ("sandbox", "cli", "django", "testing", "hooks", "transport")
+    }
 
 
 def test_the_package_is_typed() -> None:

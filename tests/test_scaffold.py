@@ -1,4 +1,6 @@
-"""`tillgate new-plugin`: what it refuses, what it writes, and that what it writes keeps Tillgate's promise as it stands."""
+"""`tillgate new-plugin`: what it refuses, what it writes, and that what it writes keeps Tillgate's
+promise as it stands.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / f"tillgate-{request.param}"
 
 
-# What is refused --------------------------------------------------------------------------------------------------------------------------
+# What is refused ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -64,26 +66,37 @@ def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         ("tillgate-shop", "give shop"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused_with_what_to_do_and_nothing_is_written(name: str, remedy: str, tmp_path: Path) -> None:
+def test_a_name_that_cannot_be_is_refused_with_what_to_do_and_nothing_is_written(
+    name: str,
+    remedy: str,
+    tmp_path: Path,
+) -> None:
     result = new_plugin(name)
     assert (result.exit_code, remedy in result.output) == (2, True), result.output
     assert result.output.startswith(f"InvalidRequest: name: {name!r} ")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_name_of_an_installed_plugin_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_of_an_installed_plugin_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     other = tmp_path / "site" / "other-1.0.dist-info"
     other.mkdir(parents=True)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (other / "entry_points.txt").write_text("[tillgate]\nbook-shop = other\n")
     monkeypatch.syspath_prepend(tmp_path / "site")
     result = new_plugin("book-shop")
-    assert (result.exit_code, "is a plugin that is installed here" in result.output) == (2, True), result.output
+    assert (result.exit_code, "is a plugin that is installed here" in result.output) == (2, True), (
+        result.output
+    )
     assert new_plugin("book-shelf").exit_code == 0
 
 
 def test_every_plugin_of_ours_is_refused() -> None:
-    for name in (path.name for path in (ROOT / "plugins").iterdir() if (path / "pyproject.toml").is_file()):
+    for name in (
+        path.name for path in (ROOT / "plugins").iterdir() if (path / "pyproject.toml").is_file()
+    ):
         assert new_plugin(name).exit_code == 2, name
 
 
@@ -103,7 +116,14 @@ def test_package_of_awkward_name_can_be_imported(name: str, tmp_path: Path) -> N
     assert new_plugin(name).exit_code == 0
     plugin = tmp_path / f"tillgate-{name}"
     path = os.pathsep.join([str(plugin / "src"), str(plugin)])
-    run(sys.executable, "-c", IMPORTS, f"tillgate_{name}", cwd=plugin, env={**os.environ, "PYTHONPATH": path})
+    run(
+        sys.executable,
+        "-c",
+        IMPORTS,
+        f"tillgate_{name}",
+        cwd=plugin,
+        env={**os.environ, "PYTHONPATH": path},
+    )
 
 
 @pytest.mark.parametrize("kind", ["folder", "empty folder", "file", "link to nowhere"])
@@ -119,14 +139,19 @@ def test_nothing_is_ever_overwritten(kind: str, tmp_path: Path) -> None:
         there.symlink_to(tmp_path / "nowhere")
     result = new_plugin("book-shop")
     assert (result.exit_code, "is taken" in result.output) == (2, True), result.output
-    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == (["mine"] if kind in ("folder", "file") else [])
+    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == (
+        ["mine"] if kind in ("folder", "file") else []
+    )
 
 
 @pytest.mark.parametrize("into", ["nowhere", "file"])
 def test_what_is_not_a_folder_cannot_be_written_into(into: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = new_plugin("book-shop", "--into", into)
-    assert (result.exit_code, result.output) == (2, f"InvalidRequest: into: '{into}' is not a folder: make it first, or name another\n")
+    assert (result.exit_code, result.output) == (
+        2,
+        f"InvalidRequest: into: '{into}' is not a folder: make it first, or name another\n",
+    )
 
 
 def test_a_disk_that_is_full_is_told_with_what_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,17 +161,22 @@ def test_a_disk_that_is_full_is_told_with_what_it_left(monkeypatch: pytest.Monke
     monkeypatch.setattr(Path, "write_text", full)
     result = new_plugin("book-shop")
     assert result.exit_code == 2
-    assert "into: '.' cannot be written to, No space left on device: what is in tillgate-book-shop is not whole" in result.output
+    assert (
+        "into: '.' cannot be written to, No space left on device: what is in tillgate-book-shop "
+        "is not whole" in result.output
+    )
 
 
-# What is written --------------------------------------------------------------------------------------------------------------------------
+# What is written ----------------------------------------------------------------------------------
 
 
 def test_what_was_written_is_listed_and_three_commands_come_next(tmp_path: Path) -> None:
     (tmp_path / "my plugins").mkdir()
     result = new_plugin("book-shop", "--into", "my plugins")
     folder = tmp_path / "my plugins" / "tillgate-book-shop"
-    written = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    written = sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
     assert [line.strip() for line in result.output.splitlines() if line.startswith("    ")] == [
         *written,
         "cd 'my plugins/tillgate-book-shop'",
@@ -166,7 +196,9 @@ def test_scripts_are_told_the_same_in_json() -> None:
 def test_no_placeholder_is_left(plugin: Path) -> None:
     texts = {path: path.read_text("utf-8") for path in plugin.rglob("*") if path.is_file()}
     prompt = r"\$(?! (?:DJANGO_SETTINGS_MODULE=\S+ )?(?:python|pip) ).*"
-    assert {path.name: re.findall(prompt, text) for path, text in texts.items() if "$" in text} == {"README.md": []}
+    assert {path.name: re.findall(prompt, text) for path, text in texts.items() if "$" in text} == {
+        "README.md": [],
+    }
     assert [path for path in plugin.rglob("*") if "$" in path.name or path.suffix == ".tmpl"] == []
 
 
@@ -183,18 +215,41 @@ def test_the_project_names_its_plugin_and_chooses_no_licence(plugin: Path) -> No
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
     """Run a command, which must succeed, and return what it said on standard output."""
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     if done.returncode != 0:
-        raise AssertionError(f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+        raise AssertionError(
+            f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}",
+        )
     return done.stdout
 
 
 @pytest.mark.parametrize("arguments", [["check"], ["format", "--check"]], ids=["check", "format"])
 def test_the_linter_finds_nothing(arguments: list[str], plugin: Path) -> None:
-    run(sys.executable, "-m", "ruff", *arguments, "--no-cache", "--config", ROOT / "pyproject.toml", cwd=plugin)
+    run(
+        sys.executable,
+        "-m",
+        "ruff",
+        *arguments,
+        "--no-cache",
+        "--config",
+        ROOT / "pyproject.toml",
+        cwd=plugin,
+    )
 
 
-@pytest.mark.parametrize("plugin", ["book-shop", "shop", "app"], indirect=True)  # the last two by the names of what the classes extend
+@pytest.mark.parametrize(
+    "plugin",
+    ["book-shop", "shop", "app"],
+    indirect=True,
+)  # the last two by the names of what the classes extend
 def test_the_strict_type_checker_finds_nothing(plugin: Path) -> None:
     run(sys.executable, "-m", "mypy", "--cache-dir", ROOT / ".mypy_cache" / "scaffold", cwd=plugin)
 
@@ -229,17 +284,28 @@ def test_paid(status: str, total: str, outcome: str) -> None:
 def test_the_statement_that_marks_an_order_paid_looks_at_what_it_costs_too(plugin: Path) -> None:
     (plugin / "tests" / "test_dearer.py").write_text(DEARER, "utf-8")
     path = os.pathsep.join(filter(None, [str(plugin / "src"), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--ds", "tests.settings", "tests/test_dearer.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--ds",
+        "tests.settings",
+        "tests/test_dearer.py",
+    ]
     assert "4 passed" in run(*command, cwd=plugin, env={**os.environ, "PYTHONPATH": path})
 
 
-# The how-to follows it line by line -------------------------------------------------------------------------------------------------------
+# The how-to follows it line by line ---------------------------------------------------------------
 
 HOW_TO = (ROOT / "docs/how-to/write-a-shop-plugin.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("plugin", ["book-shop"], indirect=True)
-def test_every_piece_of_code_in_the_how_to_is_a_file_that_is_written_to_the_letter(plugin: Path) -> None:
+def test_every_piece_of_code_in_the_how_to_is_a_file_that_is_written_to_the_letter(
+    plugin: Path,
+) -> None:
     shown = dict(re.findall(r"^```python\n# (\S+)\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL))
     assert list(shown) == ["src/tillgate_book_shop/signals.py", "tests/driver.py"]
     assert len(shown) == HOW_TO.count("```python")
@@ -252,11 +318,23 @@ def test_the_how_to_lists_every_file_that_is_written(plugin: Path) -> None:
     first_cells = re.findall(r"^\| (`.*?) \|", HOW_TO, re.MULTILINE)
     listed = {name for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)}
     assert "src/tillgate_book_shop/plugin.py" in listed
-    named = {(plugin / name if "/" in name else next(plugin.rglob(name))).relative_to(plugin) for name in listed}
+    named = {
+        (plugin / name if "/" in name else next(plugin.rglob(name))).relative_to(plugin)
+        for name in listed
+    }
     assert [name for name in named if not (plugin / name).exists()] == []
-    written = {path.relative_to(plugin) for path in plugin.rglob("*") if path.is_file() and path.stat().st_size}
-    self_explaining = {Path(name) for name in (".gitignore", "pyproject.toml", "src/tillgate_book_shop/__init__.py")}
-    assert {path for path in written - self_explaining if not {path, *path.parents} & named} == set()
+    written = {
+        path.relative_to(plugin)
+        for path in plugin.rglob("*")
+        if path.is_file() and path.stat().st_size
+    }
+    self_explaining = {
+        Path(name)
+        for name in (".gitignore", "pyproject.toml", "src/tillgate_book_shop/__init__.py")
+    }
+    assert {
+        path for path in written - self_explaining if not {path, *path.parents} & named
+    } == set()
 
 
 def test_the_how_to_types_the_commands_that_are_printed_and_has_the_steps_of_the_readme() -> None:
@@ -270,42 +348,79 @@ def test_the_how_to_types_the_commands_that_are_printed_and_has_the_steps_of_the
     assert re.findall(r"^#+ (\d\. .+)$", HOW_TO, re.MULTILINE) == steps
 
 
-# What is written keeps the promise --------------------------------------------------------------------------------------------------------
+# What is written keeps the promise ----------------------------------------------------------------
 
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Callable[..., str]:
-    """Return what runs a command in a fresh virtual environment, which has nothing but Tillgate as it would be published."""
+    """Return what runs a command in a fresh virtual environment, which has nothing but Tillgate as
+    it would be published.
+    """
     bin_folder = tmp_path / "venv" / "bin"
-    inherited = {name: value for name, value in os.environ.items() if not re.match(r"PYTHON|PYTEST|TILLGATE|DJANGO|VIRTUAL_ENV", name)}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not re.match(r"PYTHON|PYTEST|TILLGATE|DJANGO|VIRTUAL_ENV", name)
+    }
     path = os.pathsep.join([str(bin_folder), os.environ["PATH"]])
-    env = {**inherited, "PATH": path, "PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_QUIET": "1"}
+    env = {
+        **inherited,
+        "PATH": path,
+        "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+        "PIP_QUIET": "1",
+    }
 
     def in_environment(*command: str | Path, cwd: Path = tmp_path) -> str:
         return run(*command, cwd=cwd, env=env)
 
     run(sys.executable, "-m", "venv", bin_folder.parent, cwd=tmp_path)
-    backend = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    backend = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"][
+        "requires"
+    ]
     try:
         in_environment("python", "-m", "pip", "install", *backend)
     except AssertionError as error:
         reason = f"needs a package index: {str(error).strip().splitlines()[-1]}"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
-    in_environment("python", "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path / "dist", cwd=ROOT)
+    in_environment(
+        "python",
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "sdist",
+        "--directory",
+        tmp_path / "dist",
+        cwd=ROOT,
+    )
     in_environment("python", "-m", "pip", "install", *(tmp_path / "dist").glob("*.tar.gz"))
     return in_environment
 
 
-def test_in_a_fresh_environment_the_printed_commands_prove_every_scenario(fresh: Callable[..., str], tmp_path: Path) -> None:
+def test_in_a_fresh_environment_the_printed_commands_prove_every_scenario(
+    fresh: Callable[..., str],
+    tmp_path: Path,
+) -> None:
     said = json.loads(fresh("tillgate", "new-plugin", "book-shop", "--json"))
     (tmp_path / "here").mkdir()
-    assert said["files"] == json.loads(new_plugin("book-shop", "--into", "here", "--json").stdout)["files"], "a template was not packed"
+    assert (
+        said["files"]
+        == json.loads(new_plugin("book-shop", "--into", "here", "--json").stdout)["files"]
+    ), "a template was not packed"
     output = fresh("bash", "-euc", "\n".join(said["commands"]))
     total = len(Conformance.scenarios())
-    assert f"{total} of {total} scenarios held: tillgate {tillgate.__version__}, tillgate-book-shop 0.1.0, " in output
-    assert "tillgate_payment_paid" in json.loads(fresh("tillgate", "plugins", "--json"))["plugins"]["book-shop"]
+    assert (
+        f"{total} of {total} scenarios held: tillgate {tillgate.__version__}, tillgate-book-shop "
+        "0.1.0, " in output
+    )
+    assert (
+        "tillgate_payment_paid"
+        in json.loads(fresh("tillgate", "plugins", "--json"))["plugins"]["book-shop"]
+    )
     plugin = tmp_path / said["folder"]
     fresh("python", "-m", "hatchling", "build", "--target", "wheel", cwd=plugin)
     (wheel,) = (plugin / "dist").iterdir()
     packages = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert packages == {"tillgate_book_shop", "tillgate_book_shop-0.1.0.dist-info"}, "the toy shop or the tests would be published"
+    assert packages == {"tillgate_book_shop", "tillgate_book_shop-0.1.0.dist-info"}, (
+        "the toy shop or the tests would be published"
+    )

@@ -1,4 +1,6 @@
-"""How bytes travel: connections, threads, forks, event loops, time-outs and TLS, over all three transports."""
+"""How bytes travel: connections, threads, forks, event loops, time-outs and TLS, over all three
+transports.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,16 @@ import httpx
 import pytest
 
 from proving.processes import free_port
-from tests.scripted_gateway import Cut, PastTls, Received, ScriptedGateway, Step, always, http, in_turn
+from tests.scripted_gateway import (
+    Cut,
+    PastTls,
+    Received,
+    ScriptedGateway,
+    Step,
+    always,
+    http,
+    in_turn,
+)
 from tests.support import (
     GOOD_BODIES,
     KINDS,
@@ -93,7 +104,10 @@ def test_a_gateway_that_was_closed_opens_again_when_it_is_used(server: ScriptedG
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_an_async_gateway_that_was_closed_opens_again_also_in_another_loop(server: ScriptedGateway, kind: str) -> None:
+def test_an_async_gateway_that_was_closed_opens_again_also_in_another_loop(
+    server: ScriptedGateway,
+    kind: str,
+) -> None:
     gateways: list[AsyncGateway] = []
 
     async def work(gateway: AsyncGateway) -> list[Any]:
@@ -115,7 +129,11 @@ def test_an_async_gateway_that_was_closed_opens_again_also_in_another_loop(serve
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_connection_that_the_server_closed_meanwhile_is_not_used(server: ScriptedGateway, kind: str, operation: str) -> None:
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used(
+    server: ScriptedGateway,
+    kind: str,
+    operation: str,
+) -> None:
     server.script = lambda request: [*good(request), Cut.CLOSE]
     at = account(base_url=server.url, **FAST)
     if kind == "sync":
@@ -138,15 +156,21 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used(server: Scrip
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_cookie_is_kept(server: ScriptedGateway, kind: str) -> None:
-    server.script = lambda request: [http(GOOD_BODIES[request.operation], headers={"Set-Cookie": "session=1; Path=/"})]
-    by_name = server.url.replace("127.0.0.1", "localhost")  # a cookie jar may be shy of addresses without a name
+    server.script = lambda request: [
+        http(GOOD_BODIES[request.operation], headers={"Set-Cookie": "session=1; Path=/"}),
+    ]
+    # a cookie jar may be shy of addresses without a name
+    by_name = server.url.replace("127.0.0.1", "localhost")
     carry_out(kind, account(base_url=by_name, **FAST), "query", "query")
     assert not [request for request in server.requests if "cookie" in request.headers]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_proxy_or_password_is_read_from_the_environment(
-    server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: ScriptedGateway,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login a password b")
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
@@ -157,8 +181,13 @@ def test_no_proxy_or_password_is_read_from_the_environment(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_connection_with_an_unread_answer_is_not_used_again(server: ScriptedGateway, kind: str) -> None:
-    server.script = lambda request: [http(b"x" * 20_000_000)] if request.operation == "pay" else good(request)
+def test_a_connection_with_an_unread_answer_is_not_used_again(
+    server: ScriptedGateway,
+    kind: str,
+) -> None:
+    server.script = lambda request: (
+        [http(b"x" * 20_000_000)] if request.operation == "pay" else good(request)
+    )
     at = account(base_url=server.url, **FAST)
     if kind == "sync":
         with Gateway(at) as gateway:
@@ -187,7 +216,12 @@ SPURIOUS = http(GOOD_BODIES["refund"])
 @pytest.mark.parametrize("pause", [(), (0.1,)])
 @pytest.mark.parametrize("over", ["server", "tls_server"])
 def test_i6_an_answer_left_over_from_another_request_is_never_taken_for_that_of_a_refund(
-    over: str, pause: tuple[float, ...], first: str, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    over: str,
+    pause: tuple[float, ...],
+    first: str,
+    kind: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(transport, "_ssl_context", trusting)
     server: ScriptedGateway = request.getfixturevalue(over)
@@ -216,7 +250,11 @@ def test_i6_an_answer_left_over_from_another_request_is_never_taken_for_that_of_
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", ["pay", "query"])
-def test_an_answer_left_over_from_another_reference_is_never_taken(server: ScriptedGateway, kind: str, operation: str) -> None:
+def test_an_answer_left_over_from_another_reference_is_never_taken(
+    server: ScriptedGateway,
+    kind: str,
+    operation: str,
+) -> None:
     """A payment or a query may meet it on a kept connection, and knows it by the reference."""
     server.script = lambda _request: [http(GOOD_BODIES[operation]) * 2]
     other = new_reference("OTHER")
@@ -224,15 +262,29 @@ def test_an_answer_left_over_from_another_reference_is_never_taken(server: Scrip
 
     async def work(gateway: AsyncGateway) -> list[Any]:
         await call(gateway, operation)
-        with pytest.raises((AnswerNotUnderstood, OutcomeUnknown), match=f"is about the reference .{REFERENCE}. instead of .{other}"):
-            await (gateway.pay(payment(reference=other)) if operation == "pay" else gateway.query(other))
+        with pytest.raises(
+            (AnswerNotUnderstood, OutcomeUnknown),
+            match=f"is about reference .{REFERENCE}. instead of .{other}",
+        ):
+            await (
+                gateway.pay(payment(reference=other))
+                if operation == "pay"
+                else gateway.query(other)
+            )
         return []
 
     if kind == "sync":
         with Gateway(at) as gateway:
             call(gateway, operation)
-            with pytest.raises((AnswerNotUnderstood, OutcomeUnknown), match=f"is about the reference .{REFERENCE}. instead of .{other}"):
-                _ = gateway.pay(payment(reference=other)) if operation == "pay" else gateway.query(other)
+            with pytest.raises(
+                (AnswerNotUnderstood, OutcomeUnknown),
+                match=f"is about reference .{REFERENCE}. instead of .{other}",
+            ):
+                _ = (
+                    gateway.pay(payment(reference=other))
+                    if operation == "pay"
+                    else gateway.query(other)
+                )
     else:
         run_async(kind, at, work)
 
@@ -296,23 +348,38 @@ def test_a_cancelled_call_shows_nothing_of_what_it_sent(server: ScriptedGateway,
 # --- many at once
 
 
-def test_sixteen_threads_share_a_gateway_and_each_gets_its_own_answer(server: ScriptedGateway) -> None:
+def test_sixteen_threads_share_a_gateway_and_each_gets_its_own_answer(
+    server: ScriptedGateway,
+) -> None:
     start = threading.Barrier(16)
 
     def work(number: int) -> int:
         start.wait(timeout=10)
         references = [new_reference(str(number)) for _ in range(10)]
-        return sum(gateway.query(reference).raw["reference"] == reference for reference in references)
+        return sum(
+            gateway.query(reference).raw["reference"] == reference for reference in references
+        )
 
-    with Gateway(account(base_url=server.url, **FAST)) as gateway, ThreadPoolExecutor(16) as threads:
+    with (
+        Gateway(account(base_url=server.url, **FAST)) as gateway,
+        ThreadPoolExecutor(16) as threads,
+    ):
         assert sum(threads.map(work, range(16))) == 160
-    assert len({request.parameters["reference"] for request in server.requests}) == len(server.requests) == 160
+    assert (
+        len({request.parameters["reference"] for request in server.requests})
+        == len(server.requests)
+        == 160
+    )
     assert server.connections <= 16
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
 @pytest.mark.parametrize("most", [1, 3, 8])
-def test_many_tasks_share_an_async_gateway_within_its_connections(server: ScriptedGateway, kind: str, most: int) -> None:
+def test_many_tasks_share_an_async_gateway_within_its_connections(
+    server: ScriptedGateway,
+    kind: str,
+    most: int,
+) -> None:
     references = [new_reference(str(number)) for number in range(50)]
 
     async def work(gateway: AsyncGateway) -> list[Any]:
@@ -324,7 +391,10 @@ def test_many_tasks_share_an_async_gateway_within_its_connections(server: Script
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_call_that_waits_too_long_for_a_connection_was_not_sent(server: ScriptedGateway, kind: str) -> None:
+def test_a_call_that_waits_too_long_for_a_connection_was_not_sent(
+    server: ScriptedGateway,
+    kind: str,
+) -> None:
     entered = threading.Event()
 
     def slow(request: Received) -> Iterator[float | bytes]:
@@ -355,7 +425,10 @@ def test_a_call_that_waits_too_long_for_a_connection_was_not_sent(server: Script
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_call_whose_time_is_up_before_it_begins_is_not_sent(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_whose_time_is_up_before_it_begins_is_not_sent(
+    operation: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with Gateway(account(query_attempts=1), transport=NothingMayBeSent()) as gateway:
         monkeypatch.setattr(client, "_deadline", lambda *_: time.monotonic() - 1)
         with pytest.raises(NotSent, match="the deadline passed"):
@@ -381,7 +454,10 @@ def test_the_deadline_holds_for_an_injected_transport_that_knows_nothing_of_it()
         gateway.pay(payment())
 
 
-def test_a_wait_for_a_connection_ends_with_the_deadline(server: ScriptedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_for_a_connection_ends_with_the_deadline(
+    server: ScriptedGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     entered, answered = threading.Event(), threading.Event()
 
     def slow(request: Received) -> Iterator[bytes]:
@@ -390,7 +466,10 @@ def test_a_wait_for_a_connection_ends_with_the_deadline(server: ScriptedGateway,
         yield from good(request)
 
     server.script = slow
-    with Gateway(account(base_url=server.url, **FAST, max_connections=1)) as gateway, ThreadPoolExecutor(1) as threads:
+    with (
+        Gateway(account(base_url=server.url, **FAST, max_connections=1)) as gateway,
+        ThreadPoolExecutor(1) as threads,
+    ):
         first = threads.submit(gateway.pay, payment())
         assert entered.wait(5)
         monkeypatch.setattr(client, "_deadline", lambda *_: time.monotonic() + 0.3)
@@ -403,9 +482,12 @@ def test_a_wait_for_a_connection_ends_with_the_deadline(server: ScriptedGateway,
 
 @contextlib.contextmanager
 def silent_addresses(monkeypatch: pytest.MonkeyPatch, *, last: int | None = None) -> Iterator[int]:
-    """Give pay.example five addresses at which nobody answers, and then perhaps this machine; yield their port."""
+    """Give pay.example five addresses at which nobody answers, and then perhaps this machine; yield
+    their port.
+    """
     with contextlib.ExitStack() as open_sockets:
-        # A listener whose queue is full drops what comes: the kernel answers nothing, as a firewall does.
+        # A listener whose queue is full drops what comes: the kernel answers nothing, as a firewall
+        # does.
         port = last or free_port()
         for number in range(2, 7):
             address = (f"127.0.0.{number}", port)
@@ -425,18 +507,35 @@ def silent_addresses(monkeypatch: pytest.MonkeyPatch, *, last: int | None = None
         yield port
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8, and drops what a full queue cannot take")
-def test_the_deadline_holds_however_many_addresses_a_silent_host_has(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    sys.platform != "linux",
+    reason="only Linux has all of 127.0.0.0/8, and drops what a full queue cannot take",
+)
+def test_the_deadline_holds_however_many_addresses_a_silent_host_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with silent_addresses(monkeypatch) as port:
-        at = account(base_url=f"http://pay.example:{port}", sandbox=True, connect_timeout_seconds=1.0, deadline_seconds=1.5)
+        at = account(
+            base_url=f"http://pay.example:{port}",
+            sandbox=True,
+            connect_timeout_seconds=1.0,
+            deadline_seconds=1.5,
+        )
         with within(3), pytest.raises(NotSent):
             carry_out("sync", at, "refund")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="for the same reason")
-def test_an_address_that_answers_is_found_behind_some_that_do_not(server: ScriptedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_answers_is_found_behind_some_that_do_not(
+    server: ScriptedGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with silent_addresses(monkeypatch, last=int(server.url.rpartition(":")[2])) as port:
-        carry_out("sync", account(base_url=f"http://pay.example:{port}", **FAST, connect_timeout_seconds=0.2), "query")
+        carry_out(
+            "sync",
+            account(base_url=f"http://pay.example:{port}", **FAST, connect_timeout_seconds=0.2),
+            "query",
+        )
     assert len(server.requests) == 1
 
 
@@ -447,7 +546,9 @@ def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
     def found(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
         if host not in ("pay.example", b"pay.example"):
             return real(host, port, *args, **kwargs)
-        return [one for address in addresses for one in real(address, port, type=socket.SOCK_STREAM)]
+        return [
+            one for address in addresses for one in real(address, port, type=socket.SOCK_STREAM)
+        ]
 
     monkeypatch.setattr(socket, "getaddrinfo", found)
 
@@ -455,25 +556,44 @@ def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
 def guarded(server: ScriptedGateway, **options: Any) -> Any:
     """Return an account that connects to public addresses only, at the server's port."""
     port = server.url.rpartition(":")[2]
-    return account(base_url=f"http://pay.example:{port}", public_addresses_only=True, **FAST, **options)
+    return account(
+        base_url=f"http://pay.example:{port}",
+        public_addresses_only=True,
+        **FAST,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("addresses", [("127.0.0.1",), ("127.0.0.1", "127.0.0.1"), ("::ffff:127.0.0.1",)])
+@pytest.mark.parametrize(
+    "addresses",
+    [("127.0.0.1",), ("127.0.0.1", "127.0.0.1"), ("::ffff:127.0.0.1",)],
+)
 def test_private_addresses_are_never_connected_to(
-    server: ScriptedGateway, kind: str, operation: str, addresses: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    server: ScriptedGateway,
+    kind: str,
+    operation: str,
+    addresses: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     resolving(monkeypatch, *addresses)
     with pytest.raises(NotSent, match=r"pay\.example.*no public address") as caught:
         carry_out(kind, guarded(server), operation)
     assert server.connections == 0
-    assert "127.0.0.1" not in str(caught.value), "an organizer would read how the network is laid out"
+    assert "127.0.0.1" not in str(caught.value), (
+        "an organizer would read how the network is laid out"
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_public_one_of_several_addresses_is_tried(server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    resolving(monkeypatch, "127.0.0.1", "192.88.99.1")  # the second is public, and nothing listens there
+def test_public_one_of_several_addresses_is_tried(
+    server: ScriptedGateway,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # the second is public, and nothing listens there
+    resolving(monkeypatch, "127.0.0.1", "192.88.99.1")
     with pytest.raises((NotSent, OutcomeUnknown)) as caught:
         carry_out(kind, guarded(server, connect_timeout_seconds=0.2), "query")
     assert server.connections == 0
@@ -481,12 +601,18 @@ def test_public_one_of_several_addresses_is_tried(server: ScriptedGateway, kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_redirect_to_a_private_address_is_not_followed(server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redirect_to_a_private_address_is_not_followed(
+    server: ScriptedGateway,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tillgate.transport.is_public_address", lambda address: True)
     monkeypatch.setattr("tillgate.aiohttp_transport.is_public_address", lambda address: True)
     resolving(monkeypatch, "127.0.0.1")
     with ScriptedGateway(good) as internal:
-        server.script = always(f"HTTP/1.1 307 x\r\nLocation: {internal.url}/\r\nContent-Length: 0\r\n\r\n".encode())
+        server.script = always(
+            f"HTTP/1.1 307 x\r\nLocation: {internal.url}/\r\nContent-Length: 0\r\n\r\n".encode(),
+        )
         with pytest.raises((AnswerNotUnderstood, Refused)):
             carry_out(kind, guarded(server), "query")
         assert (len(server.requests), internal.connections) == (1, 0)
@@ -494,7 +620,9 @@ def test_redirect_to_a_private_address_is_not_followed(server: ScriptedGateway, 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_an_async_gateway_in_another_event_loop_is_refused_before_anything_is_sent(
-    server: ScriptedGateway, kind: str, recwarn: pytest.WarningsRecorder
+    server: ScriptedGateway,
+    kind: str,
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
     async def work(gateway: AsyncGateway) -> list[Any]:
         await gateway.query(REFERENCE)
@@ -528,10 +656,22 @@ with gateway:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system cannot fork")
-def test_a_forked_child_and_its_parent_use_one_gateway_without_mixing(server: ScriptedGateway) -> None:
-    finished = subprocess.run([sys.executable, "-c", FORKING, server.url], capture_output=True, text=True, timeout=60, check=False)
+def test_a_forked_child_and_its_parent_use_one_gateway_without_mixing(
+    server: ScriptedGateway,
+) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", FORKING, server.url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (finished.returncode, finished.stderr) == (0, "")
-    assert len({request.parameters["reference"] for request in server.requests}) == len(server.requests) == 62
+    assert (
+        len({request.parameters["reference"] for request in server.requests})
+        == len(server.requests)
+        == 62
+    )
 
 
 CLOSING_IN_A_CHILD = """
@@ -552,9 +692,15 @@ gateway.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system cannot fork")
-def test_closing_a_gateway_in_a_forked_child_leaves_the_parents_connection(server: ScriptedGateway) -> None:
+def test_closing_a_gateway_in_a_forked_child_leaves_the_parents_connection(
+    server: ScriptedGateway,
+) -> None:
     finished = subprocess.run(
-        [sys.executable, "-c", CLOSING_IN_A_CHILD, server.url], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", CLOSING_IN_A_CHILD, server.url],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert (finished.returncode, finished.stderr) == (0, "")
     assert (len(server.requests), server.connections) == (2, 1)
@@ -564,7 +710,10 @@ def test_closing_a_gateway_in_a_forked_child_leaves_the_parents_connection(serve
 
 
 @pytest.mark.parametrize("is_installed", [True, False])
-def test_an_async_gateway_uses_aiohttp_where_it_is_installed(is_installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_async_gateway_uses_aiohttp_where_it_is_installed(
+    is_installed: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(transport, "find_spec", lambda name: name if is_installed else None)
     chosen = transport.async_transport(account(), None)
     assert (type(chosen).__name__ == "AiohttpTransport") == is_installed
@@ -584,7 +733,9 @@ def test_httpx_keeps_to_the_connections(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(httpcore, "AsyncConnectionPool", pool)
     transport.AsyncTransport(account(max_connections=7), None)
-    assert limits == [(7, 7), (7, 0)], "the second is for refunds, which open a connection of their own"
+    assert limits == [(7, 7), (7, 0)], (
+        "the second is for refunds, which open a connection of their own"
+    )
 
 
 # --- TLS
@@ -604,7 +755,11 @@ def tls_server() -> Iterator[ScriptedGateway]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_certificate_that_is_not_trusted_means_that_nothing_was_sent(tls_server: ScriptedGateway, kind: str, operation: str) -> None:
+def test_a_certificate_that_is_not_trusted_means_that_nothing_was_sent(
+    tls_server: ScriptedGateway,
+    kind: str,
+    operation: str,
+) -> None:
     with pytest.raises(NotSent, match=r"(?i)certificate") as caught:
         carry_out(kind, account(base_url=tls_server.url, query_attempts=1), operation)
     assert tls_server.requests == []
@@ -613,16 +768,26 @@ def test_a_certificate_that_is_not_trusted_means_that_nothing_was_sent(tls_serve
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_certificate_for_another_host_means_that_nothing_was_sent(
-    tls_server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch
+    tls_server: ScriptedGateway,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(transport, "_ssl_context", trusting)
     with pytest.raises(NotSent):
-        carry_out(kind, account(base_url=tls_server.url.replace("127.0.0.1", "127.0.0.2"), query_attempts=1), "refund")
+        carry_out(
+            kind,
+            account(base_url=tls_server.url.replace("127.0.0.1", "127.0.0.2"), query_attempts=1),
+            "refund",
+        )
     assert tls_server.requests == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_calls_over_tls_share_a_connection(tls_server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_over_tls_share_a_connection(
+    tls_server: ScriptedGateway,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(transport, "_ssl_context", trusting)
     carry_out(kind, account(base_url=tls_server.url), "pay", "query", "pay")
     assert (len(tls_server.requests), tls_server.connections) == (3, 1)
@@ -640,7 +805,10 @@ def test_calls_over_tls_share_a_connection(tls_server: ScriptedGateway, kind: st
     ],
 )
 def test_an_answer_cut_over_tls_leaves_the_outcome_unknown(
-    tls_server: ScriptedGateway, kind: str, steps: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+    tls_server: ScriptedGateway,
+    kind: str,
+    steps: tuple[Any, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(transport, "_ssl_context", trusting)
     tls_server.script = always(*steps)
@@ -649,7 +817,8 @@ def test_an_answer_cut_over_tls_leaves_the_outcome_unknown(
     async def work(gateway: AsyncGateway) -> list[Any]:
         with pytest.raises(OutcomeUnknown):
             await gateway.refund(refund())
-        await asyncio.to_thread(tls_server.wait_until_none_is_open)  # a loop that ends earlier leaves the TLS farewell unsaid
+        # a loop that ends earlier leaves the TLS farewell unsaid
+        await asyncio.to_thread(tls_server.wait_until_none_is_open)
         return []
 
     if kind == "sync":
@@ -664,13 +833,27 @@ def test_an_answer_cut_over_tls_leaves_the_outcome_unknown(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_handshake_that_never_ends_is_given_up_and_nothing_was_sent(kind: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        at = account(base_url=f"https://127.0.0.1:{listener.getsockname()[1]}", connect_timeout_seconds=0.3, deadline_seconds=5)
+        at = account(
+            base_url=f"https://127.0.0.1:{listener.getsockname()[1]}",
+            connect_timeout_seconds=0.3,
+            deadline_seconds=5,
+        )
         with within(5), pytest.raises(NotSent):
             carry_out(kind, at, "pay")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_plain_http_where_tls_is_expected_means_that_nothing_was_sent(server: ScriptedGateway, kind: str) -> None:
+def test_plain_http_where_tls_is_expected_means_that_nothing_was_sent(
+    server: ScriptedGateway,
+    kind: str,
+) -> None:
     with pytest.raises(NotSent):
-        carry_out(kind, account(base_url=server.url.replace("http://", "https://"), connect_timeout_seconds=0.3), "pay")
+        carry_out(
+            kind,
+            account(
+                base_url=server.url.replace("http://", "https://"),
+                connect_timeout_seconds=0.3,
+            ),
+            "pay",
+        )
     assert server.requests == []

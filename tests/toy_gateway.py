@@ -1,6 +1,8 @@
-"""A toy gateway unlike the built-in one: refunds that pend, ids of refunds, and signed notifications to one address of an account.
+"""A toy gateway unlike the built-in one: refunds that pend, ids of refunds, and signed
+notifications to one address of an account.
 
-The emulator counts in minor units and knows nothing of Tillgate; the plugin translates; the driver connects the conformance kit to both.
+The emulator counts in minor units and knows nothing of Tillgate; the plugin translates; the driver
+connects the conformance kit to both.
 """
 
 from __future__ import annotations
@@ -32,13 +34,22 @@ from tillgate import (
 )
 from tillgate.hooks import Hint, RefundOutcome, ReportedDispute, ReportedRefund, hookimpl
 from tillgate.money import decimals_of
-from tillgate.testing.gateway_driver import GatewayDriver, Held, NotificationKind, Operation, SentNotification
+from tillgate.testing.gateway_driver import (
+    GatewayDriver,
+    Held,
+    NotificationKind,
+    Operation,
+    SentNotification,
+)
 from tillgate.wire.dialects import REFERENCE
 
 URL = "https://toy.example"
 SECRET = "the-secret-of-the-toy"  # of a toy
 ACCOUNT = Account(
-    base_url=URL, merchant_no="T-1", token=SECRET, dialect=replace(REFERENCE, name="toy", gateway="toy", currencies=("USD", "JPY", "KWD"))
+    base_url=URL,
+    merchant_no="T-1",
+    token=SECRET,
+    dialect=replace(REFERENCE, name="toy", gateway="toy", currencies=("USD", "JPY", "KWD")),
 )
 _STATUSES = {
     "open": TransactionStatus.PENDING,
@@ -56,7 +67,7 @@ def signed(secret: str, body: bytes) -> dict[str, str]:
     return {"X-Toy-Signature": hmac.new(secret.encode(), body, "sha256").hexdigest()}
 
 
-# The emulator -----------------------------------------------------------------------------------------------------------------------------
+# The emulator -------------------------------------------------------------------------------------
 
 
 class Denied(Exception):
@@ -78,7 +89,9 @@ class Paid:
 
 
 class Toy:
-    """The whole gateway: payments by the merchant's names of them, and the faults of the next calls."""
+    """The whole gateway: payments by the merchant's names of them, and the faults of the next
+    calls.
+    """
 
     def __init__(self) -> None:
         self.calls = Counter[str]()
@@ -101,7 +114,13 @@ class Toy:
 
     def create(self, name: str, units: int, currency: str, minutes: int, back: str) -> str:
         """Create a payment, and return its number."""
-        self.payments[name] = Paid(f"toy-{len(self.payments) + 1}", units, currency, self.seconds + minutes * 60, back)
+        self.payments[name] = Paid(
+            f"toy-{len(self.payments) + 1}",
+            units,
+            currency,
+            self.seconds + minutes * 60,
+            back,
+        )
         return self.payments[name].number
 
     def wait(self, seconds: float) -> None:
@@ -116,18 +135,26 @@ class Toy:
         payment = self.payments[name]
         if key not in payment.refunds:
             state, self.next_refund = self.next_refund, "succeeded"
-            taken = sum(one["units"] for one in payment.refunds.values() if one["state"] != "failed")
+            taken = sum(
+                one["units"] for one in payment.refunds.values() if one["state"] != "failed"
+            )
             if payment.state != "paid" or taken + units > payment.units:
                 raise Denied("more than was paid")
-            payment.refunds[key] = {"number": f"{payment.number}-{len(payment.refunds) + 1}", "units": units, "state": state}
+            payment.refunds[key] = {
+                "number": f"{payment.number}-{len(payment.refunds) + 1}",
+                "units": units,
+                "state": state,
+            }
         return payment.refunds[key]
 
 
-# The plugin -------------------------------------------------------------------------------------------------------------------------------
+# The plugin ---------------------------------------------------------------------------------------
 
 
 class ToyPlugin:
-    """The plugin: every hook of the gateway's side. It leaves the accounts of other gateways to other plugins."""
+    """The plugin: every hook of the gateway's side. It leaves the accounts of other gateways to
+    other plugins.
+    """
 
     def __init__(self, toy: Toy) -> None:
         self.toy = toy
@@ -138,13 +165,26 @@ class ToyPlugin:
     def from_units(self, units: int, currency: str) -> Decimal:
         return Decimal(units).scaleb(-decimals_of(currency))
 
-    def send(self, account: Account, operation: str, reference: str, seconds: float | None, work: Callable[..., _T], *arguments: Any) -> _T:
+    def send(
+        self,
+        account: Account,
+        operation: str,
+        reference: str,
+        seconds: float | None,
+        work: Callable[..., _T],
+        *arguments: Any,
+    ) -> _T:
         if account.base_url != URL:
             raise NotSent(operation, reference, "no connection was made")
         if account.token.get_secret_value() != SECRET:
             raise WrongCredentials("forbidden", "not a token of the toy", 403)
         try:
-            return self.toy.call(operation, min(seconds or 1e9, account.deadline_seconds), work, *arguments)
+            return self.toy.call(
+                operation,
+                min(seconds or 1e9, account.deadline_seconds),
+                work,
+                *arguments,
+            )
         except KeyError:
             raise OrderNotFound("unknown", "no such payment", 404) from None
         except Denied as error:
@@ -156,11 +196,29 @@ class ToyPlugin:
         return account.dialect.gateway == "toy"
 
     @hookimpl(tryfirst=True)
-    def tillgate_pay(self, account: Account, request: PaymentRequest, deadline_seconds: float | None) -> CreatedPayment | None:
+    def tillgate_pay(
+        self,
+        account: Account,
+        request: PaymentRequest,
+        deadline_seconds: float | None,
+    ) -> CreatedPayment | None:
         if not self.is_toy(account):
             return None
-        asked = self.to_units(request.amount, request.currency), request.currency, request.timeout, request.callback_url
-        number = self.send(account, "pay", request.reference, deadline_seconds, self.toy.create, request.reference, *asked)
+        asked = (
+            self.to_units(request.amount, request.currency),
+            request.currency,
+            request.timeout,
+            request.callback_url,
+        )
+        number = self.send(
+            account,
+            "pay",
+            request.reference,
+            deadline_seconds,
+            self.toy.create,
+            request.reference,
+            *asked,
+        )
         return CreatedPayment(
             transaction_no=number,
             payment_url=f"{URL}/pay/{number}",
@@ -172,10 +230,22 @@ class ToyPlugin:
         )
 
     @hookimpl(tryfirst=True)
-    def tillgate_query(self, account: Account, reference: str, deadline_seconds: float | None) -> Transaction | None:
+    def tillgate_query(
+        self,
+        account: Account,
+        reference: str,
+        deadline_seconds: float | None,
+    ) -> Transaction | None:
         if not self.is_toy(account):
             return None
-        found = self.send(account, "query", reference, deadline_seconds, self.toy.payments.__getitem__, reference)
+        found = self.send(
+            account,
+            "query",
+            reference,
+            deadline_seconds,
+            self.toy.payments.__getitem__,
+            reference,
+        )
         return Transaction(
             reference=reference,
             status=_STATUSES[found.state],
@@ -208,7 +278,16 @@ class ToyPlugin:
         if not self.is_toy(account):
             return None
         units = self.to_units(request.amount, request.currency)
-        done = self.send(account, "refund", request.reference, None, self.toy.refund, request.reference, self.key(request), units)
+        done = self.send(
+            account,
+            "refund",
+            request.reference,
+            None,
+            self.toy.refund,
+            request.reference,
+            self.key(request),
+            units,
+        )
         return self.refunded(request, done)
 
     @hookimpl(tryfirst=True)
@@ -216,21 +295,43 @@ class ToyPlugin:
         if not self.is_toy(account):
             return None
         refunds = self.toy.payments[request.reference].refunds
-        return self.refunded(request, self.send(account, "query", request.reference, None, refunds.__getitem__, self.key(request)))
+        return self.refunded(
+            request,
+            self.send(
+                account,
+                "query",
+                request.reference,
+                None,
+                refunds.__getitem__,
+                self.key(request),
+            ),
+        )
 
     def refunded(self, request: RefundRequest, done: Mapping[str, Any]) -> Refunded:
         return Refunded(
-            reference=request.reference, amount=request.amount, ret_msg="", outcome=self.outcome(done), refund_no=done["number"]
+            reference=request.reference,
+            amount=request.amount,
+            ret_msg="",
+            outcome=self.outcome(done),
+            refund_no=done["number"],
         )
 
     @hookimpl(tryfirst=True)
     def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:
         if not self.is_toy(account):
             return None
-        return [Method(code=code, label=label, currencies=account.taken_currencies) for code, label in _METHODS.items()]
+        return [
+            Method(code=code, label=label, currencies=account.taken_currencies)
+            for code, label in _METHODS.items()
+        ]
 
     @hookimpl(tryfirst=True)
-    def tillgate_read_notification(self, account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
+    def tillgate_read_notification(
+        self,
+        account: Account,
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> Sequence[Hint] | None:
         if not self.is_toy(account):
             return None
         expected = signed(account.token.get_secret_value(), body)["X-Toy-Signature"]
@@ -239,7 +340,7 @@ class ToyPlugin:
         return [Hint(reference=json.loads(body)["name"])]
 
 
-# The driver -------------------------------------------------------------------------------------------------------------------------------
+# The driver ---------------------------------------------------------------------------------------
 
 
 class ToyDriver(GatewayDriver):
@@ -262,8 +363,17 @@ class ToyDriver(GatewayDriver):
         if found is None:
             return None
         one = Decimal(1).scaleb(-decimals_of(found.currency))
-        refunds = tuple(refund["units"] * one for refund in found.refunds.values() if refund["state"] != "failed")
-        return Held(transaction_no=found.number, amount=found.units * one, currency=found.currency, refunds=refunds)
+        refunds = tuple(
+            refund["units"] * one
+            for refund in found.refunds.values()
+            if refund["state"] != "failed"
+        )
+        return Held(
+            transaction_no=found.number,
+            amount=found.units * one,
+            currency=found.currency,
+            refunds=refunds,
+        )
 
     def pay(self, reference: str) -> str:
         self.toy.payments[reference].state = "paid"
@@ -293,19 +403,35 @@ class ToyDriver(GatewayDriver):
                 refund["state"] = str(outcome)
 
     def refund_in_portal(self, reference: str, amount: Decimal) -> None:
-        self.toy.refund(reference, "portal", int(amount.scaleb(decimals_of(self.toy.payments[reference].currency))))
+        self.toy.refund(
+            reference,
+            "portal",
+            int(amount.scaleb(decimals_of(self.toy.payments[reference].currency))),
+        )
 
-    def notification(self, reference: str, *, forged: bool = False) -> tuple[Mapping[str, str], bytes]:
+    def notification(
+        self,
+        reference: str,
+        *,
+        forged: bool = False,
+    ) -> tuple[Mapping[str, str], bytes]:
         body = json.dumps({"name": reference}).encode()
         return signed("of somebody else" if forged else SECRET, body), body
 
-    # For the scenarios of shops -----------------------------------------------------------------------------------------------------------
+    # For the scenarios of shops -------------------------------------------------------------------
 
     def advance(self, seconds: float) -> None:
         self.toy.wait(seconds)
 
-    def notify(self, reference: str, kind: NotificationKind = "payment", *, status: str = "") -> Sequence[SentNotification]:
-        return super().notify(reference, "forged" if kind == "forged" else "payment")  # they differ in nothing: all name the payment
+    def notify(
+        self,
+        reference: str,
+        kind: NotificationKind = "payment",
+        *,
+        status: str = "",
+    ) -> Sequence[SentNotification]:
+        # they differ in nothing: all name the payment
+        return super().notify(reference, "forged" if kind == "forged" else "payment")
 
     def pay_late(self, reference: str) -> None:
         self.pay(reference)

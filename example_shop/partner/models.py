@@ -1,3 +1,4 @@
 """Oscar's models, unchanged."""
 
-from oscar.apps.partner.models import *  # noqa: F403  # what Oscar asks of an app in place of its own
+# what Oscar asks of an app in place of its own
+from oscar.apps.partner.models import *  # noqa: F403

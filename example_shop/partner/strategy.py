@@ -11,12 +11,22 @@ from example_shop.tax import SALES_TAX
 class Selector:
     """Every shopper sees the same prices."""
 
-    def strategy(self, request: Any = None, user: Any = None, **_: Any) -> "TaxedGoods":  # Oscar's signature
+    def strategy(
+        self,
+        request: Any = None,
+        user: Any = None,
+        **_: Any,
+    ) -> "TaxedGoods":  # Oscar's signature
         """Return how a shopper's prices are found."""
         return TaxedGoods(request)
 
 
-class TaxedGoods(strategy.UseFirstStockRecord, strategy.StockRequired, strategy.FixedRateTax, strategy.Structured):  # type: ignore[misc]  # Oscar ships no types
+class TaxedGoods(
+    strategy.UseFirstStockRecord,
+    strategy.StockRequired,
+    strategy.FixedRateTax,
+    strategy.Structured,
+):  # type: ignore[misc]  # Oscar ships no types
     """Goods are taxed; a gift card is money, and is not."""
 
     exponent = Decimal("0.01")  # to the cent, so that what is shown adds up to what is paid

@@ -1,4 +1,6 @@
-"""The shelves, straight from the database: Oscar's own views ask a search engine, which so small a shop does not run."""
+"""The shelves, straight from the database: Oscar's own views ask a search engine, which so small a
+shop does not run.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +42,20 @@ class ProductCategoryView(CatalogueView):
 
     def get_queryset(self) -> Any:
         """Return what stands in the category or below it."""
-        return super().get_queryset().filter(categories__in=self.category.get_descendants_and_self()).distinct()
+        return (
+            super()
+            .get_queryset()
+            .filter(categories__in=self.category.get_descendants_and_self())
+            .distinct()
+        )
 
     def get_context_data(self, **context: Any) -> dict[str, Any]:
         """Say which category it is."""
-        return {**super().get_context_data(**context), "category": self.category, "headline": self.category.name}
+        return {
+            **super().get_context_data(**context),
+            "category": self.category,
+            "headline": self.category.name,
+        }
 
 
 class FacetedSearchView(CatalogueView):
@@ -53,11 +64,15 @@ class FacetedSearchView(CatalogueView):
     def get_queryset(self) -> Any:
         """Return what the words are found in."""
         found = super().get_queryset()
-        words = self.request.GET.get("q", "")[:100].replace("\0", " ")  # PostgreSQL refuses a NUL in any text
+        # PostgreSQL refuses a NUL in any text
+        words = self.request.GET.get("q", "")[:100].replace("\0", " ")
         for word in words.split():
             found = found.filter(Q(title__icontains=word) | Q(description__icontains=word))
         return found
 
     def get_context_data(self, **context: Any) -> dict[str, Any]:
         """Say what was polled for."""
-        return {**super().get_context_data(**context), "headline": _("Found for “%(words)s”") % {"words": self.request.GET.get("q", "")}}
+        return {
+            **super().get_context_data(**context),
+            "headline": _("Found for “%(words)s”") % {"words": self.request.GET.get("q", "")},
+        }

@@ -1,9 +1,11 @@
-"""`python -m proving chaos --minutes 30`: the shop sells while its processes and database are killed; then the ledgers are compared.
+"""`python -m proving chaos --minutes 30`: the shop sells while its processes and database are
+killed; then the ledgers are compared.
 
-The shop runs as in production: gunicorn, Celery on RabbitMQ, a worker, and a PostgreSQL cluster of its own. Every few seconds `kill -9`
-hits one of them at random; the emulator loses requests and answers, and its notifications come late, twice or never. The emulator is the
-gateway,
-and is not killed. In the end everything runs undisturbed until nothing is due, and all that the gateway took must be in the shop's books.
+The shop runs as in production: gunicorn, Celery on RabbitMQ, a worker, and a PostgreSQL cluster of
+its own. Every few seconds `kill -9` hits one of them at random; the emulator loses requests and
+answers, and its notifications come late, twice or never. The emulator is the gateway, and is not
+killed. In the end everything runs undisturbed until nothing is due, and all that the gateway took
+must be in the shop's books.
 """
 
 from __future__ import annotations
@@ -41,20 +43,45 @@ _FAULTS: Final = (
         "query.server_error=0.05",
         "refund.lost_response=0.05",
     ),
-    *("query.wrong_amount=0.01", "notification_missing=0.15", "notification_duplicate=0.2", "notification_late=0.1"),
+    *(
+        "query.wrong_amount=0.01",
+        "notification_missing=0.15",
+        "notification_duplicate=0.2",
+        "notification_late=0.1",
+    ),
 )
 _CALM_SECONDS: Final = 900.0
-"""Longer than ten minutes: so long may pass between two looks at an open payment, and its notifications may all be lost."""
+"""Longer than ten minutes: so long may pass between two looks at an open payment, and its
+notifications may all be lost.
+"""
 _STAFF: Final = "staff@example.com"
 
 
 @ended_by_ctrl_c()
 def main() -> int:
     """Run the chaos; 0 when nothing was lost or doubled."""
-    parser = argparse.ArgumentParser("python -m proving chaos", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=size, default=1.0, help="how long things are killed, by default 1")
-    parser.add_argument("--shoppers", type=count, default=3, help="how many shop at once, by default 3")
-    parser.add_argument("--seed", type=int, default=1, help="of what is chosen by chance; when it happens is not repeatable")
+    parser = argparse.ArgumentParser(
+        "python -m proving chaos",
+        description=(__doc__ or "").partition("\n")[0],
+    )
+    parser.add_argument(
+        "--minutes",
+        type=size,
+        default=1.0,
+        help="how long things are killed, by default 1",
+    )
+    parser.add_argument(
+        "--shoppers",
+        type=count,
+        default=3,
+        help="how many shop at once, by default 3",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        help="of what is chosen by chance; when it happens is not repeatable",
+    )
     parser.add_argument("--results", type=results_file, help="append the result as a line of JSON")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tillgate-chaos-") as folder:
@@ -75,14 +102,20 @@ class _Chaos:
         cluster = Cluster(self._folder)
         self._running["database"] = cluster.supervised(self._log("database"))
         shop_port, gateway_port = free_port(), free_port()
-        self._shop, self._gateway = f"http://127.0.0.1:{shop_port}", f"http://127.0.0.1:{gateway_port}"
+        self._shop, self._gateway = (
+            f"http://127.0.0.1:{shop_port}",
+            f"http://127.0.0.1:{gateway_port}",
+        )
         os.environ |= {
             "DJANGO_SETTINGS_MODULE": "proving.chaos.settings",
             "SHOP_VAR": str(self._folder),
             "SHOP_SECRET_KEY": secrets.token_hex(32),
             "SHOP_PUBLIC_URL": self._shop,
             "SHOP_GATEWAY_URL": self._gateway,
-            "SHOP_BROKER_URL": os.environ.get("CHAOS_BROKER_URL", "amqp://guest:guest@127.0.0.1:5672//"),
+            "SHOP_BROKER_URL": os.environ.get(
+                "CHAOS_BROKER_URL",
+                "amqp://guest:guest@127.0.0.1:5672//",
+            ),
             "CHAOS_QUEUE": f"chaos-{os.getpid()}",
             "PGHOST": "127.0.0.1",
             "PGPORT": str(cluster.port),
@@ -128,14 +161,52 @@ class _Chaos:
         programs = Path(sys.executable).parent
         queue = os.environ["CHAOS_QUEUE"]
         settings = [f"--set={fault}" for fault in _FAULTS]
-        shop = [str(programs / "gunicorn"), "example_shop.wsgi", "--workers", "2", "--threads", "4", "--bind", f"127.0.0.1:{shop_port}"]
+        shop = [
+            str(programs / "gunicorn"),
+            "example_shop.wsgi",
+            "--workers",
+            "2",
+            "--threads",
+            "4",
+            "--bind",
+            f"127.0.0.1:{shop_port}",
+        ]
         celery = [str(programs / "celery"), "-A", "example_shop.celery"]
         commands = {
-            "gateway": [str(programs / "tillgate"), "sandbox", "--port", str(gateway_port), "--seed", str(self._given.seed), *settings],
+            "gateway": [
+                str(programs / "tillgate"),
+                "sandbox",
+                "--port",
+                str(gateway_port),
+                "--seed",
+                str(self._given.seed),
+                *settings,
+            ],
             "web": shop,
-            "celery": [*celery, "worker", "-Q", queue, "--concurrency", "2", "--loglevel", "warning"],
-            "beat": [*celery, "beat", "--schedule", str(self._folder / "beat"), "--loglevel", "warning"],
-            "worker": [sys.executable, str(_ROOT / "example_shop" / "manage.py"), "tillgate", "worker"],
+            "celery": [
+                *celery,
+                "worker",
+                "-Q",
+                queue,
+                "--concurrency",
+                "2",
+                "--loglevel",
+                "warning",
+            ],
+            "beat": [
+                *celery,
+                "beat",
+                "--schedule",
+                str(self._folder / "beat"),
+                "--loglevel",
+                "warning",
+            ],
+            "worker": [
+                sys.executable,
+                str(_ROOT / "example_shop" / "manage.py"),
+                "tillgate",
+                "worker",
+            ],
         }
         for name, command in commands.items():
             self._running[name] = Supervised(name, command, os.environ, self._log(name))
@@ -147,7 +218,10 @@ class _Chaos:
         from proving.chaos.people import Clerk, Person, Shopper
 
         stop = threading.Event()
-        people: list[Person] = [Shopper(self._shop, f"{self._given.seed}:{number}", stop) for number in range(self._given.shoppers)]
+        people: list[Person] = [
+            Shopper(self._shop, f"{self._given.seed}:{number}", stop)
+            for number in range(self._given.shoppers)
+        ]
         people.append(Clerk(self._shop, f"{self._given.seed}:clerk", stop, staff))
         for person in people:
             person.start()
@@ -158,12 +232,18 @@ class _Chaos:
             if killed := self._running[victim].kill_some(self._chance):
                 self._kills[killed] += 1
             did = sum((person.did for person in people), Counter())
-            _say(f"{left:5.0f} s left, {self._kills.total()} kills, {did['ordered']} orders; killed {killed}")
+            _say(
+                f"{left:5.0f} s left, {self._kills.total()} kills, {did['ordered']} orders; "
+                f"killed {killed}",
+            )
         stop.set()
         for person in people:
             person.join(90)
             if person.last_failure:
-                _say(f"the last failure that {type(person).__name__.lower()} {person.name} saw: {person.last_failure[:300]}")
+                _say(
+                    f"the last failure that {type(person).__name__.lower()} {person.name} saw: "
+                    f"{person.last_failure[:300]}",
+                )
         return sum((person.did for person in people), Counter())
 
     def _judge(self, did: Counter[str]) -> int:
@@ -184,7 +264,10 @@ class _Chaos:
         if told is None:
             raise TimeoutError(f"the database did not recover within {_CALM_SECONDS} seconds")
         audited = subprocess.run(  # our own
-            [sys.executable, str(_ROOT / "example_shop" / "manage.py"), "tillgate", "audit"], capture_output=True, text=True, check=False
+            [sys.executable, str(_ROOT / "example_shop" / "manage.py"), "tillgate", "audit"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         result: dict[str, Any] = {
             "commit": source_commit(_ROOT),
@@ -208,7 +291,10 @@ class _Chaos:
         _say(json.dumps(result, indent=1))
         if not told.is_right:
             for name in ("web", "celery", "worker"):
-                _say(f"--- the end of {name}'s log\n{self._log(name).read_text(errors='replace')[-3000:]}")
+                _say(
+                    f"--- the end of {name}'s "
+                    f"log\n{self._log(name).read_text(errors='replace')[-3000:]}",
+                )
         if self._given.results:
             self._given.results.parent.mkdir(parents=True, exist_ok=True)
             with self._given.results.open("a", encoding="utf-8") as file:
@@ -216,7 +302,10 @@ class _Chaos:
         return 0 if told.is_right else 1
 
     def _transactions(self) -> list[dict[str, Any]]:
-        transactions: list[dict[str, Any]] = httpx.get(f"{self._gateway}/_control/state", timeout=60).json()["transactions"]
+        transactions: list[dict[str, Any]] = httpx.get(
+            f"{self._gateway}/_control/state",
+            timeout=60,
+        ).json()["transactions"]
         return transactions
 
 

@@ -1,4 +1,6 @@
-"""PostgreSQL servers of a test's own, which may be killed at any instant: one alone, or one with replicas."""
+"""PostgreSQL servers of a test's own, which may be killed at any instant: one alone, or one with
+replicas.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from proving.processes import Supervised, free_port, wait_for_port
 
 __all__ = ["Cluster", "Replica", "why_not"]
 
-_BINARIES: Final = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name))
+_BINARIES: Final = sorted(
+    Path("/usr/lib/postgresql").glob("*/bin"),
+    key=lambda folder: int(folder.parent.name),
+)
 _USER: Final = "postgres"
 """Runs the servers where the test runs as root."""
 
@@ -28,7 +33,9 @@ def why_not() -> str:
 
 
 class Cluster:
-    """A private PostgreSQL cluster, run by an unprivileged user and with every guard against loss on, as a shop would have it."""
+    """A private PostgreSQL cluster, run by an unprivileged user and with every guard against loss
+    on, as a shop would have it.
+    """
 
     def __init__(self, folder: Path, name: str = "cluster") -> None:
         if detail := why_not():
@@ -43,24 +50,52 @@ class Cluster:
         self._fill()
 
     def _fill(self) -> None:
-        self._run("initdb", "-D", str(self.folder), "-U", "shop", "--auth", "trust", "--no-sync", "-E", "UTF8", "--locale", "C.UTF-8")
+        self._run(
+            "initdb",
+            "-D",
+            str(self.folder),
+            "-U",
+            "shop",
+            "--auth",
+            "trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--locale",
+            "C.UTF-8",
+        )
 
     def _run(self, name: str, *arguments: str) -> None:
         user = self.user if os.geteuid() == 0 else None
         command = [str(self.binaries / name), *arguments]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=user, cwd="/")  # our own
+        # our own
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=user, cwd="/")
 
     def supervised(self, log: Path, *settings: str) -> Supervised:
         """Start the server, and start it again whenever it dies; it recovers from its log then."""
         command = [
             *(str(self.binaries / "postgres"), "-D", str(self.folder), "-p", str(self.port)),
-            *("-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=100"),
+            *(
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                "unix_socket_directories=",
+                "-c",
+                "max_connections=100",
+            ),
             *(part for setting in settings for part in ("-c", setting)),
         ]
         log.touch()
         user = self.user if os.geteuid() == 0 else ""
         # What the dead server's children hold is freed when they notice its death.
-        server = Supervised("database", command, {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}, log, user=user, pause=1.0)
+        server = Supervised(
+            "database",
+            command,
+            {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+            log,
+            user=user,
+            pause=1.0,
+        )
         wait_for_port(self.port)
         return server
 
@@ -74,7 +109,9 @@ class Cluster:
 
 
 class Replica(Cluster):
-    """A cluster that follows another one, asynchronously, and can be written to once it is promoted."""
+    """A cluster that follows another one, asynchronously, and can be written to once it is
+    promoted.
+    """
 
     def __init__(self, folder: Path, name: str, primary: Cluster) -> None:
         self._primary = primary
@@ -82,7 +119,16 @@ class Replica(Cluster):
 
     def _fill(self) -> None:
         source = ("-h", "127.0.0.1", "-p", str(self._primary.port), "-U", "shop")
-        self._run("pg_basebackup", "-D", str(self.folder), *source, "-R", "--checkpoint", "fast", "--no-sync")
+        self._run(
+            "pg_basebackup",
+            "-D",
+            str(self.folder),
+            *source,
+            "-R",
+            "--checkpoint",
+            "fast",
+            "--no-sync",
+        )
 
     def promote(self) -> None:
         """Let it take over, and return once it has."""

@@ -1,4 +1,6 @@
-"""Shoppers who buy while everything dies, and a clerk who refunds money; each begins anew when the shop fails them."""
+"""Shoppers who buy while everything dies, and a clerk who refunds money; each begins anew when the
+shop fails them.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,12 @@ class Shopper(Person):
         """Go through a whole purchase."""
         chance = self.chance
         with Browser(self.shop) as guest:
-            payment_page, _ = order(guest, [chance.choice(_GOODS)], chance.choice(_METHODS), lambda _: None)
+            payment_page, _ = order(
+                guest,
+                [chance.choice(_GOODS)],
+                chance.choice(_METHODS),
+                lambda _: None,
+            )
             self.did["ordered"] += 1
             for _ in range(3):
                 decision = chance.choices(("pay", "decline", "leave"), (80, 10, 10))[0]
@@ -62,11 +69,19 @@ class Shopper(Person):
                     self.did["paid and closed the tab"] += 1
                     return
                 back = guest.submit(payment_page, payment_page.forms[0], decision=decision)
-                self.did[{"pay": "paid and came back", "decline": "was declined", "leave": "left"}[decision]] += 1
+                self.did[
+                    {"pay": "paid and came back", "decline": "was declined", "leave": "left"}[
+                        decision
+                    ]
+                ] += 1
                 if decision == "pay" or "Pay now" not in " ".join(back.links):
                     return
                 choice = guest.open(back.link("Pay now"))
-                payment_page = guest.submit(choice, choice.form("method"), method=chance.choice(_METHODS))
+                payment_page = guest.submit(
+                    choice,
+                    choice.form("method"),
+                    method=chance.choice(_METHODS),
+                )
                 if "/cashier/" not in payment_page.url:
                     return
 
@@ -85,7 +100,13 @@ class Clerk(Person):
             while not self.stop_wanted.is_set():
                 self.stop_wanted.wait(self.chance.uniform(0.5, 3))
                 page = office.open("/dashboard/orders/?status=Paid")
-                numbers = sorted({found[1] for link in page.links.values() if (found := re.search(r"/dashboard/orders/(\d+)/", link))})
+                numbers = sorted(
+                    {
+                        found[1]
+                        for link in page.links.values()
+                        if (found := re.search(r"/dashboard/orders/(\d+)/", link))
+                    },
+                )
                 if not numbers:
                     continue
                 page = office.open(f"/dashboard/orders/{self.chance.choice(numbers)}/")

@@ -1,4 +1,6 @@
-"""The example shop as in production, without https in front, on the private database cluster and the emulator."""
+"""The example shop as in production, without https in front, on the private database cluster and
+the emulator.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,16 @@ from example_shop.production import TILLGATE as _TILLGATE
 from example_shop.settings import TILLGATE as _SANDBOX_TILLGATE
 
 QUEUE = os.environ["CHAOS_QUEUE"]
-SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = OSCAR_BASKET_COOKIE_SECURE = OSCAR_RECENTLY_VIEWED_COOKIE_SECURE = False
+SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = OSCAR_BASKET_COOKIE_SECURE = (
+    OSCAR_RECENTLY_VIEWED_COOKIE_SECURE
+) = False
 SECURE_HSTS_SECONDS = 0
 EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
 CELERY_TASK_ROUTES = {"tillgate.*": {"queue": QUEUE}}
 CELERY_TASK_DEFAULT_QUEUE = QUEUE
-CELERY_BEAT_SCHEDULE = {name: {**entry, "schedule": min(entry["schedule"], 5)} for name, entry in _SCHEDULE.items()}
+CELERY_BEAT_SCHEDULE = {
+    name: {**entry, "schedule": min(entry["schedule"], 5)} for name, entry in _SCHEDULE.items()
+}
 TILLGATE = {
     **_TILLGATE,
     "ACCOUNTS": _SANDBOX_TILLGATE["ACCOUNTS"],

@@ -36,13 +36,26 @@ def queue_refund(reference: str, amount: str) -> None:
 
 
 def books() -> dict[str, Any]:
-    """Return the status of each payment and refund by the payment's reference, the shop's orders, and the open reviews."""
+    """Return the status of each payment and refund by the payment's reference, the shop's orders,
+    and the open reviews.
+    """
     reviews = Review.objects.filter(resolved_at__isnull=True).order_by("pk")
     found = {
         "payments": dict(Payment.objects.values_list("reference", "status")),
         "refunds": dict(Refund.objects.values_list("payment__reference", "status")),
-        "orders": {str(pk): [status, times] for pk, status, times in ShopOrder.objects.values_list("pk", "status", "times_paid")},
-        "reviews": [{"reason": one.reason, "account": one.account, "facts": one.facts, "message": one.message} for one in reviews],
+        "orders": {
+            str(pk): [status, times]
+            for pk, status, times in ShopOrder.objects.values_list("pk", "status", "times_paid")
+        },
+        "reviews": [
+            {
+                "reason": one.reason,
+                "account": one.account,
+                "facts": one.facts,
+                "message": one.message,
+            }
+            for one in reviews
+        ],
     }
     connection.close()
     return found

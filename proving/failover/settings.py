@@ -1,4 +1,6 @@
-"""The test project on the servers that PGHOST and PGPORT name: libpq takes the first of them that can be written to."""
+"""The test project on the servers that PGHOST and PGPORT name: libpq takes the first of them that
+can be written to.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,14 @@ from tests.django.project import DATABASES as _DATABASES
 from tests.django.project import TILLGATE as _TILLGATE
 
 DATABASES = _DATABASES
-DATABASES["default"] |= {"NAME": "shop", "OPTIONS": {"target_session_attrs": "read-write", "connect_timeout": 5}}
+DATABASES["default"] |= {
+    "NAME": "shop",
+    "OPTIONS": {"target_session_attrs": "read-write", "connect_timeout": 5},
+}
 TILLGATE = {
     **_TILLGATE,
-    "ACCOUNTS": {"default": {**_TILLGATE["ACCOUNTS"]["default"], "BASE_URL": os.environ["FAILOVER_GATEWAY"]}},  # type: ignore[index]
+    "ACCOUNTS": {
+        "default": {**_TILLGATE["ACCOUNTS"]["default"], "BASE_URL": os.environ["FAILOVER_GATEWAY"]},
+    },  # type: ignore[index]
     "PUBLIC_URL": os.environ["FAILOVER_SHOP"],
 }

@@ -1,4 +1,6 @@
-"""`python -m proving.fuzz --inputs 20000 --seed 1`: fuzz everything that comes from outside, and say how much and what came of it."""
+"""`python -m proving.fuzz --inputs 20000 --seed 1`: fuzz everything that comes from outside, and
+say how much and what came of it.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,19 @@ def _target(_: click.Context, __: click.Parameter, name: str) -> str:
     show_default=True,
     help="how many inputs, in rounds of a thousand; each round is a seed",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="the first seed")
-@click.option("--processes", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="the first seed",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=os.cpu_count() or 1,
+    show_default=True,
+)
 @click.option("--target", "only", default="", callback=_target, help="one target only, by its name")
 @click.option(
     "--results",
@@ -72,7 +85,12 @@ def main(inputs: int, seed: int, processes: int, only: str, file: Path | None) -
     seeds = list(range(seed, seed + -(-inputs // ROUND)))
     earlier = results.seeds() & set(seeds) if results else set()
     left = [one for one in seeds if one not in earlier]
-    began, met, faults, noted = time.monotonic(), dict[str, Counter[str]](), list[Fault](), list[Round]()
+    began, met, faults, noted = (
+        time.monotonic(),
+        dict[str, Counter[str]](),
+        list[Fault](),
+        list[Round](),
+    )
 
     def note() -> None:
         if results and noted and not only:
@@ -80,7 +98,11 @@ def main(inputs: int, seed: int, processes: int, only: str, file: Path | None) -
             for one in noted:
                 for name, counts in one.met.items():
                     together.setdefault(name, Counter()).update(counts)
-            results.add([one.seed for one in noted], together, sum(len(one.faults) for one in noted))
+            results.add(
+                [one.seed for one in noted],
+                together,
+                sum(len(one.faults) for one in noted),
+            )
             noted.clear()
 
     try:
@@ -92,15 +114,25 @@ def main(inputs: int, seed: int, processes: int, only: str, file: Path | None) -
             if len(noted) >= _NOTED_EVERY:
                 note()
                 count = sum(sum(counts.values()) for counts in met.values())
-                click.echo(f"{count:,} inputs, {count / (time.monotonic() - began):,.0f} a second, {len(faults)} found", err=True)
+                click.echo(
+                    f"{count:,} inputs, {count / (time.monotonic() - began):,.0f} a second, "
+                    f"{len(faults)} found",
+                    err=True,
+                )
     finally:
         note()
     seconds, count = time.monotonic() - began, sum(sum(counts.values()) for counts in met.values())
     for fault in faults[:_MOST_SHOWN]:
         click.echo(f"\n{fault}")
-    click.echo(f"{count:,} inputs on {database}, seeds {seeds[0]} to {seeds[-1]}, {count / seconds:,.0f} a second")
+    click.echo(
+        f"{count:,} inputs on {database}, seeds {seeds[0]} to {seeds[-1]}, {count / seconds:,.0f} "
+        "a second",
+    )
     if results:
-        click.echo(f"{sum(line['inputs'] for line in results.lines()):,} inputs noted in {file} for this commit and database")
+        click.echo(
+            f"{sum(line['inputs'] for line in results.lines()):,} inputs noted in {file} for this "
+            "commit and database",
+        )
     click.echo("\n".join(_table(met)))
     click.echo(f"{len(faults)} found")
     sys.exit(bool(faults))

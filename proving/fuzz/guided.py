@@ -1,7 +1,9 @@
-"""`python -m proving fuzz-guided TARGET -runs=100000`: the targets without a database, led by the lines that an input reaches.
+"""`python -m proving fuzz-guided TARGET -runs=100000`: the targets without a database, led by the
+lines that an input reaches.
 
-Needs atheris, which is no part of the development tools: `nox -s fuzz` builds an environment for it. Options with one hyphen are
-libFuzzer's. A crash is kept in artefacts/fuzz/, and is repeated when its file is given.
+Needs atheris, which is no part of the development tools: `nox -s fuzz` builds an environment for
+it. Options with one hyphen are libFuzzer's. A crash is kept in artefacts/fuzz/, and is repeated
+when its file is given.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ with atheris.instrument_imports(include=["tillgate"]):
 from proving.fuzz.inputs import FromBytes
 
 _FOLDER: Final = Path("artefacts/fuzz")
-_USUAL: Final = ("-runs=100000", "-seed=1", "-max_len=4096", "-len_control=0", "-verbosity=0", "-print_final_stats=1")
+_USUAL: Final = (
+    "-runs=100000",
+    "-seed=1",
+    "-max_len=4096",
+    "-len_control=0",
+    "-verbosity=0",
+    "-print_final_stats=1",
+)
 
 
 def main() -> None:

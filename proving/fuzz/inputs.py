@@ -1,4 +1,6 @@
-"""What is drawn: texts, JSON, forms and requests that are nearly right, since what is plainly wrong is refused at the first letter."""
+"""What is drawn: texts, JSON, forms and requests that are nearly right, since what is plainly wrong
+is refused at the first letter.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +151,9 @@ _TYPES: Final = (
 
 
 class FromBytes(Random):
-    """Draws from given bytes, as the fuzzer that wrote them wants; once they are used up everything drawn is the first of its kind."""
+    """Draws from given bytes, as the fuzzer that wrote them wants; once they are used up everything
+    drawn is the first of its kind.
+    """
 
     def __new__(cls, *_: object) -> FromBytes:
         return super().__new__(cls)
@@ -174,18 +178,26 @@ def chance(r: Random, one_in: int) -> bool:
 
 
 def text(r: Random) -> str:
-    """Draw a text: one of those that have broken programs before, a few together, or letters by chance."""
+    """Draw a text: one of those that have broken programs before, a few together, or letters by
+    chance.
+    """
     kind = r.randrange(4)
     if kind == 0:
-        return "".join(chr(r.choice((r.randrange(32, 127), r.randrange(0x110000)))) for _ in range(r.randrange(12)))
+        return "".join(
+            chr(r.choice((r.randrange(32, 127), r.randrange(0x110000))))
+            for _ in range(r.randrange(12))
+        )
     return "".join(r.choice(_NASTY) for _ in range(kind if kind < 3 else 1))
 
 
 def json_text(r: Random, value: Any, depth: int = 0) -> str:
-    """Write a value as JSON, now and then with other spaces, escapes or numbers than Python would write."""
+    """Write a value as JSON, now and then with other spaces, escapes or numbers than Python would
+    write.
+    """
     if isinstance(value, Mapping):
         members = [
-            f"{json_text(r, str(name), 9)}:{' ' * r.randrange(2)}{json_text(r, member, depth + 1)}" for name, member in value.items()
+            f"{json_text(r, str(name), 9)}:{' ' * r.randrange(2)}{json_text(r, member, depth + 1)}"
+            for name, member in value.items()
         ]
         return "{" + ",".join(members) + "}"
     if isinstance(value, list | tuple):
@@ -217,7 +229,9 @@ def json_value(r: Random, depth: int = 0) -> Any:
 
 
 def spoil(r: Random, members: Mapping[str, Any], others: Sequence[str] = ()) -> dict[str, Any]:
-    """Return members with a few of them changed, dropped, renamed or added; sometimes as they are."""
+    """Return members with a few of them changed, dropped, renamed or added; sometimes as they
+    are.
+    """
     spoilt = dict(members)
     for _ in range(r.choice((0, 1, 1, 2, 3))):
         name = r.choice([*spoilt, *others, "x"])
@@ -238,7 +252,9 @@ def spoil(r: Random, members: Mapping[str, Any], others: Sequence[str] = ()) -> 
 
 
 def mutated_text(r: Random, good: str) -> str:
-    """Return a text that differs a little from a good one: another case, a letter more, less or changed."""
+    """Return a text that differs a little from a good one: another case, a letter more, less or
+    changed.
+    """
     action, at = r.randrange(6), r.randrange(len(good) + 1)
     if action == 0:
         return good.swapcase()
@@ -254,7 +270,9 @@ def mutated_text(r: Random, good: str) -> str:
 
 
 def mutated(r: Random, data: bytes) -> bytes:
-    """Return bytes with a few places changed: letters turned, cut out, doubled, put in, or the end cut off."""
+    """Return bytes with a few places changed: letters turned, cut out, doubled, put in, or the end
+    cut off.
+    """
     changed = bytearray(data)
     for _ in range(r.choice((1, 1, 2, 4))):
         at, length = r.randrange(len(changed) + 1), r.choice((1, 1, 2, 8))
@@ -277,12 +295,15 @@ def mutated(r: Random, data: bytes) -> bytes:
 def form(r: Random, members: Mapping[str, Any]) -> str:
     """Write members as a form or query string, repeated, bare or wrongly encoded now and then."""
     pairs = [
-        f"{_quoted(r, name)}={_quoted(r, value if isinstance(value, str) else json_text(r, value))}" for name, value in members.items()
+        f"{_quoted(r, name)}={_quoted(r, value if isinstance(value, str) else json_text(r, value))}"
+        for name, value in members.items()
     ]
     if pairs and chance(r, 4):
         pairs.append(r.choice(pairs))
     if chance(r, 8):
-        pairs.append(r.choice(("a", "=", "a=%", "&", "%00=%00", "a=b;c=d", "status=success", "verifySign=")))
+        pairs.append(
+            r.choice(("a", "=", "a=%", "&", "%00=%00", "a=b;c=d", "status=success", "verifySign=")),
+        )
     if chance(r, 200):
         pairs += [f"k{number}=v" for number in range(r.choice((199, 201, 1200)))]
     return "&".join(pairs)
@@ -315,7 +336,9 @@ def body(r: Random, members: Mapping[str, Any]) -> tuple[str, bytes]:
 
 
 def unusual(r: Random, good: str) -> bytes:
-    """Draw a body of an unusual kind: too long, too deep, in another encoding, compressed, or several at once."""
+    """Draw a body of an unusual kind: too long, too deep, in another encoding, compressed, or
+    several at once.
+    """
     return _UNUSUAL[r.randrange(len(_UNUSUAL))](good)
 
 
@@ -330,7 +353,9 @@ _UNUSUAL: Final[tuple[Callable[[str], bytes], ...]] = (
     lambda good: b'{"status":"success","status":"success"}',
     lambda good: b"a=" + b"x" * 70_000,
     lambda good: b"\x1f\x8b\x08\x00" + good.encode("utf-8", "surrogatepass"),
-    lambda good: b'--x\r\nContent-Disposition: form-data; name="status"\r\n\r\nsuccess\r\n--x--\r\n',
+    lambda good: (
+        b'--x\r\nContent-Disposition: form-data; name="status"\r\n\r\nsuccess\r\n--x--\r\n'
+    ),
     lambda good: b"--x\r\nContent-Disposition: form-data; name=",
 )
 
@@ -351,18 +376,56 @@ class Request:
 
 _METHODS: Final = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get", "")
 _HEADERS: Final = (
-    *("HTTP_HOST", "HTTP_COOKIE", "HTTP_USER_AGENT", "HTTP_ACCEPT_LANGUAGE", "HTTP_REFERER", "HTTP_ORIGIN", "HTTP_X_FORWARDED_HOST"),
-    *("HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_FOR", "HTTP_X_CSRFTOKEN", "HTTP_ACCEPT", "HTTP_X_HTTP_METHOD_OVERRIDE"),
-    *("HTTP_CONTENT_ENCODING", "HTTP_TRANSFER_ENCODING", "HTTP_AUTHORIZATION", "HTTP_IF_MODIFIED_SINCE", "HTTP_X_REQUESTED_WITH"),
+    *(
+        "HTTP_HOST",
+        "HTTP_COOKIE",
+        "HTTP_USER_AGENT",
+        "HTTP_ACCEPT_LANGUAGE",
+        "HTTP_REFERER",
+        "HTTP_ORIGIN",
+        "HTTP_X_FORWARDED_HOST",
+    ),
+    *(
+        "HTTP_X_FORWARDED_PROTO",
+        "HTTP_X_FORWARDED_FOR",
+        "HTTP_X_CSRFTOKEN",
+        "HTTP_ACCEPT",
+        "HTTP_X_HTTP_METHOD_OVERRIDE",
+    ),
+    *(
+        "HTTP_CONTENT_ENCODING",
+        "HTTP_TRANSFER_ENCODING",
+        "HTTP_AUTHORIZATION",
+        "HTTP_IF_MODIFIED_SINCE",
+        "HTTP_X_REQUESTED_WITH",
+    ),
 )
 
 
-def request(r: Random, path: str, members: Mapping[str, Any], methods: Sequence[str] = ("POST", "POST", "GET")) -> Request:
-    """Draw a request to a path that says the members, in its body or its query, with some odd headers."""
+def request(
+    r: Random,
+    path: str,
+    members: Mapping[str, Any],
+    methods: Sequence[str] = ("POST", "POST", "GET"),
+) -> Request:
+    """Draw a request to a path that says the members, in its body or its query, with some odd
+    headers.
+    """
     method = r.choice(_METHODS) if chance(r, 16) else r.choice(methods)
     content_type, content = body(r, members) if method != "GET" or chance(r, 8) else ("", b"")
     query = form(r, members) if method == "GET" or chance(r, 8) else ""
-    headers = {r.choice(_HEADERS): latin(text(r)) for _ in range(r.randrange(3))} if chance(r, 4) else {}
+    headers = (
+        {r.choice(_HEADERS): latin(text(r)) for _ in range(r.randrange(3))} if chance(r, 4) else {}
+    )
     if chance(r, 64):
-        headers["CONTENT_LENGTH"] = r.choice(("0", "5", "99999999", ""))  # a server lets only numbers through
-    return Request(method, path, latin(query), latin(content_type), content, headers, is_cut=bool(content) and chance(r, 64))
+        # a server lets only numbers through
+        headers["CONTENT_LENGTH"] = r.choice(("0", "5", "99999999", ""))
+    return Request(
+        method,
+        path,
+        latin(query),
+        latin(content_type),
+        content,
+        headers,
+        is_cut=bool(content) and chance(r, 64),
+    )

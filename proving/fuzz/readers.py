@@ -1,4 +1,6 @@
-"""Targets without a database: what reads the gateway's answers, notifications, returns, signatures and cassettes, and the emulator."""
+"""Targets without a database: what reads the gateway's answers, notifications, returns, signatures
+and cassettes, and the emulator.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,34 @@ from vcr.serialize import serialize
 
 from proving.fuzz import inputs
 from proving.fuzz.targets import Target
-from tests.support import GOOD_BODIES, PAYMENT_PAGE, REFERENCE, TOKEN, TOKEN_DIGEST, account, credentials, payment, refund, signature
-from tillgate import Gateway, OrderNotFound, Refused, SignatureRule, TillgateError, TransactionStatus, WrongCredentials
+from tests.support import (
+    GOOD_BODIES,
+    PAYMENT_PAGE,
+    REFERENCE,
+    TOKEN,
+    TOKEN_DIGEST,
+    account,
+    credentials,
+    payment,
+    refund,
+    signature,
+)
+from tillgate import (
+    Gateway,
+    OrderNotFound,
+    Refused,
+    SignatureRule,
+    TillgateError,
+    TransactionStatus,
+    WrongCredentials,
+)
 from tillgate.money import Money
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Options
+from tillgate.sandbox import (
+    PUBLISHED_MERCHANT_NO,
+    PUBLISHED_STORE_NO,
+    PUBLISHED_TEST_TOKEN,
+    Options,
+)
 from tillgate.sandbox.clock import Clock
 from tillgate.sandbox.contract import PATHS
 from tillgate.sandbox.service import Service
@@ -38,11 +64,43 @@ from tillgate.wire.notifications import NotificationSignature, confirms_refund, 
 from tillgate.wire.urls import is_web_address
 
 SECRETS: Final = (TOKEN, TOKEN_DIGEST)
-_STATUSES: Final = (200, 200, 200, 200, 201, 204, 301, 400, 400, 401, 404, 422, 429, 500, 502, 503, 100, 999)
-_NAMES: Final = ("ret_code", "ret_msg", "result", "verifySign", "status", "amount", "reference", "currency", "transactionNo", "cashierUrl")
+_STATUSES: Final = (
+    200,
+    200,
+    200,
+    200,
+    201,
+    204,
+    301,
+    400,
+    400,
+    401,
+    404,
+    422,
+    429,
+    500,
+    502,
+    503,
+    100,
+    999,
+)
+_NAMES: Final = (
+    "ret_code",
+    "ret_msg",
+    "result",
+    "verifySign",
+    "status",
+    "amount",
+    "reference",
+    "currency",
+    "transactionNo",
+    "cashierUrl",
+)
 _CODES: Final = ("000100", "000022", "000000", "000010", "000030", "000040", "999999", "")
 
-RULES: Final = {rule: credentials(dialect=replace(DIALECT, answer_signature=rule)) for rule in SignatureRule}
+RULES: Final = {
+    rule: credentials(dialect=replace(DIALECT, answer_signature=rule)) for rule in SignatureRule
+}
 
 
 class Raw(str):
@@ -59,39 +117,74 @@ def plain(body: bytes) -> Any:
 
 def texts(members: dict[str, Any]) -> dict[str, str]:
     """Return the members over which a signature is made, as texts."""
-    kept = {name: ("true" if value else "false") if isinstance(value, bool) else value for name, value in members.items()}
-    return {name: str(value) for name, value in kept.items() if isinstance(value, str) and name != "verifySign"}
+    kept = {
+        name: ("true" if value else "false") if isinstance(value, bool) else value
+        for name, value in members.items()
+    }
+    return {
+        name: str(value)
+        for name, value in kept.items()
+        if isinstance(value, str) and name != "verifySign"
+    }
 
 
-def signed(envelope: dict[str, Any], token: str, *, inside: bool = False, keep_empty: bool = False) -> dict[str, Any]:
-    """Return an answer with its signature, over all of its plain members or over those of its result."""
+def signed(
+    envelope: dict[str, Any],
+    token: str,
+    *,
+    inside: bool = False,
+    keep_empty: bool = False,
+) -> dict[str, Any]:
+    """Return an answer with its signature, over all of its plain members or over those of its
+    result.
+    """
     result = envelope["result"] if isinstance(envelope.get("result"), dict) else {}
     flat = texts(result) if inside else {**texts(envelope), **texts(result)}
     with contextlib.suppress(UnicodeEncodeError):
         made = signature(flat, token=token, keep_empty=keep_empty)
-        return {**envelope, "result": {**result, "verifySign": made}} if inside and result else {**envelope, "verifySign": made}
+        return (
+            {**envelope, "result": {**result, "verifySign": made}}
+            if inside and result
+            else {**envelope, "verifySign": made}
+        )
     return envelope
 
 
 def is_signed(envelope: dict[str, Any], token: str) -> bool | None:
-    """Tell whether an answer's signature is right under any reading at all, or None when it has none."""
+    """Tell whether an answer's signature is right under any reading at all, or None when it has
+    none.
+    """
     result: Any = envelope["result"] if isinstance(envelope.get("result"), dict) else {}
-    claims = [claim for claim in (envelope.get("verifySign"), result.get("verifySign")) if claim not in (None, "")]
+    claims = [
+        claim
+        for claim in (envelope.get("verifySign"), result.get("verifySign"))
+        if claim not in (None, "")
+    ]
     if not claims:
         return None
     made = set()
     flats = ({**texts(envelope), **texts(result)}, texts(result))
-    for flat in (*flats, *({name: value for name, value in flat.items() if value != "0"} for flat in flats)):
+    for flat in (
+        *flats,
+        *({name: value for name, value in flat.items() if value != "0"} for flat in flats),
+    ):
         with contextlib.suppress(UnicodeEncodeError):
             made |= {signature(flat, token=token, keep_empty=keep) for keep in (False, True)}
     return isinstance(claims[0], str) and claims[0] in made
 
 
 def answer(r: Random, good: dict[str, Any], token: str) -> tuple[int, bytes]:
-    """Draw the status and body of an answer: a good one that was spoilt and perhaps signed, before or after that."""
+    """Draw the status and body of an answer: a good one that was spoilt and perhaps signed, before
+    or after that.
+    """
     envelope = good
     if inputs.chance(r, 3):
-        envelope = signed(envelope, token, inside=inputs.chance(r, 2), keep_empty=inputs.chance(r, 2))
+        envelope = signed(
+            envelope,
+            token,
+            inside=inputs.chance(r, 2),
+            keep_empty=inputs.chance(r, 2),
+        )
     if inputs.chance(r, 4):
         envelope = {**envelope, "ret_code": r.choice(_CODES)}
     envelope = inputs.spoil(r, envelope, _NAMES)
@@ -120,7 +213,9 @@ def _proven(rule: SignatureRule, status: int, body: bytes) -> dict[str, Any]:
     assert 200 <= status < 300, "a success under another status"
     if rule is not SignatureRule.IGNORED:
         proof = is_signed(said, TOKEN)
-        assert proof or (proof is None and rule is SignatureRule.CHECKED), "a success with a wrong signature or none"
+        assert proof or (proof is None and rule is SignatureRule.CHECKED), (
+            "a success with a wrong signature or none"
+        )
     result = said.get("result")
     return result if isinstance(result, dict) else {}
 
@@ -141,7 +236,9 @@ def _check_pay(drawn: tuple[SignatureRule, int, bytes]) -> str:
 
 
 def _check_redirect(url: str) -> None:
-    """A shopper may be sent there: https, a host, nobody's name before it, and nothing that a browser would read otherwise."""
+    """A shopper may be sent there: https, a host, nobody's name before it, and nothing that a
+    browser would read otherwise.
+    """
     parts = urlsplit(url)
     assert parts.scheme == "https"
     assert parts.hostname
@@ -160,7 +257,13 @@ def _check_query(drawn: tuple[SignatureRule, int, bytes]) -> str:
         assert (status, plain(body)["ret_code"]) == (400, "000022")
         return "not found"
     except TillgateError as error:
-        return _failed(error, "AnswerNotUnderstood", "SignatureMismatch", "Refused", "WrongCredentials")
+        return _failed(
+            error,
+            "AnswerNotUnderstood",
+            "SignatureMismatch",
+            "Refused",
+            "WrongCredentials",
+        )
     result = _proven(rule, status, body)
     assert result["reference"] == REFERENCE, "news of another payment"
     assert (told.status is TransactionStatus.PAID) == (result["status"] == "success")
@@ -180,8 +283,15 @@ def _check_refund(drawn: tuple[SignatureRule, int, bytes]) -> str:
         if isinstance(error, Refused):
             said: Any = plain(body)
             result = said["result"] if isinstance(said.get("result"), dict) else {}
-            is_failed = bool({str(result.get(name)) for name in ("status", "refundStatus")} & DIALECT.failed_words)
-            is_refusal = said["ret_code"] in DIALECT.refund_refusal_codes or isinstance(error, WrongCredentials) or is_failed
+            is_failed = bool(
+                {str(result.get(name)) for name in ("status", "refundStatus")}
+                & DIALECT.failed_words,
+            )
+            is_refusal = (
+                said["ret_code"] in DIALECT.refund_refusal_codes
+                or isinstance(error, WrongCredentials)
+                or is_failed
+            )
             assert is_refusal, "I6: money that may have gone out was called refused"
         return _failed(error, "OutcomeUnknown", "Refused", "WrongCredentials", "OrderNotFound")
     _proven(rule, status, body)
@@ -189,18 +299,35 @@ def _check_refund(drawn: tuple[SignatureRule, int, bytes]) -> str:
 
 
 def _failed(error: TillgateError, *allowed: str) -> str:
-    assert type(error).__name__ in allowed, f"{type(error).__name__} is not how such an answer is told"
+    assert type(error).__name__ in allowed, (
+        f"{type(error).__name__} is not how such an answer is told"
+    )
     assert_says_no_secret(f"{error} {error!r} {vars(error)}")
     f"{error}".encode()  # a log must be able to write it
     return type(error).__name__
 
 
-# The client: the same answers with headers and encodings, through httpx -------------------------------------------------------------------
+# The client: the same answers with headers and encodings, through httpx ---------------------------
 
 _ANSWER_HEADERS: Final = (
-    *(("Content-Type", "application/json"), ("Content-Encoding", "gzip"), ("Content-Encoding", "identity"), ("Content-Encoding", "x")),
-    *(("Location", "https://evil.example/"), ("Set-Cookie", "a=b"), ("Content-Length", "5"), ("Content-Type", "text/html; charset=utf-7")),
-    *(("Retry-After", "99999999"), ("Transfer-Encoding", "chunked"), ("Connection", "upgrade"), ("X-\u00e9", "\u00e9")),
+    *(
+        ("Content-Type", "application/json"),
+        ("Content-Encoding", "gzip"),
+        ("Content-Encoding", "identity"),
+        ("Content-Encoding", "x"),
+    ),
+    *(
+        ("Location", "https://evil.example/"),
+        ("Set-Cookie", "a=b"),
+        ("Content-Length", "5"),
+        ("Content-Type", "text/html; charset=utf-7"),
+    ),
+    *(
+        ("Retry-After", "99999999"),
+        ("Transfer-Encoding", "chunked"),
+        ("Connection", "upgrade"),
+        ("X-\u00e9", "\u00e9"),
+    ),
 )
 
 
@@ -216,7 +343,10 @@ class _Client:
     def __init__(self) -> None:
         self.sent = 0
         self.answer = httpx.Response(200)
-        self.gateway = Gateway(account(query_attempts=1), transport=httpx.MockTransport(self._handle))
+        self.gateway = Gateway(
+            account(query_attempts=1),
+            transport=httpx.MockTransport(self._handle),
+        )
 
     def _handle(self, request: httpx.Request) -> httpx.Response:
         self.sent += 1
@@ -236,7 +366,13 @@ class _Client:
             calls[operation]()
         except TillgateError as error:
             said = _failed(
-                error, "OutcomeUnknown", "AnswerNotUnderstood", "SignatureMismatch", "Refused", "WrongCredentials", "OrderNotFound"
+                error,
+                "OutcomeUnknown",
+                "AnswerNotUnderstood",
+                "SignatureMismatch",
+                "Refused",
+                "WrongCredentials",
+                "OrderNotFound",
             )
         else:
             _proven(SignatureRule.CHECKED, status, body)
@@ -245,9 +381,15 @@ class _Client:
         return said
 
 
-# Notifications, returns, signatures, addresses --------------------------------------------------------------------------------------------
+# Notifications, returns, signatures, addresses ----------------------------------------------------
 
-NOTIFICATION: Final = {"transactionNo": "297553575", "reference": REFERENCE, "amount": "12.50", "currency": "USD", "status": "success"}
+NOTIFICATION: Final = {
+    "transactionNo": "297553575",
+    "reference": REFERENCE,
+    "amount": "12.50",
+    "currency": "USD",
+    "status": "success",
+}
 
 
 def notification_members(r: Random, good: dict[str, Any], token: str) -> dict[str, Any]:
@@ -281,8 +423,14 @@ def _check_notification(drawn: tuple[str, str, bytes]) -> str:
     if said is NotificationSignature.MATCHES:
         claimed = notification.parameters["verifySign"]
         signed = (notification.parameters, notification.body)
-        without_zero = [{name: value for name, value in one.items() if value != "0"} for one in signed]
-        assert claimed in {signature(one, keep_empty=keep) for one in (*signed, *without_zero) for keep in (False, True)}
+        without_zero = [
+            {name: value for name, value in one.items() if value != "0"} for one in signed
+        ]
+        assert claimed in {
+            signature(one, keep_empty=keep)
+            for one in (*signed, *without_zero)
+            for keep in (False, True)
+        }
         assert not notification.repeated
     is_confirmed = confirms_refund(
         notification,
@@ -305,7 +453,13 @@ def _check_callback(query: str) -> str:
     assert set(came) == {"amount", "status", "transactionNo", "reference", "time", "note"}
     for value in came.values():
         assert value is None or (
-            value and not (value.startswith("{") and value.endswith("}") and value[1:-1].isalpha() and value.isascii())
+            value
+            and not (
+                value.startswith("{")
+                and value.endswith("}")
+                and value[1:-1].isalpha()
+                and value.isascii()
+            )
         )
     return f"{sum(value is not None for value in came.values())} given"
 
@@ -329,13 +483,25 @@ def _check_signing(drawn: tuple[dict[str, str], str, int]) -> str:
     assert signing.sign(parameters, TOKEN) == expected
     assert signing.verify(parameters, TOKEN, expected)
     assert signing.verify({**parameters, "verifySign": other_reading}, TOKEN)
-    wrong = (other, expected.upper() if expected.upper() != expected else "", expected[:-1], f"{expected}0")[kind]
+    wrong = (
+        other,
+        expected.upper() if expected.upper() != expected else "",
+        expected[:-1],
+        f"{expected}0",
+    )[kind]
     assert wrong == expected or not signing.verify(parameters, TOKEN, wrong)
     return "signed"
 
 
 def _draw_address(r: Random) -> str:
-    good = r.choice((PAYMENT_PAGE, "https://[2001:db8::1]:8443/a?b=c#d", "http://127.0.0.1:1/", "https://xn--bcher-kva.example/"))
+    good = r.choice(
+        (
+            PAYMENT_PAGE,
+            "https://[2001:db8::1]:8443/a?b=c#d",
+            "http://127.0.0.1:1/",
+            "https://xn--bcher-kva.example/",
+        ),
+    )
     for _ in range(r.randrange(1, 4)):
         good = inputs.mutated_text(r, good)
     return good
@@ -349,9 +515,13 @@ def _check_address(url: str) -> str:
     return "taken"
 
 
-# Cassettes --------------------------------------------------------------------------------------------------------------------------------
+# Cassettes ----------------------------------------------------------------------------------------
 
-_LIVE: Final = account(base_url="https://pay.gateway.test/api", token="c0ffee-c0ffee-Token!%+c0ffee", merchant_no="990001")
+_LIVE: Final = account(
+    base_url="https://pay.gateway.test/api",
+    token="c0ffee-c0ffee-Token!%+c0ffee",
+    merchant_no="990001",
+)
 _LIVE_TOKEN: Final = _LIVE.token.get_secret_value()
 _LIVE_DIGEST: Final = digest(_LIVE_TOKEN)
 
@@ -362,22 +532,41 @@ _Conversation = tuple[Any, dict[str, Any]]
 def _conversation(r: Random) -> _Conversation:
     def members(good: dict[str, Any]) -> dict[str, Any]:
         secret = r.choice((_LIVE_TOKEN, _LIVE_DIGEST, _LIVE_DIGEST.upper(), inputs.text(r)))
-        planted = {r.choice((*_NAMES, "token", inputs.text(r))): f"{inputs.text(r)}{secret}{inputs.text(r)}"} if inputs.chance(r, 2) else {}
+        planted = (
+            {
+                r.choice(
+                    (*_NAMES, "token", inputs.text(r)),
+                ): f"{inputs.text(r)}{secret}{inputs.text(r)}",
+            }
+            if inputs.chance(r, 2)
+            else {}
+        )
         return {**good, **planted}
 
     plain = {"merchantNo": "990001", "reference": REFERENCE, "amount": "12.50"}
     content_type, content = inputs.body(r, members(signed(plain, _LIVE_TOKEN)))
-    status, came = answer(r, members(GOOD_BODIES[r.choice(("pay", "query", "refund"))]), _LIVE_TOKEN)
+    status, came = answer(
+        r,
+        members(GOOD_BODIES[r.choice(("pay", "query", "refund"))]),
+        _LIVE_TOKEN,
+    )
     url = f"https://pay.gateway.test/api/online/v1/refund{'?' if inputs.chance(r, 4) else ''}"
     url += inputs.latin(inputs.form(r, members({}))) if "?" in url else ""
     headers = {"content-type": content_type, "authorization": _LIVE_TOKEN}
-    answered = {"status": {"code": status, "message": inputs.text(r)}, "headers": headers, "body": {"string": came}}
+    answered = {
+        "status": {"code": status, "message": inputs.text(r)},
+        "headers": headers,
+        "body": {"string": came},
+    }
     return Request("POST", url, content, headers), answered
 
 
 def _file(conversation: _Conversation) -> str:
     scrubber, (asked, came) = Scrubber(_LIVE), conversation
-    file: str = serialize({"requests": [scrubber.request(asked)], "responses": [scrubber.response(came)]}, _Readable)
+    file: str = serialize(
+        {"requests": [scrubber.request(asked)], "responses": [scrubber.response(came)]},
+        _Readable,
+    )
     return file
 
 
@@ -396,9 +585,18 @@ def _check_scrubbing(conversation: _Conversation) -> str:
 _JSON_HEADERS: Final = {"content-type": inputs.JSON}
 _GOOD_FILE: Final = _file(
     (
-        Request("POST", "https://pay.gateway.test/api/online/v1/refund", b'{"amount":"1"}', _JSON_HEADERS),
-        {"status": {"code": 200, "message": "OK"}, "headers": _JSON_HEADERS, "body": {"string": b'{"ret_code":"000100"}'}},
-    )
+        Request(
+            "POST",
+            "https://pay.gateway.test/api/online/v1/refund",
+            b'{"amount":"1"}',
+            _JSON_HEADERS,
+        ),
+        {
+            "status": {"code": 200, "message": "OK"},
+            "headers": _JSON_HEADERS,
+            "body": {"string": b'{"ret_code":"000100"}'},
+        },
+    ),
 ).encode()
 
 
@@ -408,7 +606,13 @@ class _Files:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._path = Path(self._folder.name) / "cassette.yaml"
-        self._cassette = Cassette(self._path, _LIVE, is_recording=False, title="fuzz", command="fuzz")
+        self._cassette = Cassette(
+            self._path,
+            _LIVE,
+            is_recording=False,
+            title="fuzz",
+            command="fuzz",
+        )
 
     def check(self, file: bytes) -> str:
         self._path.write_bytes(file)
@@ -425,7 +629,7 @@ def _check_leaks(file: bytes) -> str:
     return "leaks" if leaks_in(file.decode("utf-8", "replace"), secrets=(_LIVE_TOKEN,)) else "clean"
 
 
-# The emulator -----------------------------------------------------------------------------------------------------------------------------
+# The emulator -------------------------------------------------------------------------------------
 
 _PATHS: Final = tuple(PATHS["all"])
 _ORDER: Final = {
@@ -452,7 +656,9 @@ def _draw_merchant(r: Random) -> tuple[str, str, bytes]:
     members: dict[str, Any] = inputs.spoil(r, _ORDER, (*_ORDER, "verifySign"))
     if not inputs.chance(r, 4):
         members = signed(members, PUBLISHED_TEST_TOKEN)
-    path = r.choice(_PATHS) if not inputs.chance(r, 10) else inputs.mutated_text(r, r.choice(_PATHS))
+    path = (
+        r.choice(_PATHS) if not inputs.chance(r, 10) else inputs.mutated_text(r, r.choice(_PATHS))
+    )
     return (path, *inputs.body(r, members))
 
 
@@ -472,9 +678,13 @@ class _Emulator:
         if self._calls % 2000 == 0:
             self._service = self._new()
         came = self._service.handle(*drawn)
-        assert came.http_status < 500 or came.http_status == 0 or dict(came.headers), "an answer of no kind"
+        assert came.http_status < 500 or came.http_status == 0 or dict(came.headers), (
+            "an answer of no kind"
+        )
         assert PUBLISHED_TEST_TOKEN.encode() not in came.body
-        assert all(one.status in ("pending", "expired") for one in self._service.transactions()), "a call paid a transaction"
+        assert all(one.status in ("pending", "expired") for one in self._service.transactions()), (
+            "a call paid a transaction"
+        )
         said = plain(came.body)
         return str(said["ret_code"]) if isinstance(said, dict) and "ret_code" in said else came.fate
 
@@ -486,7 +696,12 @@ def readers() -> Iterator[Target]:
     yield Target("answers to refund, read", 120, _draw_answer("refund"), _check_refund)
     yield Target("answers over HTTP", 40, _draw_call, _Client().check)
     yield Target("notifications, read", 150, _draw_notification, _check_notification)
-    yield Target("callback macros", 30, lambda r: inputs.form(r, inputs.spoil(r, NOTIFICATION)), _check_callback)
+    yield Target(
+        "callback macros",
+        30,
+        lambda r: inputs.form(r, inputs.spoil(r, NOTIFICATION)),
+        _check_callback,
+    )
     yield Target("signing", 60, _draw_signed, _check_signing)
     yield Target("addresses", 50, _draw_address, _check_address)
     yield Target("scrubbing", 1, _conversation, _check_scrubbing)

@@ -1,4 +1,6 @@
-"""What was fuzzed so far: one JSON object a line, with the commit and the seeds, so that a run goes on where the last one ended."""
+"""What was fuzzed so far: one JSON object a line, with the commit and the seeds, so that a run goes
+on where the last one ended.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,24 @@ class Results:
 
     def seeds(self) -> set[int]:
         """Return the seeds that need not be run again."""
-        return {seed for line in self.lines() for first, last in line["seeds"] for seed in range(first, last + 1)}
+        return {
+            seed
+            for line in self.lines()
+            for first, last in line["seeds"]
+            for seed in range(first, last + 1)
+        }
 
     def add(self, seeds: Iterable[int], met: Mapping[str, Counter[str]], faults: int) -> None:
         """Note some seeds that were run."""
         inputs = sum(sum(counts.values()) for counts in met.values())
-        line = {**self._key, "python": platform.python_version(), "seeds": _ranges(seeds), "inputs": inputs, "faults": faults, "met": met}
+        line = {
+            **self._key,
+            "python": platform.python_version(),
+            "seeds": _ranges(seeds),
+            "inputs": inputs,
+            "faults": faults,
+            "met": met,
+        }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

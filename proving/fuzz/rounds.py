@@ -1,4 +1,6 @@
-"""One seed is one round: a thousand inputs, over all targets by their weights, on a shop as it was at first."""
+"""One seed is one round: a thousand inputs, over all targets by their weights, on a shop as it was
+at first.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ class Fault:
 
     def __str__(self) -> str:
         again = f"python -m proving fuzz --inputs 1 --seed {self.seed} --target {self.target!r}"
-        return f"{self.target}, seed {self.seed}, input {self.number}\n{self.drawn}\n{self.report}\nSee it again: {again}"
+        return (
+            f"{self.target}, seed {self.seed}, input "
+            f"{self.number}\n{self.drawn}\n{self.report}\nSee it again: {again}"
+        )
 
 
 @dataclass
@@ -55,7 +60,9 @@ class Fuzzer:
         self._restore = restore
 
     def run(self, seed: int, only: str = "") -> Round:
-        """Give every target its inputs of a seed. After a fault a target is left alone until the next seed: one is enough to look at."""
+        """Give every target its inputs of a seed. After a fault a target is left alone until the
+        next seed: one is enough to look at.
+        """
         done = Round(seed)
         self._restore()
         for target in self.targets:
@@ -68,7 +75,9 @@ class Fuzzer:
                     met[target.check(drawn)] += 1
                 except Exception:  # noqa: BLE001  # the shop's own code may raise anything
                     report = traceback.format_exc()[-_LONGEST_SHOWN:]
-                    done.faults.append(Fault(target.name, seed, number, repr(drawn)[:_LONGEST_SHOWN], report))
+                    done.faults.append(
+                        Fault(target.name, seed, number, repr(drawn)[:_LONGEST_SHOWN], report),
+                    )
                     met["FAULT"] += 1
                     break
         return done
@@ -76,7 +85,9 @@ class Fuzzer:
 
 @contextlib.contextmanager
 def opened() -> Iterator[Fuzzer]:
-    """Build a database for this process, a shop on it, and all targets. Django must be set up with `proving.fuzz.settings`."""
+    """Build a database for this process, a shop on it, and all targets. Django must be set up with
+    `proving.fuzz.settings`.
+    """
     from django.db import connection
 
     from proving.fuzz import shop
@@ -102,13 +113,19 @@ def target_names() -> list[str]:
 
 
 def run(seeds: list[int], processes: int, only: str = "") -> Iterator[Round]:
-    """Run seeds in so many processes, each on a database of its own, and yield each round as it is done."""
+    """Run seeds in so many processes, each on a database of its own, and yield each round as it is
+    done.
+    """
     context = multiprocessing.get_context("spawn")
     waiting, done = context.Queue(), context.Queue()
     for seed in [*seeds, *[None] * processes]:
         waiting.put(seed)
-    workers = [context.Process(target=_work, args=(number, only, waiting, done), daemon=True) for number in range(processes)]
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the workers inherit it: Ctrl-C is for who started them
+    workers = [
+        context.Process(target=_work, args=(number, only, waiting, done), daemon=True)
+        for number in range(processes)
+    ]
+    # the workers inherit it: Ctrl-C is for who started them
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
     for worker in workers:
         worker.start()
     signal.signal(signal.SIGINT, heard)
@@ -125,7 +142,8 @@ def run(seeds: list[int], processes: int, only: str = "") -> Iterator[Round]:
 
 def _work(number: int, only: str, seeds: Queue[int | None], done: Queue[Round]) -> None:
     """Fuzz in a process of its own until no seed is left."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # takes its database away when the run is ended early
+    # takes its database away when the run is ended early
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     os.environ["TILLGATE_FUZZ_PROCESS"] = str(number)
     os.environ["DJANGO_SETTINGS_MODULE"] = "proving.fuzz.settings"
     import django

@@ -1,4 +1,6 @@
-"""The settings of the tests, with hosts that are checked, bounds that are reached, and a database of each fuzzing process's own."""
+"""The settings of the tests, with hosts that are checked, bounds that are reached, and a database
+of each fuzzing process's own.
+"""
 
 from __future__ import annotations
 

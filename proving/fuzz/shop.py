@@ -1,4 +1,6 @@
-"""A shop on the emulator, both in this process, with rows in every status that outsiders can reach; and what makes it as it was."""
+"""A shop on the emulator, both in this process, with rows in every status that outsiders can reach;
+and what makes it as it was.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from django.utils import timezone
 
 from proving.fuzz.inputs import Request
 from tests.smallest_shop.models import ShopOrder
-from tillgate import Account, CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction, hooks
+from tillgate import (
+    Account,
+    CreatedPayment,
+    PaymentRequest,
+    Refunded,
+    RefundRequest,
+    Transaction,
+    hooks,
+)
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment, Refund
 from tillgate.django.pages.tickets import pay_url, start_url
@@ -62,10 +72,16 @@ Rows = dict[str, list[Row]]
 
 
 class Gateway:
-    """The emulator as a plugin around the built-in adapter: the client's own writing and reading, and no socket between."""
+    """The emulator as a plugin around the built-in adapter: the client's own writing and reading,
+    and no socket between.
+    """
 
     def __init__(self) -> None:
-        self.service = Service(Options(seed=1, public_url=ADDRESS), clock=Clock.standing(BEGAN.timestamp()), random=Random(1))
+        self.service = Service(
+            Options(seed=1, public_url=ADDRESS),
+            clock=Clock.standing(BEGAN.timestamp()),
+            random=Random(1),
+        )
         self.says: tuple[int, bytes] | None = None
         """What it answers instead of the truth."""
         self.sent = 0
@@ -76,28 +92,46 @@ class Gateway:
         self.sent += 1
         if self.says:
             return HttpAnswer(status=self.says[0], body=self.says[1])
-        came = self.service.handle(request.url.removeprefix(ADDRESS), request.content_type, request.body)
+        came = self.service.handle(
+            request.url.removeprefix(ADDRESS),
+            request.content_type,
+            request.body,
+        )
         return HttpAnswer(status=came.http_status, body=came.body)
 
     @hookimpl
     def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment:
         credentials = account.credentials
-        return exchange.read_pay(credentials, request, self._send(exchange.write_pay(credentials, request)))
+        return exchange.read_pay(
+            credentials,
+            request,
+            self._send(exchange.write_pay(credentials, request)),
+        )
 
     @hookimpl
     def tillgate_query(self, account: Account, reference: str) -> Transaction:
         self.queried.append(reference)
         credentials = account.credentials
-        return exchange.read_query(credentials, reference, self._send(exchange.write_query(credentials, reference)))
+        return exchange.read_query(
+            credentials,
+            reference,
+            self._send(exchange.write_query(credentials, reference)),
+        )
 
     @hookimpl
     def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded:
         credentials = account.credentials
-        return exchange.read_refund(credentials, request, self._send(exchange.write_refund(credentials, request)))
+        return exchange.read_refund(
+            credentials,
+            request,
+            self._send(exchange.write_refund(credentials, request)),
+        )
 
 
 class Time:
-    """The time of the shop, for our clock and for the signatures of tickets; it stands still between requests."""
+    """The time of the shop, for our clock and for the signatures of tickets; it stands still
+    between requests.
+    """
 
     def __init__(self) -> None:
         self.moment = BEGAN
@@ -119,7 +153,9 @@ class _Broken(io.BytesIO):
 
 
 class Shop:
-    """The rows, the gateway, the time, and the way in: WSGI, as a server would hand a request over."""
+    """The rows, the gateway, the time, and the way in: WSGI, as a server would hand a request
+    over.
+    """
 
     def __init__(self, gateway: Gateway, time: Time, logged: list[str]) -> None:
         self.gateway = gateway
@@ -128,16 +164,26 @@ class Shop:
         self.logged = logged
         self.faults: list[BaseException] = []
         self._handler = WSGIHandler()
-        self._tables = [model._meta.db_table for app in ("tillgate", "smallest_shop") for model in apps.get_app_config(app).get_models()]
+        self._tables = [
+            model._meta.db_table
+            for app in ("tillgate", "smallest_shop")
+            for model in apps.get_app_config(app).get_models()
+        ]
         self._build()
         self._columns = {table: self._columns_of(table) for table in self._tables}
         self._first, self._began = self.rows(), time.moment
 
     def _build(self) -> None:
-        """Place orders and bring their payments and refunds into every status, by the operations that do so in a shop."""
+        """Place orders and bring their payments and refunds into every status, by the operations
+        that do so in a shop.
+        """
 
         def begun(total: str = "12.50") -> Payment:
-            return starting.start_payment(PLUGIN, str(ShopOrder.objects.create(total=total).pk), method="alipay").payment
+            return starting.start_payment(
+                PLUGIN,
+                str(ShopOrder.objects.create(total=total).pk),
+                method="alipay",
+            ).payment
 
         def settle(payment: Payment, decision: Any) -> Payment:
             self.gateway.service.decide(payment.reference, decision)
@@ -155,9 +201,15 @@ class Shop:
         self.gateway.says = (400, b'{"ret_code":"000030","ret_msg":"insufficient balance"}')
         self.refused = queueing.refund(self.paid.pk, "3.00")
         self.gateway.says = None
-        self.payments, self.refunds = list(Payment.objects.order_by("pk")), list(Refund.objects.order_by("pk"))
+        self.payments, self.refunds = (
+            list(Payment.objects.order_by("pk")),
+            list(Refund.objects.order_by("pk")),
+        )
         self.order = str(ShopOrder.objects.create(total="7.50").pk)
-        self.pay_path, self.start_path = pay_url(PLUGIN, self.order), start_url(PLUGIN, self.order, "paypal")
+        self.pay_path, self.start_path = (
+            pay_url(PLUGIN, self.order),
+            start_url(PLUGIN, self.order, "paypal"),
+        )
         admin = Client()
         admin.force_login(User.objects.create_superuser("fuzz"))
         self.admin_cookie = f"sessionid={admin.cookies['sessionid'].value}"
@@ -166,7 +218,10 @@ class Shop:
 
     def _columns_of(self, table: str) -> list[str]:
         with connection.cursor() as cursor:
-            return [column.name for column in connection.introspection.get_table_description(cursor, table)]
+            return [
+                column.name
+                for column in connection.introspection.get_table_description(cursor, table)
+            ]
 
     def rows(self) -> Rows:
         """Return every row of the shop and of Tillgate."""
@@ -177,33 +232,56 @@ class Shop:
                 found[table] = list(cursor.fetchall())
             return found
 
-    def differences(self, before: Rows, after: Rows) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
-        """Return what changed, as table and the changed columns before and after; kept notifications and what they may count are left
-        out."""
+    def differences(
+        self,
+        before: Rows,
+        after: Rows,
+    ) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+        """Return what changed, as table and the changed columns before and after; kept
+        notifications and what they may count are left out.
+        """
         changed: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = []
         for table in self._tables:
             if before[table] == after[table] or table == "tillgate_notification":
                 continue
             names, free = self._columns[table], COUNTERS.get(table, set())
-            old, new = ({row[0]: dict(zip(names, row, strict=True)) for row in rows[table]} for rows in (before, after))
+            old, new = (
+                {row[0]: dict(zip(names, row, strict=True)) for row in rows[table]}
+                for rows in (before, after)
+            )
             for key in sorted({*old, *new}, key=str):
                 was, became = old.get(key, {}), new.get(key, {})
-                different = [name for name in names if name not in free and was.get(name) != became.get(name)]
+                different = [
+                    name for name in names if name not in free and was.get(name) != became.get(name)
+                ]
                 if different:
-                    changed.append((table, {name: was.get(name) for name in different}, {name: became.get(name) for name in different}))
+                    changed.append(
+                        (
+                            table,
+                            {name: was.get(name) for name in different},
+                            {name: became.get(name) for name in different},
+                        ),
+                    )
         return changed
 
     def restore(self) -> None:
         """Make every row and the clock as they were at first."""
         now = self.rows()
         changed = [table for table in self._tables if now[table] != self._first[table]]
-        with transaction.atomic(), connection.constraint_checks_disabled(), connection.cursor() as cursor:
+        with (
+            transaction.atomic(),
+            connection.constraint_checks_disabled(),
+            connection.cursor() as cursor,
+        ):
             for table in changed:
                 cursor.execute(f"DELETE FROM {table}")
             for table in changed:
                 marks = ", ".join(["%s"] * len(self._columns[table]))
                 names = ", ".join(connection.ops.quote_name(name) for name in self._columns[table])
-                cursor.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", self._first[table])
+                cursor.executemany(
+                    f"INSERT INTO {table} ({names}) VALUES ({marks})",
+                    self._first[table],
+                )
         self.time.moment = self._began
 
     # The way in.
@@ -213,7 +291,9 @@ class Shop:
         self.time.moment += timedelta(seconds=seconds)
 
     def ask(self, request: Request) -> tuple[int, dict[str, str], bytes]:
-        """Hand a request to the project as a WSGI server would; return status, headers and body, and note what was raised or logged."""
+        """Hand a request to the project as a WSGI server would; return status, headers and body,
+        and note what was raised or logged.
+        """
         environ: dict[str, Any] = {
             "REQUEST_METHOD": request.method,
             "SCRIPT_NAME": "",
@@ -241,13 +321,19 @@ class Shop:
         self.gateway.queried.clear()
         began: list[Any] = []
 
-        def start(status: str, headers: list[tuple[str, str]], *_: Any) -> Callable[[bytes], object]:
+        def start(
+            status: str,
+            headers: list[tuple[str, str]],
+            *_: Any,
+        ) -> Callable[[bytes], object]:
             began.extend((status, headers))
             return began.append
 
         try:
             pieces: Any = self._handler(environ, start)
-        except SuspiciousOperation:  # Django cannot make a request of it; the server answers, before any middleware or view has heard of it
+        except SuspiciousOperation:
+            # Django cannot make a request of it; the server answers, before any middleware or view
+            # has heard of it
             return NO_REQUEST
         content = b"".join(pieces)
         pieces.close()
@@ -273,7 +359,9 @@ class _Ear(logging.Handler):
 
 @contextlib.contextmanager
 def opened() -> Iterator[Shop]:
-    """Build the shop in the database that is configured, with keys and a time that are the same in every run."""
+    """Build the shop in the database that is configured, with keys and a time that are the same in
+    every run.
+    """
     gateway, numbers, time, logged = Gateway(), Random(1), Time(), list[str]()
 
     def key(_: int) -> str:
@@ -287,7 +375,10 @@ def opened() -> Iterator[Shop]:
         stack.callback(log.removeHandler, ear)
         stack.enter_context(mock.patch.object(timezone, "now", time.now))
         stack.enter_context(mock.patch.object(signing, "time", time))
-        with mock.patch.object(secrets, "choice", numbers.choice), mock.patch.object(secrets, "token_urlsafe", key):
+        with (
+            mock.patch.object(secrets, "choice", numbers.choice),
+            mock.patch.object(secrets, "token_urlsafe", key),
+        ):
             shop = Shop(gateway, time, logged)
         signals.got_request_exception.connect(shop.note_fault)
         stack.callback(signals.got_request_exception.disconnect, shop.note_fault)

@@ -15,7 +15,9 @@ ROUND = 1000
 
 @dataclass(frozen=True)
 class Target:
-    """`draw` makes an input and `check` gives it to the code, raises when a promise is broken, and else says in a word what came of it."""
+    """`draw` makes an input and `check` gives it to the code, raises when a promise is broken, and
+    else says in a word what came of it.
+    """
 
     name: str
     weight: int

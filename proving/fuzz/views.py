@@ -1,4 +1,6 @@
-"""Targets on a database: every page that a stranger, a shopper or the gateway can reach, and the gateway's answers behind them."""
+"""Targets on a database: every page that a stranger, a shopper or the gateway can reach, and the
+gateway's answers behind them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,15 @@ __all__ = ["Views", "views"]
 
 Difference = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 
-_PAGES: Final = ("notification", "refund-notification", "return", "status", "pay", "start", "assets")
+_PAGES: Final = (
+    "notification",
+    "refund-notification",
+    "return",
+    "status",
+    "pay",
+    "start",
+    "assets",
+)
 
 
 class Views:
@@ -47,7 +57,9 @@ class Views:
     # What must hold of every request.
 
     def ask(self, request: Request) -> tuple[int, dict[str, str], bytes, list[Difference]]:
-        """Send a request and return what came back and what changed. Never a 500, and never a secret in the page or the log."""
+        """Send a request and return what came back and what changed. Never a 500, and never a
+        secret in the page or the log.
+        """
         shop = self.shop
         shop.later(1)
         status, headers, content = shop.ask(request)
@@ -58,16 +70,25 @@ class Views:
         self.throttled()
         for secret in self.secrets:
             assert secret.encode() not in content, "I11: a secret is on a page"
-            assert not any(secret in line for line in (*shop.logged, *headers.values())), "I11: a secret is in the log or a header"
+            assert not any(secret in line for line in (*shop.logged, *headers.values())), (
+                "I11: a secret is in the log or a header"
+            )
         assert all("\n" not in value and "\r" not in value for value in headers.values())
         return status, headers, content, self.changes()
 
     def throttled(self) -> None:
-        """Hold what the gateway was asked about to one query of a payment in the throttle interval, over the requests of a round."""
-        now, throttle = self.shop.time.moment, timedelta(seconds=get_settings().notification_throttle_seconds)
+        """Hold what the gateway was asked about to one query of a payment in the throttle interval,
+        over the requests of a round.
+        """
+        now, throttle = (
+            self.shop.time.moment,
+            timedelta(seconds=get_settings().notification_throttle_seconds),
+        )
         for reference in self.shop.gateway.queried:
             before = self.asked_at.get(reference)
-            assert before is None or now - before >= throttle, f"I7: {reference} was asked about again after {now - before}"
+            assert before is None or now - before >= throttle, (
+                f"I7: {reference} was asked about again after {now - before}"
+            )
             self.asked_at[reference] = now
 
     def changes(self) -> list[Difference]:
@@ -77,8 +98,14 @@ class Views:
         self.before = after
         return changed
 
-    def nothing_changed(self, changed: list[Difference], *allowed: Callable[[Difference], bool]) -> None:
-        """Let nothing have changed but what is allowed: I7, notifications are hints. What was allowed is undone, for the next input."""
+    def nothing_changed(
+        self,
+        changed: list[Difference],
+        *allowed: Callable[[Difference], bool],
+    ) -> None:
+        """Let nothing have changed but what is allowed: I7, notifications are hints. What was
+        allowed is undone, for the next input.
+        """
         wrong = [one for one in changed if not any(allows(one) for allows in allowed)]
         if changed:
             self.restore()
@@ -86,28 +113,38 @@ class Views:
 
     def bounded(self) -> None:
         """Hold kept notifications to their bound."""
-        assert len(self.before["tillgate_notification"]) <= 20 * (len(self.shop.payments) + len(self.shop.refunds))
+        assert len(self.before["tillgate_notification"]) <= 20 * (
+            len(self.shop.payments) + len(self.shop.refunds)
+        )
 
     # Notifications and returns.
 
     def draw_notification(self, r: Random) -> Request:
         payment = self._payment(r)
         return inputs.request(
-            r, f"/payments/notification/{payment.notification_key}/", notification_members(r, self._said_of(r, payment), self.shop.token)
+            r,
+            f"/payments/notification/{payment.notification_key}/",
+            notification_members(r, self._said_of(r, payment), self.shop.token),
         )
 
     def draw_refund_notification(self, r: Random) -> Request:
-        refund = r.choice((*self.shop.refunds, self.shop.succeeded, self.shop.succeeded, self.shop.succeeded))
+        refund = r.choice(
+            (*self.shop.refunds, self.shop.succeeded, self.shop.succeeded, self.shop.succeeded),
+        )
         word = r.choice(("success", "success", "success", "failed", "pending", ""))
         members = {**self._said_of(r, self.shop.paid), "status": word}
         if not inputs.chance(r, 4):  # the documented shape
             del members["amount"], members["currency"]
         return inputs.request(
-            r, f"/payments/refund-notification/{refund.notification_key}/", notification_members(r, members, self.shop.token)
+            r,
+            f"/payments/refund-notification/{refund.notification_key}/",
+            notification_members(r, members, self.shop.token),
         )
 
     def _payment(self, r: Random) -> Payment:
-        """Draw a payment, one of them often, so that more notifications come for it than are kept."""
+        """Draw a payment, one of them often, so that more notifications come for it than are
+        kept.
+        """
         return r.choice((*self.shop.payments, self.shop.open, self.shop.open, self.shop.open))
 
     def _said_of(self, r: Random, payment: Payment) -> dict[str, Any]:
@@ -127,21 +164,55 @@ class Views:
 
     def check_refund_notification(self, request: Request) -> str:
         status, _, content, changed = self.ask(request)
-        settled = any(table == "tillgate_refund" and "status" in became for table, _, became in changed)
+        settled = any(
+            table == "tillgate_refund" and "status" in became for table, _, became in changed
+        )
         confirmed = any(map(_notes_a_confirmation, changed))
-        doubted = any(table == "tillgate_review" and became.get("refund_id") == self.shop.refused.pk for table, _, became in changed)
+        doubted = any(
+            table == "tillgate_review" and became.get("refund_id") == self.shop.refused.pk
+            for table, _, became in changed
+        )
         if settled or doubted or confirmed:
-            assert self._is_signed(request), "I7: a notification that is not signed settled a refund"
-        allowed = [_settles_the_unknown_refund(self.shop)] if settled else [_tells_of("refund-contradicted")] if doubted else []
-        self.nothing_changed(changed, _notes_a_confirmation, _tells_of("forged-notifications"), *allowed)
+            assert self._is_signed(request), (
+                "I7: a notification that is not signed settled a refund"
+            )
+        allowed = (
+            [_settles_the_unknown_refund(self.shop)]
+            if settled
+            else [_tells_of("refund-contradicted")]
+            if doubted
+            else []
+        )
+        self.nothing_changed(
+            changed,
+            _notes_a_confirmation,
+            _tells_of("forged-notifications"),
+            *allowed,
+        )
         self.bounded()
-        return "settled what was unknown" if settled else "told a person" if doubted else self._acknowledged(request, status, content)
+        return (
+            "settled what was unknown"
+            if settled
+            else "told a person"
+            if doubted
+            else self._acknowledged(request, status, content)
+        )
 
     def _is_signed(self, request: Request) -> bool:
-        """Return whether a plain JSON object or form carries the right signature; nothing is said of others."""
+        """Return whether a plain JSON object or form carries the right signature; nothing is said
+        of others.
+        """
         form = request.body.decode(errors="replace")
-        said = plain(request.body) if request.body[:1] == b"{" else dict(parse_qsl(form, keep_blank_values=True))
-        is_plain = isinstance(said, dict) and not request.query and all(isinstance(value, str) for value in said.values())
+        said = (
+            plain(request.body)
+            if request.body[:1] == b"{"
+            else dict(parse_qsl(form, keep_blank_values=True))
+        )
+        is_plain = (
+            isinstance(said, dict)
+            and not request.query
+            and all(isinstance(value, str) for value in said.values())
+        )
         if not is_plain or request.is_cut or "CONTENT_LENGTH" in request.headers:
             return True
         return is_signed(said, self.shop.token) is True
@@ -149,15 +220,27 @@ class Views:
     def _acknowledged(self, request: Request, status: int, content: bytes) -> str:
         if (status, content) == (NO_REQUEST[0], NO_REQUEST[2]):
             return "no request"
-        if request.method in ("GET", "POST") and not _touches(request, "HTTP_HOST", "CONTENT_LENGTH"):
-            assert (status, content) == (200, b"success"), f"a notification on a known address was answered {status}"
+        if request.method in ("GET", "POST") and not _touches(
+            request,
+            "HTTP_HOST",
+            "CONTENT_LENGTH",
+        ):
+            assert (status, content) == (200, b"success"), (
+                f"a notification on a known address was answered {status}"
+            )
         return str(status)
 
     def draw_return(self, r: Random) -> Request:
         payment = self._payment(r)
-        members = {**self._said_of(r, payment), "wait": r.choice(("", "1", "39", "40", inputs.text(r)))}
+        members = {
+            **self._said_of(r, payment),
+            "wait": r.choice(("", "1", "39", "40", inputs.text(r))),
+        }
         return inputs.request(
-            r, f"/payments/return/{payment.return_key}/", inputs.spoil(r, members, ("next", "url")), ("GET", "GET", "POST")
+            r,
+            f"/payments/return/{payment.return_key}/",
+            inputs.spoil(r, members, ("next", "url")),
+            ("GET", "GET", "POST"),
         )
 
     def check_return(self, request: Request) -> str:
@@ -166,11 +249,20 @@ class Views:
         if "Location" in headers:
             assert headers["Location"].startswith("/orders/"), "an open redirect"
         assert b"<script>alert" not in content
-        assert all(key.encode() not in content for payment in self.shop.payments for key in (payment.notification_key,))
+        assert all(
+            key.encode() not in content
+            for payment in self.shop.payments
+            for key in (payment.notification_key,)
+        )
         return str(status)
 
     def draw_status(self, r: Random) -> Request:
-        return inputs.request(r, f"/payments/status/{r.choice(self.shop.payments).return_key}/", {"a": inputs.text(r)}, ("GET",))
+        return inputs.request(
+            r,
+            f"/payments/status/{r.choice(self.shop.payments).return_key}/",
+            {"a": inputs.text(r)},
+            ("GET",),
+        )
 
     def check_status(self, request: Request) -> str:
         status, _, content, changed = self.ask(request)
@@ -184,16 +276,33 @@ class Views:
 
     def draw_stranger(self, r: Random) -> Request:
         payment = r.choice(self.shop.payments)
-        key = r.choice((payment.notification_key, payment.return_key, payment.reference, str(payment.pk), inputs.text(r), "x" * 5000))
+        key = r.choice(
+            (
+                payment.notification_key,
+                payment.return_key,
+                payment.reference,
+                str(payment.pk),
+                inputs.text(r),
+                "x" * 5000,
+            ),
+        )
         path = f"/payments/{r.choice(_PAGES)}/{inputs.mutated_text(r, key)}/"
-        return inputs.request(r, inputs.latin(inputs.mutated_text(r, path) if inputs.chance(r, 4) else path), {"status": "success"})
+        return inputs.request(
+            r,
+            inputs.latin(inputs.mutated_text(r, path) if inputs.chance(r, 4) else path),
+            {"status": "success"},
+        )
 
     def check_stranger(self, request: Request) -> str:
         known = {
-            (page, key) for one in self.shop.payments for page, key in (("notification", one.notification_key), ("return", one.return_key))
+            (page, key)
+            for one in self.shop.payments
+            for page, key in (("notification", one.notification_key), ("return", one.return_key))
         }
         parts = request.path.split("/")
-        if len(parts) > 3 and (parts[2], parts[3]) in known | {("status", one.return_key) for one in self.shop.payments}:
+        if len(parts) > 3 and (parts[2], parts[3]) in known | {
+            ("status", one.return_key) for one in self.shop.payments
+        }:
             return "known"
         kept = self.before["tillgate_notification"]
         status, headers, _, changed = self.ask(request)
@@ -215,7 +324,8 @@ class Views:
         return inputs.request(r, inputs.latin(f"/payments/{page}/{ticket}/"), {"method": "alipay"})
 
     def check_ticket(self, request: Request) -> str:
-        # A letter that base64 does not look at may differ; what the ticket says and its signature may not.
+        # A letter that base64 does not look at may differ; what the ticket says and its signature
+        # may not.
         status, _, _, changed = self.ask(request)
         if request.path in (self.shop.pay_path, self.shop.start_path):
             self.restore()
@@ -226,20 +336,41 @@ class Views:
 
     def draw_choice(self, r: Random) -> Request:
         token = "a" * 32
-        drawn = inputs.request(r, self.shop.pay_path, inputs.spoil(r, {"method": "alipay"}, ("next",)), ("POST", "POST", "POST", "GET"))
-        csrf = {"HTTP_COOKIE": f"csrftoken={token}", "HTTP_X_CSRFTOKEN": token, "HTTP_REFERER": "https://shop.example/"}
+        drawn = inputs.request(
+            r,
+            self.shop.pay_path,
+            inputs.spoil(r, {"method": "alipay"}, ("next",)),
+            ("POST", "POST", "POST", "GET"),
+        )
+        csrf = {
+            "HTTP_COOKIE": f"csrftoken={token}",
+            "HTTP_X_CSRFTOKEN": token,
+            "HTTP_REFERER": "https://shop.example/",
+        }
         headers = {**csrf, **drawn.headers} if not inputs.chance(r, 4) else drawn.headers
-        return Request(drawn.method, drawn.path, drawn.query, drawn.content_type, drawn.body, headers, drawn.is_cut)
+        return Request(
+            drawn.method,
+            drawn.path,
+            drawn.query,
+            drawn.content_type,
+            drawn.body,
+            headers,
+            drawn.is_cut,
+        )
 
     def check_choice(self, request: Request) -> str:
         if request.is_cut:
             return "cut"  # Django reads the form itself, and nobody is left to be told
         status, headers, _, changed = self.ask(request)
-        began = [row for table, was, row in changed if table == "tillgate_payment" and not was.get("id")]
+        began = [
+            row for table, was, row in changed if table == "tillgate_payment" and not was.get("id")
+        ]
         self.nothing_changed(changed, _begins_a_payment, _counts_a_creation)
         if began:
             assert [one["status"] for one in began] == ["pending"]
-            assert "HTTP_X_CSRFTOKEN" in request.headers, "a payment was begun without the CSRF token"
+            assert "HTTP_X_CSRFTOKEN" in request.headers, (
+                "a payment was begun without the CSRF token"
+            )
             assert headers["Refresh"].startswith(f"0; url={ADDRESS}/cashier/")
         else:
             assert not {"Location", "Refresh"} & set(headers)
@@ -249,7 +380,11 @@ class Views:
 
     def draw_answer_to_query(self, r: Random) -> tuple[Payment, tuple[int, bytes]]:
         payment = r.choice((self.shop.open, self.shop.open, self.shop.created, self.shop.failed))
-        good = {"ret_code": "000100", "ret_msg": "success", "result": {**self._said_of(r, payment), "settleCurrency": "USD"}}
+        good = {
+            "ret_code": "000100",
+            "ret_msg": "success",
+            "result": {**self._said_of(r, payment), "settleCurrency": "USD"},
+        }
         return payment, answer(r, good, self.shop.token)
 
     def check_answer_to_query(self, drawn: tuple[Payment, tuple[int, bytes]]) -> str:
@@ -257,7 +392,9 @@ class Views:
         self.shop.later(10)
         self.shop.gateway.says = says
         try:
-            _, _, _, changed = self.ask(Request("POST", f"/payments/notification/{payment.notification_key}/"))
+            _, _, _, changed = self.ask(
+                Request("POST", f"/payments/notification/{payment.notification_key}/"),
+            )
         finally:
             self.shop.gateway.says = None
         if not changed:
@@ -278,13 +415,25 @@ class Views:
             and result["status"] == "success"
             and Decimal(result["amount"]) == payment.amount
             and result.get("currency") in (None, "", "USD")
-            and (not payment.transaction_no or result.get("transactionNo") in (None, "", payment.transaction_no))
+            and (
+                not payment.transaction_no
+                or result.get("transactionNo") in (None, "", payment.transaction_no)
+            )
             and is_signed(said, self.shop.token) is not False
         )
 
     def draw_answer_to_pay(self, r: Random) -> tuple[int, bytes]:
-        result = {"transactionNo": "29", "amount": "7.50", "currency": "USD", "cashierUrl": "https://pay.example/cashier/1"}
-        return answer(r, {"ret_code": "000100", "ret_msg": "prepay success", "result": result}, self.shop.token)
+        result = {
+            "transactionNo": "29",
+            "amount": "7.50",
+            "currency": "USD",
+            "cashierUrl": "https://pay.example/cashier/1",
+        }
+        return answer(
+            r,
+            {"ret_code": "000100", "ret_msg": "prepay success", "result": result},
+            self.shop.token,
+        )
 
     def check_answer_to_pay(self, says: tuple[int, bytes]) -> str:
         self.shop.gateway.says = says
@@ -299,7 +448,8 @@ class Views:
         assert payment["status"] in ("created", "pending", "failed")
         if "Refresh" in headers:
             address = headers["Refresh"].removeprefix("0; url=")
-            assert address == iri_to_uri(plain(says[1])["result"]["cashierUrl"])  # as a browser would write it
+            # as a browser would write it
+            assert address == iri_to_uri(plain(says[1])["result"]["cashierUrl"])
             assert urlsplit(address).scheme in ("http", "https")
         return str(payment["status"])
 
@@ -314,14 +464,17 @@ class Views:
         finally:
             self.shop.gateway.says = None
         shown = " ".join((refund.answer, *self.shop.logged))
-        assert not any(secret in shown for secret in self.secrets), "I11: a secret is kept or logged"
+        assert not any(secret in shown for secret in self.secrets), (
+            "I11: a secret is kept or logged"
+        )
         assert refund.status in ("succeeded", "failed", "unknown")
         if refund.status == "succeeded":
             assert plain(says[1])["ret_code"] == "000100"
         self.restore()
         return refund.status
 
-    # The admin, in the hands of somebody who may look: whatever stands in the address, looking changes nothing.
+    # The admin, in the hands of somebody who may look: whatever stands in the address, looking
+    # changes nothing.
 
     def draw_admin(self, r: Random) -> Request:
         names = (
@@ -340,13 +493,31 @@ class Views:
             "created_at__year",
         )
         members = {
-            r.choice((*names, inputs.text(r))): r.choice((inputs.text(r), inputs.text(r), "1", "pending")) for _ in range(r.randrange(1, 3))
+            r.choice((*names, inputs.text(r))): r.choice(
+                (inputs.text(r), inputs.text(r), "1", "pending"),
+            )
+            for _ in range(r.randrange(1, 3))
         }
-        query = "&".join(f"{quote(name, errors='surrogatepass')}={quote(value, errors='surrogatepass')}" for name, value in members.items())
-        path = r.choice(
-            ("payment/", "payment/", "order/", "review/", f"payment/{self.shop.paid.pk}/refund/", f"order/{inputs.text(r)}/change/")
+        query = "&".join(
+            f"{quote(name, errors='surrogatepass')}={quote(value, errors='surrogatepass')}"
+            for name, value in members.items()
         )
-        return Request("GET", inputs.latin(f"/admin/tillgate/{path}"), query, headers={"HTTP_COOKIE": self.shop.admin_cookie})
+        path = r.choice(
+            (
+                "payment/",
+                "payment/",
+                "order/",
+                "review/",
+                f"payment/{self.shop.paid.pk}/refund/",
+                f"order/{inputs.text(r)}/change/",
+            ),
+        )
+        return Request(
+            "GET",
+            inputs.latin(f"/admin/tillgate/{path}"),
+            query,
+            headers={"HTTP_COOKIE": self.shop.admin_cookie},
+        )
 
     def check_admin(self, request: Request) -> str:
         status, headers, content, changed = self.ask(request)
@@ -364,8 +535,14 @@ def _touches(request: Request, *headers: str) -> bool:
 
 
 def _tells_of(reason: str) -> Callable[[Difference], bool]:
-    """Let a person be told, and the shop: of what comes from outside that is all that may follow."""
-    told = {"tillgate_review": reason, "tillgate_timelineentry": "review.opened", "tillgate_outboxevent": "review-opened"}
+    """Let a person be told, and the shop: of what comes from outside that is all that may
+    follow.
+    """
+    told = {
+        "tillgate_review": reason,
+        "tillgate_timelineentry": "review.opened",
+        "tillgate_outboxevent": "review-opened",
+    }
 
     def allows(difference: Difference) -> bool:
         table, was, became = difference
@@ -381,14 +558,22 @@ def _notes_a_confirmation(difference: Difference) -> bool:
 
 
 def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:
-    """I7's one exception: a notification on a refund's own address may move it from unknown to succeeded, and the shop hears of it."""
+    """I7's one exception: a notification on a refund's own address may move it from unknown to
+    succeeded, and the shop hears of it.
+    """
 
     def allows(difference: Difference) -> bool:
         table, was, became = difference
         if table == "tillgate_refund":
-            return (was.get("status"), became.get("status")) == ("unknown", "succeeded") and "amount" not in became
+            return (was.get("status"), became.get("status")) == (
+                "unknown",
+                "succeeded",
+            ) and "amount" not in became
         if table == "smallest_shop_shoporder":
-            return set(became) == {"refunded"} and Decimal(became["refunded"]) - Decimal(was["refunded"]) == shop.unknown.amount
+            return (
+                set(became) == {"refunded"}
+                and Decimal(became["refunded"]) - Decimal(was["refunded"]) == shop.unknown.amount
+            )
         if table == "tillgate_review":
             return "resolved_at" in became and was.get("resolved_at") is None
         is_new = not was.get("id")
@@ -400,19 +585,29 @@ def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:
 def _counts_a_creation(difference: Difference) -> bool:
     """Tell whether a creation was noted that the gateway did not answer, or refused."""
     table, before, became = difference
-    name = became.get("name") or before.get("name") or "creations:"  # only what changed is told: without a name it is the time
+    # only what changed is told: without a name it is the time
+    name = became.get("name") or before.get("name") or "creations:"
     return table == "tillgate_heartbeat" and name.startswith(("creations:", "refusals:"))
 
 
 def _begins_a_payment(difference: Difference) -> bool:
     table, was, _ = difference
-    return not was.get("id") and table in ("tillgate_order", "tillgate_payment", "tillgate_timelineentry")
+    return not was.get("id") and table in (
+        "tillgate_order",
+        "tillgate_payment",
+        "tillgate_timelineentry",
+    )
 
 
 def views(on: Views) -> Iterator[Target]:
     """Yield the targets that need a shop."""
     yield Target("payment notifications", 50, on.draw_notification, on.check_notification)
-    yield Target("refund notifications", 30, on.draw_refund_notification, on.check_refund_notification)
+    yield Target(
+        "refund notifications",
+        30,
+        on.draw_refund_notification,
+        on.check_refund_notification,
+    )
     yield Target("returns", 25, on.draw_return, on.check_return)
     yield Target("status", 15, on.draw_status, on.check_status)
     yield Target("addresses of nobody", 15, on.draw_stranger, on.check_stranger)
@@ -420,5 +615,10 @@ def views(on: Views) -> Iterator[Target]:
     yield Target("choices", 6, on.draw_choice, on.check_choice)
     yield Target("answers to query, applied", 10, on.draw_answer_to_query, on.check_answer_to_query)
     yield Target("answers to pay, applied", 3, on.draw_answer_to_pay, on.check_answer_to_pay)
-    yield Target("answers to refund, applied", 2, on.draw_answer_to_refund, on.check_answer_to_refund)
+    yield Target(
+        "answers to refund, applied",
+        2,
+        on.draw_answer_to_refund,
+        on.check_answer_to_refund,
+    )
     yield Target("the admin's addresses", 2, on.draw_admin, on.check_admin)

@@ -1,4 +1,6 @@
-"""The acts that a process is killed in: what is prepared for each, what it does, and what others do after it has died."""
+"""The acts that a process is killed in: what is prepared for each, what it does, and what others do
+after it has died.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def _redeliver(world: World, subject: Subject) -> None:
     """Send what was not acknowledged once more, as gateways do."""
     for notification in subject.notifications:
         answer = world.post(notification)
-        assert answer.status_code == 200, f"the notification was answered with HTTP {answer.status_code}"
+        assert answer.status_code == 200, (
+            f"the notification was answered with HTTP {answer.status_code}"
+        )
 
 
 def _notify(world: World, subject: Subject) -> None:
@@ -79,7 +83,7 @@ def _come_back(world: World, subject: Subject) -> None:
     assert answer.status_code < 400, f"the return is answered with HTTP {answer.status_code}"
 
 
-# Starting ---------------------------------------------------------------------------------------------------------------------------------
+# Starting -----------------------------------------------------------------------------------------
 
 
 def _place(world: World) -> Subject:
@@ -88,7 +92,9 @@ def _place(world: World) -> Subject:
 
 def _choose(world: World, subject: Subject) -> None:
     answer = world.choose(subject.order)
-    assert answer.status_code < 400, f"choosing a payment method is answered with HTTP {answer.status_code}"
+    assert answer.status_code < 400, (
+        f"choosing a payment method is answered with HTTP {answer.status_code}"
+    )
 
 
 def _pay_what_was_begun(world: World, subject: Subject) -> None:
@@ -98,12 +104,14 @@ def _pay_what_was_begun(world: World, subject: Subject) -> None:
 
 
 def _press_again(world: World, subject: Subject) -> None:
-    """Choose once more, when the creation that was cut off can last no longer, and pay on the page that comes."""
+    """Choose once more, when the creation that was cut off can last no longer, and pay on the page
+    that comes.
+    """
     world.time.advance(seconds=40)
     world.shopper_pays(world.pay_page(subject.order))
 
 
-# Paid -------------------------------------------------------------------------------------------------------------------------------------
+# Paid ---------------------------------------------------------------------------------------------
 
 
 def _paid_at_gateway(world: World) -> Subject:
@@ -114,11 +122,17 @@ def _paid_at_gateway(world: World) -> Subject:
 
 def _notified(world: World) -> Subject:
     subject = _paid_at_gateway(world)
-    return Subject(orders=subject.orders, payment=subject.payment, notifications=world.sent(subject.paid))
+    return Subject(
+        orders=subject.orders,
+        payment=subject.payment,
+        notifications=world.sent(subject.paid),
+    )
 
 
 def _untold(world: World) -> Subject:
-    """Prepare a payment that is paid, of which the shop does not know: the process died before it could be told."""
+    """Prepare a payment that is paid, of which the shop does not know: the process died before it
+    could be told.
+    """
     subject = _paid_at_gateway(world)
     with patch.object(reconciling, "deliver", return_value=0):
         world.gateway_notification(subject.paid)
@@ -130,7 +144,7 @@ def _deliver(_: World, subject: Subject) -> None:
     deliver_remote(subject.paid.order_id)
 
 
-# Refunds ----------------------------------------------------------------------------------------------------------------------------------
+# Refunds ------------------------------------------------------------------------------------------
 
 
 def _paid(world: World) -> Subject:
@@ -159,10 +173,14 @@ def _unknown_refund(world: World) -> Subject:
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(subject.paid.pk, _REFUNDED)
     assert refund.status == "unknown"
-    return Subject(orders=subject.orders, payment=subject.payment, notifications=world.sent(subject.paid, "refund"))
+    return Subject(
+        orders=subject.orders,
+        payment=subject.payment,
+        notifications=world.sent(subject.paid, "refund"),
+    )
 
 
-# Sweeping ---------------------------------------------------------------------------------------------------------------------------------
+# Sweeping -----------------------------------------------------------------------------------------
 
 
 def _due(world: World) -> Subject:
@@ -193,7 +211,11 @@ def _queued(world: World) -> Subject:
 def _cut_off(world: World) -> Subject:
     """Prepare a refund whose process died while it was being sent, long ago."""
     subject, now = _queued(world), world.time.now()
-    Refund.objects.filter(payment=subject.paid).update(status="sending", status_since=now, due_at=now)
+    Refund.objects.filter(payment=subject.paid).update(
+        status="sending",
+        status_since=now,
+        due_at=now,
+    )
     return subject
 
 
@@ -203,7 +225,13 @@ def _worker(world: World, _: Subject) -> None:
 
 
 def _working(name: str, prepare: Callable[[World], Subject]) -> ReviewAction:
-    return ReviewAction(name=name, prepare=prepare, do=_worker, recoveries={"worker": _nothing}, is_alone=True)
+    return ReviewAction(
+        name=name,
+        prepare=prepare,
+        do=_worker,
+        recoveries={"worker": _nothing},
+        is_alone=True,
+    )
 
 
 ACTIONS: Final = {
@@ -222,7 +250,10 @@ ACTIONS: Final = {
             recoveries={"worker": _nothing, "redelivery": _redeliver, "return": _come_back},
         ),
         ReviewAction(
-            name="refund-notification", prepare=_unknown_refund, do=_redeliver, recoveries={"worker": _nothing, "redelivery": _redeliver}
+            name="refund-notification",
+            prepare=_unknown_refund,
+            do=_redeliver,
+            recoveries={"worker": _nothing, "redelivery": _redeliver},
         ),
         ReviewAction(
             name="return",
@@ -240,9 +271,18 @@ ACTIONS: Final = {
             name="refund",
             prepare=_paid,
             do=_refund,
-            recoveries={"worker": _nothing, "notification": _notify_refund, "press-again": _refund_again},
+            recoveries={
+                "worker": _nothing,
+                "notification": _notify_refund,
+                "press-again": _refund_again,
+            },
         ),
-        ReviewAction(name="deliver", prepare=_untold, do=_deliver, recoveries={"worker": _nothing, "notification": _notify}),
+        ReviewAction(
+            name="deliver",
+            prepare=_untold,
+            do=_deliver,
+            recoveries={"worker": _nothing, "notification": _notify},
+        ),
         _working("worker-payment", _due),
         _working("worker-outbox_event", _untold),
         _working("worker-refund", _queued),

@@ -1,4 +1,6 @@
-"""The points at which a process can be killed: every line of some packages, and every so manieth line of all others."""
+"""The points at which a process can be killed: every line of some packages, and every so manieth
+line of all others.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,24 @@ _TOOLS: Final = str(Path(__file__).parents[0]) + os.sep
 
 
 class Lines:
-    """Counts the points that this process passes, in all of its threads, and kills it at one of them; 0 kills it nowhere.
+    """Counts the points that this process passes, in all of its threads, and kills it at one of
+    them; 0 kills it nowhere.
 
-    It dies by SIGKILL before the line is carried out: nothing is rolled back, closed or said, but for `tell`, which hears where.
+    It dies by SIGKILL before the line is carried out: nothing is rolled back, closed or said, but
+    for `tell`, which hears where.
     """
 
-    def __init__(self, packages: Iterable[Path], kill_at: int = 0, tell: Callable[[str], object] = lambda _: None) -> None:
+    def __init__(
+        self,
+        packages: Iterable[Path],
+        kill_at: int = 0,
+        tell: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self._roots = tuple(str(package) + os.sep for package in packages)
         self._kill_at, self._tell = kill_at, tell
         self._points = count(1)
-        self._is_point = cycle([False] * (EVERY - 1) + [True])  # each `next` of these is one step: threads count together
+        # each `next` of these is one step: threads count together
+        self._is_point = cycle([False] * (EVERY - 1) + [True])
 
     def watch(self, action: Callable[[], object]) -> int:
         """Do something, and return how many points it passed, if it was not killed."""
@@ -47,7 +57,12 @@ class Lines:
         return next(self._points) - 1
 
     def _tracer(self) -> _Trace:
-        points, is_point, kill_at, chosen = self._points, self._is_point.__next__, self._kill_at, dict[str, _Trace | None]()
+        points, is_point, kill_at, chosen = (
+            self._points,
+            self._is_point.__next__,
+            self._kill_at,
+            dict[str, _Trace | None](),
+        )
 
         def own(frame: FrameType, event: str, _: object) -> _Trace:
             if event == "line" and next(points) == kill_at:
@@ -64,7 +79,13 @@ class Lines:
             try:
                 return chosen[file]
             except KeyError:
-                tracer = None if file.startswith(_TOOLS) else own if file.startswith(self._roots) else other
+                tracer = (
+                    None
+                    if file.startswith(_TOOLS)
+                    else own
+                    if file.startswith(self._roots)
+                    else other
+                )
                 return chosen.setdefault(file, tracer)
 
         return enter

@@ -1,4 +1,6 @@
-"""The results: a line of JSON for each kill, appended, so that a run that was cut off goes on where it was."""
+"""The results: a line of JSON for each kill, appended, so that a run that was cut off goes on where
+it was.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One kill: in which act, at which point and place, and whether everything held; no place when the act was done before."""
+    """One kill: in which act, at which point and place, and whether everything held; no place when
+    the act was done before.
+    """
 
     database: str
     action: str
@@ -71,13 +75,17 @@ class Results:
         self.all += new
         self._held |= {one.key for one in new if one.outcome == HELD}
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.open("ab", buffering=0) as file:  # one write, since other runs append to it too
+        with self._file.open(
+            "ab",
+            buffering=0,
+        ) as file:  # one write, since other runs append to it too
             file.write("".join(f"\n{json.dumps(asdict(one))}" for one in new).encode())
 
 
 def _read(file: Path) -> list[Result]:
     lines = file.read_text().splitlines() if file.exists() else []
-    return [Result(**json.loads(line)) for line in lines if line.endswith("}")]  # not the last, if whoever wrote it was cut off
+    # not the last, if whoever wrote it was cut off
+    return [Result(**json.loads(line)) for line in lines if line.endswith("}")]
 
 
 def fingerprint(packages: Iterable[Path]) -> tuple[str, str]:
@@ -86,7 +94,12 @@ def fingerprint(packages: Iterable[Path]) -> tuple[str, str]:
     for file in sorted(file for package in packages for file in package.rglob("*.py")):
         digest.update(file.read_bytes())
     try:
-        told = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
+        told = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     except (OSError, subprocess.CalledProcessError):
         return digest.hexdigest()[:12], "unknown"
     return digest.hexdigest()[:12], told.stdout.strip()
@@ -119,9 +132,14 @@ def section(results: Results, packages: Iterable[str]) -> str:
 
 
 def table(results: Iterable[Result]) -> str:
-    """Return the newest of the results as a table in Markdown: kills and places for each database and act."""
+    """Return the newest of the results as a table in Markdown: kills and places for each database
+    and act.
+    """
     newest = list({one.key: one for one in results}.values())
-    rows = ["| database | act | killed | done before | places | of them in tillgate | violations |", "|---|---|--:|--:|--:|--:|--:|"]
+    rows = [
+        "| database | act | killed | done before | places | of them in tillgate | violations |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
     for database, action in sorted({(one.database, one.action) for one in newest}):
         those = [one for one in newest if (one.database, one.action) == (database, action)]
         rows.append(f"| {database} | {action} | {_counted(those)} |")

@@ -1,4 +1,6 @@
-"""A run: prepare, kill, recover, let a day pass, judge; for every point of every act, or for a seeded sample of them."""
+"""A run: prepare, kill, recover, let a day pass, judge; for every point of every act, or for a
+seeded sample of them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from typing import Any, Final
 from django.conf import settings
 from django.db import connection, connections
 from django.test import Client
-from django.test.utils import override_settings, setup_databases, setup_test_environment, teardown_databases, teardown_test_environment
+from django.test.utils import (
+    override_settings,
+    setup_databases,
+    setup_test_environment,
+    teardown_databases,
+    teardown_test_environment,
+)
 from django.utils import timezone
 
 from proving.killing.actions import ACTIONS, ReviewAction, Subject
@@ -35,16 +43,22 @@ __all__ = ["HoldsNot", "Run", "running"]
 _TOGETHER: Final = 25
 """So many are killed one after the other before a day passes for all of them."""
 _HOURS: Final = ({"seconds": 15}, {"minutes": 20}, {"hours": 3}, {"hours": 3})
-"""After each of them the worker runs: looks and leases are over after the second, payment pages after the third, orders after the last."""
+"""After each of them the worker runs: looks and leases are over after the second, payment pages
+after the third, orders after the last.
+"""
 _PATIENCE_SECONDS: Final = 10.0
 _SESSIONS: Final = {
     "postgresql": (
         "SELECT count(*) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        " WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> "
+        "pg_backend_pid()"
     ),
-    "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id <> connection_id()",
+    "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id <> "
+    "connection_id()",
 }
-"""How many others are connected. A database that is told that a client died ends its transaction in its own time."""
+"""How many others are connected. A database that is told that a client died ends its transaction in
+its own time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,35 +75,64 @@ class HoldsNot(AssertionError):
 class Run:
     """Kills in a world, by a zygote, and writes down what came of it.
 
-    Who recovers from a death is decided by its point: one after the other, since many points lie between two that others could tell apart.
+    Who recovers from a death is decided by its point: one after the other, since many points lie
+    between two that others could tell apart.
     """
 
-    def __init__(self, world: World, zygote: Zygote[_Job], results: Results, say: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        world: World,
+        zygote: Zygote[_Job],
+        results: Results,
+        say: Callable[[str], object],
+    ) -> None:
         self._world, self._zygote, self._results, self._say = world, zygote, results, say
         self.database = connection.display_name.lower()
         self.kills = 0
         self.violations: list[Result] = []
 
-    def walk(self, action: ReviewAction, part: Part, sample: int | None = None, seed: int | None = None) -> None:
+    def walk(
+        self,
+        action: ReviewAction,
+        part: Part,
+        sample: int | None = None,
+        seed: int | None = None,
+    ) -> None:
         """Kill an act at every point of this part, or at so many drawn at random."""
         points = self.count(action)
         if sample is not None:
-            numbers = sorted(Random(seed).sample(range(1, points + 1), min(sample, points)))  # repeatable on purpose
+            # repeatable on purpose
+            numbers = sorted(Random(seed).sample(range(1, points + 1), min(sample, points)))
             self._kill_all(action, filter(part.has, numbers), seed)
             return
         self._kill_all(action, filter(part.has, range(1, points + 1)))
-        # The number of points varies a little: a thread that is quicker, an answer that comes in two pieces.
+        # The number of points varies a little: a thread that is quicker, an answer that comes in
+        # two pieces.
         for point in filter(part.has, count(points + 1)):
-            if not self._results.is_known(self.database, action.name, point) and not self._kill_all(action, [point]):
+            if not self._results.is_known(self.database, action.name, point) and not self._kill_all(
+                action,
+                [point],
+            ):
                 return
 
     def count(self, action: ReviewAction) -> int:
-        """Return how many points an act has when nobody dies, having seen that everything holds then, whoever comes after."""
-        self._zygote.do(self._job(action, action.prepare(self._world)), fork=False)  # whatever is loaded at first use is loaded now
+        """Return how many points an act has when nobody dies, having seen that everything holds
+        then, whoever comes after.
+        """
+        # whatever is loaded at first use is loaded now
+        self._zygote.do(self._job(action, action.prepare(self._world)), fork=False)
         self._begin_anew()
-        tried = self._try(action, [0] if action.is_alone else list(range(len(action.recoveries))), ends := list[End](), is_killed=False)
+        tried = self._try(
+            action,
+            [0] if action.is_alone else list(range(len(action.recoveries))),
+            ends := list[End](),
+            is_killed=False,
+        )
         if faults := [one.outcome for one in tried if one.outcome != HELD]:
-            raise HoldsNot(f"{action.name} breaks a promise without any kill: {'; '.join(dict.fromkeys(faults))}")
+            raise HoldsNot(
+                f"{action.name} breaks a promise without any kill: "
+                f"{'; '.join(dict.fromkeys(faults))}",
+            )
         return max(end.points for end in ends)
 
     def kill_at(self, action: ReviewAction, point: int) -> Result:
@@ -97,33 +140,58 @@ class Run:
         [result] = self._try(action, [point], [])
         return result
 
-    def _kill_all(self, action: ReviewAction, numbers: Iterable[int], seed: int | None = None) -> int:
+    def _kill_all(
+        self,
+        action: ReviewAction,
+        numbers: Iterable[int],
+        seed: int | None = None,
+    ) -> int:
         """Kill at those of the numbers that were not tried yet, and return how many died."""
-        left = [number for number in numbers if not self._results.is_known(self.database, action.name, number)]
+        left = [
+            number
+            for number in numbers
+            if not self._results.is_known(self.database, action.name, number)
+        ]
         began, before, together = time.monotonic(), self.kills, 1 if action.is_alone else _TOGETHER
         for first in range(0, len(left), together):
             batch = left[first : first + together]
             tried = self._try(action, batch, [], seed)
             if len(batch) > 1 and any(one.outcome != HELD for one in tried):
-                # Each for itself, to tell whose fault it is; when all hold then, it is a fault of their being together.
+                # Each for itself, to tell whose fault it is; when all hold then, it is a fault of
+                # their being together.
                 alone = [one for number in batch for one in self._try(action, [number], [], seed)]
                 tried = alone if any(one.outcome != HELD for one in alone) else tried
             self._results.add(tried)
             self.violations += [one for one in tried if one.outcome != HELD]
             rate = (self.kills - before) / (time.monotonic() - began)
             done = f"{first + len(batch):,} of {len(left):,} kills"
-            self._say(f"{self.database}: {action.name}: {done}, {rate:.0f} a second, {len(self.violations)} violations")
+            self._say(
+                f"{self.database}: {action.name}: {done}, {rate:.0f} a second, "
+                f"{len(self.violations)} violations",
+            )
         return self.kills - before
 
     def _try(
-        self, action: ReviewAction, numbers: list[int], ends: list[End], seed: int | None = None, *, is_killed: bool = True
+        self,
+        action: ReviewAction,
+        numbers: list[int],
+        ends: list[End],
+        seed: int | None = None,
+        *,
+        is_killed: bool = True,
     ) -> list[Result]:
         subjects = list[Subject]()
         for number in numbers:
             subjects.append(action.prepare(self._world))
-            ends.append(self._zygote.do(self._job(action, subjects[-1]), kill_at=number if is_killed else 0))
+            ends.append(
+                self._zygote.do(
+                    self._job(action, subjects[-1]), kill_at=number if is_killed else 0
+                ),
+            )
         self.kills += sum(bool(end.place) for end in ends)
-        recoveries = [list(action.recoveries)[number % len(action.recoveries)] for number in numbers]
+        recoveries = [
+            list(action.recoveries)[number % len(action.recoveries)] for number in numbers
+        ]
         fault = self._fault(action, recoveries, subjects)
         self._begin_anew()
         return [
@@ -176,13 +244,23 @@ def _await_the_end_of_the_dead() -> None:
         if not others:
             return
         if time.monotonic() > until:
-            raise AssertionError(f"{others} sessions of the dead are still open after {_PATIENCE_SECONDS:.0f} seconds")
+            raise AssertionError(
+                f"{others} sessions of the dead are still open after {_PATIENCE_SECONDS:.0f} "
+                "seconds",
+            )
         time.sleep(0.002)
 
 
 @contextmanager
-def running(driver: ShopDriver, packages: list[Path], results: Results, say: Callable[[str], object], suffix: str = "") -> Iterator[Run]:
-    """Give a run on a test database, whose gateway is an emulator in a thread of this process: it outlives every child.
+def running(
+    driver: ShopDriver,
+    packages: list[Path],
+    results: Results,
+    say: Callable[[str], object],
+    suffix: str = "",
+) -> Iterator[Run]:
+    """Give a run on a test database, whose gateway is an emulator in a thread of this process: it
+    outlives every child.
 
     `suffix` is added to the name of the database, for runs beside each other.
     """
@@ -191,14 +269,26 @@ def running(driver: ShopDriver, packages: list[Path], results: Results, say: Cal
         _name(connections[alias].settings_dict, suffix)
     databases = setup_databases(verbosity=0, interactive=False, serialized_aliases=[])
     connections.close_all()
-    shared, sandbox = Time(), Sandbox(Options(notification_on_paid=False, notification_on_refund=False, magic_amounts=False, seed=1))
+    shared, sandbox = (
+        Time(),
+        Sandbox(
+            Options(
+                notification_on_paid=False,
+                notification_on_refund=False,
+                magic_amounts=False,
+                seed=1,
+            ),
+        ),
+    )
     world = World(driver, SandboxDriver(sandbox), shared, Client(), _cannot_configure)
     original, timezone.now = timezone.now, shared.now
 
     def carry(job: _Job, kill_at: int, tell: Callable[[str], object]) -> int:
         world.time.offset, world.client = job.offset, Client()
         try:
-            return Lines(packages, kill_at, tell).watch(lambda: ACTIONS[job.action].do(world, job.subject))
+            return Lines(packages, kill_at, tell).watch(
+                lambda: ACTIONS[job.action].do(world, job.subject),
+            )
         finally:
             connections.close_all()
 
@@ -223,16 +313,30 @@ def _name(database: dict[str, Any], suffix: str) -> None:
     name = database["TEST"]["NAME"]
     if database["ENGINE"].endswith("sqlite3") and (not name or ":memory:" in str(name)):
         remedy = 'give it a file: DATABASES["default"]["TEST"] = {"NAME": "/tmp/tests.sqlite3"}'
-        raise ConfigurationError("DATABASES", name, f"is in memory, which dies with the process that is killed; {remedy}")
+        raise ConfigurationError(
+            "DATABASES",
+            name,
+            f"is in memory, which dies with the process that is killed; {remedy}",
+        )
     database["TEST"]["NAME"] = f"{name or 'test_' + str(database['NAME'])}{suffix}"
 
 
 def _settings(sandbox: Sandbox) -> dict[str, object]:
     project = dict(getattr(settings, "TILLGATE", {}))
-    account = {"BASE_URL": sandbox.base_url, "MERCHANT_NO": PUBLISHED_MERCHANT_NO, "TOKEN": PUBLISHED_TEST_TOKEN, "SANDBOX": True}
+    account = {
+        "BASE_URL": sandbox.base_url,
+        "MERCHANT_NO": PUBLISHED_MERCHANT_NO,
+        "TOKEN": PUBLISHED_TEST_TOKEN,
+        "SANDBOX": True,
+    }
     accounts = dict.fromkeys(list(project.get("ACCOUNTS", {})) or ["default"], account)
     public_url = project.get("PUBLIC_URL", "http://testserver")
-    return {"ACCOUNTS": accounts, "PUBLIC_URL": public_url, "NOTIFICATION_THROTTLE_SECONDS": 0, "QUERIES_PER_SECOND": 0}
+    return {
+        "ACCOUNTS": accounts,
+        "PUBLIC_URL": public_url,
+        "NOTIFICATION_THROTTLE_SECONDS": 0,
+        "QUERIES_PER_SECOND": 0,
+    }
 
 
 def _cannot_configure(**_: object) -> None:

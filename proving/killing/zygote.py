@@ -1,7 +1,7 @@
 """The zygote: a process of one thread that has everything loaded and forks a child for each kill.
 
-It is forked before any thread starts, so that no child inherits a lock that nobody will refund; and it keeps no connection open, so
-that each child opens its own, to the database and to the gateway.
+It is forked before any thread starts, so that no child inherits a lock that nobody will refund; and
+it keeps no connection open, so that each child opens its own, to the database and to the gateway.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class End:
 
 
 class Zygote(Generic[_Job]):
-    """Forks at once; what it is to do must be reachable from here, since only the job itself is sent."""
+    """Forks at once; what it is to do must be reachable from here, since only the job itself is
+    sent.
+    """
 
     def __init__(self, carry: Carry[_Job], begin: Callable[[], object]) -> None:
         if threading.active_count() > 1:
@@ -45,7 +47,8 @@ class Zygote(Generic[_Job]):
         self._process_id = os.fork()
         if self._process_id == 0:
             self._connection.close()
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; whoever made the zygote ends it in order
+            # Ctrl-C reaches the whole group; whoever made the zygote ends it in order
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
                 begin()
                 _serve(others, carry)
@@ -54,7 +57,9 @@ class Zygote(Generic[_Job]):
         others.close()
 
     def do(self, job: _Job, *, kill_at: int = 0, fork: bool = True) -> End:
-        """Let a child do a job, and be killed at a point of it; return how it ended. Without `fork` the zygote itself gets warm by it."""
+        """Let a child do a job, and be killed at a point of it; return how it ended. Without `fork`
+        the zygote itself gets warm by it.
+        """
         self._connection.send((job, kill_at, fork))
         end: End = self._connection.recv()
         return end
@@ -107,6 +112,12 @@ def _in_a_child(job: Any, kill_at: int, carry: Carry[Any]) -> End:
         end = End(fault=f"it hangs: nothing was heard for {_LONGEST_SECONDS:.0f} seconds")
     _, status = os.waitpid(child, 0)
     if end is None:
-        return End(fault=f"it ended without a word, with exit code {os.waitstatus_to_exitcode(status)}")
+        return End(
+            fault=f"it ended without a word, with exit code {os.waitstatus_to_exitcode(status)}",
+        )
     was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    return end if end.fault or was_killed == bool(end.place) else End(fault=f"it ended with status {status}, and said {end}")
+    return (
+        end
+        if end.fault or was_killed == bool(end.place)
+        else End(fault=f"it ended with status {status}, and said {end}")
+    )

@@ -1,8 +1,9 @@
-"""`python -m proving mutation`: do the tests notice a change of the code? mutmut changes a copy in one place, and runs the tests that
-come by.
+"""`python -m proving mutation`: do the tests notice a change of the code? mutmut changes a copy in
+one place, and runs the tests that come by.
 
-What was tried stays in `mutants/`, so a run may be stopped and started again: only functions that have changed since, and mutants that had
-survived, are tried anew. Survivors must be argued in proving/mutation/survivors.md.
+What was tried stays in `mutants/`, so a run may be stopped and started again: only functions that
+have changed since, and mutants that had survived, are tried anew. Survivors must be argued in
+proving/mutation/survivors.md.
 """
 
 from __future__ import annotations
@@ -59,10 +60,23 @@ class Module:
 
 
 def main() -> int:
-    """Try the mutants, and say what came of them; 1 when a survivor has no argument, or too many survive."""
-    parser = argparse.ArgumentParser("python -m proving mutation", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", default="", help="try these, again if they were tried, and no others: 'tillgate.wire.signing.*'")
-    parser.add_argument("--results", type=Path, help="append a line of JSON for each module that was tried whole")
+    """Try the mutants, and say what came of them; 1 when a survivor has no argument, or too many
+    survive.
+    """
+    parser = argparse.ArgumentParser(
+        "python -m proving mutation",
+        description=(__doc__ or "").partition("\n")[0],
+    )
+    parser.add_argument(
+        "--only",
+        default="",
+        help="try these, again if they were tried, and no others: 'tillgate.wire.signing.*'",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help="append a line of JSON for each module that was tried whole",
+    )
     given = parser.parse_args()
     os.chdir(ROOT)  # where mutmut finds its settings and keeps its copy
     before = [name for module in _modules() for name, _ in module.survivors]
@@ -72,7 +86,10 @@ def main() -> int:
     modules, document = list(_modules()), DOCUMENT.read_text("utf-8")
     for module in modules:
         said = f"{module.score(document):6.1%}" if module.is_tried else "stopped"
-        _say(f"{said}  {module.name}: {', '.join(f'{count} {status}' for status, count in module.counts.most_common())}")
+        _say(
+            f"{said}  {module.name}: "
+            f"{', '.join(f'{count} {status}' for status, count in module.counts.most_common())}",
+        )
     tried = [module for module in modules if module.is_tried]
     if given.results:
         _note(given.results, tried, document)
@@ -101,19 +118,37 @@ def _modules() -> Iterator[Module]:
             status = status_by_exit_code[exit_code]
             module.counts[status] += 1
             if status not in (*_KILLED, *_UNKNOWN):
-                module.survivors.append((name, described(name, get_diff_for_mutant(name, path=path))))
+                module.survivors.append(
+                    (name, described(name, get_diff_for_mutant(name, path=path))),
+                )
         if module.counts:
             yield module
 
 
 def _note(file: Path, modules: list[Module], document: str) -> None:
-    versions = {"python": platform.python_version(), "django": version("django"), "mutmut": version("mutmut")}
+    versions = {
+        "python": platform.python_version(),
+        "django": version("django"),
+        "mutmut": version("mutmut"),
+    }
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as lines:
         for module in modules:
-            counts = {"killed": module.counts["killed"] + module.counts["segfault"], "timeouts": module.counts["timeout"]}
-            line = {"commit": source_commit(ROOT), **versions, "module": module.name, "mutants": module.counts.total(), **counts}
-            survived = {"survived": len(module.survivors), "equivalent": module.equivalent(document)}
+            counts = {
+                "killed": module.counts["killed"] + module.counts["segfault"],
+                "timeouts": module.counts["timeout"],
+            }
+            line = {
+                "commit": source_commit(ROOT),
+                **versions,
+                "module": module.name,
+                "mutants": module.counts.total(),
+                **counts,
+            }
+            survived = {
+                "survived": len(module.survivors),
+                "equivalent": module.equivalent(document),
+            }
             lines.write(json.dumps({**line, **survived}) + "\n")
 
 
@@ -123,9 +158,20 @@ def _judge(modules: list[Module], document: str) -> int:
     missing = sorted(found - known)
     ours = tuple(f"{module.name.removeprefix('tillgate.')}." for module in modules)
     gone = sorted(survivor for survivor in known - found if survivor.function.startswith(ours))
-    for survivors, what in ((missing, "survive without an argument"), (gone, "are argued and do not survive")):
+    for survivors, what in (
+        (missing, "survive without an argument"),
+        (gone, "are argued and do not survive"),
+    ):
         if survivors:
-            _say("\n".join(["", f"{len(survivors)} mutants {what} in {DOCUMENT.relative_to(ROOT)}:", *map(str, survivors)]))
+            _say(
+                "\n".join(
+                    [
+                        "",
+                        f"{len(survivors)} mutants {what} in {DOCUMENT.relative_to(ROOT)}:",
+                        *map(str, survivors),
+                    ],
+                ),
+            )
     poor = [module.name for module in modules if module.score(document) < WANTED]
     if poor:
         _say(f"\nLess than {WANTED:.0%}: {', '.join(poor)}")

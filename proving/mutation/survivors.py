@@ -12,11 +12,15 @@ __all__ = ["DOCUMENT", "Survivor", "argued", "described", "equivalent"]
 DOCUMENT: Final = Path(__file__).with_name("survivors.md")
 
 _NOTHING: Final = "nothing"
-_ITEM: Final = re.compile(r"- (?P<function>[\w.]+): (?P<was>`.*`|nothing) → (?P<becomes>`.*`|nothing)")
+_ITEM: Final = re.compile(
+    r"- (?P<function>[\w.]+): (?P<was>`.*`|nothing) → (?P<becomes>`.*`|nothing)",
+)
 
 
 class Survivor(NamedTuple):
-    """A mutant by what it changes, which stays the same when lines and mutants before it come and go."""
+    """A mutant by what it changes, which stays the same when lines and mutants before it come and
+    go.
+    """
 
     function: str
     was: str
@@ -28,13 +32,17 @@ class Survivor(NamedTuple):
 
 
 def described(mutant: str, diff: str) -> Survivor:
-    """Return a mutant of mutmut, `tillgate.lifecycle.x_decide__mutmut_7`, by the unified difference that it makes."""
+    """Return a mutant of mutmut, `tillgate.lifecycle.x_decide__mutmut_7`, by the unified difference
+    that it makes.
+    """
     function = mutant.partition("__mutmut_")[0].removeprefix("tillgate.").replace("x_", "", 1)
     if "ǁ" in function:
         module, class_name, method = function.split("ǁ")
         function = f"{module.removesuffix('.x')}.{class_name}.{method}"
     lines = [line for line in diff.splitlines() if not line.startswith(("---", "+++"))]
-    was, becomes = (" ".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
+    was, becomes = (
+        " ".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+"
+    )
     return Survivor(function, was, becomes)
 
 
@@ -46,7 +54,9 @@ def argued(document: str) -> Iterable[Survivor]:
 
 
 def equivalent(document: str) -> Iterable[Survivor]:
-    """Yield those that do what the code does, which are under headings that say so: no test can notice them."""
+    """Yield those that do what the code does, which are under headings that say so: no test can
+    notice them.
+    """
     for section in document.split("\n## ")[1:]:
         if section.startswith("Equivalent"):
             yield from argued(section)

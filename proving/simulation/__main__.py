@@ -1,4 +1,6 @@
-"""`python -m proving.simulation`: simulate seed after seed, and replay the one in which something went wrong."""
+"""`python -m proving.simulation`: simulate seed after seed, and replay the one in which something
+went wrong.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,16 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
-from proving.arguments import count, driver, ended_by_ctrl_c, ranges, read_late, results_file, seeds, size
+from proving.arguments import (
+    count,
+    driver,
+    ended_by_ctrl_c,
+    ranges,
+    read_late,
+    results_file,
+    seeds,
+    size,
+)
 from proving.progress import Progress
 from proving.simulation import together
 from proving.simulation.faults import KINDS
@@ -26,13 +37,21 @@ _MOST_LINES: Final = 60
 _MOST_PAYMENTS_OF_AN_ORDER: Final = 2
 _WHO: Final = ("dying", "failing")
 """The parts of a scope that name somebody."""
-_BACKENDS: Final = ", ".join(f"proving.simulation.backends.{name}" for name in ("sqlite3", "postgresql", "mysql"))
+_BACKENDS: Final = ", ".join(
+    f"proving.simulation.backends.{name}" for name in ("sqlite3", "postgresql", "mysql")
+)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m proving.simulation", description=__doc__)
     parser.add_argument("--driver", required=True, metavar="MODULE:CLASS", help="the shop's driver")
-    parser.add_argument("--seed", type=seeds, default=range(1, 2), metavar="N or N-M", help="the seeds to simulate, by default 1")
+    parser.add_argument(
+        "--seed",
+        type=seeds,
+        default=range(1, 2),
+        metavar="N or N-M",
+        help="the seeds to simulate, by default 1",
+    )
     parser.add_argument(
         "--payments",
         type=count,
@@ -40,9 +59,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="how many orders each world has, by default 1000; some have several payments",
     )
-    parser.add_argument("--only", type=_order, metavar="N", help="leave out the stories of all orders but this; the first is 0")
     parser.add_argument(
-        "--without", type=_kinds, default=frozenset(), metavar="KIND,...", help=f"leave out kinds of faults: {', '.join(KINDS)}"
+        "--only",
+        type=_order,
+        metavar="N",
+        help="leave out the stories of all orders but this; the first is 0",
+    )
+    parser.add_argument(
+        "--without",
+        type=_kinds,
+        default=frozenset(),
+        metavar="KIND,...",
+        help=f"leave out kinds of faults: {', '.join(KINDS)}",
     )
     parser.add_argument("--trace", action="store_true", help="print everything that happens")
     instead = parser.add_mutually_exclusive_group()
@@ -51,14 +79,22 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="",
         metavar="SCOPE",
-        help="instead, try everything that can happen to one order. SCOPE, such as payments=1,crashes=0, changes how much that is: how "
-        "many payments, refunds, worker runs, returns, crashes and faults there are, and who dies and who fails, if not each in turn",
+        help="instead, try everything that can happen to one order. SCOPE, such as "
+        "payments=1,crashes=0, changes how much that is: how "
+        "many payments, refunds, worker runs, returns, crashes and faults there are, and who dies "
+        "and who fails, if not each in turn",
     )
     instead.add_argument(
-        "--outage", type=size, metavar="DAYS", help="instead, let the gateway be away so long, and see what one worker run makes good"
+        "--outage",
+        type=size,
+        metavar="DAYS",
+        help="instead, let the gateway be away so long, and see what one worker run makes good",
     )
     parser.add_argument(
-        "--results", type=results_file, metavar="FILE", help="append a line of JSON for each seed, and leave out those that it has"
+        "--results",
+        type=results_file,
+        metavar="FILE",
+        help="append a line of JSON for each seed, and leave out those that it has",
     )
     return parser
 
@@ -66,24 +102,37 @@ def _parser() -> argparse.ArgumentParser:
 def _order(text: str) -> int:
     if re.fullmatch(r"[0-9]+", text):
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no order of a world: give its number; the first is 0")
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is no order of a world: give its number; the first is 0",
+    )
 
 
 def _kinds(text: str) -> frozenset[str]:
     kinds = frozenset(filter(None, map(str.strip, text.split(","))))
     if not kinds:
-        raise argparse.ArgumentTypeError(f"{text!r} names no kind of fault; the kinds are {', '.join(KINDS)}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} names no kind of fault; the kinds are {', '.join(KINDS)}",
+        )
     if unknown := kinds - set(KINDS):
-        raise argparse.ArgumentTypeError(f"no kind of fault is named {', '.join(sorted(unknown))}; the kinds are {', '.join(KINDS)}")
+        raise argparse.ArgumentTypeError(
+            f"no kind of fault is named {', '.join(sorted(unknown))}; the kinds are "
+            f"{', '.join(KINDS)}",
+        )
     return kinds
 
 
 def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
     """Refuse what does not go together."""
     if given.only is not None and not 0 <= given.only < given.payments:
-        parser.error(f"argument --only: there is no order {given.only}: with --payments {given.payments} give 0 to {given.payments - 1}")
+        parser.error(
+            f"argument --only: there is no order {given.only}: with --payments {given.payments} "
+            f"give 0 to {given.payments - 1}",
+        )
     if given.results and (given.only is not None or given.without):
-        parser.error("argument --results: a run that was made easier is not noted: leave out --results, or --only and --without")
+        parser.error(
+            "argument --results: a run that was made easier is not noted: leave out --results, or "
+            "--only and --without",
+        )
 
 
 @ended_by_ctrl_c()
@@ -116,7 +165,9 @@ class _Watch:
         world = self.world
         days = world.scheduler.elapsed / 86_400
         orders = f"{len(world.orders):,} of {self._orders:,} orders"
-        self.progress(f"seed {world.scheduler.seed}: {orders}, {world.steps:,} steps, day {days:,.1f}")
+        self.progress(
+            f"seed {world.scheduler.seed}: {orders}, {world.steps:,} steps, day {days:,.1f}",
+        )
 
     @property
     def lines(self) -> list[str]:
@@ -125,7 +176,9 @@ class _Watch:
 
 
 def _play(shop: ShopDriver, given: argparse.Namespace) -> int:
-    """Play each seed that is not on file, and say the hash of all together; 1 when an invariant was violated."""
+    """Play each seed that is not on file, and say the hash of all together; 1 when an invariant was
+    violated.
+    """
     origin, play = _origin(given.payments), _simulate
     if given.outage is not None:
         origin, play = origin | {"days": given.outage}, _endure
@@ -147,7 +200,10 @@ def _play(shop: ShopDriver, given: argparse.Namespace) -> int:
             _say("\n".join(watch.lines))
         _say(f"seed {seed}: {message}")
         if given.results:
-            _append(given.results, origin | asdict(outcome) | {"seconds": round(time.perf_counter() - began, 1)})
+            _append(
+                given.results,
+                origin | asdict(outcome) | {"seconds": round(time.perf_counter() - began, 1)},
+            )
         digests[seed] = outcome.digest
         if len(given.seed) > 1:
             _say(outcome.digest)
@@ -158,7 +214,9 @@ def _play(shop: ShopDriver, given: argparse.Namespace) -> int:
 
 
 def _collect_seldom() -> None:
-    """Let the collector look through what is new only, and seldom: a world makes little garbage that it alone can find."""
+    """Let the collector look through what is new only, and seldom: a world makes little garbage
+    that it alone can find.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(1_000_000, 20, 100)
@@ -169,28 +227,49 @@ def _named(seeds: Iterable[int]) -> str:
     return f"seeds {ranges(many)} are" if len(many) > 1 else f"seed {many[0]} is"
 
 
-def _simulate(shop: ShopDriver, seed: int, given: argparse.Namespace, watch: _Watch) -> tuple[Any, str]:
+def _simulate(
+    shop: ShopDriver,
+    seed: int,
+    given: argparse.Namespace,
+    watch: _Watch,
+) -> tuple[Any, str]:
     """Play a world, and return what came of it, in a sentence too."""
     from proving.simulation.world import simulate
 
     began = time.perf_counter()
-    outcome = simulate(shop, seed, given.payments, only=given.only, without=given.without, watch=watch)
+    outcome = simulate(
+        shop,
+        seed,
+        given.payments,
+        only=given.only,
+        without=given.without,
+        watch=watch,
+    )
     return outcome, (
-        f"{outcome.payments} payments, {outcome.paid} paid, {outcome.refunds} refunds, {sum(outcome.struck.values())} faults"
+        f"{outcome.payments} payments, {outcome.paid} paid, {outcome.refunds} refunds, "
+        f"{sum(outcome.struck.values())} faults"
         f" in {outcome.days:.0f} days; {outcome.judged} judgements, no violation"
         f" ({outcome.payments / (time.perf_counter() - began):.0f} payments/s)"
     )
 
 
-def _endure(shop: ShopDriver, seed: int, given: argparse.Namespace, watch: _Watch) -> tuple[Any, str]:
+def _endure(
+    shop: ShopDriver,
+    seed: int,
+    given: argparse.Namespace,
+    watch: _Watch,
+) -> tuple[Any, str]:
     """Play an outage, and return what came of it, in a sentence too."""
     from proving.simulation.outage import endure
 
     endured = endure(shop, seed, given.payments, given.outage, watch=watch)
     return endured, (
-        f"in {endured.days:g} days without a gateway {endured.paid} of {endured.payments} payments were paid,"
-        f" {endured.lost_notifications} notifications lost, and {endured.vain_worker_runs} worker runs heard nothing;"
-        f" then one worker run asked about {endured.polled} payments and made {endured.made_good} good"
+        f"in {endured.days:g} days without a gateway {endured.paid} of {endured.payments} "
+        "payments were paid,"
+        f" {endured.lost_notifications} notifications lost, and {endured.vain_worker_runs} worker "
+        "runs heard nothing;"
+        f" then one worker run asked about {endured.polled} payments and made {endured.made_good} "
+        "good"
     )
 
 
@@ -203,15 +282,28 @@ def _report(violated: Violated, watch: _Watch, given: argparse.Namespace, shop: 
         return
     _say(f"seed {seed}: {violated} (after {watch.world.steps} steps)")
     smallest, only, without = _smallest(violated, watch, given, shop)
-    _say(f"the last {min(_MOST_LINES, len(smallest.lines))} of {len(smallest.lines)} lines of the smallest trace that was found:")
+    _say(
+        f"the last {min(_MOST_LINES, len(smallest.lines))} of {len(smallest.lines)} lines of the "
+        "smallest trace that was found:",
+    )
     _say("\n".join(smallest.lines[-_MOST_LINES:]))
     options = f" --only {only}" if only is not None else ""
-    _say(f"replay it: python -m proving simulate --seed {seed} --payments {given.payments}{options} --without {','.join(sorted(without))}")
+    _say(
+        f"replay it: python -m proving simulate --seed {seed} --payments "
+        f"{given.payments}{options} --without {','.join(sorted(without))}",
+    )
     _say(smallest.world.scheduler.digest)
 
 
-def _smallest(violated: Violated, watch: _Watch, given: argparse.Namespace, shop: ShopDriver) -> tuple[_Watch, int | None, frozenset[str]]:
-    """Leave out all orders but one, and each kind of fault, as long as something is still violated."""
+def _smallest(
+    violated: Violated,
+    watch: _Watch,
+    given: argparse.Namespace,
+    shop: ShopDriver,
+) -> tuple[_Watch, int | None, frozenset[str]]:
+    """Leave out all orders but one, and each kind of fault, as long as something is still
+    violated.
+    """
     from proving.simulation.world import simulate
 
     smallest, only, without = watch, given.only, given.without
@@ -219,7 +311,14 @@ def _smallest(violated: Violated, watch: _Watch, given: argparse.Namespace, shop
     def still(only: int | None, without: frozenset[str]) -> _Watch | None:
         again = _Watch(given.payments)
         try:
-            simulate(shop, watch.world.scheduler.seed, given.payments, only=only, without=without, watch=again)
+            simulate(
+                shop,
+                watch.world.scheduler.seed,
+                given.payments,
+                only=only,
+                without=without,
+                watch=again,
+            )
         except Violated:
             return again
         finally:
@@ -235,20 +334,31 @@ def _smallest(violated: Violated, watch: _Watch, given: argparse.Namespace, shop
     return smallest, only, without
 
 
-# Everything that can happen ---------------------------------------------------------------------------------------------------------------
+# Everything that can happen -----------------------------------------------------------------------
 
 
 def _exhaust(shop: ShopDriver, parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
-    """Explore everything within a scope, by who dies and who meets a fault; 1 when an invariant was violated."""
+    """Explore everything within a scope, by who dies and who meets a fault; 1 when an invariant was
+    violated.
+    """
     from proving.simulation.exhaustion import Counts, Scope, explore
 
     asked = read_late(parser, "--exhaust", _asked, given.exhaust)
     numbers = {name: value for name, value in asked.items() if name not in _WHO}
     scope = Scope(**numbers)
-    parts = [part for part in scope.parts if all(getattr(part, name) == asked.get(name, getattr(part, name)) for name in _WHO)]
+    parts = [
+        part
+        for part in scope.parts
+        if all(getattr(part, name) == asked.get(name, getattr(part, name)) for name in _WHO)
+    ]
     if not parts:
-        parser.error(f"argument --exhaust: {given.exhaust}: nobody of that name; whose processes there are: {', '.join(scope.mortals)}")
-    origin = _origin(1) | {"scope": ",".join(f"{name}={number}" for name, number in numbers.items()) or "whole"}
+        parser.error(
+            f"argument --exhaust: {given.exhaust}: nobody of that name; whose processes there "
+            f"are: {', '.join(scope.mortals)}",
+        )
+    origin = _origin(1) | {
+        "scope": ",".join(f"{name}={number}" for name, number in numbers.items()) or "whole",
+    }
     on_file = _on_file(given.results, origin, "part")
     left = [part for part in parts if part.name not in on_file]
     progress, explored, began = Progress(), list[Counts](), time.perf_counter()
@@ -265,17 +375,38 @@ def _exhaust(shop: ShopDriver, parser: argparse.ArgumentParser, given: argparse.
         for counts in explore(shop, left, show) if left else ():
             progress.clear()
             seconds = round(time.perf_counter() - began, 1)
-            _say(f"{named()}: {counts.states:,} states, {counts.ends:,} ends, no violation ({seconds:.0f} s)")
+            _say(
+                f"{named()}: {counts.states:,} states, {counts.ends:,} ends, no violation "
+                f"({seconds:.0f} s)",
+            )
             if given.results:
                 part = left[len(explored)].name
-                _append(given.results, origin | {"part": part, "parts": len(scope.parts), **asdict(counts), "seconds": seconds})
+                _append(
+                    given.results,
+                    origin
+                    | {
+                        "part": part,
+                        "parts": len(scope.parts),
+                        **asdict(counts),
+                        "seconds": seconds,
+                    },
+                )
             explored.append(counts)
             began = time.perf_counter()
     except Violated:
         return 1
-    states, steps, ends = (sum(getattr(counts, name) for counts in explored) for name in ("states", "steps", "ends"))
-    note = f" ({len(parts) - len(left)} of {len(parts)} parts were on file)" if len(left) < len(parts) else ""
-    _say(f"{states} states, {steps} steps between them, {ends} ends: all explored, no violation{note}")
+    states, steps, ends = (
+        sum(getattr(counts, name) for counts in explored) for name in ("states", "steps", "ends")
+    )
+    note = (
+        f" ({len(parts) - len(left)} of {len(parts)} parts were on file)"
+        if len(left) < len(parts)
+        else ""
+    )
+    _say(
+        f"{states} states, {steps} steps between them, {ends} ends: all explored, no "
+        f"violation{note}",
+    )
     return 0
 
 
@@ -288,16 +419,20 @@ def _asked(text: str) -> dict[str, Any]:
     for part in filter(None, map(str.strip, text.split(","))):
         name, _, value = map(str.strip, part.partition("="))
         if name not in names:
-            raise argparse.ArgumentTypeError(f"{part!r} is no part of a scope: give NAME=NUMBER of {', '.join(names)}")
+            raise argparse.ArgumentTypeError(
+                f"{part!r} is no part of a scope: give NAME=NUMBER of {', '.join(names)}",
+            )
         if name not in _WHO and not value.isdecimal():
             raise argparse.ArgumentTypeError(f"{part!r} says no number: give 0 or more")
         asked[name] = value if name in _WHO else int(value)
     if not 1 <= asked.get("payments", 1) <= _MOST_PAYMENTS_OF_AN_ORDER:
-        raise argparse.ArgumentTypeError(f"payments={asked['payments']}: give 1 or {_MOST_PAYMENTS_OF_AN_ORDER}")
+        raise argparse.ArgumentTypeError(
+            f"payments={asked['payments']}: give 1 or {_MOST_PAYMENTS_OF_AN_ORDER}",
+        )
     return asked
 
 
-# What is noted ----------------------------------------------------------------------------------------------------------------------------
+# What is noted ------------------------------------------------------------------------------------
 
 
 def _append(results: Path, line: Mapping[str, Any]) -> None:
@@ -307,12 +442,19 @@ def _append(results: Path, line: Mapping[str, Any]) -> None:
 
 
 def _on_file(results: Path | None, origin: Mapping[str, Any], what: str) -> dict[Any, Any]:
-    """Return the lines of the seeds that were played just so, or of the parts that were explored."""
+    """Return the lines of the seeds that were played just so, or of the parts that were
+    explored.
+    """
     if not results or not results.exists():
         return {}
-    whole = [line for line in results.read_text("utf-8").splitlines() if line.endswith("}")]  # the last may have been cut off
+    # the last may have been cut off
+    whole = [line for line in results.read_text("utf-8").splitlines() if line.endswith("}")]
     lines = [json.loads(line) for line in whole]
-    return {line[what]: line for line in lines if all(line.get(name) == value for name, value in origin.items())}
+    return {
+        line[what]: line
+        for line in lines
+        if all(line.get(name) == value for name, value in origin.items())
+    }
 
 
 def _origin(orders: int) -> dict[str, Any]:
@@ -323,7 +465,12 @@ def _origin(orders: int) -> dict[str, Any]:
     from tillgate.testing.report import source_commit
 
     versions = {"python": platform.python_version(), "django": django.get_version()}
-    return {"commit": source_commit(Path.cwd()), "database": connection.display_name.lower(), "orders_each": orders, **versions}
+    return {
+        "commit": source_commit(Path.cwd()),
+        "database": connection.display_name.lower(),
+        "orders_each": orders,
+        **versions,
+    }
 
 
 def _say(text: object) -> None:
@@ -332,7 +479,9 @@ def _say(text: object) -> None:
 
 
 def _prepare_database(parser: argparse.ArgumentParser) -> None:
-    """Refuse settings that cannot be simulated, and make the tables, in a database for tests unless it is in memory."""
+    """Refuse settings that cannot be simulated, and make the tables, in a database for tests unless
+    it is in memory.
+    """
     from django.conf import settings
     from django.core.management import call_command
     from django.db import connection, connections
@@ -341,10 +490,17 @@ def _prepare_database(parser: argparse.ArgumentParser) -> None:
 
     if not isinstance(connections[connection.alias], Interposed):
         used = connection.settings_dict["ENGINE"]
-        parser.error(f"the simulation needs a database backend of its own: ENGINE is {used!r}, and must be one of {_BACKENDS}")
+        parser.error(
+            f"the simulation needs a database backend of its own: ENGINE is {used!r}, and must be "
+            f"one of {_BACKENDS}",
+        )
     if not hasattr(settings, "TILLGATE"):
-        parser.error("the simulation needs TILLGATE in the settings: an empty one will do, since accounts and addresses are its own")
-    if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]  # SQLite's own
+        parser.error(
+            "the simulation needs TILLGATE in the settings: an empty one will do, since accounts "
+            "and addresses are its own",
+        )
+    # SQLite's own
+    if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]
         call_command("migrate", run_syncdb=True, verbosity=0)
     else:  # every seed empties the tables: never those of a database in use
         used = connection.settings_dict["NAME"]

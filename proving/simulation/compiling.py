@@ -1,7 +1,8 @@
-"""A query is compiled once for each shape: compiling takes longer than running it, and the same few hundred shapes come again and again.
+"""A query is compiled once for each shape: compiling takes longer than running it, and the same few
+hundred shapes come again and again.
 
-Two queries have the same shape when they differ in nothing but the values that they compare with. What is sent stays what Django makes of
-a query: now and then one is compiled anew, and compared.
+Two queries have the same shape when they differ in nothing but the values that they compare with.
+What is sent stays what Django makes of a query: now and then one is compiled anew, and compared.
 """
 
 from __future__ import annotations
@@ -28,10 +29,23 @@ _LEARNT: Final = ("select", "klass_info", "annotation_col_map", "col_count", "ha
 _told: Final = attrgetter(
     *("model", "default_cols", "values_select", "distinct", "low_mark", "high_mark", "max_depth"),
     *("order_by", "standard_ordering", "default_ordering"),
-    *("select_for_update", "select_for_update_nowait", "select_for_update_skip_locked", "select_for_update_of", "select_for_no_key_update"),
+    *(
+        "select_for_update",
+        "select_for_update_nowait",
+        "select_for_update_skip_locked",
+        "select_for_update_of",
+        "select_for_no_key_update",
+    ),
 )
 _not_told: Final = attrgetter(
-    "extra", "extra_tables", "extra_order_by", "group_by", "combinator", "distinct_fields", "explain_info", "subquery"
+    "extra",
+    "extra_tables",
+    "extra_order_by",
+    "group_by",
+    "combinator",
+    "distinct_fields",
+    "explain_info",
+    "subquery",
 )
 
 
@@ -41,7 +55,9 @@ class _Odd(Exception):
 
 @dataclass
 class _Compiled:
-    """What was made of a query. The query is kept, since the shape names parts of it by their addresses."""
+    """What was made of a query. The query is kept, since the shape names parts of it by their
+    addresses.
+    """
 
     sql: str
     query: Query
@@ -56,7 +72,11 @@ def compiled_once(compared_every: int = _COMPARED_EVERY) -> Iterator[None]:
     compile_it, find_converters = SQLCompiler.as_sql, SQLCompiler.get_converters
     known: dict[Hashable, _Compiled] = {}
 
-    def as_sql(compiler: Any, with_limits: bool = True, with_col_aliases: bool = False) -> tuple[str, tuple[Any, ...]]:  # Django's own
+    def as_sql(
+        compiler: Any,
+        with_limits: bool = True,
+        with_col_aliases: bool = False,
+    ) -> tuple[str, tuple[Any, ...]]:  # Django's own
         values: list[Any] = []
         compiler.compiled = None
         try:
@@ -87,7 +107,10 @@ def compiled_once(compared_every: int = _COMPARED_EVERY) -> Iterator[None]:
             found.converters = find_converters(compiler, expressions)
         return found.converters
 
-    with mock.patch.object(SQLCompiler, "as_sql", as_sql), mock.patch.object(SQLCompiler, "get_converters", get_converters):
+    with (
+        mock.patch.object(SQLCompiler, "as_sql", as_sql),
+        mock.patch.object(SQLCompiler, "get_converters", get_converters),
+    ):
         yield
 
 
@@ -99,25 +122,44 @@ def _compiled(result: Any) -> tuple[str, tuple[Any, ...]]:
 def _shape_of(compiler: Any, values: list[Any]) -> Hashable:
     """Return what decides a query's SQL, and put the values that go with it into a list."""
     query = compiler.query
-    if type(query) is not Query or any(_not_told(query)) or not {str}.issuperset(map(type, query.order_by)):
+    if (
+        type(query) is not Query
+        or any(_not_told(query))
+        or not {str}.issuperset(map(type, query.order_by))
+    ):
         raise _Odd
     only, is_deferred = query.deferred_loading
     return (
         compiler.using,
         compiler.elide_empty,
-        query.select_for_update and compiler.connection.in_atomic_block,  # outside of one Django refuses
+        query.select_for_update
+        and compiler.connection.in_atomic_block,  # outside of one Django refuses
         _told(query),
         tuple([_column(column) for column in query.select]),
         (frozenset(only), is_deferred),
         _nested(query.select_related),
-        tuple([(name, _constant(annotation, values)) for name, annotation in query.annotation_select.items()]),
-        tuple([_table(alias, table, query.alias_refcount[alias]) for alias, table in query.alias_map.items()]),
+        tuple(
+            [
+                (name, _constant(annotation, values))
+                for name, annotation in query.annotation_select.items()
+            ],
+        ),
+        tuple(
+            [
+                _table(alias, table, query.alias_refcount[alias])
+                for alias, table in query.alias_map.items()
+            ],
+        ),
         _condition(query.where, compiler, values),
     )
 
 
 def _nested(names: Any) -> Hashable:
-    return tuple((name, _nested(below)) for name, below in names.items()) if isinstance(names, dict) else names
+    return (
+        tuple((name, _nested(below)) for name, below in names.items())
+        if isinstance(names, dict)
+        else names
+    )
 
 
 def _column(column: Any) -> Hashable:
@@ -137,11 +179,20 @@ def _constant(annotation: Any, values: list[Any]) -> Hashable:
 def _table(alias: str, table: Any, uses: int) -> Hashable:
     if getattr(table, "filtered_relation", None):
         raise _Odd
-    return alias, table.table_name, table.parent_alias, table.join_type, id(getattr(table, "join_field", None)), uses > 0
+    return (
+        alias,
+        table.table_name,
+        table.parent_alias,
+        table.join_type,
+        id(getattr(table, "join_field", None)),
+        uses > 0,
+    )
 
 
 def _condition(node: Any, compiler: Any, values: list[Any]) -> Hashable:
-    """Return the shape of a condition: all but the values, which Django itself prepares for the database."""
+    """Return the shape of a condition: all but the values, which Django itself prepares for the
+    database.
+    """
     parts: list[Hashable] = [node.connector, node.negated]
     for child in node.children:
         if type(child) is WhereNode:

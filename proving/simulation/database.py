@@ -1,6 +1,8 @@
-"""The database of the simulation: a real one, whose driver now and then fails or dies, and where commits let others act.
+"""The database of the simulation: a real one, whose driver now and then fails or dies, and where
+commits let others act.
 
-The errors come out of a database backend: `proving.simulation.backends.sqlite3`, `.postgresql` or `.mysql` is the ENGINE.
+The errors come out of a database backend: `proving.simulation.backends.sqlite3`, `.postgresql` or
+`.mysql` is the ENGINE.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ DATABASE_FAULTS: Final = {
     "commit_lost": "server closed the connection unexpectedly, and nothing was committed",
     "commit_unheard": "server closed the connection unexpectedly, and everything was committed",
 }
-"""What a database does to whoever uses it. The last two strike at COMMIT, where nobody can tell them apart."""
+"""What a database does to whoever uses it. The last two strike at COMMIT, where nobody can tell
+them apart.
+"""
 
 
 class Interposer(Protocol):
@@ -123,7 +127,8 @@ class Interposed(BaseDatabaseWrapper):
         if fault := interposer.strikes("deadlock", "serialization", "disk_full"):
             raise OperationalError(DATABASE_FAULTS[fault])
         result = execute(sql, *rest)
-        if not self.in_atomic_block and "RETURNING" not in sql:  # a commit of its own; what returns rows is over when they are read
+        # a commit of its own; what returns rows is over when they are read
+        if not self.in_atomic_block and "RETURNING" not in sql:
             Interposed.written += 1
             interposer.dies(f"after an {word}")
             rest[-1]["cursor"].hear_rowcount()
@@ -131,7 +136,8 @@ class Interposed(BaseDatabaseWrapper):
         return result
 
     def _commit(self) -> None:
-        commit: Callable[[], None] = super()._commit  # type: ignore[misc]  # every backend inherits one
+        # every backend inherits one
+        commit: Callable[[], None] = super()._commit  # type: ignore[misc]
         between = self._between
         if between is None:
             return commit()
@@ -165,11 +171,16 @@ class Interposed(BaseDatabaseWrapper):
 
 @contextmanager
 def switching(scheduler: Scheduler, interposer: Interposer) -> Iterator[None]:
-    """Let actors switch after each commit, and the interposer stand between them and the database."""
+    """Let actors switch after each commit, and the interposer stand between them and the
+    database.
+    """
     given = connections[DEFAULT_DB_ALIAS]
     if not isinstance(given, Interposed):
         engine = type(given).__module__
-        raise TypeError(f"the simulation needs a database backend of its own, proving.simulation.backends.*, and has {engine}")
+        raise TypeError(
+            "the simulation needs a database backend of its own, proving.simulation.backends.*, "
+            f"and has {engine}",
+        )
     leave = transaction.Atomic.__exit__
 
     def leaving(atomic: transaction.Atomic, kind: Any, error: Any, traceback: Any) -> None:
@@ -178,7 +189,8 @@ def switching(scheduler: Scheduler, interposer: Interposer) -> Iterator[None]:
             scheduler.pause()
 
     Interposed.interposer, Interposed.scheduler = interposer, scheduler
-    # Nobody acts while another holds a lock, so there is none to pass by: where it can be done, a world would only have more commits.
+    # Nobody acts while another holds a lock, so there is none to pass by: where it can be done, a
+    # world would only have more commits.
     no_skipping = mock.patch.object(given.features, "has_select_for_update_skip_locked", new=False)
     try:
         with mock.patch.object(transaction.Atomic, "__exit__", leaving), no_skipping:

@@ -1,4 +1,6 @@
-"""What may go wrong in a simulated world: kinds of faults, how often each strikes, and when one does."""
+"""What may go wrong in a simulated world: kinds of faults, how often each strikes, and when one
+does.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ KINDS: Final = {
     "currencies": (0.0, 0.02, 0.1),
     "unusable": (0.0, 0.0, 0.05),
 }
-"""Each kind of fault, and the rates of which a world draws one; of outages and credentials only whether they happen."""
+"""Each kind of fault, and the rates of which a world draws one; of outages and credentials only
+whether they happen.
+"""
 
 
 @dataclass
@@ -45,17 +49,28 @@ class Faults:
         """Draw a rate for each kind from the world's seed, and leave some kinds out."""
         chance = Random(f"{scheduler.seed}:faults")  # repeatable on purpose
         rates = {kind: chance.choice(choices) for kind, choices in KINDS.items()}
-        return cls(scheduler, {kind: 0.0 if kind in without else rate for kind, rate in rates.items()})
+        return cls(
+            scheduler,
+            {kind: 0.0 if kind in without else rate for kind, rate in rates.items()},
+        )
 
     def strikes(self, *faults: str) -> str:
-        """Return the fault that strikes the actor here, or nothing; all that are named are of one kind."""
+        """Return the fault that strikes the actor here, or nothing; all that are named are of one
+        kind.
+        """
         fault = self.draws(*faults)
         return self.note(fault) if fault else ""
 
     def draws(self, *faults: str) -> str:
         """Return a fault that is to strike, or nothing; who sees it strike notes it."""
         actor, rate = self.scheduler.actor, self.rates[_kind(faults[0])]
-        if self.is_calm or actor is None or not actor.is_mortal or not rate or actor.chance.random() >= rate:
+        if (
+            self.is_calm
+            or actor is None
+            or not actor.is_mortal
+            or not rate
+            or actor.chance.random() >= rate
+        ):
             return ""
         return actor.chance.choice(faults)
 
@@ -78,4 +93,9 @@ def _kind(fault: str) -> str:
         return "database"
     if fault in NOTIFICATION_FAULTS or fault in CREATED_FAULTS:
         return "notifications"
-    return {"crash": "crashes", "handler": "handlers", "closed_meanwhile": "closings", "sleep": "sleeps"}.get(fault, "network")
+    return {
+        "crash": "crashes",
+        "handler": "handlers",
+        "closed_meanwhile": "closings",
+        "sleep": "sleeps",
+    }.get(fault, "network")

@@ -1,4 +1,6 @@
-"""The gateway of the simulation: the emulator's service, which names the payer in answers and notifications, as a gateway may."""
+"""The gateway of the simulation: the emulator's service, which names the payer in answers and
+notifications, as a gateway may.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ PAYER_NAME: Final = "Ann Featherstonehaugh"
 class NamingOutbox(Outbox):
     """Notifications with the payer's name, which their signature covers."""
 
-    def put(self, kind: NotificationKind, transaction: Transaction, url: str, payload: Mapping[str, str], **more: Any) -> Notification:
+    def put(
+        self,
+        kind: NotificationKind,
+        transaction: Transaction,
+        url: str,
+        payload: Mapping[str, str],
+        **more: Any,
+    ) -> Notification:
         """Schedule a notification for its first sending."""
         return super().put(kind, transaction, url, {**payload, "payerName": PAYER_NAME}, **more)
 

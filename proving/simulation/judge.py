@@ -1,4 +1,6 @@
-"""The judge: holds the shop's rows, the shop and the gateway's own book against the invariants, by none of the code that is judged."""
+"""The judge: holds the shop's rows, the shop and the gateway's own book against the invariants, by
+none of the code that is judged.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,10 @@ def _must(holds: object, invariant: str, what: str) -> None:
 
 
 def _went_back(payment_id: int) -> Decimal:
-    back = Refund.objects.filter(payment=payment_id, status="succeeded").values_list("amount", flat=True)
+    back = Refund.objects.filter(payment=payment_id, status="succeeded").values_list(
+        "amount",
+        flat=True,
+    )
     return money.total(back)
 
 
@@ -93,7 +98,9 @@ class _Refund(NamedTuple):
 
 
 class Prepared:
-    """A query about one number, compiled once: after every step the same few are asked, and compiling would take longest."""
+    """A query about one number, compiled once: after every step the same few are asked, and
+    compiling would take longest.
+    """
 
     def __init__(self, rows: QuerySet[Any, Any]) -> None:
         compiler = rows.query.get_compiler(connection=connection)
@@ -128,11 +135,23 @@ class Judge:
         self._proven: set[str] = set()
         self._mailed = 0
         self._mailed_at: datetime | None = None
-        self._lines = Prepared(TimelineEntry.objects.filter(pk__gt=0).order_by("pk").values_list("pk", "order_id"))
-        self._orders = Prepared(Order.objects.filter(pk=0).order_by("pk").values_list(*_Order._fields))
-        self._payments = Prepared(Payment.objects.filter(order=0).order_by("pk").values_list(*_Payment._fields))
-        self._refunds = Prepared(Refund.objects.filter(payment__order=0).order_by("pk").values_list(*_Refund._fields))
-        told = OutboxEvent.objects.filter(order=0).filter(kind="payment-paid", outcome="applied", done_at__isnull=False)
+        self._lines = Prepared(
+            TimelineEntry.objects.filter(pk__gt=0).order_by("pk").values_list("pk", "order_id"),
+        )
+        self._orders = Prepared(
+            Order.objects.filter(pk=0).order_by("pk").values_list(*_Order._fields),
+        )
+        self._payments = Prepared(
+            Payment.objects.filter(order=0).order_by("pk").values_list(*_Payment._fields),
+        )
+        self._refunds = Prepared(
+            Refund.objects.filter(payment__order=0).order_by("pk").values_list(*_Refund._fields),
+        )
+        told = OutboxEvent.objects.filter(order=0).filter(
+            kind="payment-paid",
+            outcome="applied",
+            done_at__isnull=False,
+        )
         self._applied = Prepared(told.order_by("pk").values_list("payment_id"))
 
     def begin(self) -> None:
@@ -149,7 +168,9 @@ class Judge:
         self._statuses, self._refund_statuses = map(dict, remembered)
 
     def after_a_step(self) -> None:
-        """Judge the orders that a step has touched: each change leaves a line in the timeline (I10)."""
+        """Judge the orders that a step has touched: each change leaves a line in the timeline
+        (I10).
+        """
         self._hear()
         touched = list(self._lines.about(self._seen))
         if touched:
@@ -162,9 +183,13 @@ class Judge:
         self._hear()
         for order_id in Order.objects.order_by("pk").values_list("pk", flat=True):
             self._judge(order_id)
-        _must(all(count == 1 for count in self._network.creations.values()), "I8", "a reference was sent in two creations")
+        _must(
+            all(count == 1 for count in self._network.creations.values()),
+            "I8",
+            "a reference was sent in two creations",
+        )
 
-    # What is heard ------------------------------------------------------------------------------------------------------------------------
+    # What is heard --------------------------------------------------------------------------------
 
     def _units(self, amount: Decimal) -> int:
         units = amount / self._unit
@@ -173,7 +198,9 @@ class Judge:
         return int(units)
 
     def hear_of_price(self, order_key: str, total: Decimal, *, is_settled: bool = True) -> None:
-        """Take note of what an order costs by now; while it is being changed, that it may cost the one or the other."""
+        """Take note of what an order costs by now; while it is being changed, that it may cost the
+        one or the other.
+        """
         self._asked.setdefault(order_key, set()).add(total)
         self._prices[order_key] = total if is_settled else min(total, self._prices[order_key])
 
@@ -182,42 +209,80 @@ class Judge:
         self._moved.add(order_key)
 
     def hear_of_proof(self, notification_key: str) -> None:
-        """Take note that the gateway has said that a refund was made, which was held to be refused when it did."""
+        """Take note that the gateway has said that a refund was made, which was held to be refused
+        when it did.
+        """
         self._proven.add(notification_key)
 
     def hear_of_applied(self, payment: hooks.Payment, *, is_payable: bool) -> None:
-        """Take note that the shop says a payment has paid an order, and whether it still waited for one when it was told."""
+        """Take note that the shop says a payment has paid an order, and whether it still waited for
+        one when it was told.
+        """
         name, key = payment.reference, payment.order.key
         if not is_payable:
             self._note(f"I4: payment {name} paid order {key}, which was not to be paid", key)
         if key in self._moved:
-            self._note(f"I1: payment {name} in dollars paid order {key}, which is in another currency", key)
+            self._note(
+                f"I1: payment {name} in dollars paid order {key}, which is in another currency",
+                key,
+            )
         if _went_back(int(payment.id)) >= payment.amount:
             self._note(f"I4: payment {name} paid order {key}, and all of it had been refunded", key)
         if payment.amount < self._prices[key]:
-            self._note(f"I4: payment {name} of {payment.amount} paid order {key}, which costs {self._prices[key]}", key)
+            self._note(
+                f"I4: payment {name} of {payment.amount} paid order {key}, which costs "
+                f"{self._prices[key]}",
+                key,
+            )
 
     def hear_of_start(self, payment: Payment, paid: str) -> None:
-        """Take note of a payment that was begun with nothing in the way, and of the open one, if any, that the gateway held to be paid."""
+        """Take note of a payment that was begun with nothing in the way, and of the open one, if
+        any, that the gateway held to be paid.
+        """
         lately = Q(last_polled_at__gt=payment.created_at - _LATELY) | Q(reviews__isnull=False)
-        if paid and paid != payment.reference and not Payment.objects.filter(lately, reference=paid).exists():
-            self._note(f"I4: payment {payment.reference} was begun, though payment {paid} of its order was paid by then", payment.order.key)
+        if (
+            paid
+            and paid != payment.reference
+            and not Payment.objects.filter(lately, reference=paid).exists()
+        ):
+            self._note(
+                f"I4: payment {payment.reference} was begun, though payment {paid} of its order "
+                "was paid by then",
+                payment.order.key,
+            )
         long = payment.created_at + _LONG_ENOUGH
-        same = {"order": payment.order_id, "method": payment.method, "amount": payment.amount, "account": payment.account}
-        earlier = Payment.objects.filter(**same, pk__lt=payment.pk, status="pending", status_since__lt=payment.created_at).exclude(
-            payment_url=""
-        )
-        is_under_review = Q(reviews__reported_paid=True)  # nobody is led on to pay what the gateway reports paid
+        same = {
+            "order": payment.order_id,
+            "method": payment.method,
+            "amount": payment.amount,
+            "account": payment.account,
+        }
+        earlier = Payment.objects.filter(
+            **same,
+            pk__lt=payment.pk,
+            status="pending",
+            status_since__lt=payment.created_at,
+        ).exclude(payment_url="")
+        # nobody is led on to pay what the gateway reports paid
+        is_under_review = Q(reviews__reported_paid=True)
         if duplicate := earlier.filter(page_closes_at__gt=long).exclude(is_under_review).first():
             self._note(
-                f"I4: payment {payment.reference} was begun, though the payment page of {duplicate.reference} was still open",
+                f"I4: payment {payment.reference} was begun, though the payment page of "
+                f"{duplicate.reference} was still open",
                 payment.order.key,
             )
 
     def hear_of_given_up(self, order: hooks.Order) -> None:
         """Take note that the shop is told to give an order up."""
-        if still := Payment.objects.filter(order__key=order.key, status__in=("created", "pending")).first():
-            self._note(f"I2: order {order.key} was given up while its payment {still.reference} was {still.status}", order.key)
+        if still := Payment.objects.filter(
+            order__key=order.key,
+            status__in=("created", "pending"),
+        ).first():
+            self._note(
+                f"I2: order {order.key} was given up while its payment {still.reference} was "
+                f"{still.status}",
+                order.key,
+            )
 
     def hear_of_call(self, what: str) -> None:
         """Take note that something goes over the network, other than to the gateway."""
@@ -225,36 +290,57 @@ class Judge:
             self._note(f"I12: {what} goes over the network while a transaction is open")
 
     def hear_of_arrival(self, outbox_event: hooks.RemoteEvent) -> None:
-        """Take note of what has arrived over the network: something that is queued, in its turn, and the same at each try."""
-        what, key = f"remote outbox event {outbox_event.name} of order {outbox_event.order.key}", outbox_event.order.key
-        row = OutboxEvent.objects.filter(event_id=outbox_event.event_id, kind="remote").values_list("pk", "order", "order__paid_by").first()
+        """Take note of what has arrived over the network: something that is queued, in its turn,
+        and the same at each try.
+        """
+        what, key = (
+            f"remote outbox event {outbox_event.name} of order {outbox_event.order.key}",
+            outbox_event.order.key,
+        )
+        row = (
+            OutboxEvent.objects.filter(event_id=outbox_event.event_id, kind="remote")
+            .values_list("pk", "order", "order__paid_by")
+            .first()
+        )
         if row is None:
             self._note(f"I3: {what} arrived, and is not queued", key)
             return
         number, order_id, paid_by = row
-        if outbox_event.refund is None and str(paid_by) != (outbox_event.payment.id if outbox_event.payment else ""):
+        if outbox_event.refund is None and str(paid_by) != (
+            outbox_event.payment.id if outbox_event.payment else ""
+        ):
             self._note(f"I3: {what} arrived before the order was paid", key)
-        if OutboxEvent.objects.filter(order=order_id, kind="remote", pk__lt=number, done_at__isnull=True).exists():
+        if OutboxEvent.objects.filter(
+            order=order_id,
+            kind="remote",
+            pk__lt=number,
+            done_at__isnull=True,
+        ).exists():
             self._note(f"I3: {what} arrived before its turn", key)
         first = self._carried.setdefault(outbox_event.event_id, outbox_event)
         if (first.name, first.order.key, first.data) != (outbox_event.name, key, outbox_event.data):
             self._note(f"I3: {what} says another thing under the same event id", key)
 
     def hear_of_mail(self, told: int, budget: datetime, interval: timedelta) -> None:
-        """Take note of a mail that tells of so many matters; no turn to send one comes sooner after another than is set.
+        """Take note of a mail that tells of so many matters; no turn to send one comes sooner after
+        another than is set.
 
         When it is sent says less: a worker may rest between its turn and its mail, as none should.
         """
         before = self._mailed_at or budget - interval
         if budget - before < interval:
-            self._note(f"mail: {(budget - before).total_seconds():.0f} seconds after the turn of one mail came that of another")
+            self._note(
+                f"mail: {(budget - before).total_seconds():.0f} seconds after the turn of one "
+                "mail came that of another",
+            )
         self._mailed_at = budget
         self._mailed += told
 
     def hear_of_log(self, printed: str, error: BaseException | None) -> None:
         """Take note of what a log prints, tracebacks and causes included.
 
-        It has no secret and no payer's name, and tells of no call within a transaction, nor of a move that a machine's table refused.
+        It has no secret and no payer's name, and tells of no call within a transaction, nor of a
+        move that a machine's table refused.
         """
         if isinstance(error, InsideTransaction):
             self._note(f"I12: {error}")
@@ -268,7 +354,9 @@ class Judge:
                 self._note(f"personal data: a payer's name is logged: {shown}")
 
     def _note(self, what: str, order_key: str = "") -> None:
-        """Keep a violation that was heard of in the middle of a step, where a handler of errors might hide it."""
+        """Keep a violation that was heard of in the middle of a step, where a handler of errors
+        might hide it.
+        """
         self._heard.append(Violated(what))
         self._heard[-1].order_key = order_key
 
@@ -281,18 +369,27 @@ class Judge:
         if self.has_heard:
             raise (self._heard or self._network.heard)[0]
 
-    # What is stored -----------------------------------------------------------------------------------------------------------------------
+    # What is stored -------------------------------------------------------------------------------
 
     def of_personal_data(self) -> None:
-        """Judge that no row of Tillgate's has the payer's name: the gateway tells it in a field that is not kept."""
+        """Judge that no row of Tillgate's has the payer's name: the gateway tells it in a field
+        that is not kept.
+        """
         for model in Order._meta.app_config.get_models():
             for field in model._meta.concrete_fields:
                 if isinstance(field, CharField | TextField | JSONField):
-                    rows = model._default_manager.annotate(said=Cast(field.name, TextField())).filter(said__icontains=_NAME)
+                    rows = model._default_manager.annotate(
+                        said=Cast(field.name, TextField()),
+                    ).filter(said__icontains=_NAME)
                     row = rows.values_list("pk", flat=True).first()
-                    _must(row is None, "personal data", f"a payer's name is stored in {field.name} of {model._meta.verbose_name} {row}")
+                    _must(
+                        row is None,
+                        "personal data",
+                        f"a payer's name is stored in {field.name} of {model._meta.verbose_name} "
+                        f"{row}",
+                    )
 
-    # After every step ---------------------------------------------------------------------------------------------------------------------
+    # After every step -----------------------------------------------------------------------------
 
     def _judge(self, order_id: int) -> None:
         self.judged += 1
@@ -303,8 +400,16 @@ class Judge:
         try:
             for payment in payments.values():
                 asked = self._asked[order.key]
-                _must(payment.amount in asked, "I1", f"payment {payment.reference} asks for {payment.amount}, which its order never cost")
-                self._payment(payment, [refund for refund in refunds if refund.payment_id == payment.pk])
+                _must(
+                    payment.amount in asked,
+                    "I1",
+                    f"payment {payment.reference} asks for {payment.amount}, which its order "
+                    "never cost",
+                )
+                self._payment(
+                    payment,
+                    [refund for refund in refunds if refund.payment_id == payment.pk],
+                )
             self._order(order, payments, refunds, applied)
         except Violated as violated:
             violated.order_key = order.key
@@ -313,51 +418,105 @@ class Judge:
     def _payment(self, payment: _Payment, refunds: list[_Refund]) -> None:
         name = payment.reference
         before = self._statuses.get(payment.pk, "created")
-        _must(payment.status in _FORWARD[before], "I9", f"payment {name} went from {before} to {payment.status}")
+        _must(
+            payment.status in _FORWARD[before],
+            "I9",
+            f"payment {name} went from {before} to {payment.status}",
+        )
         self._statuses[payment.pk] = payment.status
         if payment.status == "paid" and before != "paid":
             there = self._there(payment)
             _must(there, "I1", f"payment {name} is paid, and the gateway does not know it")
             assert there
-            _must(there.status in ("paid", "reversed"), "I1", f"payment {name} is paid, and at the gateway it is {there.status}")
-            _must(there.units == self._units(payment.amount), "I1", f"payment {name} is paid with another amount")
+            _must(
+                there.status in ("paid", "reversed"),
+                "I1",
+                f"payment {name} is paid, and at the gateway it is {there.status}",
+            )
+            _must(
+                there.units == self._units(payment.amount),
+                "I1",
+                f"payment {name} is paid with another amount",
+            )
         if payment.status != before:
-            events = TimelineEntry.objects.filter(payment=payment.pk, event__startswith="payment.").values_list("event", flat=True)
+            events = TimelineEntry.objects.filter(
+                payment=payment.pk,
+                event__startswith="payment.",
+            ).values_list("event", flat=True)
             is_told = payment.status in {STATUS_OF_EVENT.get(event) for event in events}
-            _must(is_told, "I10", f"payment {name} became {payment.status} without a line in its timeline")
+            _must(
+                is_told,
+                "I10",
+                f"payment {name} became {payment.status} without a line in its timeline",
+            )
         taken = sum(self._units(refund.amount) for refund in refunds if refund.status in _TAKEN)
-        _must(taken <= self._units(payment.amount), "I5", f"refunds of {name} add up to more than was paid")
+        _must(
+            taken <= self._units(payment.amount),
+            "I5",
+            f"refunds of {name} add up to more than was paid",
+        )
         for refund in refunds:
             self._refund(refund, name)
 
     def _refund(self, refund: _Refund, name: str) -> None:
         before = self._refund_statuses.get(refund.pk, "succeeded" if refund.external else "queued")
-        _must(refund.status in _REFUND_FORWARD[before], "I6", f"refund {refund.pk} of {name} went from {before} to {refund.status}")
+        _must(
+            refund.status in _REFUND_FORWARD[before],
+            "I6",
+            f"refund {refund.pk} of {name} went from {before} to {refund.status}",
+        )
         self._refund_statuses[refund.pk] = refund.status
         times = self._network.refunds[refund.notification_key]
         _must(times <= 1, "I6", f"refund {refund.pk} of {name} was sent {times} times")
 
-    def _order(self, order: _Order, payments: dict[int, _Payment], refunds: list[_Refund], applied: list[int]) -> None:
+    def _order(
+        self,
+        order: _Order,
+        payments: dict[int, _Payment],
+        refunds: list[_Refund],
+        applied: list[int],
+    ) -> None:
         name = f"{order.plugin} {order.key}"
         _must(len(applied) <= 1, "I4", f"order {name} was paid by {len(applied)} payments")
-        _must(applied == ([order.paid_by_id] if order.paid_by_id else []), "I3", f"order {name} is paid by another than was delivered")
+        _must(
+            applied == ([order.paid_by_id] if order.paid_by_id else []),
+            "I3",
+            f"order {name} is paid by another than was delivered",
+        )
         times = self._shop.times_paid(order.key)
-        _must(times == len(applied), "I3", f"being paid took effect {times} times in the shop, and was delivered {len(applied)} times")
+        _must(
+            times == len(applied),
+            "I3",
+            f"being paid took effect {times} times in the shop, and was delivered {len(applied)} "
+            "times",
+        )
         if order.paid_by_id:
             paid_by = payments[order.paid_by_id]
-            _must(paid_by.status == "paid", "I1", f"order {name} is paid by a payment that is {paid_by.status}")
-            refunded_amount = money.total(refund.amount for refund in refunds if refund.status == "succeeded")
-            _must(self._shop.refunded(order.key) <= refunded_amount, "I3", f"the shop holds more of order {name} to be refunded than is")
+            _must(
+                paid_by.status == "paid",
+                "I1",
+                f"order {name} is paid by a payment that is {paid_by.status}",
+            )
+            refunded_amount = money.total(
+                refund.amount for refund in refunds if refund.status == "succeeded"
+            )
+            _must(
+                self._shop.refunded(order.key) <= refunded_amount,
+                "I3",
+                f"the shop holds more of order {name} to be refunded than is",
+            )
 
     def _there(self, payment: Payment | _Payment) -> Transaction | None:
         return self._service.known(payment.merchant_no, payment.reference)
 
-    # In the end ---------------------------------------------------------------------------------------------------------------------------
+    # In the end -----------------------------------------------------------------------------------
 
     def in_the_end(self) -> None:
         """Judge what must have come about once the gateway answers and worker runs have passed."""
         self.everything()
-        told = {(one.payment_id, one.reason) for one in Review.objects.filter(payment__isnull=False)}
+        told = {
+            (one.payment_id, one.reason) for one in Review.objects.filter(payment__isnull=False)
+        }
         doubted = {payment_id for payment_id, _ in told}
         for payment in Payment.objects.select_related("order").order_by("pk"):
             name, there = payment.reference, self._there(payment)
@@ -367,101 +526,200 @@ class Judge:
                     "I2",
                     f"payment {name} is paid, and the shop takes it for {payment.status}",
                 )
-            _must(not payment.is_open or payment.pk in doubted, "I2", f"payment {name} is still {payment.status}, and nobody is told")
+            _must(
+                not payment.is_open or payment.pk in doubted,
+                "I2",
+                f"payment {name} is still {payment.status}, and nobody is told",
+            )
             if payment.status == "paid" and payment.order.paid_by_id != payment.pk:
                 _must(
-                    any((payment.pk, reason) in told for reason in _ABOUT_A_PAID_ONE) or _went_back(payment.pk) >= payment.amount,
+                    any((payment.pk, reason) in told for reason in _ABOUT_A_PAID_ONE)
+                    or _went_back(payment.pk) >= payment.amount,
                     "I4",
                     f"paid payment {name} paid no order, and nobody is told",
                 )
-            if payment.status == "paid" and not payment.order.paid_by_id and not payment.refunds.exists():
+            if (
+                payment.status == "paid"
+                and not payment.order.paid_by_id
+                and not payment.refunds.exists()
+            ):
                 waits = (
                     payment.order.key not in self._moved
                     and payment.amount >= self._prices[payment.order.key]
                     and self._shop.is_payable(payment.order.key)
                 )
-                _must(not waits, "I2", f"order {payment.order} still waits for the money of payment {name}, which it costs at most")
+                _must(
+                    not waits,
+                    "I2",
+                    f"order {payment.order} still waits for the money of payment {name}, which it "
+                    "costs at most",
+                )
         undone = OutboxEvent.objects.filter(done_at__isnull=True).count()
         _must(not undone, "I3", f"{undone} outbox events were never done")
         for refund in Refund.objects.select_related("payment"):
-            _must(refund.status in ("succeeded", "failed", "unknown"), "I6", f"refund {refund.pk} is still {refund.status}")
+            _must(
+                refund.status in ("succeeded", "failed", "unknown"),
+                "I6",
+                f"refund {refund.pk} is still {refund.status}",
+            )
         self._refunded_amount()
         self._released()
         for order in Order.objects.order_by("pk"):
             self._told_elsewhere(order)
 
     def _told_elsewhere(self, order: Order) -> None:
-        """Others have heard of what was paid and refunded: of each at least once, of the first first, and of nothing else."""
+        """Others have heard of what was paid and refunded: of each at least once, of the first
+        first, and of nothing else.
+        """
         heard = self._shop.heard_elsewhere(order.key)
         if heard is None:
             return
-        queued = list(OutboxEvent.objects.filter(order=order, kind="remote").order_by("pk").values_list("event_id", "refund"))
+        queued = list(
+            OutboxEvent.objects.filter(order=order, kind="remote")
+            .order_by("pk")
+            .values_list("event_id", "refund"),
+        )
         paid = [event_id for event_id, refund in queued if refund is None]
-        _must(len(paid) == bool(order.paid_by_id), "I3", f"that order {order} was paid is to be told elsewhere {len(paid)} times")
+        _must(
+            len(paid) == bool(order.paid_by_id),
+            "I3",
+            f"that order {order} was paid is to be told elsewhere {len(paid)} times",
+        )
         events = [str(event_id) for event_id, _ in queued]
-        _must(list(dict.fromkeys(heard)) == events, "I3", f"elsewhere {heard} was heard of order {order}, and {events} was to be")
+        _must(
+            list(dict.fromkeys(heard)) == events,
+            "I3",
+            f"elsewhere {heard} was heard of order {order}, and {events} was to be",
+        )
 
     def of_mail(self) -> None:
         """Judge that a person was mailed of everything that still needs one."""
         unmailed = Review.objects.filter(mailed_at__isnull=True, resolved_at__isnull=True).first()
-        _must(not unmailed, "mail", f"nobody was mailed of {unmailed and unmailed.reason}: {unmailed and unmailed.message}")
+        _must(
+            not unmailed,
+            "mail",
+            f"nobody was mailed of {unmailed and unmailed.reason}: {unmailed and unmailed.message}",
+        )
         noted = Review.objects.filter(mailed_at__isnull=False).count()
-        _must(noted <= self._mailed, "mail", f"{noted} matters are noted as mailed, and mails told of {self._mailed}")
+        _must(
+            noted <= self._mailed,
+            "mail",
+            f"{noted} matters are noted as mailed, and mails told of {self._mailed}",
+        )
 
     def _refunded_amount(self) -> None:
         """Refunds add up, once people have said what became of those that nobody knew of."""
         for payment in Payment.objects.filter(status="paid").order_by("pk"):
             there = self._there(payment)
             assert there
-            ours = sum((self._units(refund.amount) for refund in payment.refunds.filter(status="succeeded")), 0)
+            ours = sum(
+                (
+                    self._units(refund.amount)
+                    for refund in payment.refunds.filter(status="succeeded")
+                ),
+                0,
+            )
             unseen = 0
             if (
                 self._service.word(there) == self._service.options.word_paid
-            ):  # what was refunded elsewhere shows in no answer (unspecified 18), and is ours only once a person has entered it
+                # what was refunded elsewhere shows in no answer (unspecified 18), and is ours only
+                # once a person has entered it
+            ):
                 self._contradicted(payment)
-                keys = set(payment.refunds.exclude(status="failed").values_list("notification_key", flat=True))
-                elsewhere = sum(one.units for one in there.refunds if key_of(one.ipn_url) not in keys)
-                entered = sum((self._units(refund.amount) for refund in payment.refunds.filter(external=True)), 0)
-                # Version 3 lists them, and one without a name may stand for a refund of ours of the same amount.
+                keys = set(
+                    payment.refunds.exclude(status="failed").values_list(
+                        "notification_key",
+                        flat=True,
+                    ),
+                )
+                elsewhere = sum(
+                    one.units for one in there.refunds if key_of(one.ipn_url) not in keys
+                )
+                entered = sum(
+                    (
+                        self._units(refund.amount)
+                        for refund in payment.refunds.filter(external=True)
+                    ),
+                    0,
+                )
+                # Version 3 lists them, and one without a name may stand for a refund of ours of the
+                # same amount.
                 unseen = 0 if there.version == "v3" else max(elsewhere - entered, 0)
-                proven = sum(one.units for one in there.refunds if key_of(one.ipn_url) in self._proven - keys)
-                what = f"by the gateway's word {proven} cents of {payment.reference} went out and were refused here, {entered} are entered"
+                proven = sum(
+                    one.units for one in there.refunds if key_of(one.ipn_url) in self._proven - keys
+                )
+                what = (
+                    f"by the gateway's word {proven} cents of {payment.reference} went out and "
+                    f"were refused here, {entered} are entered"
+                )
                 _must(entered >= proven, "I5", what)
             _must(
                 ours + unseen == there.refunded_units,
                 "I5",
-                f"of {payment.reference} {ours} cents were refunded by the ledger, and {there.refunded_units} by the gateway's",
+                f"of {payment.reference} {ours} cents were refunded by the ledger, and "
+                f"{there.refunded_units} by the gateway's",
             )
         for order in Order.objects.select_related("paid_by").order_by("pk"):
-            became_dearer = order.paid_by is not None and self._prices[order.key] > order.paid_by.amount
+            became_dearer = (
+                order.paid_by is not None and self._prices[order.key] > order.paid_by.amount
+            )
             fault = fault_of_books(self._shop, order.key, asks_whether_paid=not became_dearer)
             _must(not fault, "I3", fault)
 
     def _contradicted(self, payment: Payment) -> None:
-        """Money that was refunded, and is held not to be, is told to a person once the gateway has said so."""
+        """Money that was refunded, and is held not to be, is told to a person once the gateway has
+        said so.
+        """
         for refund in payment.refunds.filter(status="failed", notification_key__in=self._proven):
-            told = Review.objects.filter(payment=payment, reason__in=("refund-contradicted", "changed-after-paid")).exists()
+            told = Review.objects.filter(
+                payment=payment,
+                reason__in=("refund-contradicted", "changed-after-paid"),
+            ).exists()
             _must(
-                told, "I2", f"the gateway has made refund {refund.pk} of {payment.reference} and said so; it is refused, and nobody is told"
+                told,
+                "I2",
+                f"the gateway has made refund {refund.pk} of {payment.reference} and said so; it "
+                "is refused, and nobody is told",
             )
 
     def of_the_unusable(self, references: set[str], now: datetime) -> None:
         """Judge that a person was told of payments about which no answer could be used for long."""
-        rows = Payment.objects.filter(reference__in=references, status__in=("created", "pending"), expires_at__lt=now - _LONG_UNUSABLE)
+        rows = Payment.objects.filter(
+            reference__in=references,
+            status__in=("created", "pending"),
+            expires_at__lt=now - _LONG_UNUSABLE,
+        )
         told = Review.objects.filter(reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
         for silent in rows.filter(reviews__isnull=True).order_by("pk"):
             since = told.filter(account=silent.account).aggregate(since=Max("opened_at"))["since"]
-            answered = Payment.objects.filter(account=silent.account, status__in=("paid", "closed", "expired"))
+            answered = Payment.objects.filter(
+                account=silent.account,
+                status__in=("paid", "closed", "expired"),
+            )
             is_account = since and not answered.filter(status_since__gt=since).exists()
-            _must(is_account, "I2", f"no answer about payment {silent} could be used for hours, and nobody is told")
+            _must(
+                is_account,
+                "I2",
+                f"no answer about payment {silent} could be used for hours, and nobody is told",
+            )
 
     def _released(self) -> None:
-        for order in Order.objects.filter(paid_by__isnull=True, closed_at__isnull=True).order_by("pk"):
+        for order in Order.objects.filter(paid_by__isnull=True, closed_at__isnull=True).order_by(
+            "pk",
+        ):
             statuses = set(order.payments.values_list("status", flat=True))
             if statuses & {"created", "pending", "paid"}:
                 continue
             said = ", ".join(sorted(statuses))
-            _must(self._shop.is_released(order.key), "I2", f"order {order} was never paid ({said}), and never given up")
+            _must(
+                self._shop.is_released(order.key),
+                "I2",
+                f"order {order} was never paid ({said}), and never given up",
+            )
             times = self._shop.times_released(order.key)
             # Not at all, where staff cancelled it: their shop gives it up without being told.
-            _must(not times or times == 1, "I3", f"order {order} was never paid ({said}), and given up {times} times")
+            _must(
+                not times or times == 1,
+                "I3",
+                f"order {order} was never paid ({said}), and given up {times} times",
+            )

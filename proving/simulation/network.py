@@ -1,4 +1,6 @@
-"""The network of the simulation: the emulator's service, called in process, behind everything that a network does to a message."""
+"""The network of the simulation: the emulator's service, called in process, behind everything that
+a network does to a message.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,28 @@ _OPERATIONS: Final = {"secure-pay": "pay", "tran-query": "query", "refund": "ref
 _TOO_SLOW: Final = ("huge_body", "slow_drip")
 """What costs real time or memory to play, and has tests of its own."""
 CALL_FAULTS: Final = {
-    operation: tuple(name for name, fault in FAULTS.items() if operation in fault.occasions and name not in _TOO_SLOW)
+    operation: tuple(
+        name
+        for name, fault in FAULTS.items()
+        if operation in fault.occasions and name not in _TOO_SLOW
+    )
     for operation in ("pay", "query", "refund")
 }
 
 _ON_ITS_WAY_SECONDS: Final = 1.0
-"""How much longer one query may take than another from the moment that it is allowed to the network."""
-NOTIFICATION_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "notification" in fault.occasions)
-CREATED_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "created" in fault.occasions)
-_FOLLOWED: Final = {"pay": ("created", CREATED_FAULTS), "refund": ("notification", NOTIFICATION_FAULTS)}
+"""How much longer one query may take than another from the moment that it is allowed to the
+network.
+"""
+NOTIFICATION_FAULTS: Final = tuple(
+    name for name, fault in FAULTS.items() if "notification" in fault.occasions
+)
+CREATED_FAULTS: Final = tuple(
+    name for name, fault in FAULTS.items() if "created" in fault.occasions
+)
+_FOLLOWED: Final = {
+    "pay": ("created", CREATED_FAULTS),
+    "refund": ("notification", NOTIFICATION_FAULTS),
+}
 """What a call sets off besides its answer, and the faults of that; a query sets off nothing."""
 
 
@@ -43,9 +58,17 @@ class Violated(AssertionError):
 
 
 class Network(httpx.BaseTransport):
-    """Carries the calls of one account to the gateway; remembers what was sent, for whoever judges."""
+    """Carries the calls of one account to the gateway; remembers what was sent, for whoever
+    judges.
+    """
 
-    def __init__(self, service: Service, scheduler: Scheduler, interposer: Interposer, throttle_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        service: Service,
+        scheduler: Scheduler,
+        interposer: Interposer,
+        throttle_seconds: float = 0.0,
+    ) -> None:
         self.service, self._scheduler, self._interposer = service, scheduler, interposer
         self.throttle_seconds = throttle_seconds
         """How long no outsider can cause a second query of a payment."""
@@ -54,7 +77,9 @@ class Network(httpx.BaseTransport):
         self.refunds: Counter[str] = Counter()
         """How often each refund was sent, by the key in the address of its notifications."""
         self.heard: list[Violated] = []
-        """What broke an invariant on the network; raised here, it would be one more error that the shop's code bears."""
+        """What broke an invariant on the network; raised here, it would be one more error that the
+        shop's code bears.
+        """
         self._caused: dict[str, float] = {}
         """When an outsider last caused a query of each reference."""
         self.unusable: set[str] = set()
@@ -84,7 +109,9 @@ class Network(httpx.BaseTransport):
             raise httpx.ConnectTimeout("no connection came about")
         self._interposer.dies(f"before the gateway received the {operation}")
         scheduler.pause(actor.chance.uniform(0.01, 0.4))
-        fault = self._interposer.strikes(*(f"{operation}.{name}" for name in CALL_FAULTS[operation]))
+        fault = self._interposer.strikes(
+            *(f"{operation}.{name}" for name in CALL_FAULTS[operation]),
+        )
         if operation == "query" and reference in self.unusable:
             fault = "query.broken_json"
         occasion, follow_up_faults = _FOLLOWED.get(operation, ("", ()))
@@ -93,8 +120,16 @@ class Network(httpx.BaseTransport):
         def arrive() -> Answer:
             self._count(operation, reference, sent)
             if fault:
-                self.service.faults.plan(fault.partition(".")[2], occasion=operation, reference=reference)
-            planned = self.service.faults.plan(follow_up, occasion=occasion, reference=reference) if follow_up else None
+                self.service.faults.plan(
+                    fault.partition(".")[2],
+                    occasion=operation,
+                    reference=reference,
+                )
+            planned = (
+                self.service.faults.plan(follow_up, occasion=occasion, reference=reference)
+                if follow_up
+                else None
+            )
             answered = self.service.handle(path, request.headers["content-type"], body)
             if planned and not planned.times:
                 self._interposer.note(follow_up)
@@ -119,7 +154,10 @@ class Network(httpx.BaseTransport):
         self._caused[reference] = now
         if now - before < self.throttle_seconds - _ON_ITS_WAY_SECONDS:
             self.heard.append(
-                Violated(f"I7: {reference} was asked about twice in {now - before:.1f} seconds, for notifications or returns")
+                Violated(
+                    f"I7: {reference} was asked about twice in {now - before:.1f} seconds, for "
+                    "notifications or returns",
+                ),
             )
 
     def _back(self, answer: Answer, request: httpx.Request, *, slow: str) -> httpx.Response:
@@ -127,7 +165,9 @@ class Network(httpx.BaseTransport):
         assert chance
         timeout = request.extensions["timeout"]["read"]
         wait = (
-            timeout + chance.uniform(0, 120) if slow or answer.delay_seconds > timeout else chance.uniform(0.01, 0.4) + answer.delay_seconds
+            timeout + chance.uniform(0, 120)
+            if slow or answer.delay_seconds > timeout
+            else chance.uniform(0.01, 0.4) + answer.delay_seconds
         )
         self._scheduler.pause(min(wait, timeout))
         if wait > timeout:
@@ -146,7 +186,9 @@ def key_of(address: str) -> str:
 
 def _fields(body: bytes, content_type: str) -> dict[str, str]:
     if "json" in content_type:
-        return {name: str(value) for name, value in httpx.Response(200, content=body).json().items()}
+        return {
+            name: str(value) for name, value in httpx.Response(200, content=body).json().items()
+        }
     return {name: values[0] for name, values in parse_qs(body.decode()).items()}
 
 

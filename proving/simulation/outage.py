@@ -1,6 +1,8 @@
-"""A gateway that is away for weeks: no query is answered and no notification comes, while people pay at payment pages that are still open.
+"""A gateway that is away for weeks: no query is answered and no notification comes, while people
+pay at payment pages that are still open.
 
-Once it answers again, one worker run must make good every notification that was lost in all that time.
+Once it answers again, one worker run must make good every notification that was lost in all that
+time.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ _OFTEN_COMES_BACK: Final = 0.5
 
 @dataclass(frozen=True)
 class Endured:
-    """What came of an outage: payments that were open when it began, notifications lost, worker runs in vain, and what one worker run
-    then did."""
+    """What came of an outage: payments that were open when it began, notifications lost, worker
+    runs in vain, and what one worker run then did.
+    """
 
     seed: int
     days: float
@@ -47,7 +50,9 @@ class Endured:
 
 
 class _Outage(SimulatedWorld):
-    """Every payment begins in the hour before the gateway goes, and is paid, declined or left at any time while it is away."""
+    """Every payment begins in the hour before the gateway goes, and is paid, declined or left at
+    any time while it is away.
+    """
 
     def __init__(self, shop: ShopDriver, scheduler: Scheduler, days: float) -> None:
         super().__init__(shop, scheduler, Faults(scheduler, dict.fromkeys(KINDS, 0.0)))
@@ -55,24 +60,37 @@ class _Outage(SimulatedWorld):
         self._lost_notifications = self._vain_worker_runs = 0
 
     def endure(self, orders: int) -> Endured:
-        """Let it pass, worker run once, and look at what that has made good; then let everything come to its end."""
+        """Let it pass, worker run once, and look at what that has made good; then let everything
+        come to its end.
+        """
         self.judge.begin()
         begins = self.scheduler.seconds + _HOUR
         ends = begins + self._days * _DAY
         for number in range(orders):
             name = f"shopper {number}"
-            self.scheduler.spawn(name, lambda story=str(number): self._shopper(story, begins, ends), story=str(number))  # type: ignore[misc]  # a default that holds the loop's value
+            self.scheduler.spawn(
+                name,
+                lambda story=str(number): self._shopper(story, begins, ends),
+                story=str(number),
+            )  # type: ignore[misc]  # a default that holds the loop's value
         self.scheduler.spawn("outage", lambda: self._vanish(begins, ends), story="outage")
         self.scheduler.spawn("worker", lambda: self._worker_until(ends), story="worker")
         self._until(lambda: self.scheduler.seconds > ends + _REST)
         paid = [one.reference for one in self.service.transactions() if one.status == "paid"]
         before = self._known_as_paid()
         work_done: list[WorkDone] = []
-        self.scheduler.spawn("the one worker run", lambda: work_done.append(run_worker()), story="worker")
+        self.scheduler.spawn(
+            "the one worker run",
+            lambda: work_done.append(run_worker()),
+            story="worker",
+        )
         self._until(lambda: bool(work_done))
         made_good = self._known_as_paid() - before
         if missed := set(paid) - before - made_good:
-            raise Violated(f"I2: {len(missed)} of {len(paid)} paid payments were not made good by one worker run, such as {min(missed)}")
+            raise Violated(
+                f"I2: {len(missed)} of {len(paid)} paid payments were not made good by one worker "
+                f"run, such as {min(missed)}",
+            )
         self.scheduler.spawn("worker", self.people.worker, story="worker")
         self.finish()
         return Endured(
@@ -112,7 +130,11 @@ class _Outage(SimulatedWorld):
         self.service.settle(scheduler.seconds)
         if not pays and there.status != "pending":
             return  # too late to say no
-        way_back = self.service.decide(there.transaction_no, "pay" if pays else "decline", late=pays)
+        way_back = self.service.decide(
+            there.transaction_no,
+            "pay" if pays else "decline",
+            late=pays,
+        )
         if way_back and chance.random() < _OFTEN_COMES_BACK:
             self.people.visit("GET", way_back)
 
@@ -123,7 +145,9 @@ class _Outage(SimulatedWorld):
             self.scheduler.pause(_WORKER_EVERY)
 
     def _post(self) -> None:
-        """Lose every notification while the gateway is away; it never learns that nobody heard them."""
+        """Lose every notification while the gateway is away; it never learns that nobody heard
+        them.
+        """
         if self.scheduler.seconds >= self.network.dark_until:
             return super()._post()
         for attempt in self.service.due_notifications(self.scheduler.seconds):
@@ -132,9 +156,16 @@ class _Outage(SimulatedWorld):
         return None
 
 
-def endure(shop: ShopDriver, seed: int, orders: int, days: float, watch: Callable[[SimulatedWorld], object] = lambda _: None) -> Endured:
-    """Play an outage in an emptied database. Raises `Violated` when one worker run does not make all good, or an invariant does not
-    hold."""
+def endure(
+    shop: ShopDriver,
+    seed: int,
+    orders: int,
+    days: float,
+    watch: Callable[[SimulatedWorld], object] = lambda _: None,
+) -> Endured:
+    """Play an outage in an emptied database. Raises `Violated` when one worker run does not make
+    all good, or an invariant does not hold.
+    """
     empty_tables()
     world = _Outage(shop, Scheduler(seed), days)
     watch(world)

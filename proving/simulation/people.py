@@ -1,6 +1,8 @@
-"""Who acts in a simulated world: shoppers, staff, the gateway's notifications, its back office, attackers and workers.
+"""Who acts in a simulated world: shoppers, staff, the gateway's notifications, its back office,
+attackers and workers.
 
-Each acts at a moment of its own, by its own stream of chance. What they do to the shop runs as a process of the shop, which may be killed.
+Each acts at a moment of its own, by its own stream of chance. What they do to the shop runs as a
+process of the shop, which may be killed.
 """
 
 from __future__ import annotations
@@ -52,8 +54,12 @@ __all__ = ["People"]
 _T = TypeVar("_T")
 
 _METHODS: Final = ("alipay", "wechatpay", "paypal", "creditcard")
-_RETURN_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "callback" in fault.occasions)
-_DECISION_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "decision" in fault.occasions)
+_RETURN_FAULTS: Final = tuple(
+    name for name, fault in FAULTS.items() if "callback" in fault.occasions
+)
+_DECISION_FAULTS: Final = tuple(
+    name for name, fault in FAULTS.items() if "decision" in fault.occasions
+)
 _MONEY_MAY_BE_LATE: Final = 0.2
 _DAY: Final = 86_400.0
 _LONGEST_PAUSE: Final = 300.0
@@ -70,7 +76,11 @@ class People:
         self._requests = RequestFactory()
         self._handler = BaseHandler()
         self._dues = [
-            Prepared(rows.filter(pk__gt=0, **{f"{due}__isnull": False}).order_by(due).values_list(due)[:1])
+            Prepared(
+                rows.filter(pk__gt=0, **{f"{due}__isnull": False})
+                .order_by(due)
+                .values_list(due)[:1],
+            )
             for rows, due in (
                 (Payment.objects.all(), "next_poll_at"),
                 (Refund.objects.all(), "due_at"),
@@ -79,12 +89,20 @@ class People:
             )
         ]
 
-    # Processes of the shop ----------------------------------------------------------------------------------------------------------------
+    # Processes of the shop ------------------------------------------------------------------------
 
-    def process(self, what: str, action: Callable[[], _T], *, is_drivers: bool = False) -> _T | None:
-        """Let the actor have a process of the shop do something; None when it died, its database failed, or it refused.
+    def process(
+        self,
+        what: str,
+        action: Callable[[], _T],
+        *,
+        is_drivers: bool = False,
+    ) -> _T | None:
+        """Let the actor have a process of the shop do something; None when it died, its database
+        failed, or it refused.
 
-        In what the driver does, `is_drivers`, any error may follow from a fault: a framework that cannot write its session raises its own.
+        In what the driver does, `is_drivers`, any error may follow from a fault: a framework that
+        cannot write its session raises its own.
         """
         scheduler = self._world.scheduler
         actor = scheduler.actor
@@ -116,7 +134,13 @@ class People:
             actor.proof = None
         return None
 
-    def visit(self, method: str, url: str, body: bytes = b"", content_type: str = _FORM) -> tuple[int, bytes]:
+    def visit(
+        self,
+        method: str,
+        url: str,
+        body: bytes = b"",
+        content_type: str = _FORM,
+    ) -> tuple[int, bytes]:
         """Send the shop an HTTP request; return the status and the body of its answer."""
         actor = self._world.scheduler.actor
         assert actor
@@ -130,22 +154,44 @@ class People:
             )
         finally:
             actor.is_outside = False
-        return (500, b"") if answer is None else (answer.status_code, getattr(answer, "content", b""))
+        return (
+            (500, b"") if answer is None else (answer.status_code, getattr(answer, "content", b""))
+        )
 
-    def _answer(self, found: ResolverMatch, method: str, url: str, body: bytes, content_type: str) -> HttpResponseBase:
+    def _answer(
+        self,
+        found: ResolverMatch,
+        method: str,
+        url: str,
+        body: bytes,
+        content_type: str,
+    ) -> HttpResponseBase:
         path, query = urlsplit(url).path, urlsplit(url).query
-        if "tillgate" not in found.namespaces:  # a page of the shop needs its middleware, sessions for one
-            shops: HttpResponseBase = Client().generic(method, path, body, content_type, QUERY_STRING=query)
+        # a page of the shop needs its middleware, sessions for one
+        if "tillgate" not in found.namespaces:
+            shops: HttpResponseBase = Client().generic(
+                method,
+                path,
+                body,
+                content_type,
+                QUERY_STRING=query,
+            )
             return shops
         request = self._requests.generic(method, path, body, content_type, QUERY_STRING=query)
-        vars(request)["_dont_enforce_csrf_checks"] = True  # as Django's own test client asks for; tests of their own are about that
+        vars(request)["_dont_enforce_csrf_checks"] = (
+            True  # as Django's own test client asks for; tests of their own are about that
+        )
         try:
-            answer: HttpResponseBase = self._handler.make_view_atomic(found.func)(request, *found.args, **found.kwargs)
+            answer: HttpResponseBase = self._handler.make_view_atomic(found.func)(
+                request,
+                *found.args,
+                **found.kwargs,
+            )
         except Http404:
             return HttpResponseBase(status=404)
         return answer
 
-    # The shopper --------------------------------------------------------------------------------------------------------------------------
+    # The shopper ----------------------------------------------------------------------------------
 
     def shopper(self, story: str) -> None:
         """Place an order, try to pay it, now and then in a confused way, and perhaps come back."""
@@ -160,10 +206,15 @@ class People:
             if chance.random() < 0.1:
                 world.scheduler.spawn(
                     f"double click {story}",
-                    lambda: self.start(key, method, account),  # noqa: B023  # it begins before the next turn
+                    # it begins before the next turn
+                    lambda: self.start(key, method, account),  # noqa: B023
                     story=story,
                 )
-            payment = self.press(key, method) if chance.random() < 0.1 else self.start(key, method, account)
+            payment = (
+                self.press(key, method)
+                if chance.random() < 0.1
+                else self.start(key, method, account)
+            )
             if payment is None:
                 world.scheduler.pause(chance.uniform(5, 200))
                 continue
@@ -178,20 +229,39 @@ class People:
         """Let others have to do with an order as well."""
         spawn = self._world.scheduler.spawn
         if draw() < 0.1:
-            spawn(f"editor {story}", lambda: self.editor(key), story=story, after=draw() ** 2 * 1800)
+            spawn(
+                f"editor {story}",
+                lambda: self.editor(key),
+                story=story,
+                after=draw() ** 2 * 1800,
+            )
         if draw() < 0.05:
             spawn(f"closer {story}", lambda: self.closer(key), story=story, after=draw() * 3600)
         if draw() < 0.25:
             spawn(f"clerk {story}", lambda: self.clerk(key), story=story, after=draw() * 2 * _DAY)
             if draw() < 0.3:
-                spawn(f"other clerk {story}", lambda: self.clerk(key), story=story, after=draw() * 2 * _DAY)
+                spawn(
+                    f"other clerk {story}",
+                    lambda: self.clerk(key),
+                    story=story,
+                    after=draw() * 2 * _DAY,
+                )
         if draw() < 0.1:
             spawn(f"attacker {story}", lambda: self.attacker(key), story=story, after=draw() * 3600)
-        drawn, later = draw(), draw() * 1800  # drawn in any case: leaving this out must change nothing else in the story
+        # drawn in any case: leaving this out must change nothing else in the story
+        drawn, later = (
+            draw(),
+            draw() * 1800,
+        )
         if drawn < self._world.faults.rates["currencies"]:
             spawn(f"mover {story}", lambda: self.mover(key), story=story, after=later)
         if draw() < 0.03:
-            spawn(f"back office {story}", lambda: self.back_office(key), story=story, after=draw() * 3 * _DAY)
+            spawn(
+                f"back office {story}",
+                lambda: self.back_office(key),
+                story=story,
+                after=draw() * 3 * _DAY,
+            )
 
     def start(self, key: str, method: str, account: str) -> Payment | None:
         """Start a payment of an order, and return it if its payment page is to be gone to."""
@@ -199,7 +269,10 @@ class People:
         paid, actor = self._paid_there(key), world.scheduler.actor
         assert actor
         struck = actor.struck
-        started = self.process(f"start {key} {method}", lambda: starting.start_payment(plugin, key, method=method, account=account))
+        started = self.process(
+            f"start {key} {method}",
+            lambda: starting.start_payment(plugin, key, method=method, account=account),
+        )
         if started is None or started.outcome != creating.StartOutcome.REDIRECT:
             return None
         if actor.struck == struck:
@@ -207,11 +280,14 @@ class People:
         return started.payment
 
     def _paid_there(self, key: str) -> str:
-        """Return the open payment of an order that the shop can learn to be paid: it was some time ago."""
+        """Return the open payment of an order that the shop can learn to be paid: it was some time
+        ago.
+        """
         world = self._world
-        for reference, merchant_no, amount in Payment.objects.filter(order__key=key, status="pending").values_list(
-            "reference", "merchant_no", "amount"
-        ):
+        for reference, merchant_no, amount in Payment.objects.filter(
+            order__key=key,
+            status="pending",
+        ).values_list("reference", "merchant_no", "amount"):
             there = world.service.known(merchant_no, reference)
             if (
                 there
@@ -223,11 +299,22 @@ class People:
         return ""
 
     def press(self, key: str, method: str) -> Payment | None:
-        """Start a payment on the page where one is chosen, and return it if its payment page is to be gone to."""
+        """Start a payment on the page where one is chosen, and return it if its payment page is to
+        be gone to.
+        """
         world = self._world
-        way = world.shop.pay_path(key) or pay_path(world.shop.plugin, key)  # whoever has kept the address of a closed order
-        status, _ = self.visit("POST", urljoin(world.public_url, way), urlencode({"method": method}).encode())
-        pressed = Payment.objects.filter(order__key=key, method=method, status="pending").order_by("-pk").first()
+        # whoever has kept the address of a closed order
+        way = world.shop.pay_path(key) or pay_path(world.shop.plugin, key)
+        status, _ = self.visit(
+            "POST",
+            urljoin(world.public_url, way),
+            urlencode({"method": method}).encode(),
+        )
+        pressed = (
+            Payment.objects.filter(order__key=key, method=method, status="pending")
+            .order_by("-pk")
+            .first()
+        )
         return pressed if status == HTTPStatus.FOUND else None
 
     def _at_payment_page(self, reference: str, merchant_no: str) -> None:
@@ -241,7 +328,8 @@ class People:
         if decision == "late":
             world.scheduler.pause(chance.uniform(0, 3 * _DAY))
         if chance.random() < world.faults.rates["amounts"] and not world.faults.is_calm:
-            there.units += chance.choice((-7, 700)) if there.units > 7 else 7  # no fault's wrong amount, which would make it right again
+            # no fault's wrong amount, which would make it right again
+            there.units += chance.choice((-7, 700)) if there.units > 7 else 7
             there.amount = str(there.units * world.unit)
             world.faults.note("pays_another_amount")
         world.plan(reference, "callback", *_RETURN_FAULTS)
@@ -249,7 +337,11 @@ class People:
         if chance.random() < _MONEY_MAY_BE_LATE:
             world.plan(reference, "decision", *_DECISION_FAULTS)
         try:
-            way_back = world.service.decide(there.transaction_no, "pay" if decision == "late" else decision, late=decision == "late")  # type: ignore[arg-type]
+            way_back = world.service.decide(
+                there.transaction_no,
+                "pay" if decision == "late" else decision,
+                late=decision == "late",
+            )  # type: ignore[arg-type]
         except NotPossible as error:
             world.scheduler.tell(f"at the payment page: {error}")
             return
@@ -262,7 +354,7 @@ class People:
                 self.visit(chance.choice(("GET", "GET", "POST")), way_back)
                 world.scheduler.pause(chance.uniform(1, 5))
 
-    # The shop's staff ---------------------------------------------------------------------------------------------------------------------
+    # The shop's staff -----------------------------------------------------------------------------
 
     def editor(self, key: str) -> None:
         """Change what an order costs."""
@@ -282,7 +374,9 @@ class People:
             world.scheduler.tell(f"order {key} is in EUR now")
 
     def closer(self, key: str) -> None:
-        """Close an order that waits to be paid. A shop may refuse to close one that is paid meanwhile, with an error of its own."""
+        """Close an order that waits to be paid. A shop may refuse to close one that is paid
+        meanwhile, with an error of its own.
+        """
         shop = self._world.shop
 
         def close() -> str | None:
@@ -307,10 +401,13 @@ class People:
             payment = Payment.objects.filter(order__key=key, status="paid").order_by("-pk").first()
             if payment is None:
                 return
-            amount = chance.choice((payment.amount, payment.amount, self._world.price(chance), payment.amount / 2))
+            amount = chance.choice(
+                (payment.amount, payment.amount, self._world.price(chance), payment.amount / 2),
+            )
             amount = max(self._world.unit, amount.quantize(self._world.unit, ROUND_DOWN))
             action = chance.choice((queueing.refund, self._queued))
-            self.process(f"refund {amount}", lambda: action(payment.pk, amount, staff="clerk"))  # noqa: B023  # done before the next turn
+            # done before the next turn
+            self.process(f"refund {amount}", lambda: action(payment.pk, amount, staff="clerk"))  # noqa: B023
             self._world.scheduler.pause(chance.uniform(0, 600))
 
     def _queued(self, payment_id: int, amount: Decimal, *, staff: str) -> Refund:
@@ -318,7 +415,9 @@ class People:
             return queueing.queue_refund(payment_id, amount, staff=staff)
 
     def owner(self) -> None:
-        """Look now and then at what needs review, and settle some of it after what the gateway's pages say."""
+        """Look now and then at what needs review, and settle some of it after what the gateway's
+        pages say.
+        """
         world, chance = self._world, self._chance()
         while not world.is_quiet:
             world.scheduler.pause(chance.uniform(_DAY / 24, _DAY))
@@ -328,7 +427,9 @@ class People:
 
     def settle(self, review: Review) -> bool:
         """Settle one matter as the gateway's book shows it, and tell whether there was a way."""
-        fitting = [action for action in actions.actions_for(review) if self._is_true(review, action)]
+        fitting = [
+            action for action in actions.actions_for(review) if self._is_true(review, action)
+        ]
         if self._errs() and ReviewAction.REFUND_DONE in fitting:
             fitting = [ReviewAction.REFUND_NOT_DONE]
             self._world.faults.note("wrong_button")
@@ -338,7 +439,10 @@ class People:
         action = chance.choice(fitting)
         amount = self._amount(review, action)
         note = "polled"
-        self.process(f"{review.reason}: {action}", lambda: actions.take_action(review.pk, action, staff="owner", note=note, amount=amount))
+        self.process(
+            f"{review.reason}: {action}",
+            lambda: actions.take_action(review.pk, action, staff="owner", note=note, amount=amount),
+        )
         return True
 
     def _errs(self) -> bool:
@@ -352,10 +456,15 @@ class People:
         if action is ReviewAction.FORCE_EXPIRE:
             return not self._was_paid(review)
         if action is ReviewAction.ACCEPT_AS_PAID:
-            return False  # the gateway's pages show the true amount: an answer with another one is a fault, and no staff accept it
+            # the gateway's pages show the true amount: an answer with another one is a fault, and
+            # no staff accept it
+            return False
         if action in (ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.REFUND):
             return bool(self._amount(review, action))
-        if action is ReviewAction.DISMISS and review.reason in ("changed-after-paid", "refund-contradicted"):
+        if action is ReviewAction.DISMISS and review.reason in (
+            "changed-after-paid",
+            "refund-contradicted",
+        ):
             return not self._amount(review, ReviewAction.RECORD_EXTERNAL_REFUND)
         # In the end all can be told that could not be delivered.
         return action is not ReviewAction.DISMISS or review.reason != "delivery-failing"
@@ -370,35 +479,66 @@ class People:
         refund = review.refund
         assert refund
         there = self._world.service.known(refund.payment.merchant_no, refund.payment.reference)
-        return any(key_of(one.ipn_url) == refund.notification_key for one in there.refunds) if there else False
+        return (
+            any(key_of(one.ipn_url) == refund.notification_key for one in there.refunds)
+            if there
+            else False
+        )
 
     def _amount(self, review: Review, action: ReviewAction) -> Decimal | None:
-        """Return how much more the gateway has refunded than the ledger say, or how much there is to give."""
+        """Return how much more the gateway has refunded than the ledger say, or how much there is
+        to give.
+        """
         payment = review.payment
-        if payment is None or action not in (ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.REFUND):
+        if payment is None or action not in (
+            ReviewAction.RECORD_EXTERNAL_REFUND,
+            ReviewAction.REFUND,
+        ):
             return None
-        taken = payment.refunds.filter(status__in=("succeeded", "pending", "unknown", "sending", "queued")).values_list("amount", flat=True)
+        taken = payment.refunds.filter(
+            status__in=("succeeded", "pending", "unknown", "sending", "queued"),
+        ).values_list("amount", flat=True)
         if action is ReviewAction.REFUND:
             return money.left_of(payment.amount, taken) or None
         there = self._world.service.known(payment.merchant_no, payment.reference)
-        known = set(payment.refunds.exclude(status="failed").values_list("notification_key", flat=True))
-        made = sum(one.units for one in there.refunds if key_of(one.ipn_url) not in known) if there else 0
+        known = set(
+            payment.refunds.exclude(status="failed").values_list("notification_key", flat=True),
+        )
+        made = (
+            sum(one.units for one in there.refunds if key_of(one.ipn_url) not in known)
+            if there
+            else 0
+        )
         entered = payment.refunds.filter(external=True).values_list("amount", flat=True)
         missing = money.left_of(made * self._world.unit, entered)
         if review.reason == "refund-contradicted" and review.refund:  # each is entered for itself
             missing = min(missing, review.refund.amount)
         return missing or None
 
-    # Others -------------------------------------------------------------------------------------------------------------------------------
+    # Others ---------------------------------------------------------------------------------------
 
     def carry(self, attempt: NotificationAttempt) -> None:
         """Carry a notification of the gateway to the shop."""
         written = Interposed.written
         key = key_of(attempt.url)
-        was_refused = attempt.kind == "refund" and Refund.objects.filter(notification_key=key, status="failed").exists()
-        status, body = self.visit(attempt.method, attempt.url, attempt.body, attempt.content_type or _FORM)
-        if acknowledges(status, body, self._world.service.options.acknowledgement) and Interposed.written == written:
-            raise Violated(f"I2: a notification of {attempt.transaction_no} was acknowledged, and nothing of it was kept")
+        was_refused = (
+            attempt.kind == "refund"
+            and Refund.objects.filter(notification_key=key, status="failed").exists()
+        )
+        status, body = self.visit(
+            attempt.method,
+            attempt.url,
+            attempt.body,
+            attempt.content_type or _FORM,
+        )
+        if (
+            acknowledges(status, body, self._world.service.options.acknowledgement)
+            and Interposed.written == written
+        ):
+            raise Violated(
+                f"I2: a notification of {attempt.transaction_no} was acknowledged, and nothing of "
+                "it was kept",
+            )
         if was_refused and status == HTTPStatus.OK and self._world.is_genuine(attempt):
             self._world.judge.hear_of_proof(key)
         self._world.service.notification_answered(attempt, status, body)
@@ -409,18 +549,26 @@ class People:
         payment = Payment.objects.filter(order__key=key).order_by("pk").first()
         public = self._world.public_url
         lie = {"status": "success", "amount": "0.01", "transactionNo": "1", "verifySign": "0" * 32}
-        addresses = [reverse("tillgate:payment-notification", args=["nobody-has-this-key-at-all-0000"])]
+        addresses = [
+            reverse("tillgate:payment-notification", args=["nobody-has-this-key-at-all-0000"]),
+        ]
         if payment:
             lie |= {"reference": payment.reference, "amount": f"{payment.amount}"}
-            addresses.append(reverse("tillgate:payment-notification", args=[payment.notification_key]))
-            addresses.append(reverse("tillgate:return", args=[payment.return_key]) + "?" + urlencode(lie))
+            addresses.append(
+                reverse("tillgate:payment-notification", args=[payment.notification_key]),
+            )
+            addresses.append(
+                reverse("tillgate:return", args=[payment.return_key]) + "?" + urlencode(lie),
+            )
             addresses += [reverse("tillgate:refund-notification", args=[payment.notification_key])]
         for _ in range(chance.randint(1, 6)):
             self.visit("POST", public + chance.choice(addresses), urlencode(lie).encode())
             self._world.scheduler.pause(chance.uniform(0, 30))
 
     def back_office(self, key: str) -> None:
-        """Give money back at the gateway itself, or take the payment back, behind the shop's back."""
+        """Give money back at the gateway itself, or take the payment back, behind the shop's
+        back.
+        """
         world, chance = self._world, self._chance()
         payment = Payment.objects.filter(order__key=key, status="paid").first()
         there = world.service.known(payment.merchant_no, payment.reference) if payment else None
@@ -443,18 +591,26 @@ class People:
             due = self._next_due()
             if due is None and world.is_quiet:
                 return
-            # What is due and cannot be done, since its gateway is away, is tried less and less often.
+            # What is due and cannot be done, since its gateway is away, is tried less and less
+            # often.
             vain = 0 if work else vain + 1
             shortest, longest = self._rest()
             wait = (due - world.scheduler.now()).total_seconds() if due else _DAY
-            world.scheduler.pause(min(max(wait, shortest * 2**vain), longest) + chance.uniform(0, shortest))
+            world.scheduler.pause(
+                min(max(wait, shortest * 2**vain), longest) + chance.uniform(0, shortest),
+            )
 
     def _worker(self) -> int:
-        """Worker run in one process or, as Celery's tasks do, each part in one of its own; return how much was done."""
+        """Worker run in one process or, as Celery's tasks do, each part in one of its own; return
+        how much was done.
+        """
         if not self._world.has_tasks:
             work_done = self.process("worker", run_worker)
             return work_done.work if work_done else 0
-        parts = [self.process("worker", partial(run_lane, lane)) for lane in self.process("wake", wake) or ()]
+        parts = [
+            self.process("worker", partial(run_lane, lane))
+            for lane in self.process("wake", wake) or ()
+        ]
         return sum(part.work for part in parts if part)
 
     def _rest(self) -> tuple[float, float]:
@@ -477,7 +633,9 @@ class People:
 
 
 def _short(result: object) -> str:
-    """Return what a trace says of a result: no row's number, since what was rolled back uses one up in some databases only."""
+    """Return what a trace says of a result: no row's number, since what was rolled back uses one up
+    in some databases only.
+    """
     if isinstance(result, creating.Started):
         return f"{result.outcome} {result.payment.reference}"
     if isinstance(result, HttpResponseBase):
@@ -485,7 +643,9 @@ def _short(result: object) -> str:
     if isinstance(result, Refund):
         return f"refund of {result.amount} {result.status} {result.answer}"
     if isinstance(result, WorkDone):
-        return str({**result.summary(), "faults": [fault.partition(": ")[2] for fault in result.faults]})[:200]
+        return str(
+            {**result.summary(), "faults": [fault.partition(": ")[2] for fault in result.faults]},
+        )[:200]
     if isinstance(result, actions.Done):
         return f"{result.message}{'' if result.resolved else ', not resolved'}"
     return str(result)[:200]

@@ -1,8 +1,10 @@
-"""The scheduler: actors that take turns in one thread, a virtual clock, and chance that a seed decides.
+"""The scheduler: actors that take turns in one thread, a virtual clock, and chance that a seed
+decides.
 
-An actor is a greenlet. It goes on until it pauses, which it does at calls of the network and after commits only: no lock is held there, by
-I12. Whoever wakes first goes on next; how long each pauses is drawn from the stream of its own story, so that leaving other stories out
-changes nothing in it. Nothing here reads a wall clock.
+An actor is a greenlet. It goes on until it pauses, which it does at calls of the network and after
+commits only: no lock is held there, by I12. Whoever wakes first goes on next; how long each pauses
+is drawn from the stream of its own story, so that leaving other stories out changes nothing in it.
+Nothing here reads a wall clock.
 """
 
 from __future__ import annotations
@@ -28,22 +30,32 @@ _T = TypeVar("_T")
 
 
 class Actor:
-    """One process of the world: a request of a shopper, a notification that is carried, a worker, a person of the staff."""
+    """One process of the world: a request of a shopper, a notification that is carried, a worker, a
+    person of the staff.
+    """
 
     def __init__(self, name: str, story: str, chance: Random) -> None:
         self.name, self.story, self.chance = name, story, chance
         self.is_mortal = False
         """It acts as a process of the shop, which may be killed; a person is not."""
         self.is_dead = False
-        """The process has crashed: whatever clean-up its end sets off, it reaches neither the database nor the network."""
+        """The process has crashed: whatever clean-up its end sets off, it reaches neither the
+        database nor the network.
+        """
         self.is_outside = False
-        """It acts as a process of the shop that answers a request from outside: a notification, a return, the press of a button."""
+        """It acts as a process of the shop that answers a request from outside: a notification, a
+        return, the press of a button.
+        """
         self.is_held = False
-        """It acts without a pause: nobody else's turn comes, and the time that it waits passes at once."""
+        """It acts without a pause: nobody else's turn comes, and the time that it waits passes at
+        once.
+        """
         self.struck = 0
         """How many faults have struck it."""
         self.proof: tuple[str, int] | None = None
-        """The refund, held to be refused, of which it has heard that it was made, and how many faults had struck it by then."""
+        """The refund, held to be refused, of which it has heard that it was made, and how many
+        faults had struck it by then.
+        """
         self.thread: greenlet
 
     def die(self, where: str) -> Crash:
@@ -69,7 +81,7 @@ class Scheduler:
         self._hash = hashlib.sha256()
         self.failure: BaseException | None = None
 
-    # Time --------------------------------------------------------------------------------------------------------------------------------
+    # Time -----------------------------------------------------------------------------------------
 
     def now(self) -> datetime:
         """Return the time, as the shop reads it."""
@@ -92,14 +104,24 @@ class Scheduler:
         """Stand in for `time.sleep`."""
         self.pause(max(seconds, 0.0))
 
-    # Actors -------------------------------------------------------------------------------------------------------------------------------
+    # Actors ---------------------------------------------------------------------------------------
 
-    def spawn(self, name: str, action: Callable[[], object], *, story: str, after: float = 0.0) -> Actor:
+    def spawn(
+        self,
+        name: str,
+        action: Callable[[], object],
+        *,
+        story: str,
+        after: float = 0.0,
+    ) -> Actor:
         """Begin an actor. What it raises ends the world: acts handle what they expect."""
         self._actors[name] = number = self._actors.get(name, 0) + 1
+        # repeatable on purpose
         actor = Actor(
-            name if number == 1 else f"{name}/{number}", story, Random(f"{self.seed}:{story}:{name}:{number}")
-        )  # repeatable on purpose
+            name if number == 1 else f"{name}/{number}",
+            story,
+            Random(f"{self.seed}:{story}:{name}:{number}"),
+        )
 
         def living() -> None:
             try:
@@ -132,7 +154,9 @@ class Scheduler:
 
     @contextmanager
     def in_one_go(self) -> Iterator[None]:
-        """Let nobody else act meanwhile: a request of Django's test client keeps what it knows in its thread, which all actors share."""
+        """Let nobody else act meanwhile: a request of Django's test client keeps what it knows in
+        its thread, which all actors share.
+        """
         actor = self.actor
         before = actor.is_held if actor else False
         if actor:
@@ -174,7 +198,7 @@ class Scheduler:
         """Return what the actor reads of a statement."""
         return read(cursor)
 
-    # What has happened --------------------------------------------------------------------------------------------------------------------
+    # What has happened ----------------------------------------------------------------------------
 
     def tell(self, what: str, story: str = "") -> None:
         """Write a line of the trace."""

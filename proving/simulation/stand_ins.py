@@ -1,4 +1,6 @@
-"""What stands in for the real world while a simulated one is played: time, chance, network, database, threads, log, a shop's functions."""
+"""What stands in for the real world while a simulated one is played: time, chance, network,
+database, threads, log, a shop's functions.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ from tillgate.django import models
 from tillgate.django.conf import get_settings
 from tillgate.django.orders import times
 from tillgate.django.outbox import delivering
-from tillgate.django.payments import creating, handing_out, reconciling, starting
+from tillgate.django.payments import creating, handing_out, reconciling
 from tillgate.django.worker import calls, runner, watch
 from tillgate.django.worker import mail as mailing
 from tillgate.hooks import hookimpl
@@ -50,8 +52,16 @@ __all__ = ["in_place", "log_that_is_read"]
 
 
 _SLEEPS_SECONDS: Final = (1200.0, 10_800.0, 172_800.0)
-"""How long a process is suspended before it sends a refund: others take it for dead meanwhile, and a person may have decided."""
-_HOOKS: Final = ("tillgate_describe_order", "tillgate_payment_paid", "tillgate_order_unpaid", "tillgate_refund_changed", "tillgate_deliver")
+"""How long a process is suspended before it sends a refund: others take it for dead meanwhile, and
+a person may have decided.
+"""
+_HOOKS: Final = (
+    "tillgate_describe_order",
+    "tillgate_payment_paid",
+    "tillgate_order_unpaid",
+    "tillgate_refund_changed",
+    "tillgate_deliver",
+)
 _SLOW_SECONDS: Final = (30.0, 300.0)
 """How long a slow outbox event over the network takes: longer than its lease, now and then."""
 
@@ -66,10 +76,22 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put = stack.enter_context
         put(override_settings(TILLGATE=dict(settings.TILLGATE)))
         put(mock.patch.object(timezone, "now", scheduler.now))
-        put(mock.patch.object(watch._watch, "is_time", return_value=False))  # it goes by the machine's time
+        # it goes by the machine's time
+        put(mock.patch.object(watch._watch, "is_time", return_value=False))
         # Each actor is a process of its own, and has no other calls under way.
         put(mock.patch.object(delivering, "_places", BoundedSemaphore(1000)))
-        for module in (times, calls, creating, handing_out, reconciling, runner, client, transport, signing, tenacity.nap):
+        for module in (
+            times,
+            calls,
+            creating,
+            handing_out,
+            reconciling,
+            runner,
+            client,
+            transport,
+            signing,
+            tenacity.nap,
+        ):
             put(mock.patch.object(module, "time", scheduler))
         put(mock.patch("stamina._core.random", chance))
         put(mock.patch.object(references, "secrets", chance))
@@ -82,9 +104,11 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(_handlers_that_fail(world))
         put(log_that_is_read(world.judge))
         put(_requests_in_one_go(scheduler))
-        put(mock.patch.dict(connection.settings_dict, ATOMIC_REQUESTS=True))  # which no view of ours may be harmed by
+        # which no view of ours may be harmed by
+        put(mock.patch.dict(connection.settings_dict, ATOMIC_REQUESTS=True))
         manager = hooks.plugin_manager()
-        real = manager.unregister(name=ADAPTER_NAME)  # it would be asked what the simulated one leaves open
+        # it would be asked what the simulated one leaves open
+        real = manager.unregister(name=ADAPTER_NAME)
         manager.register(adapter, name=ADAPTER_NAME)
         stack.callback(manager.register, real, name=ADAPTER_NAME)
         stack.callback(manager.unregister, adapter)
@@ -93,7 +117,9 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
 
 
 class _Chance:
-    """Stands in for `secrets`, `random` and `uuid` in what is simulated: the stream of whoever acts."""
+    """Stands in for `secrets`, `random` and `uuid` in what is simulated: the stream of whoever
+    acts.
+    """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -175,7 +201,9 @@ class _Handlers:
         return self._failing(overheard(real) if overheard else real)
 
     def _failing(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Raise now and then, before or after the work, or swallow after it that the database failed."""
+        """Raise now and then, before or after the work, or swallow after it that the database
+        failed.
+        """
         scheduler, faults = self._world.scheduler, self._world.faults
 
         def handler(*arguments: Any) -> Any:
@@ -189,7 +217,8 @@ class _Handlers:
             answer = real(*arguments)
             if way == "after" or not connection.in_atomic_block:
                 raise ShopIsDown("the shop's handler failed")
-            transaction.set_rollback(True)  # as the failing save of a row does, whoever catches its error
+            # as the failing save of a row does, whoever catches its error
+            transaction.set_rollback(True)
             return answer
 
         return handler
@@ -200,7 +229,11 @@ class _Handlers:
 
         def handler(order_key: str) -> hooks.OrderDescription | None:
             described: hooks.OrderDescription | None = real(order_key)
-            return replace(described, currency=moved[order_key]) if described and order_key in moved else described
+            return (
+                replace(described, currency=moved[order_key])
+                if described and order_key in moved
+                else described
+            )
 
         return handler
 
@@ -214,7 +247,9 @@ class _Handlers:
         return handler
 
     def _carried(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Let what is carried over the network take its time, its process die before it arrives or after, and the judge hear of it."""
+        """Let what is carried over the network take its time, its process die before it arrives or
+        after, and the judge hear of it.
+        """
         scheduler, faults, judge = self._world.scheduler, self._world.faults, self._world.judge
 
         def handler(outbox_event: hooks.RemoteEvent) -> None:
@@ -222,7 +257,11 @@ class _Handlers:
             assert actor
             judge.hear_of_call("a remote outbox event")
             faults.dies("before a remote outbox event arrived")
-            scheduler.pause(actor.chance.uniform(*_SLOW_SECONDS if faults.strikes("slow_outbox_event") else (0.01, 0.4)))
+            scheduler.pause(
+                actor.chance.uniform(
+                    *_SLOW_SECONDS if faults.strikes("slow_outbox_event") else (0.01, 0.4),
+                ),
+            )
             real(outbox_event)
             judge.hear_of_arrival(outbox_event)
             faults.dies("after a remote outbox event arrived")
@@ -230,12 +269,15 @@ class _Handlers:
         return handler
 
     def _paid(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Let staff close an order now and then after it was found payable, and the judge hear what the shop makes of a payment."""
+        """Let staff close an order now and then after it was found payable, and the judge hear what
+        the shop makes of a payment.
+        """
         shop, faults, judge = self._world.shop, self._world.faults, self._world.judge
 
         def handler(payment: hooks.Payment) -> Any:
             key = payment.order.key
-            if faults.strikes("closed_meanwhile") and shop.is_payable(key):  # staff close no order that is paid
+            # staff close no order that is paid
+            if faults.strikes("closed_meanwhile") and shop.is_payable(key):
                 shop.close_order(key)
             is_payable = shop.is_payable(key)
             outcome = real(payment)
@@ -261,7 +303,9 @@ def _handlers_that_fail(world: SimulatedWorld) -> Iterator[None]:
 
 @contextmanager
 def _requests_in_one_go(scheduler: Scheduler) -> Iterator[None]:
-    """Let no other actor act while a driver or a shopper sends the shop a request by Django's test client."""
+    """Let no other actor act while a driver or a shopper sends the shop a request by Django's test
+    client.
+    """
     call = ClientHandler.__call__
 
     def calling(handler: ClientHandler, environ: Any) -> Any:
@@ -273,7 +317,9 @@ def _requests_in_one_go(scheduler: Scheduler) -> Iterator[None]:
 
 
 class _Mail:
-    """Stands in for a mail to the shop's owner, which the server may refuse, before it is sent or after."""
+    """Stands in for a mail to the shop's owner, which the server may refuse, before it is sent or
+    after.
+    """
 
     def __init__(self, world: SimulatedWorld, subject: str, *_: Any, **__: Any) -> None:
         self._world, self._subject = world, subject
@@ -307,7 +353,10 @@ class _Reader(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Read a record as it is printed: with its traceback, and the causes of its error."""
-        self._judge.hear_of_log(self.format(record), record.exc_info[1] if record.exc_info else None)
+        self._judge.hear_of_log(
+            self.format(record),
+            record.exc_info[1] if record.exc_info else None,
+        )
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""A simulated world: a shop with Tillgate on a real database, the emulator's gateway, and people, in virtual time and one thread."""
+"""A simulated world: a shop with Tillgate on a real database, the emulator's gateway, and people,
+in virtual time and one thread.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,18 @@ _SECONDS_PER_ORDER: Final = (0.3, 1.0, 3.0, 12.0)
 _PACES: Final = (10.0, 60.0, 300.0)
 """How many seconds a worker rests at least while orders come: each world has its own."""
 _SLOW_PACES: Final = (600.0, 3600.0)
-"""And in the days after, when most is about single payments: often enough for what is awaited in hours."""
+"""And in the days after, when most is about single payments: often enough for what is awaited in
+hours.
+"""
 _LATE_SECONDS: Final = (60.0, 7200.0, 172_800.0)
-"""How late the gateway's late notifications and late money come: each world has its own, and in some a person was quicker."""
+"""How late the gateway's late notifications and late money come: each world has its own, and in
+some a person was quicker.
+"""
 _DAYS_OF_TROUBLE: Final = 4
 _DAYS_AWAKE: Final = 1.5
-"""So long after the last trouble worker runs come often: whoever must be told of a silent gateway is told within a day."""
+"""So long after the last trouble worker runs come often: whoever must be told of a silent gateway
+is told within a day.
+"""
 _LONGEST_QUIET: Final = 200 * 86_400.0
 _MIGRATED: Final = ("auth.Permission", "contenttypes.ContentType")
 _PROGRESS_EVERY: Final = 500
@@ -90,9 +98,11 @@ class SimulatedWorld:
         self.scheduler, self.faults, seed = scheduler, faults, scheduler.seed
         sells_in_won = type(shop).place_order_in is not ShopDriver.place_order_in
         self.currency = "USD" if seed % 2 or not sells_in_won else "KRW"
-        """Odd seeds pay in dollars by version 1, even seeds in won by version 3: a currency without decimals, and refunds with names.
+        """Odd seeds pay in dollars by version 1, even seeds in won by version 3: a currency without
+        decimals, and refunds with names.
 
-        A shop that sells in dollars only does so in every world."""
+        A shop that sells in dollars only does so in every world.
+        """
         self.unit = Decimal(1).scaleb(-money.decimals_of(self.currency))
         self._tokens = {"200001": f"{seed:032x}", "200002": f"{seed + 1:032x}"}
         late = Random(f"{seed}:late").choice(_LATE_SECONDS)  # repeatable on purpose
@@ -105,11 +115,19 @@ class SimulatedWorld:
             late_seconds=late,
         )
         self.service = NamingService(options, clock=lambda: self.scheduler.seconds)
-        self.network = Network(self.service, self.scheduler, self.faults, get_settings().notification_throttle_seconds)
+        self.network = Network(
+            self.service,
+            self.scheduler,
+            self.faults,
+            get_settings().notification_throttle_seconds,
+        )
         self.judge = Judge(shop, self.service, self.network, self.unit)
         self.people = People(self)
         chance = Random(f"{seed}:world")  # repeatable on purpose
-        self.limiter, self._seconds_per_order = chance.choice(_PACES), chance.choice(_SECONDS_PER_ORDER)
+        self.limiter, self._seconds_per_order = (
+            chance.choice(_PACES),
+            chance.choice(_SECONDS_PER_ORDER),
+        )
         self.slow_pace = chance.choice(_SLOW_PACES)
         self.has_tasks = chance.choice((False, True))
         """Whether the parts of a worker run are processes of their own."""
@@ -128,12 +146,16 @@ class SimulatedWorld:
         self._planned: list[Planned] = []
         self._busy_until, self._settled_at = 0.0, math.inf
 
-    # What people need ---------------------------------------------------------------------------------------------------------------------
+    # What people need -----------------------------------------------------------------------------
 
     def place_order(self, total: Decimal, story: str) -> str:
         """Place an order; nothing happens to the shop's own part of it."""
         with self.scheduler.in_one_go():
-            key = self.shop.place_order(total) if self.currency == "USD" else self.shop.place_order_in(self.currency, total)
+            key = (
+                self.shop.place_order(total)
+                if self.currency == "USD"
+                else self.shop.place_order_in(self.currency, total)
+            )
         self.orders[key] = story
         self.judge.hear_of_price(key, total)
         self.scheduler.tell(f"order {key} costs {total}")
@@ -148,7 +170,13 @@ class SimulatedWorld:
         actor = self.scheduler.actor
         rate = self.faults.rates["notifications"]
         if actor and not self.faults.is_calm and rate and actor.chance.random() < rate:
-            self._planned.append(self.service.faults.plan(actor.chance.choice(names), occasion=occasion, reference=reference))
+            self._planned.append(
+                self.service.faults.plan(
+                    actor.chance.choice(names),
+                    occasion=occasion,
+                    reference=reference,
+                ),
+            )
 
     def forget_plans(self) -> None:
         """Count the faults that have struck as planned, and let the others strike no more."""
@@ -159,12 +187,14 @@ class SimulatedWorld:
         self.service.faults.planned.clear()
 
     def is_genuine(self, attempt: NotificationAttempt) -> bool:
-        """Tell whether the shop can take a notification for the gateway's own: it is signed with a token that never changed here."""
+        """Tell whether the shop can take a notification for the gateway's own: it is signed with a
+        token that never changed here.
+        """
         said = dict(parse_qsl(attempt.body.decode()))
         merchant_no = self.service.find(attempt.transaction_no).merchant_no
         return not self.faults.rates["credentials"] and matches(said, self._tokens[merchant_no])
 
-    # Running ------------------------------------------------------------------------------------------------------------------------------
+    # Running --------------------------------------------------------------------------------------
 
     def run(self, orders: int, only: int | None) -> Outcome:
         """Let everybody act until nothing is left to do."""
@@ -176,7 +206,12 @@ class SimulatedWorld:
             chance = Random(f"{self.scheduler.seed}:{story}")  # repeatable on purpose
             spawn = self.scheduler.spawn
             self._shoppers.append(
-                spawn(f"shopper {story}", lambda story=story: self.people.shopper(story), story=story, after=chance.uniform(0, span))  # type: ignore[misc]
+                spawn(
+                    f"shopper {story}",
+                    lambda story=story: self.people.shopper(story),
+                    story=story,
+                    after=chance.uniform(0, span),
+                ),  # type: ignore[misc]
             )
         for name in ("worker", "worker"):
             self.scheduler.spawn(name, self.people.worker, story=name)
@@ -189,7 +224,9 @@ class SimulatedWorld:
         return self._outcome()
 
     def finish(self, seconds: float = _LONGEST_QUIET) -> None:
-        """Let nothing go wrong any more and everybody finish, which may take so long, and judge what came of it."""
+        """Let nothing go wrong any more and everybody finish, which may take so long, and judge
+        what came of it.
+        """
         self._quieten()
         end = self.scheduler.seconds + seconds
         self._until(lambda: self.scheduler.seconds > end)
@@ -203,7 +240,9 @@ class SimulatedWorld:
         self.scheduler.tell("the end")
 
     def _worker_at_last(self) -> None:
-        """Worker run once more when the next mail may go and what the accountant settled is due, as workers that never rest do."""
+        """Worker run once more when the next mail may go and what the accountant settled is due, as
+        workers that never rest do.
+        """
 
         def working() -> None:
             self.scheduler.pause(max(get_settings().review_mail_minutes * 60, _HOUR) + 1)
@@ -219,7 +258,9 @@ class SimulatedWorld:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing has gone wrong for days, so that only what nobody can settle is left, and late looks."""
+        """Whether nothing has gone wrong for days, so that only what nobody can settle is left, and
+        late looks.
+        """
         return self.scheduler.seconds > self._settled_at
 
     @property
@@ -250,9 +291,17 @@ class SimulatedWorld:
         """Send the notifications that are due."""
         for attempt in self.service.due_notifications(self.scheduler.seconds):
             reference = self.service.find(attempt.transaction_no).reference
-            keys = models.Payment.objects.filter(reference=reference).values_list("order__key", flat=True)
+            keys = models.Payment.objects.filter(reference=reference).values_list(
+                "order__key",
+                flat=True,
+            )
             story = self.orders.get(keys.first() or "", "")
-            self.scheduler.spawn(f"notification {story}", lambda attempt=attempt: self.people.carry(attempt), story=story, after=0.05)  # type: ignore[misc]
+            self.scheduler.spawn(
+                f"notification {story}",
+                lambda attempt=attempt: self.people.carry(attempt),
+                story=story,
+                after=0.05,
+            )  # type: ignore[misc]
 
     def _troubles(self, span: float) -> None:
         """Let the world itself have its troubles: the gateway away for hours, tokens changed."""
@@ -261,10 +310,20 @@ class SimulatedWorld:
         if self.faults.rates["outages"]:
             for _ in range(chance.randint(1, 3)):
                 hours = chance.choice((0.1, 1, 6, 30))
-                spawn("outage", lambda hours=hours: self._darken(hours * _HOUR), story="outage", after=chance.uniform(0, span))  # type: ignore[misc]
+                spawn(
+                    "outage",
+                    lambda hours=hours: self._darken(hours * _HOUR),
+                    story="outage",
+                    after=chance.uniform(0, span),
+                )  # type: ignore[misc]
         if self.faults.rates["credentials"]:
             late = chance.uniform(0, 2 * _HOUR)
-            spawn("rotation", lambda: self._rotate(late), story="rotation", after=chance.uniform(0, span))
+            spawn(
+                "rotation",
+                lambda: self._rotate(late),
+                story="rotation",
+                after=chance.uniform(0, span),
+            )
 
     def _darken(self, seconds: float) -> None:
         self.network.dark_until = max(self.network.dark_until, self.scheduler.seconds + seconds)
@@ -290,21 +349,37 @@ class SimulatedWorld:
             self.scheduler.spawn("unusable", self._make_usable, story="unusable")
 
     def _make_usable(self) -> None:
-        """Let worker runs that nothing cuts off find for a day and a half that some answers cannot be used, and then let them be usable."""
+        """Let worker runs that nothing cuts off find for a day and a half that some answers cannot
+        be used, and then let them be usable.
+        """
         self.scheduler.pause(_DAYS_AWAKE * 86_400.0)
         self.judge.of_the_unusable(self.network.unusable, self.scheduler.now())
         self.network.unusable.clear()
 
     def _close_the_books(self) -> None:
-        """Let a person settle the refunds that only people can, and compare the ledger with the gateway's as an owner would."""
+        """Let a person settle the refunds that only people can, and compare the ledger with the
+        gateway's as an owner would.
+        """
 
         def closing() -> None:
-            for reason in ("changed-after-paid", "refund-contradicted", "refund-unknown", "changed-after-paid", "refund-contradicted"):
-                for review in models.Review.objects.filter(resolved_at__isnull=True, reason=reason).order_by("pk"):
+            for reason in (
+                "changed-after-paid",
+                "refund-contradicted",
+                "refund-unknown",
+                "changed-after-paid",
+                "refund-contradicted",
+            ):
+                for review in models.Review.objects.filter(
+                    resolved_at__isnull=True,
+                    reason=reason,
+                ).order_by("pk"):
                     self.people.settle(review)
             for difference in audit(_LONG_AGO, self.scheduler.now(), connections=1):
                 if not difference.told:
-                    raise Violated(f"the ledger: {difference.kind} {difference.reference}: {difference.here}; {difference.there}")
+                    raise Violated(
+                        f"the ledger: {difference.kind} {difference.reference}: "
+                        f"{difference.here}; {difference.there}",
+                    )
 
         accountant = self.scheduler.spawn("accountant", closing, story="owner")
         self._until(lambda: accountant.thread.dead)
@@ -317,11 +392,21 @@ class SimulatedWorld:
                 "MERCHANT_NO": merchant_no,
                 "TOKEN": self._tokens[merchant_no],
                 "SANDBOX": True,
-                **({} if self.currency == "USD" else {"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO, "METHODS": _METHODS}),
+                **(
+                    {}
+                    if self.currency == "USD"
+                    else {"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO, "METHODS": _METHODS}
+                ),
             }
             for alias, merchant_no in (("default", "200001"), ("second", "200002"))
         }
-        given = {**settings.TILLGATE, "ACCOUNTS": accounts, "PUBLIC_URL": _PUBLIC_URL, "POLL_CONNECTIONS": 1, "QUERIES_PER_SECOND": 0}
+        given = {
+            **settings.TILLGATE,
+            "ACCOUNTS": accounts,
+            "PUBLIC_URL": _PUBLIC_URL,
+            "POLL_CONNECTIONS": 1,
+            "QUERIES_PER_SECOND": 0,
+        }
         given["REVIEW_MAIL_TO"] = self.owner
         settings.TILLGATE = given
         setting_changed.send(sender=type(self), setting="TILLGATE", value=given, enter=True)
@@ -354,7 +439,9 @@ def empty_tables() -> None:
     names = [model._meta.db_table for model in models if model._meta.label not in _MIGRATED]
     for cache in caches.all():
         cache.clear()
-    connection.ops.execute_sql_flush(connection.ops.sql_flush(no_style(), names, reset_sequences=True, allow_cascade=True))
+    connection.ops.execute_sql_flush(
+        connection.ops.sql_flush(no_style(), names, reset_sequences=True, allow_cascade=True),
+    )
 
 
 def simulate(
@@ -366,9 +453,11 @@ def simulate(
     without: frozenset[str] = frozenset(),
     watch: Callable[[SimulatedWorld], object] = lambda world: None,
 ) -> Outcome:
-    """Simulate one seed in an emptied database. `only` leaves the stories of all orders but one out, `without` kinds of faults.
+    """Simulate one seed in an emptied database. `only` leaves the stories of all orders but one
+    out, `without` kinds of faults.
 
-    Raises `Violated` at the first step after which an invariant does not hold; `watch` gets the world before it begins.
+    Raises `Violated` at the first step after which an invariant does not hold; `watch` gets the
+    world before it begins.
     """
     empty_tables()
     scheduler = Scheduler(seed)

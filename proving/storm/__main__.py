@@ -1,10 +1,12 @@
-"""`python -m proving storm --payments 1000`: everything at once, on a shop with gunicorn and workers, and then what was lost or doubled.
+"""`python -m proving storm --payments 1000`: everything at once, on a shop with gunicorn and
+workers, and then what was lost or doubled.
 
-One effect: for each payment many copies of its notification come at the same moment, while its return page is opened and workers look for
-it.
-The shop must be told once; nothing in it keeps a second effect out. As many copies of an event go to dj-stripe, to show what the storm is.
+One effect: for each payment many copies of its notification come at the same moment, while its
+return page is opened and workers look for it. The shop must be told once; nothing in it keeps a
+second effect out. As many copies of an event go to dj-stripe, to show what the storm is.
 
-Mixed: shoppers check out, pay at the gateway's emulator, pay again, come back or do not, and wait, on many connections for some seconds.
+Mixed: shoppers check out, pay at the gateway's emulator, pay again, come back or do not, and wait,
+on many connections for some seconds.
 """
 
 from __future__ import annotations
@@ -37,15 +39,57 @@ _TOLD: Final = 10
 @ended_by_ctrl_c()
 def main() -> int:
     """Run the storm on each database; 0 when nothing was lost, doubled or an error."""
-    parser = argparse.ArgumentParser("python -m proving storm", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--databases", nargs="+", choices=databases.NAMES, default=["postgresql", "mariadb"], help="by default the servers")
-    parser.add_argument("--payments", type=count, default=1000, help="whose notifications are copied, by default 1000")
-    parser.add_argument("--copies", type=count, default=64, help="of each notification at once, by default 64")
-    parser.add_argument("--peer-payments", type=_count_or_none, help="so many events go to dj-stripe, by default one per payment; 0: none")
-    parser.add_argument("--seconds", type=size, default=60.0, help="how long shoppers come, by default 60")
-    parser.add_argument("--connections", type=count, default=32, help="how many shoppers at once, by default 32")
-    parser.add_argument("--seed", type=int, default=1, help="of what is chosen by chance; who comes first is not repeatable")
-    parser.add_argument("--results", type=results_file, help="append the result of each database as a line of JSON")
+    parser = argparse.ArgumentParser(
+        "python -m proving storm",
+        description=(__doc__ or "").partition("\n")[0],
+    )
+    parser.add_argument(
+        "--databases",
+        nargs="+",
+        choices=databases.NAMES,
+        default=["postgresql", "mariadb"],
+        help="by default the servers",
+    )
+    parser.add_argument(
+        "--payments",
+        type=count,
+        default=1000,
+        help="whose notifications are copied, by default 1000",
+    )
+    parser.add_argument(
+        "--copies",
+        type=count,
+        default=64,
+        help="of each notification at once, by default 64",
+    )
+    parser.add_argument(
+        "--peer-payments",
+        type=_count_or_none,
+        help="so many events go to dj-stripe, by default one per payment; 0: none",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=size,
+        default=60.0,
+        help="how long shoppers come, by default 60",
+    )
+    parser.add_argument(
+        "--connections",
+        type=count,
+        default=32,
+        help="how many shoppers at once, by default 32",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        help="of what is chosen by chance; who comes first is not repeatable",
+    )
+    parser.add_argument(
+        "--results",
+        type=results_file,
+        help="append the result of each database as a line of JSON",
+    )
     given = parser.parse_args()
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[name]  # everything here is on loopback
@@ -83,8 +127,18 @@ def _storm(database: str, folder: Path, given: argparse.Namespace) -> dict[str, 
         "copies": given.copies,
         "connections": given.connections,
     }
-    say(f"{given.copies} copies of each notification of {given.payments:,} payments, gunicorn with {WORKERS} workers of {THREADS} threads")
-    told = one_effect(database, folder / "one-effect", given.payments, given.copies, given.seed, say)
+    say(
+        f"{given.copies} copies of each notification of {given.payments:,} payments, gunicorn "
+        f"with {WORKERS} workers of {THREADS} threads",
+    )
+    told = one_effect(
+        database,
+        folder / "one-effect",
+        given.payments,
+        given.copies,
+        given.seed,
+        say,
+    )
     peer = _peer(database, given, say)
     say(f"shoppers on {given.connections} connections for {given.seconds:g} s")
     traffic = mixed(database, folder, given.seconds, given.connections, given.seed, say)
@@ -115,18 +169,33 @@ def _tell(result: dict[str, Any]) -> None:
     """Print what came of the storm on one database."""
     told, peer, traffic = result["one_effect"], result["peer"], result["mixed"]
     say = partial(_say_of, result["database"])
-    say(f"{told['payments']:,} payments, {result['copies']} copies each: {told['effects']:,} effects on {told['orders']:,} orders")
+    say(
+        f"{told['payments']:,} payments, {result['copies']} copies each: {told['effects']:,} "
+        f"effects on {told['orders']:,} orders",
+    )
     say(f"  found to be paid by: {_counts(told['doors'])}")
     _tell_times(say, told["kinds"])
     if peer:
         failed = f"; other answers: {_counts(peer['errors'])}" if peer["errors"] else ""
-        say(f"dj-stripe, {peer['payments']:,} payments: {peer['effects']:,} effects on {peer['orders']:,} orders{failed}")
+        say(
+            f"dj-stripe, {peer['payments']:,} payments: {peer['effects']:,} effects on "
+            f"{peer['orders']:,} orders{failed}",
+        )
     say(
-        f"{result['connections']} shoppers at once: {traffic['payments']:,} payments ({traffic['payments_per_second']} a second), "
-        f"{traffic['requests']:,} requests ({traffic['per_second']} a second) in {traffic['seconds']} s"
+        f"{result['connections']} shoppers at once: {traffic['payments']:,} payments "
+        f"({traffic['payments_per_second']} a second), "
+        f"{traffic['requests']:,} requests ({traffic['per_second']} a second) in "
+        f"{traffic['seconds']} s",
     )
     say(f"  found to be paid by: {_counts(traffic['doors'])}")
-    _tell_times(say, {**traffic["kinds"], "all of these": traffic, "notification, in the server": traffic["notifications"]})
+    _tell_times(
+        say,
+        {
+            **traffic["kinds"],
+            "all of these": traffic,
+            "notification, in the server": traffic["notifications"],
+        },
+    )
     for part in (told, traffic):
         for name in ("lost", "doubled", "wrong"):
             for what in part[name][:_TOLD]:
@@ -139,7 +208,10 @@ def _tell(result: dict[str, Any]) -> None:
 def _tell_times(say: Any, kinds: dict[str, dict[str, Any]]) -> None:
     for kind, figures in kinds.items():
         if figures["requests"]:
-            say(f"  {kind:22} {figures['requests']:8,} requests  p50 {figures['p50_ms']:9.2f} ms  p99 {figures['p99_ms']:9.2f} ms")
+            say(
+                f"  {kind:22} {figures['requests']:8,} requests  p50 {figures['p50_ms']:9.2f} ms  "
+                f"p99 {figures['p99_ms']:9.2f} ms",
+            )
 
 
 def _counts(counted: dict[str, int]) -> str:

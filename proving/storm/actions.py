@@ -1,4 +1,6 @@
-"""What the storm has the shop do in a process of its own, by `tools.benchmarks.acts`, beside what the benchmarks have it do."""
+"""What the storm has the shop do in a process of its own, by `tools.benchmarks.acts`, beside what
+the benchmarks have it do.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from tools.benchmarks.shop.models import Effect
 
 def addresses() -> dict[str, list[str]]:
     """Return the notification key and the return key of each payment, by its reference."""
-    return {reference: list(keys) for reference, *keys in Payment.objects.values_list("reference", "notification_key", "return_key")}
+    return {
+        reference: list(keys)
+        for reference, *keys in Payment.objects.values_list(
+            "reference",
+            "notification_key",
+            "return_key",
+        )
+    }
 
 
 def is_worked() -> bool:
@@ -30,29 +39,55 @@ def make_due(reference: str) -> None:
 
 
 def compare(paid: list[str]) -> dict[str, Any]:
-    """Compare what the gateway holds as paid, by reference, with the shop: each must have had its one effect, and nothing else any."""
+    """Compare what the gateway holds as paid, by reference, with the shop: each must have had its
+    one effect, and nothing else any.
+    """
     payments = {payment.reference: payment for payment in Payment.objects.select_related("order")}
     effects = Counter(Effect._default_manager.values_list("order_key", flat=True))
-    found = Counter(TimelineEntry.objects.filter(event="payment.paid").values_list("payment__reference", flat=True))
+    found = Counter(
+        TimelineEntry.objects.filter(event="payment.paid").values_list(
+            "payment__reference",
+            flat=True,
+        ),
+    )
     keys = {reference: payments[reference].order.key for reference in paid if reference in payments}
     wrong = [
-        f"{reference}: {payment.status} in the shop, and {'paid' if reference in keys else 'not paid'} at the gateway"
+        f"{reference}: {payment.status} in the shop, and "
+        f"{'paid' if reference in keys else 'not paid'} at the gateway"
         for reference, payment in payments.items()
         if (payment.status == PaymentStatus.PAID) != (reference in keys)
     ]
-    wrong += [f"{reference}: found to be paid {times} times" for reference, times in found.items() if times != 1]
-    wrong += [f"order {key}: told to be paid, and it is not" for key in effects.keys() - keys.values()]
-    wrong += [f"outbox event {pk}: not done" for pk in OutboxEvent.objects.filter(done_at__isnull=True).values_list("pk", flat=True)]
+    wrong += [
+        f"{reference}: found to be paid {times} times"
+        for reference, times in found.items()
+        if times != 1
+    ]
+    wrong += [
+        f"order {key}: told to be paid, and it is not" for key in effects.keys() - keys.values()
+    ]
+    wrong += [
+        f"outbox event {pk}: not done"
+        for pk in OutboxEvent.objects.filter(done_at__isnull=True).values_list("pk", flat=True)
+    ]
     wrong += [f"needs review: {review.message}" for review in Review.objects.all()]
     return {
         "effects": effects.total(),
         "orders": len(effects),
-        "doors": Counter(TimelineEntry.objects.filter(event="payment.paid").values_list("actor", flat=True)),
-        "lost": [f"{reference}: paid, and no effect" for reference in paid if not effects[keys.get(reference, "")]],
+        "doors": Counter(
+            TimelineEntry.objects.filter(event="payment.paid").values_list("actor", flat=True),
+        ),
+        "lost": [
+            f"{reference}: paid, and no effect"
+            for reference in paid
+            if not effects[keys.get(reference, "")]
+        ],
         "doubled": [f"order {key}: {times} effects" for key, times in effects.items() if times > 1],
         "wrong": wrong,
     }
 
 
-ACTIONS: Final = {**action.ACTIONS, **{each.__name__: each for each in (addresses, is_worked, make_due, compare)}}
+ACTIONS: Final = {
+    **action.ACTIONS,
+    **{each.__name__: each for each in (addresses, is_worked, make_due, compare)},
+}
 """What can be asked for, by name."""

@@ -59,11 +59,16 @@ class Tally:
     def figures(self) -> dict[str, Any]:
         """Return how many requests there were and how long they took, in all and by kind."""
         everything = [seconds for each in self.seconds.values() for seconds in each]
-        return {**spread(everything), "kinds": {kind: spread(each) for kind, each in sorted(self.seconds.items())}}
+        return {
+            **spread(everything),
+            "kinds": {kind: spread(each) for kind, each in sorted(self.seconds.items())},
+        }
 
 
 def spread(seconds: Sequence[float]) -> dict[str, float]:
-    """Return the number of samples with their median and 99th percentile in milliseconds, by nearest rank."""
+    """Return the number of samples with their median and 99th percentile in milliseconds, by
+    nearest rank.
+    """
     ordered = sorted(seconds)
     figures: dict[str, float] = {"requests": len(ordered)}
     for name, rank in (("p50_ms", 0.50), ("p99_ms", 0.99)):
@@ -80,7 +85,9 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, kind: str, request: bytes, expected: int = 200) -> Answer:
-        """Send a request and return the answer; raise `Unexpected` when none came, or one with another status."""
+        """Send a request and return the answer; raise `Unexpected` when none came, or one with
+        another status.
+        """
         began = time.perf_counter()
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -119,6 +126,11 @@ def get(path: str) -> bytes:
 def post(path: str, fields: Mapping[str, str], cookie: str = "") -> bytes:
     """Return the whole request with which a form is sent."""
     body = urlencode(fields)
-    lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/x-www-form-urlencoded", f"Content-Length: {len(body)}"]
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: 127.0.0.1",
+        "Content-Type: application/x-www-form-urlencoded",
+        f"Content-Length: {len(body)}",
+    ]
     lines += [f"Cookie: {cookie}"] if cookie else []
     return "\r\n".join([*lines, "", body]).encode()

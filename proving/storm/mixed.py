@@ -1,4 +1,6 @@
-"""Mixed traffic: shoppers check out, pay, pay again, come back or do not, and wait, all at once, at the emulator of the gateway."""
+"""Mixed traffic: shoppers check out, pay, pay again, come back or do not, and wait, all at once, at
+the emulator of the gateway.
+"""
 
 from __future__ import annotations
 
@@ -45,15 +47,23 @@ class _Shopper:
         self.bought = 0
 
     async def buy(self, order_key: str) -> None:
-        """Pay for an order; raise `Unexpected` where the shop or the gateway answers otherwise than it should."""
-        pay = _target((await self._shop.ask("checkout", get(f"/checkout/{order_key}/"), 302)).header("location"))
+        """Pay for an order; raise `Unexpected` where the shop or the gateway answers otherwise than
+        it should.
+        """
+        pay = _target(
+            (await self._shop.ask("checkout", get(f"/checkout/{order_key}/"), 302)).header(
+                "location",
+            ),
+        )
         method, other = self._chance.sample(_METHODS, 2)
         page = await self._shop.ask("pay page", get(pay))
         payment_page = await self._choose("start", pay, page, method)
         if self._chance.random() < _AGAIN:
             page = await self._shop.ask("pay page", get(pay))
             payment_page = await self._choose("pay again", pay, page, other)
-        way_back = (await self._gateway.ask("cashier", post(payment_page, {"decision": "pay"}), 303)).header("location")
+        way_back = (
+            await self._gateway.ask("cashier", post(payment_page, {"decision": "pay"}), 303)
+        ).header("location")
         self.bought += 1
         if self._chance.random() >= _CLOSED:
             await self._come_back(_target(way_back))
@@ -63,7 +73,10 @@ class _Shopper:
         if token is None:
             raise self._tally.fail(kind, "the page has no form")
         cookie = page.header("set-cookie").partition(";")[0]
-        answer = await self._shop.ask(kind, post(pay, {"csrfmiddlewaretoken": token[1].decode(), "method": method}, cookie))
+        answer = await self._shop.ask(
+            kind,
+            post(pay, {"csrfmiddlewaretoken": token[1].decode(), "method": method}, cookie),
+        )
         payment_page = answer.header("refresh").partition("url=")[2]
         if not payment_page:
             raise self._tally.fail(kind, "the page does not lead to the payment page")
@@ -85,14 +98,31 @@ def _target(url: str) -> str:
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
-def mixed(database: str, folder: Path, seconds: float, connections: int, seed: int, say: Say) -> dict[str, Any]:
-    """Let shoppers buy for so many seconds, and return what that took and how the ledger compare afterwards."""
+def mixed(
+    database: str,
+    folder: Path,
+    seconds: float,
+    connections: int,
+    seed: int,
+    say: Say,
+) -> dict[str, Any]:
+    """Let shoppers buy for so many seconds, and return what that took and how the ledger compare
+    afterwards.
+    """
     tally, at_gateway = Tally(), Tally()
     with contextlib.ExitStack() as stack:
         port, emulator = stack.enter_context(_emulator(folder, seed))
-        shop = stack.enter_context(open_shop(database, emulator, folder / "mixed", throttle_seconds=5, worker_seconds=5))  # the defaults
+        # the defaults
+        shop = stack.enter_context(
+            open_shop(database, emulator, folder / "mixed", throttle_seconds=5, worker_seconds=5),
+        )
         shoppers = [
-            _Shopper(Connection(shop.port, tally), Connection(port, at_gateway), tally, Random(f"{seed} shopper {number}"))
+            _Shopper(
+                Connection(shop.port, tally),
+                Connection(port, at_gateway),
+                tally,
+                Random(f"{seed} shopper {number}"),
+            )
             for number in range(connections)
         ]
         began = time.perf_counter()
@@ -120,7 +150,14 @@ def mixed(database: str, folder: Path, seconds: float, connections: int, seed: i
 def _emulator(folder: Path, seed: int) -> Iterator[tuple[int, str]]:
     """Start the gateway's emulator, without faults; yield its port and its address."""
     port = free_port()
-    command = [str(Path(sys.executable).parent / "tillgate"), "sandbox", "--port", str(port), "--seed", str(seed)]
+    command = [
+        str(Path(sys.executable).parent / "tillgate"),
+        "sandbox",
+        "--port",
+        str(port),
+        "--seed",
+        str(seed),
+    ]
     gateway = Supervised("gateway", command, os.environ, folder / "gateway.log")
     try:
         wait_for_port(port)
@@ -140,17 +177,32 @@ async def _trade(shoppers: list[_Shopper], seconds: float, tally: Tally, say: Sa
     async def report() -> None:
         while (left := ends - time.monotonic()) > 0:
             await asyncio.sleep(min(left, _REPORT_SECONDS))
-            left, bought = max(0.0, ends - time.monotonic()), sum(shopper.bought for shopper in shoppers)
-            say(f"{left:.0f} s left, {bought:,} payments, {tally.requests:,} requests, {tally.errors.total()} errors")
+            left, bought = (
+                max(0.0, ends - time.monotonic()),
+                sum(shopper.bought for shopper in shoppers),
+            )
+            say(
+                f"{left:.0f} s left, {bought:,} payments, {tally.requests:,} requests, "
+                f"{tally.errors.total()} errors",
+            )
 
     await asyncio.gather(report(), *map(shop, shoppers))
 
 
 def _paid(emulator: str) -> list[str]:
-    """Return the references of what is paid at the gateway, once its notifications have gone out; or after a while, if they do not."""
+    """Return the references of what is paid at the gateway, once its notifications have gone out;
+    or after a while, if they do not.
+    """
     until = time.monotonic() + _CALM_SECONDS
     while True:
-        state = httpx.get(f"{emulator}/_control/state", timeout=60, trust_env=False).raise_for_status().json()
-        if state["notifications"] == {"waiting_until": None, "sending": 0} or time.monotonic() > until:
+        state = (
+            httpx.get(f"{emulator}/_control/state", timeout=60, trust_env=False)
+            .raise_for_status()
+            .json()
+        )
+        if (
+            state["notifications"] == {"waiting_until": None, "sending": 0}
+            or time.monotonic() > until
+        ):
             return [each["reference"] for each in state["transactions"] if each["status"] == "paid"]
         time.sleep(0.2)

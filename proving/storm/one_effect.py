@@ -1,4 +1,6 @@
-"""One effect: many copies of each notification at the same moment, while its return pages are opened and workers want the same payment."""
+"""One effect: many copies of each notification at the same moment, while its return pages are
+opened and workers want the same payment.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ __all__ = ["one_effect", "peers_effects"]
 _RETURNS: Final = 4
 """So many browsers open the return page of each payment at once, half of them by POST."""
 _APART_SECONDS: Final = 0.1
-"""A payment is due at once, and its notifications and returns come at moments within this time: each of the three doors is often the
-first."""
+"""A payment is due at once, and its notifications and returns come at moments within this time:
+each of the three doors is often the first.
+"""
 _WORKER_SECONDS: Final = 0.15
 """Between two worker runs: much less than a worker of a real shop waits, for the same reason."""
 _REPORT_SECONDS: Final = 5.0
@@ -40,17 +43,34 @@ class _Progress:
 
     def show(self, number: int) -> None:
         if time.monotonic() >= self._due or number == self._payments:
-            self._say(f"{number:,} of {self._payments:,} payments, {self._tally.requests:,} requests, {self._tally.errors.total()} errors")
+            self._say(
+                f"{number:,} of {self._payments:,} payments, {self._tally.requests:,} requests, "
+                f"{self._tally.errors.total()} errors",
+            )
             self._due = time.monotonic() + _REPORT_SECONDS
 
 
-def one_effect(database: str, folder: Path, payments: int, copies: int, seed: int, say: Say) -> dict[str, Any]:
-    """Send the copies for one payment after the other, and return what that took and what effects it had."""
+def one_effect(
+    database: str,
+    folder: Path,
+    payments: int,
+    copies: int,
+    seed: int,
+    say: Say,
+) -> dict[str, Any]:
+    """Send the copies for one payment after the other, and return what that took and what effects
+    it had.
+    """
     tally = Tally()
     with contextlib.ExitStack() as stack:
         gateway = stack.enter_context(server.running())
-        # No throttle: whoever comes before the payment is paid may ask the gateway, so that many apply the same answer at once.
-        shop = stack.enter_context(open_shop(database, gateway, folder, throttle_seconds=0, worker_seconds=_WORKER_SECONDS))
+        # No throttle: whoever comes before the payment is paid may ask the gateway, so that many
+        # apply the same answer at once.
+        shop = stack.enter_context(
+            open_shop(
+                database, gateway, folder, throttle_seconds=0, worker_seconds=_WORKER_SECONDS
+            ),
+        )
         shop.actor.do("seed", count=payments, letter="P")
         addresses = shop.actor.do("addresses")
         chance = Random(f"{seed} one effect")  # repeatable on purpose
@@ -59,14 +79,26 @@ def one_effect(database: str, folder: Path, payments: int, copies: int, seed: in
             notifications = [Connection(shop.port, tally) for _ in range(copies)]
             returns = [Connection(shop.port, tally) for _ in range(_RETURNS)]
             progress = _Progress(say, payments, tally)
-            for number, (reference, (notification_key, return_key)) in enumerate(addresses.items(), 1):
+            for number, (reference, (notification_key, return_key)) in enumerate(
+                addresses.items(),
+                1,
+            ):
                 copy = notification(f"/payments/notification/{notification_key}/", reference)
                 page = f"/payments/return/{return_key}/"
                 visits = [get(page), post(page, {"reference": reference, "status": "success"})]
                 shop.actor.do("make_due", reference=reference)
                 await asyncio.gather(
-                    _together((_sent(connection, "notification", copy) for connection in notifications), chance),
-                    _together((_sent(connection, "return", visits[at % 2]) for at, connection in enumerate(returns)), chance),
+                    _together(
+                        (_sent(connection, "notification", copy) for connection in notifications),
+                        chance,
+                    ),
+                    _together(
+                        (
+                            _sent(connection, "return", visits[at % 2])
+                            for at, connection in enumerate(returns)
+                        ),
+                        chance,
+                    ),
                 )
                 progress.show(number)
             for connection in (*notifications, *returns):
@@ -97,22 +129,30 @@ async def _together(requests: Iterable[Coroutine[Any, Any, None]], chance: Rando
 
 
 def peers_effects(database: str, payments: int, copies: int, say: Say) -> dict[str, Any]:
-    """Send as many copies of each event to dj-stripe, and return what effects they had. Its own errors are told, and are not ours."""
+    """Send as many copies of each event to dj-stripe, and return what effects they had. Its own
+    errors are told, and are not ours.
+    """
     tally = Tally()
     with contextlib.ExitStack() as stack:
         chosen = environment("peer", database, stack.enter_context(server.running()), "storm_peer")
-        actor = stack.enter_context(processes.acting("tools.benchmarks.peer.action", chosen, PEER / "python"))
+        actor = stack.enter_context(
+            processes.acting("tools.benchmarks.peer.action", chosen, PEER / "python"),
+        )
         path = actor.do("create")
         stack.callback(actor.do, "destroy")
         actor.do("rest")
-        web = stack.enter_context(processes.serving("django.core.wsgi:get_wsgi_application()", chosen, PEER))
+        web = stack.enter_context(
+            processes.serving("django.core.wsgi:get_wsgi_application()", chosen, PEER),
+        )
 
         async def press() -> None:
             connections = [Connection(web.port, tally) for _ in range(copies)]
             progress = _Progress(say, payments, tally)
             for number in range(1, payments + 1):
                 copy = event(f"copied{number}", path)
-                await asyncio.gather(*(_sent(connection, "event", copy) for connection in connections))
+                await asyncio.gather(
+                    *(_sent(connection, "event", copy) for connection in connections),
+                )
                 progress.show(number)
             for connection in connections:
                 connection.close()
@@ -122,4 +162,10 @@ def peers_effects(database: str, payments: int, copies: int, say: Say) -> dict[s
         seconds = time.perf_counter() - began
         effects = actor.do("effects")
         actor.do("rest")
-    return {"payments": payments, "seconds": round(seconds, 2), **tally.figures(), **effects, "errors": tally.errors}
+    return {
+        "payments": payments,
+        "seconds": round(seconds, 2),
+        **tally.figures(),
+        **effects,
+        "errors": tally.errors,
+    }

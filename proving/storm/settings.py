@@ -1,4 +1,6 @@
-"""The shop of the benchmarks, with pages where shoppers check out and pay, and with its errors in a file that the storm reads."""
+"""The shop of the benchmarks, with pages where shoppers check out and pay, and with its errors in a
+file that the storm reads.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,19 @@ TEMPLATES = [
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "APP_DIRS": True,
         "OPTIONS": {"context_processors": ["django.template.context_processors.request"]},
-    }
+    },
 ]
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"errors": {"class": "logging.FileHandler", "filename": os.environ["STORM_LOG"], "formatter": "plain"}},
+    "handlers": {
+        "errors": {
+            "class": "logging.FileHandler",
+            "filename": os.environ["STORM_LOG"],
+            "formatter": "plain",
+        },
+    },
     "root": {"handlers": ["errors"], "level": "ERROR"},
 }
 TILLGATE = {

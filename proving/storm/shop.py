@@ -33,7 +33,9 @@ class Shop:
     folder: Path
 
     def settle(self, paid: Iterable[str]) -> dict[str, Any]:
-        """Let the workers finish and stop them; return how what the gateway holds as paid, by reference, compares with the shop."""
+        """Let the workers finish and stop them; return how what the gateway holds as paid, by
+        reference, compares with the shop.
+        """
         references = list(paid)
         until = time.monotonic() + _CALM_SECONDS
         while time.monotonic() < until:
@@ -47,9 +49,17 @@ class Shop:
         return settled
 
     def errors(self) -> Counter[str]:
-        """Return what went wrong by the shop's own account. What Django says of an answer is left to who had that answer."""
-        logged = [line.split(" ", 2)[1] for line in _lines(self.folder / "errors.log") if line.startswith(("ERROR ", "CRITICAL "))]
-        errors = Counter(f"logged by {logger.rstrip(':')}" for logger in logged if logger != "django.request:")
+        """Return what went wrong by the shop's own account. What Django says of an answer is left
+        to who had that answer.
+        """
+        logged = [
+            line.split(" ", 2)[1]
+            for line in _lines(self.folder / "errors.log")
+            if line.startswith(("ERROR ", "CRITICAL "))
+        ]
+        errors = Counter(
+            f"logged by {logger.rstrip(':')}" for logger in logged if logger != "django.request:"
+        )
         errors["a worker died"] = sum(worker.restarts for worker in self.workers)
         return +errors
 
@@ -58,9 +68,15 @@ class Shop:
         return "\n".join(_lines(self.folder / "errors.log")[-_LINES_KEPT:])
 
     def served(self, path: str) -> list[tuple[str, float]]:
-        """Return the status of each request below a path, and the seconds that it took the web server."""
+        """Return the status of each request below a path, and the seconds that it took the web
+        server.
+        """
         answers = [json.loads(line) for line in _lines(self.folder / "access.log")]
-        return [(answer["status"], int(answer["microseconds"]) / 1e6) for answer in answers if answer["path"].startswith(path)]
+        return [
+            (answer["status"], int(answer["microseconds"]) / 1e6)
+            for answer in answers
+            if answer["path"].startswith(path)
+        ]
 
 
 def _lines(file: Path) -> list[str]:
@@ -68,10 +84,18 @@ def _lines(file: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def open_shop(database: str, gateway: str, folder: Path, *, throttle_seconds: float, worker_seconds: float) -> Iterator[Shop]:
+def open_shop(
+    database: str,
+    gateway: str,
+    folder: Path,
+    *,
+    throttle_seconds: float,
+    worker_seconds: float,
+) -> Iterator[Shop]:
     """Open a shop on a database and a gateway; its logs go to a folder.
 
-    A payment is asked about by notifications and returns once in `throttle_seconds`; workers pause for `worker_seconds`.
+    A payment is asked about by notifications and returns once in `throttle_seconds`; workers pause
+    for `worker_seconds`.
     """
     folder.mkdir()
     port = free_port()
@@ -79,23 +103,44 @@ def open_shop(database: str, gateway: str, folder: Path, *, throttle_seconds: fl
     chosen = {
         **environment("shop", database, gateway, "storm"),
         "DJANGO_SETTINGS_MODULE": "proving.storm.settings",
-        "GUNICORN_CMD_ARGS": f"--access-logfile {folder / 'access.log'} --access-logformat '{access}'",
+        "GUNICORN_CMD_ARGS": f"--access-logfile {folder / 'access.log'} --access-logformat "
+        f"'{access}'",
         "STORM_LOG": str(folder / "errors.log"),
         "STORM_PUBLIC_URL": f"http://127.0.0.1:{port}",
         "STORM_THROTTLE_SECONDS": str(throttle_seconds),
     }
-    run_worker = [sys.executable, "-m", "django", "tillgate", "worker", "--interval", str(worker_seconds), "--verbosity", "0"]
+    run_worker = [
+        sys.executable,
+        "-m",
+        "django",
+        "tillgate",
+        "worker",
+        "--interval",
+        str(worker_seconds),
+        "--verbosity",
+        "0",
+    ]
     with contextlib.ExitStack() as stack:
         actor = stack.enter_context(acting("proving.storm.actions", chosen))
         actor.do("create")
         stack.callback(actor.do, "destroy")
         workers = []
         for number in range(_WORKERS):
-            workers.append(Supervised(f"worker {number}", run_worker, surroundings(chosen), folder / f"worker-{number}.log"))
+            workers.append(
+                Supervised(
+                    f"worker {number}",
+                    run_worker,
+                    surroundings(chosen),
+                    folder / f"worker-{number}.log",
+                ),
+            )
             stack.callback(workers[-1].stop)
         stack.enter_context(serving("django.core.wsgi:get_wsgi_application()", chosen, port=port))
         while not actor.do("is_worked"):
             if workers[0].restarts:
-                raise RuntimeError(f"the worker does not start: {(folder / 'worker-0.log').read_text('utf-8', 'replace')[-1000:]}")
+                raise RuntimeError(
+                    "the worker does not start: "
+                    f"{(folder / 'worker-0.log').read_text('utf-8', 'replace')[-1000:]}",
+                )
             time.sleep(0.1)
         yield Shop(port, actor, workers, folder)

@@ -1,4 +1,6 @@
-"""The shop's own page, which sends a shopper on with the authority to pay one order, and Tillgate's."""
+"""The shop's own page, which sends a shopper on with the authority to pay one order, and
+Tillgate's.
+"""
 
 from __future__ import annotations
 
@@ -13,4 +15,7 @@ def check_out(request: HttpRequest, order_key: str) -> HttpResponseRedirect:
     return HttpResponseRedirect(pay_url("benchmark-shop", order_key))
 
 
-urlpatterns = [path("checkout/<slug:order_key>/", check_out), path("payments/", include("tillgate.django.urls"))]
+urlpatterns = [
+    path("checkout/<slug:order_key>/", check_out),
+    path("payments/", include("tillgate.django.urls")),
+]

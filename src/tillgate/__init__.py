@@ -1,4 +1,5 @@
-"""Tillgate: take, query and refund payments through a hosted online payment service, without losing one.
+"""Tillgate: take, query and refund payments through a hosted online payment service, without losing
+one.
 
 The public names. docs/reference documents all of them.
 """
@@ -19,9 +20,24 @@ from tillgate.errors import (
     WrongCredentials,
 )
 from tillgate.money import Money
-from tillgate.wire.dialects import EXAMPLES, REFERENCE, V3, Dialect, Encoding, SignatureRule, TransactionStatus
+from tillgate.wire.dialects import (
+    EXAMPLES,
+    REFERENCE,
+    V3,
+    Dialect,
+    Encoding,
+    SignatureRule,
+    TransactionStatus,
+)
 from tillgate.wire.macros import callback_url, read_callback
-from tillgate.wire.messages import CreatedPayment, Goods, PaymentRequest, Refunded, RefundRequest, Transaction
+from tillgate.wire.messages import (
+    CreatedPayment,
+    Goods,
+    PaymentRequest,
+    Refunded,
+    RefundRequest,
+    Transaction,
+)
 from tillgate.wire.methods import Method, PaymentMethod, Terminal
 from tillgate.wire.notifications import Notification, NotificationSignature, read_notification
 from tillgate.wire.references import new_reference

@@ -22,22 +22,37 @@ __all__ = ["Account"]
 def _base_url(value: object) -> str:
     if isinstance(value, str) and is_web_address(value) and not set(value) & set("?#{}"):
         return value.rstrip("/")
-    remedy = "is not an absolute http(s) address without user name and query, such as https://pay.example"
+    remedy = (
+        "is not an absolute http(s) address without user name and query, such as "
+        "https://pay.example"
+    )
     raise ConfigurationError("base_url", without_user(value), remedy)
 
 
 def _merchant_no(value: object) -> str:
     if isinstance(value, str) and value.isprintable() and value == value.strip():
         return value
-    raise ConfigurationError("merchant_no", value, "is not a merchant number: give the text that the service issued")
+    raise ConfigurationError(
+        "merchant_no",
+        value,
+        "is not a merchant number: give the text that the service issued",
+    )
 
 
 def _token(value: object) -> SecretStr:
     text = value.get_secret_value() if isinstance(value, SecretStr) else value
     if isinstance(text, str) and text and text == text.strip() and text.isprintable():
         return SecretStr(text)
-    del value, text  # an almost right token is still a secret, and error reports print local variables
-    raise ConfigurationError("token", "***", "is not text, is empty or has spaces around it: give the merchant's secret token")
+    # an almost right token is still a secret, and error reports print local variables
+    del (
+        value,
+        text,
+    )
+    raise ConfigurationError(
+        "token",
+        "***",
+        "is not text, is empty or has spaces around it: give the merchant's secret token",
+    )
 
 
 def _webhook_secrets(value: object) -> tuple[SecretStr, ...]:
@@ -46,14 +61,21 @@ def _webhook_secrets(value: object) -> tuple[SecretStr, ...]:
         with suppress(ConfigurationError):
             return tuple(_token(one) for one in given)
     del value, given
-    raise ConfigurationError("webhook_secrets", "***", "are not secrets: give one text, or two while you change it")
+    raise ConfigurationError(
+        "webhook_secrets",
+        "***",
+        "are not secrets: give one text, or two while you change it",
+    )
 
 
 def _dialect(value: object) -> Dialect:
     found = Dialect.named(value) if isinstance(value, str) else value
     if isinstance(found, Dialect):
         return found
-    remedy = f"is not a Dialect or the name of one: {', '.join(Dialect.names())}; is the plugin of this gateway installed?"
+    remedy = (
+        f"is not a Dialect or the name of one: {', '.join(Dialect.names())}; is the plugin "
+        "of this gateway installed?"
+    )
     raise ConfigurationError("dialect", value, remedy)
 
 
@@ -64,7 +86,11 @@ def _account_currencies(value: object) -> tuple[str, ...]:
 def _store_no(value: object) -> str:
     if isinstance(value, str) and value.isprintable() and value == value.strip():
         return value
-    raise ConfigurationError("store_no", value, "is not a store number: give the text that the service issued")
+    raise ConfigurationError(
+        "store_no",
+        value,
+        "is not a store number: give the text that the service issued",
+    )
 
 
 def _settle_currency(value: object) -> str:
@@ -75,22 +101,32 @@ _Seconds = Annotated[float, Field(gt=0, le=600, allow_inf_nan=False)]
 
 
 class Account(BaseModel):
-    """Credentials at one gateway: frozen, comparable, hashable. No secret of it appears in a repr, log or error (I11).
+    """Credentials at one gateway: frozen, comparable, hashable. No secret of it appears in a repr,
+    log or error (I11).
 
-    `sandbox=True` allows http addresses. `dialect` is a `Dialect`, the name of a preset (`reference`, `examples` or `v3`), or that of an
-    installed gateway plugin; it decides whether `base_url`, `merchant_no` and `store_no` are needed. `currencies` and `methods` are those
-    that the merchant's contract allows; empty stands for all of the dialect. `settle_currency` replaces the currency in which the dialect
-    settles a payment. `webhook_secrets` sign what the gateway sends to the account's own address; there are two while one is replaced.
+    `sandbox=True` allows http addresses. `dialect` is a `Dialect`, the name of a preset
+    (`reference`, `examples` or `v3`), or that of an installed gateway plugin; it decides whether
+    `base_url`, `merchant_no` and `store_no` are needed. `currencies` and `methods` are those that
+    the merchant's contract allows; empty stands for all of the dialect. `settle_currency` replaces
+    the currency in which the dialect settles a payment. `webhook_secrets` sign what the gateway
+    sends to the account's own address; there are two while one is replaced.
 
-    A connection must be made within `connect_timeout_seconds`, each read must bring data within `read_timeout_seconds`, and a whole call,
-    its retries included, ends within `deadline_seconds`. A query is tried `query_attempts` times; pay and refund are never repeated.
-    `max_connections` bounds the connections for payments and queries, and those for refunds.
+    A connection must be made within `connect_timeout_seconds`, each read must bring data within
+    `read_timeout_seconds`, and a whole call, its retries included, ends within `deadline_seconds`.
+    A query is tried `query_attempts` times; pay and refund are never repeated. `max_connections`
+    bounds the connections for payments and queries, and those for refunds.
 
-    `public_addresses_only=True` connects to addresses of the internet alone, whatever the host's name resolves to at that moment. It is
-    for a `base_url` that someone enters who must not reach the services of your own network.
+    `public_addresses_only=True` connects to addresses of the internet alone, whatever the host's
+    name resolves to at that moment. It is for a `base_url` that someone enters who must not reach
+    the services of your own network.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        arbitrary_types_allowed=True,
+    )
 
     base_url: Annotated[str, BeforeValidator(_base_url)]
     merchant_no: Annotated[str, BeforeValidator(_merchant_no)] = ""
@@ -148,24 +184,51 @@ class Account(BaseModel):
                     return
                 fault = own_fault
             fields.clear()
-            raise fault  # outside the except block, and without the fields: error reports print local variables (I11)
+            # Outside the except block and without the fields: error reports print local variables,
+            # which I11 forbids.
+            raise fault
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with some fields changed, validated like any other account: pydantic's own method would accept any value."""
-        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | dict(update or {}))
+        """Return a copy with some fields changed, validated like any other account: pydantic's own
+        method would accept any value.
+        """
+        return type(self)(
+            **{name: getattr(self, name) for name in type(self).model_fields} | dict(update or {}),
+        )
 
     def _fault(self) -> ConfigurationError | None:
         """Return the error about fields that do not go together, or None."""
         if not (self.sandbox or is_https(self.base_url)):
-            remedy = "is not https, and only a sandbox account may use http: sandbox=True, --sandbox-account, TILLGATE_SANDBOX=true"
+            remedy = (
+                "is not https, and only a sandbox account may use http: sandbox=True, "
+                "--sandbox-account, TILLGATE_SANDBOX=true"
+            )
             return ConfigurationError("base_url", self.base_url, remedy)
         if self.public_addresses_only and not _may_be_public(self.base_url):
-            return ConfigurationError("base_url", self.base_url, "is in a private network, and the account has public_addresses_only")
-        if missing := next((name for name in self.dialect.required if not getattr(self, name)), None):
-            return ConfigurationError(missing, None, f"is missing: the dialect {self.dialect.name} needs it")
+            return ConfigurationError(
+                "base_url",
+                self.base_url,
+                "is in a private network, and the account has public_addresses_only",
+            )
+        if missing := next(
+            (name for name in self.dialect.required if not getattr(self, name)),
+            None,
+        ):
+            return ConfigurationError(
+                missing,
+                None,
+                f"is missing: the dialect {self.dialect.name} needs it",
+            )
         taken = self.dialect.currencies
-        if unknown := next((currency for currency in self.currencies if currency not in taken), None):
-            return ConfigurationError("currencies", unknown, f"is not a currency of the dialect {self.dialect.name}: {', '.join(taken)}")
+        if unknown := next(
+            (currency for currency in self.currencies if currency not in taken),
+            None,
+        ):
+            return ConfigurationError(
+                "currencies",
+                unknown,
+                f"is not a currency of the dialect {self.dialect.name}: {', '.join(taken)}",
+            )
         return None
 
     @property
@@ -196,7 +259,9 @@ class Account(BaseModel):
 
 def _fill_in(fields: dict[str, Any]) -> None:
     """Add the address of a gateway that has the same for all merchants."""
-    if not fields.get("base_url") and (address := _dialect(fields.get("dialect", REFERENCE)).base_url):
+    if not fields.get("base_url") and (
+        address := _dialect(fields.get("dialect", REFERENCE)).base_url
+    ):
         fields["base_url"] = address
 
 
@@ -216,7 +281,11 @@ def _first_fault(error: ValidationError, fields: Mapping[str, Any]) -> Configura
         return ConfigurationError(name, None, "is missing")
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Account.model_fields, n=1)
-        return ConfigurationError(name, "***", "is no setting of an account" + (f": did you mean {near[0]}?" if near else ""))
+        return ConfigurationError(
+            name,
+            "***",
+            "is no setting of an account" + (f": did you mean {near[0]}?" if near else ""),
+        )
     shown = fields.get(name) if name in _SHOWN else "***"  # an unknown name may be a misspelt token
     return ConfigurationError(name, shown, f"cannot be used in an account: {first['msg']}")
 

@@ -1,7 +1,8 @@
-"""The transport of `tillgate[async]`: aiohttp, behind the same two methods as httpx's. The only module that imports aiohttp.
+"""The transport of `tillgate[async]`: aiohttp, behind the same two methods as httpx's. The only
+module that imports aiohttp.
 
-The package httpx-aiohttp cannot take its place: it reports a connection that was cut after the request had arrived as a `ConnectTimeout`,
-which means here that nothing was sent.
+The package httpx-aiohttp cannot take its place: it reports a connection that was cut after the
+request had arrived as a `ConnectTimeout`, which means here that nothing was sent.
 """
 
 from __future__ import annotations
@@ -34,17 +35,28 @@ class _Body(bytes):
 
 
 class _PublicResolver(aiohttp.ThreadedResolver):
-    """Drops every address that is not public. aiohttp does not ask it about a host that is an address: `Account` refuses those."""
+    """Drops every address that is not public. aiohttp does not ask it about a host that is an
+    address: `Account` refuses those.
+    """
 
-    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC) -> list[ResolveResult]:
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_UNSPEC,
+    ) -> list[ResolveResult]:
         found = await super().resolve(host, port, family)
         if public := [one for one in found if is_public_address(one["host"])]:
             return public
-        raise OSError(None, f"{host} has no public address, and public_addresses_only allows no other")
+        raise OSError(
+            None,
+            f"{host} has no public address, and public_addresses_only allows no other",
+        )
 
 
 class AiohttpTransport:
-    """Send over aiohttp sessions, opened on first use in the running loop: one keeps its connections, one opens a new one for each refund.
+    """Send over aiohttp sessions, opened on first use in the running loop: one keeps its
+    connections, one opens a new one for each refund.
 
     aiohttp repeats no POST by itself.
     """
@@ -56,8 +68,12 @@ class AiohttpTransport:
 
     def _open(self, *, is_fresh: bool) -> aiohttp.ClientSession:
         account = self._account
-        # "connect" includes the wait for a free connection: who waits too long for one has certainly sent nothing.
-        timeouts = aiohttp.ClientTimeout(connect=account.connect_timeout_seconds, sock_read=account.read_timeout_seconds)
+        # "connect" includes the wait for a free connection: who waits too long for one has
+        # certainly sent nothing.
+        timeouts = aiohttp.ClientTimeout(
+            connect=account.connect_timeout_seconds,
+            sock_read=account.read_timeout_seconds,
+        )
         connector = aiohttp.TCPConnector(
             limit=account.max_connections,
             keepalive_timeout=None if is_fresh else 15,
@@ -80,7 +96,9 @@ class AiohttpTransport:
             await session.close()
 
     async def send(self, request: HttpRequest, deadline: float) -> HttpAnswer:
-        """Send once and read the answer before the deadline, which is on the clock of `time.monotonic`."""
+        """Send once and read the answer before the deadline, which is on the clock of
+        `time.monotonic`.
+        """
         is_fresh = request.needs_fresh_connection
         if not (session := self._sessions.get(is_fresh)):
             session = self._sessions[is_fresh] = self._open(is_fresh=is_fresh)
@@ -88,7 +106,10 @@ class AiohttpTransport:
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 response = await session.post(
-                    request.url, data=_Body(request.body), headers=_headers(request.content_type), allow_redirects=False
+                    request.url,
+                    data=_Body(request.body),
+                    headers=_headers(request.content_type),
+                    allow_redirects=False,
                 )
                 try:
                     return await _read(response)
@@ -97,7 +118,11 @@ class AiohttpTransport:
         except _NEVER_LEFT as error:
             failure = NotSent(request.operation, request.reference, described(error))
         except TimeoutError as error:
-            failure = OutcomeUnknown(request.operation, request.reference, f"{described(error)} before the answer was whole")
+            failure = OutcomeUnknown(
+                request.operation,
+                request.reference,
+                f"{described(error)} before the answer was whole",
+            )
         except aiohttp.ClientError as error:
             failure = OutcomeUnknown(request.operation, request.reference, described(error))
         raise failure
@@ -106,7 +131,12 @@ class AiohttpTransport:
 @functools.lru_cache(maxsize=8)
 def _headers(content_type: str) -> CIMultiDict[str]:
     return CIMultiDict(
-        {"Content-Type": content_type, "Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "tillgate"}
+        {
+            "Content-Type": content_type,
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": "tillgate",
+        },
     )
 
 

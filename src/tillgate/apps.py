@@ -13,5 +13,7 @@ class TillgateIsNoApp(AppConfig):
     name = "tillgate"
 
     def __init__(self, *_: object) -> None:
-        remedy = "put 'tillgate.django' into INSTALLED_APPS (it has 'tillgate', which is the library)."
+        remedy = (
+            "put 'tillgate.django' into INSTALLED_APPS (it has 'tillgate', which is the library)."
+        )
         raise ImproperlyConfigured(f"Tillgate needs its Django app: {remedy}")

@@ -1,7 +1,8 @@
 """`tillgate ...`, for people at a terminal and for scripts (`--json`).
 
-Exit codes: 0 done, 1 a check failed, 2 wrong use or configuration, 3 refused, 4 no such order, 5 outcome unknown, 6 not sent, 7 answer
-not understood. After 2 and 6 nothing was sent; after 5 and 7 a pay or refund must not be repeated.
+Exit codes: 0 done, 1 a check failed, 2 wrong use or configuration, 3 refused, 4 no such order, 5
+outcome unknown, 6 not sent, 7 answer not understood. After 2 and 6 nothing was sent; after 5 and 7
+a pay or refund must not be repeated.
 """
 
 from __future__ import annotations
@@ -56,44 +57,76 @@ Command = Callable[..., Any]
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tillgate")
 def main() -> None:
-    """Take, query and refund payments, try them on a sandbox, list the plugins, and begin a new plugin.
+    """Take, query and refund payments, try them on a sandbox, list the plugins, and begin a new
+    plugin.
 
-    An account is read from the options, then from TILLGATE_BASE_URL, TILLGATE_MERCHANT_NO, TILLGATE_TOKEN and so on, then from
-    [accounts.default] of tillgate.toml (or --config, TILLGATE_CONFIG).
+    An account is read from the options, then from TILLGATE_BASE_URL, TILLGATE_MERCHANT_NO,
+    TILLGATE_TOKEN and so on, then from [accounts.default] of tillgate.toml (or --config,
+    TILLGATE_CONFIG).
 
-    \b
-    Exit codes: 0 done                 3 refused           6 not sent: may be repeated
+    \b Exit codes: 0 done                 3 refused           6 not sent: may be repeated
                 1 a check failed       4 no such order     7 answer not understood
                 2 nothing was sent     5 outcome unknown: never repeat a pay or refund
     """  # noqa: D301  # click reads the backslash
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # characters that the terminal lacks must not raise after money has moved
+            # characters that the terminal lacks must not raise after money has moved
+            stream.reconfigure(errors="backslashreplace")
 
 
 def account_options(command: Command) -> Command:
-    """Add the options that select an account, and pass the resulting account to the command as `configured`."""
+    """Add the options that select an account, and pass the resulting account to the command as
+    `configured`.
+    """
 
     @click.option(
-        "--account", "account_name", help="The table [accounts.NAME] of the TOML file; it then beats the environment.", metavar="NAME"
+        "--account",
+        "account_name",
+        help="The table [accounts.NAME] of the TOML file; it then beats the environment.",
+        metavar="NAME",
     )
-    @click.option("--config", "config_file", type=click.Path(), help="A TOML file with accounts.  [default: tillgate.toml, if there]")
+    @click.option(
+        "--config",
+        "config_file",
+        type=click.Path(),
+        help="A TOML file with accounts.  [default: tillgate.toml, if there]",
+    )
     @click.option("--base-url", help="Address of the gateway, such as https://pay.example.")
     @click.option("--merchant-no", help="The merchant's number.")
-    @click.option("--token", help="The secret token. Other users of this machine can see options: prefer TILLGATE_TOKEN or the file.")
-    @click.option("--dialect", help=f"The gateway's preset ({', '.join(DIALECTS)}), or the name of a gateway plugin.")
+    @click.option(
+        "--token",
+        help="The secret token. Other users of this machine can see options: prefer "
+        "TILLGATE_TOKEN or the file.",
+    )
+    @click.option(
+        "--dialect",
+        help=f"The gateway's preset ({', '.join(DIALECTS)}), or the name of a gateway plugin.",
+    )
     @click.option("--store-no", help="The number of the store, which the dialect v3 needs.")
-    @click.option("--sandbox-account/--live-account", "sandbox", default=None, help="Allow http addresses, or do not.")
+    @click.option(
+        "--sandbox-account/--live-account",
+        "sandbox",
+        default=None,
+        help="Allow http addresses, or do not.",
+    )
     @wraps(command)
     def with_account(account_name: str | None, config_file: str | None, **arguments: Any) -> Any:
-        options = {name: arguments.pop(name) for name in ("base_url", "merchant_no", "token", "dialect", "store_no", "sandbox")}
-        return command(configured=load_account(options, name=account_name, file=config_file), **arguments)
+        options = {
+            name: arguments.pop(name)
+            for name in ("base_url", "merchant_no", "token", "dialect", "store_no", "sandbox")
+        }
+        return command(
+            configured=load_account(options, name=account_name, file=config_file),
+            **arguments,
+        )
 
     return with_account
 
 
 def speaks_json(command: Command) -> Command:
-    """Add --json, and turn every error of Tillgate into one line (or one JSON object) and its exit code."""
+    """Add --json, and turn every error of Tillgate into one line (or one JSON object) and its exit
+    code.
+    """
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
     @wraps(command)
@@ -103,9 +136,24 @@ def speaks_json(command: Command) -> Command:
         except errors.TillgateError as error:
             code = next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
             if not as_json:
-                _end(click.style(printable(f"{type(error).__name__}: {error}"), fg="red"), code, err=True)
+                _end(
+                    click.style(printable(f"{type(error).__name__}: {error}"), fg="red"),
+                    code,
+                    err=True,
+                )
             facts = {name: value for name, value in vars(error).items() if name != "value"}
-            _end(json.dumps({"error": type(error).__name__, "message": str(error), "exit_code": code, **facts}, default=str), code)
+            _end(
+                json.dumps(
+                    {
+                        "error": type(error).__name__,
+                        "message": str(error),
+                        "exit_code": code,
+                        **facts,
+                    },
+                    default=str,
+                ),
+                code,
+            )
         lines = result.pop("lines", None)  # for people, instead of the fields
         text = json.dumps(result, default=str) if as_json else "\n".join(lines or _aligned(result))
         _end(text, 1 if result.get("healthy") is False else 0)
@@ -114,21 +162,27 @@ def speaks_json(command: Command) -> Command:
 
 
 def _end(text: str, code: int, *, err: bool = False) -> NoReturn:
-    """Print the result and end. If printing fails, the result is lost, so a call that moved money must not be repeated."""
+    """Print the result and end. If printing fails, the result is lost, so a call that moved money
+    must not be repeated.
+    """
     try:
         click.echo(text, err=err)
     except OSError as error:
         with suppress(OSError):
             click.echo(f"What came of it could not be printed: {error}", err=True)
         for stream in (sys.stdout, sys.stderr):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # Python flushes once more at its end
+            # Python flushes once more at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         code = code or EXIT_CODES[errors.OutcomeUnknown]
     sys.exit(code)
 
 
 def _aligned(fields: Mapping[str, Any]) -> list[str]:
     width = max(map(len, fields), default=0)
-    return [f"{name.replace('_', ' '):<{width}}  {'-' if value is None else printable(str(value))}" for name, value in fields.items()]
+    return [
+        f"{name.replace('_', ' '):<{width}}  {'-' if value is None else printable(str(value))}"
+        for name, value in fields.items()
+    ]
 
 
 @contextmanager
@@ -137,10 +191,18 @@ def _interruption_is_unknown(operation: str, reference: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise errors.OutcomeUnknown(operation, reference, "interrupted while waiting for the answer") from None
+        raise errors.OutcomeUnknown(
+            operation,
+            reference,
+            "interrupted while waiting for the answer",
+        ) from None
 
 
-def _goods(context: click.Context, parameter: click.Parameter, lines: tuple[str, ...]) -> tuple[Goods, ...]:
+def _goods(
+    context: click.Context,
+    parameter: click.Parameter,
+    lines: tuple[str, ...],
+) -> tuple[Goods, ...]:
     parsed = []
     for line in lines:
         name, _, quantity = line.rpartition("=")
@@ -155,17 +217,44 @@ def _goods(context: click.Context, parameter: click.Parameter, lines: tuple[str,
 @click.option("--amount", required=True, help="Such as 12.50.")
 @click.option("--currency", help="The currency of the amount.  [default: the account's first]")
 @click.option("--method", required=True, help="The payment method, such as alipay.")
-@click.option("--terminal", default="ONLINE", help="The shopper's device, such as WAP for a phone's browser.", show_default=True)
+@click.option(
+    "--terminal",
+    default="ONLINE",
+    help="The shopper's device, such as WAP for a phone's browser.",
+    show_default=True,
+)
 @click.option("--ipn-url", required=True, help="Where the gateway sends its notification.")
-@click.option("--callback-url", required=True, help="Where the shopper comes back; may hold macros such as {amount}.")
+@click.option(
+    "--callback-url",
+    required=True,
+    help="Where the shopper comes back; may hold macros such as {amount}.",
+)
 @click.option("--order", help="The order's number: a fresh reference is made from it.")
 @click.option("--reference", help="A reference of your own, never used before.")
 @click.option("--description", help="Shown on the invoice.")
-@click.option("--timeout", default=DEFAULT_TIMEOUT_MINUTES, type=int, show_default=True, help="Minutes the payment page stays open.")
-@click.option("--goods", multiple=True, callback=_goods, metavar="NAME[=QUANTITY]", help="A line of goodsInfo; may be repeated.")
+@click.option(
+    "--timeout",
+    default=DEFAULT_TIMEOUT_MINUTES,
+    type=int,
+    show_default=True,
+    help="Minutes the payment page stays open.",
+)
+@click.option(
+    "--goods",
+    multiple=True,
+    callback=_goods,
+    metavar="NAME[=QUANTITY]",
+    help="A line of goodsInfo; may be repeated.",
+)
 @speaks_json
 @account_options
-def pay(configured: Configured, order: str | None, reference: str | None, goods: tuple[Goods, ...], **fields: Any) -> dict[str, Any]:
+def pay(
+    configured: Configured,
+    order: str | None,
+    reference: str | None,
+    goods: tuple[Goods, ...],
+    **fields: Any,
+) -> dict[str, Any]:
     """Create a payment and print the address of its payment page."""
     if order and reference:
         raise errors.InvalidRequest("reference", reference, "cannot be given together with --order")
@@ -173,7 +262,8 @@ def pay(configured: Configured, order: str | None, reference: str | None, goods:
         reference = new_reference(order or "ORDER")
     fields["currency"] = fields["currency"] or configured.account.taken_currencies[0]
     request = PaymentRequest(reference=reference, goods_info=goods, **fields)
-    click.echo(f"reference {request.reference}", err=True)  # printed before the call, so that the reference is known after any outcome
+    # printed before the call, so that the reference is known after any outcome
+    click.echo(f"reference {request.reference}", err=True)
     with _interruption_is_unknown("pay", request.reference):
         created = hooks.pay(configured.account, request)
     return {
@@ -230,7 +320,9 @@ def refund(configured: Configured, **fields: Any) -> dict[str, Any]:
 @speaks_json
 @account_options
 def sign(configured: Configured, parameters: tuple[str, ...]) -> dict[str, Any]:
-    """Show step by step how Tillgate computes the verifySign of the parameters, the token masked."""
+    """Show step by step how Tillgate computes the verifySign of the parameters, the token
+    masked.
+    """
     pairs: dict[str, str] = {}
     for parameter in parameters:
         name, equals, value = parameter.partition("=")
@@ -240,7 +332,10 @@ def sign(configured: Configured, parameters: tuple[str, ...]) -> dict[str, Any]:
             raise errors.InvalidRequest("parameters", parameter, f"gives {name} a second time")
         pairs[name] = value
     steps = signing.steps(pairs, configured.account.token.get_secret_value())
-    lines = [f"{number}. {_STEPS[step]}\n    {text}" for number, (step, text) in enumerate(steps.items(), 1)]
+    lines = [
+        f"{number}. {_STEPS[step]}\n    {text}"
+        for number, (step, text) in enumerate(steps.items(), 1)
+    ]
     return {**steps, "lines": lines}
 
 
@@ -250,15 +345,20 @@ def sign(configured: Configured, parameters: tuple[str, ...]) -> dict[str, Any]:
 def doctor(configured: Configured) -> dict[str, Any]:
     """Check the configuration, and prove the credentials without moving money.
 
-    The proof is a signed query for a reference that cannot exist: the gateway must answer 000022, order not found.
+    The proof is a signed query for a reference that cannot exist: the gateway must answer 000022,
+    order not found.
     """
     from tillgate.doctor import examine
 
     checks = examine(configured)
     marks = {True: click.style("ok  ", fg="green"), False: click.style("FAIL", fg="red")}
-    lines = [f"{marks[check.passed]}  {check.name:<12} {printable(check.finding)}" for check in checks]
+    lines = [
+        f"{marks[check.passed]}  {check.name:<12} {printable(check.finding)}" for check in checks
+    ]
     healthy = all(check.passed for check in checks)
-    found = [{"name": check.name, "passed": check.passed, "finding": check.finding} for check in checks]
+    found = [
+        {"name": check.name, "passed": check.passed, "finding": check.finding} for check in checks
+    ]
     return {"healthy": healthy, "checks": found, "lines": lines}
 
 
@@ -272,20 +372,34 @@ def plugins() -> dict[str, Any]:
         for name, plugin in manager.list_name_plugin()
         if plugin and name != IMPORTED_NAME
     }
-    lines = [f"{click.style(name, bold=True)}\n    {', '.join(implemented) or 'no hooks'}" for name, implemented in found.items()]
+    lines = [
+        f"{click.style(name, bold=True)}\n    {', '.join(implemented) or 'no hooks'}"
+        for name, implemented in found.items()
+    ]
     return {"plugins": found, "lines": lines}
 
 
 @main.command(short_help="Write a plugin to start from.")
 @click.argument("name")
-@click.option("--into", default=".", type=click.Path(path_type=Path), help="Where the folder tillgate-NAME is made.  [default: here]")
+@click.option(
+    "--into",
+    default=".",
+    type=click.Path(path_type=Path),
+    help="Where the folder tillgate-NAME is made.  [default: here]",
+)
 @speaks_json
 def new_plugin(name: str, into: Path) -> dict[str, Any]:
-    """Write a plugin for the shop framework NAME to a new folder, with tests that pass, to be changed step by step."""
+    """Write a plugin for the shop framework NAME to a new folder, with tests that pass, to be
+    changed step by step.
+    """
     from tillgate.scaffold import write_plugin
 
     written = write_plugin(name, into)
-    commands = [f"cd {shlex.quote(str(written.folder))}", "python -m pip install --editable '.[testing]'", "python -m pytest"]
+    commands = [
+        f"cd {shlex.quote(str(written.folder))}",
+        "python -m pip install --editable '.[testing]'",
+        "python -m pytest",
+    ]
     lines = [
         f"Wrote {click.style(str(written.folder), bold=True)}:",
         *(f"    {file}" for file in written.files),
@@ -295,17 +409,52 @@ def new_plugin(name: str, into: Path) -> dict[str, Any]:
         "",
         "Then README.md there leads through an afternoon, from the toy shop to yours.",
     ]
-    return {"folder": str(written.folder), "files": written.files, "commands": commands, "lines": lines}
+    return {
+        "folder": str(written.folder),
+        "files": written.files,
+        "commands": commands,
+        "lines": lines,
+    }
 
 
 @main.command(short_help="Run the emulator of the gateway.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; the control API stays off a public one.")
-@click.option("--port", default=8181, type=click.IntRange(0, 65535), show_default=True, help="The port; 0 takes a free one.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on; the control API stays off a public one.",
+)
+@click.option(
+    "--port",
+    default=8181,
+    type=click.IntRange(0, 65535),
+    show_default=True,
+    help="The port; 0 takes a free one.",
+)
 @click.option("--seed", type=int, help="Repeat the faults of an earlier run.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A switch or the probability of a fault; may be repeated.")
-@click.option("--control-public", is_flag=True, help="Serve the ledger and the control API on a public address too.")
-def sandbox(host: str, port: int, seed: int | None, settings: tuple[str, ...], *, control_public: bool) -> None:
-    """Run the emulator of the gateway until Ctrl-C: its payment page, its ledger and every fault on demand."""
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A switch or the probability of a fault; may be repeated.",
+)
+@click.option(
+    "--control-public",
+    is_flag=True,
+    help="Serve the ledger and the control API on a public address too.",
+)
+def sandbox(
+    host: str,
+    port: int,
+    seed: int | None,
+    settings: tuple[str, ...],
+    *,
+    control_public: bool,
+) -> None:
+    """Run the emulator of the gateway until Ctrl-C: its payment page, its ledger and every fault on
+    demand.
+    """
     emulator = _sandbox_module()
     given: dict[str, Any] = {"seed": seed} if seed is not None else {}
     for setting in settings:
@@ -314,17 +463,40 @@ def sandbox(host: str, port: int, seed: int | None, settings: tuple[str, ...], *
             raise click.BadParameter(f"{setting} is not NAME=VALUE", param_hint="--set")
         given[name] = value
     try:
-        emulator.serve(emulator.Options.read(given), host=host, port=port, control_public=control_public, write=click.echo)
+        emulator.serve(
+            emulator.Options.read(given),
+            host=host,
+            port=port,
+            control_public=control_public,
+            write=click.echo,
+        )
     except emulator.SandboxError as error:
         raise click.UsageError(str(error)) from None
 
 
 @main.command(short_help="Watch a payment go round.")
-@click.option("--once", is_flag=True, help="End when the payment has gone round, instead of leaving the sandbox up.")
-@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of the sandbox.  [default: a free one]")
-@click.option("--dialect", type=click.Choice(sorted(DIALECTS)), default="reference", show_default=True, help="v3 pays in KRW.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="End when the payment has gone round, instead of leaving the sandbox up.",
+)
+@click.option(
+    "--port",
+    default=0,
+    type=click.IntRange(0, 65535),
+    help="Port of the sandbox.  [default: a free one]",
+)
+@click.option(
+    "--dialect",
+    type=click.Choice(sorted(DIALECTS)),
+    default="reference",
+    show_default=True,
+    help="v3 pays in KRW.",
+)
 def demo(port: int, dialect: str, *, once: bool) -> None:
-    """Run a payment round: create, pay, notification, return, query, refund part, refund the rest, see a further refund refused."""
+    """Run a payment round: create, pay, notification, return, query, refund part, refund the rest,
+    see a further refund refused.
+    """
     emulator = _sandbox_module()
     from tillgate.demo import run
 
@@ -340,5 +512,7 @@ def _sandbox_module() -> Any:
 
         emulator.Sandbox  # noqa: B018  # the first use imports its dependencies
     except ImportError as error:
-        raise click.UsageError(f"{error.name} is missing: install Tillgate with its extra, tillgate[sandbox]") from None
+        raise click.UsageError(
+            f"{error.name} is missing: install Tillgate with its extra, tillgate[sandbox]",
+        ) from None
     return emulator

@@ -1,4 +1,6 @@
-"""The demo: one payment goes round over real HTTP, between a shop of forty lines, the Tillgate client and the sandbox."""
+"""The demo: one payment goes round over real HTTP, between a shop of forty lines, the Tillgate
+client and the sandbox.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,24 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tillgate import Account, Money, PaymentRequest, RefundRequest, Refused, TransactionStatus, callback_url, hooks, new_reference
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
+from tillgate import (
+    Account,
+    Money,
+    PaymentRequest,
+    RefundRequest,
+    Refused,
+    TransactionStatus,
+    callback_url,
+    hooks,
+    new_reference,
+)
+from tillgate.sandbox import (
+    PUBLISHED_MERCHANT_NO,
+    PUBLISHED_STORE_NO,
+    PUBLISHED_TEST_TOKEN,
+    Options,
+    Sandbox,
+)
 from tillgate.wire.macros import read_callback
 from tillgate.wire.notifications import NotificationSignature, read_notification
 
@@ -31,7 +49,9 @@ class Shop(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _ShopHandler)
-        self.arrivals: dict[str, Queue[tuple[str, str, bytes]]] = {path: Queue() for path in ("/back", "/ipn/payment", "/ipn/refund")}
+        self.arrivals: dict[str, Queue[tuple[str, str, bytes]]] = {
+            path: Queue() for path in ("/back", "/ipn/payment", "/ipn/refund")
+        }
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -40,7 +60,9 @@ class Shop(ThreadingHTTPServer):
         try:
             return self.arrivals[path].get(timeout=_PATIENCE_SECONDS)
         except Empty:
-            raise TimeoutError(f"nothing arrived at {path} within {_PATIENCE_SECONDS:.0f} s") from None
+            raise TimeoutError(
+                f"nothing arrived at {path} within {_PATIENCE_SECONDS:.0f} s",
+            ) from None
 
 
 class _ShopHandler(BaseHTTPRequestHandler):
@@ -59,7 +81,8 @@ class _ShopHandler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", "7")
         self.end_headers()
-        self.wfile.write(b"success")  # the acknowledgement of a notification (unspecified behaviour 9)
+        # the acknowledgement of a notification (unspecified behaviour 9)
+        self.wfile.write(b"success")
 
     def log_message(self, *arguments: object) -> None:
         """Log nothing: the timeline prints the requests."""
@@ -78,7 +101,9 @@ class Timeline:
 
 
 def run(*, port: int, once: bool, write: Write, dialect: str = "reference") -> int:
-    """Take a payment round and return the process's exit status; unless `once`, leave the sandbox up until Ctrl-C."""
+    """Take a payment round and return the process's exit status; unless `once`, leave the sandbox
+    up until Ctrl-C.
+    """
     with Sandbox(Options(), port=port) as sandbox:
         write(f"Sandbox at {sandbox.base_url}, seed {sandbox.seed}. No real money moves.\n")
         try:
@@ -89,7 +114,9 @@ def run(*, port: int, once: bool, write: Write, dialect: str = "reference") -> i
         write("\nThe payment went round.")
         if once:
             return 0
-        write(f"See every request and notification at {sandbox.base_url}/ and press Ctrl-C to stop.")
+        write(
+            f"See every request and notification at {sandbox.base_url}/ and press Ctrl-C to stop.",
+        )
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
@@ -107,8 +134,12 @@ def _go_round(gateway_url: str, dialect: str, timeline: Timeline) -> None:
         dialect=dialect,
         store_no=PUBLISHED_STORE_NO,
     )
-    currency, method = ("KRW", "kakaopay") if "KRW" in account.taken_currencies else ("USD", "alipay")
-    price, part, rest, more = (Money.of_minor_units(units, currency) for units in (1250, 250, 1000, 1))
+    currency, method = (
+        ("KRW", "kakaopay") if "KRW" in account.taken_currencies else ("USD", "alipay")
+    )
+    price, part, rest, more = (
+        Money.of_minor_units(units, currency) for units in (1250, 250, 1000, 1)
+    )
     request = PaymentRequest(
         reference=new_reference("100017"),
         currency=currency,
@@ -132,12 +163,23 @@ def _go_round(gateway_url: str, dialect: str, timeline: Timeline) -> None:
     came_back = read_callback(query)
     timeline.add("shopper -> shop", f"comes back, trusted for nothing: {_plainly(came_back)}")
     notification = read_notification(*shop.wait_for("/ipn/payment"))
-    assert notification.signature(PUBLISHED_TEST_TOKEN) is not NotificationSignature.FORGED, "the notification is forged"
-    timeline.add("gateway -> shop", f"notification, a hint to ask: {_plainly(notification.evidence())}")
+    assert notification.signature(PUBLISHED_TEST_TOKEN) is not NotificationSignature.FORGED, (
+        "the notification is forged"
+    )
+    timeline.add(
+        "gateway -> shop",
+        f"notification, a hint to ask: {_plainly(notification.evidence())}",
+    )
 
     found = hooks.query(account, request.reference)
-    assert (found.status, found.amount) == (TransactionStatus.PAID, request.amount), f"the query said {found}"
-    timeline.add("shop -> gateway", f"query: {found.status} ({found.status_text!r}), {found.currency} {found.amount}. Only now it is true")
+    assert (found.status, found.amount) == (TransactionStatus.PAID, request.amount), (
+        f"the query said {found}"
+    )
+    timeline.add(
+        "shop -> gateway",
+        f"query: {found.status} ({found.status_text!r}), {found.currency} {found.amount}. Only "
+        "now it is true",
+    )
 
     for money in (part, rest):
         refund = RefundRequest(
@@ -152,7 +194,10 @@ def _go_round(gateway_url: str, dialect: str, timeline: Timeline) -> None:
         shop.wait_for("/ipn/refund")
         timeline.add("gateway -> shop", "refund notification")
     try:
-        hooks.refund(account, RefundRequest(reference=request.reference, currency=currency, amount=more.amount))
+        hooks.refund(
+            account,
+            RefundRequest(reference=request.reference, currency=currency, amount=more.amount),
+        )
     except Refused as refusal:
         timeline.add("shop -> gateway", f"refund {more} more: {refusal}")
     else:

@@ -1,4 +1,6 @@
-"""The record of the one pay or refund that a call through the hooks may send, so that no plugin can send it twice or deny it (I6)."""
+"""The record of the one pay or refund that a call through the hooks may send, so that no plugin can
+send it twice or deny it (I6).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ __all__ = ["Dispatch", "dispatching", "moving_money"]
 
 @dataclass(slots=True)
 class Dispatch:
-    """Whether money may have moved within the call, and the error of the gateway's own client, if it raised one."""
+    """Whether money may have moved within the call, and the error of the gateway's own client, if
+    it raised one.
+    """
 
     moved: bool = False
     error: BaseException | None = None
@@ -39,15 +43,24 @@ def dispatching() -> Iterator[Dispatch]:
 
 @contextmanager
 def moving_money(request: HttpRequest) -> Iterator[None]:
-    """Send a pay or refund, unless the same call through the hooks has sent one. Outside of such calls there is no limit."""
+    """Send a pay or refund, unless the same call through the hooks has sent one. Outside of such
+    calls there is no limit.
+    """
     record = _current.get()
     if record and record.moved:
-        raise OutcomeUnknown(request.operation, request.reference, "a plugin had sent it already, and let it be sent again")
+        raise OutcomeUnknown(
+            request.operation,
+            request.reference,
+            "a plugin had sent it already, and let it be sent again",
+        )
     if record:
         record.moved = True  # before the send: a plugin may go on while its own task still sends
     try:
         yield
     except BaseException as error:
         if record:
-            record.moved, record.error = not isinstance(error, NotSent | Refused | ConfigurationError), error
+            record.moved, record.error = (
+                not isinstance(error, NotSent | Refused | ConfigurationError),
+                error,
+            )
         raise

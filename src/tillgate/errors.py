@@ -3,19 +3,20 @@
 ::
 
     TillgateError
-    ├── InvalidRequest         the caller's: a field of a request breaks the interface; nothing was sent
-    ├── ConfigurationError     the project's: an account, a setting or a plugin is wrong; nothing was sent
+    ├── InvalidRequest         the caller's: a field breaks the interface; nothing was sent
+    ├── ConfigurationError     the project's: an account, setting or plugin is wrong; nothing sent
     └── GatewayError           the gateway's, or the network's
         ├── NotSent            no byte of the request left this machine
         ├── OutcomeUnknown     it may have arrived, and its outcome is unknown
         ├── AnswerNotUnderstood    an answer came that cannot be trusted or read
         │   └── SignatureMismatch  its verifySign is not the account's
         └── Refused            a well-formed answer with a ret_code that means "no"
-            ├── WrongCredentials   the token, the merchant number or the rights of the account are wrong
+            ├── WrongCredentials   the account's token, merchant number or rights are wrong
             └── OrderNotFound  HTTP 400 and 000022: the account has no such reference
 
-`pay` and `refund` move money, so any doubt about them raises `OutcomeUnknown`; its `detail` gives the reason. `query` moves nothing: any
-`GatewayError` but `OrderNotFound` is inconclusive there, and the query may be repeated.
+`pay` and `refund` move money, so any doubt about them raises `OutcomeUnknown`; its `detail` gives
+the reason. `query` moves nothing: any `GatewayError` but `OrderNotFound` is inconclusive there, and
+the query may be repeated.
 
 No message holds a token or a signature (I11).
 """
@@ -38,7 +39,9 @@ __all__ = [
 
 
 class TillgateError(Exception):
-    """The root of the tree. Every class below hands its arguments to `Exception`, so that errors survive pickling."""
+    """The root of the tree. Every class below hands its arguments to `Exception`, so that errors
+    survive pickling.
+    """
 
 
 class _FieldError(TillgateError):
@@ -55,15 +58,23 @@ class _FieldError(TillgateError):
             shown = f"this {type(self.value).__name__}"
         if len(shown) > 80:
             shown = f"{shown[:76]}...{shown[-1]}"
-        return f"{self.field} {self.remedy}" if self.value is None else f"{self.field}: {shown} {self.remedy}"
+        return (
+            f"{self.field} {self.remedy}"
+            if self.value is None
+            else f"{self.field}: {shown} {self.remedy}"
+        )
 
 
 class InvalidRequest(_FieldError):
-    """The `value` of a `field`, by its Python name, breaks the interface; `remedy` says how to correct it. Nothing was sent."""
+    """The `value` of a `field`, by its Python name, breaks the interface; `remedy` says how to
+    correct it. Nothing was sent.
+    """
 
 
 class ConfigurationError(_FieldError):
-    """An account, a setting or a plugin cannot be used, and nothing was sent. `value` is never a secret."""
+    """An account, a setting or a plugin cannot be used, and nothing was sent. `value` is never a
+    secret.
+    """
 
 
 class GatewayError(TillgateError):
@@ -84,9 +95,11 @@ class NotSent(GatewayError):
 
 
 class OutcomeUnknown(GatewayError):
-    """The request may have arrived, and its outcome is unknown. A pay or refund must not be repeated.
+    """The request may have arrived, and its outcome is unknown. A pay or refund must not be
+    repeated.
 
-    `http_status` is the status of the answer, if one came. `may_have_arrived` is false only if the connection broke during the sending.
+    `http_status` is the status of the answer, if one came. `may_have_arrived` is false only if the
+    connection broke during the sending.
     """
 
     def __init__(
@@ -95,7 +108,8 @@ class OutcomeUnknown(GatewayError):
         reference: str,
         detail: str,
         http_status: int | None = None,
-        may_have_arrived: bool = True,  # noqa: FBT001, FBT002  # positional, so that unpickling can pass it
+        # positional, so that unpickling can pass it
+        may_have_arrived: bool = True,  # noqa: FBT001, FBT002
     ) -> None:
         super().__init__(operation, reference, detail, http_status, may_have_arrived)
         self.operation = operation
@@ -132,7 +146,9 @@ class SignatureMismatch(AnswerNotUnderstood):
 
 
 class Refused(GatewayError):
-    """The gateway refused, in the envelope of the interface: `ret_code`, `ret_msg` and the HTTP status."""
+    """The gateway refused, in the envelope of the interface: `ret_code`, `ret_msg` and the HTTP
+    status.
+    """
 
     def __init__(self, ret_code: str, ret_msg: str, http_status: int) -> None:
         super().__init__(ret_code, ret_msg, http_status)
@@ -145,7 +161,9 @@ class Refused(GatewayError):
 
 
 class WrongCredentials(Refused):
-    """The gateway denies the account: its token does not fit the signature, or it has no rights. Nothing happened at the gateway."""
+    """The gateway denies the account: its token does not fit the signature, or it has no rights.
+    Nothing happened at the gateway.
+    """
 
 
 class OrderNotFound(Refused):

@@ -1,4 +1,5 @@
-"""A browser, a live shop and what every page must be free of. Skipped by name where there is no chromium; in CI that is a failure.
+"""A browser, a live shop and what every page must be free of. Skipped by name where there is no
+chromium; in CI that is a failure.
 
 `pytest tests/browser --update-images` takes the pictures of the documentation anew.
 """
@@ -10,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
+
+# ships no types
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from django.contrib.auth.models import User
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page
 
-from tests.django.conftest import (  # noqa: F401  # the same shop, gateway and clock as in the tests without a browser
+# the same shop, gateway and clock as in the tests without a browser
+from tests.django.conftest import (  # noqa: F401
     World,
     configure,
     database,
@@ -34,13 +38,21 @@ _DEADLINE_MS = 10_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-images", action="store_true", help="take the pictures in docs/images anew")
+    parser.addoption(
+        "--update-images",
+        action="store_true",
+        help="take the pictures in docs/images anew",
+    )
 
 
 @pytest.fixture
 def picture(request: pytest.FixtureRequest) -> Callable[[Locator, str], None]:
     """Take the picture of a part of a page; with `--update-images` the documentation shows it."""
-    folder = ROOT / "docs" / "images" if request.config.getoption("--update-images", default=False) else ARTEFACTS
+    folder = (
+        ROOT / "docs" / "images"
+        if request.config.getoption("--update-images", default=False)
+        else ARTEFACTS
+    )
 
     def take(part: Locator, name: str) -> None:
         part.screenshot(path=folder / name, animations="disabled")
@@ -50,7 +62,9 @@ def picture(request: pytest.FixtureRequest) -> Callable[[Locator, str], None]:
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    """One browser for all of these tests, closed before any other test runs: its event loop would confuse them."""
+    """One browser for all of these tests, closed before any other test runs: its event loop would
+    confuse them.
+    """
     with running_chromium() as browser:
         yield browser
 
@@ -64,7 +78,9 @@ class Shop:
         self.contexts: list[BrowserContext] = []
 
     def open(self, path: str, **options: Any) -> Page:
-        """Open a page of the shop in a browser of its own, and note everything that the console complains about."""
+        """Open a page of the shop in a browser of its own, and note everything that the console
+        complains about.
+        """
         context = self.browser.new_context(base_url=self.url, **options)
         context.set_default_timeout(_DEADLINE_MS)
         self.contexts.append(context)
@@ -85,7 +101,9 @@ class Shop:
         client = Client()
         client.force_login(staff)
         page = self.open("", **options)
-        page.context.add_cookies([{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": self.url}])
+        page.context.add_cookies(
+            [{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": self.url}],
+        )
         page.goto(path)
         return page
 
@@ -93,11 +111,20 @@ class Shop:
         """Keep a picture of a page, and demand that it is accessible and fits its window."""
         ARTEFACTS.mkdir(exist_ok=True)
         page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True, animations="disabled")
-        faults = [fault for fault in Axe().run(page).response["violations"] if fault["impact"] in ("serious", "critical")]
-        shown = [f"{fault['id']}: {fault['help']}: {[node['html'][:200] for node in fault['nodes']]}" for fault in faults]
+        faults = [
+            fault
+            for fault in Axe().run(page).response["violations"]
+            if fault["impact"] in ("serious", "critical")
+        ]
+        shown = [
+            f"{fault['id']}: {fault['help']}: {[node['html'][:200] for node in fault['nodes']]}"
+            for fault in faults
+        ]
         assert not shown, "\n".join(shown)
         assert page.locator("h1").count() == 1
-        too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        too_wide = page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth",
+        )
         assert too_wide <= 0, f"{name} is {too_wide} pixels too wide"
 
 
@@ -111,7 +138,9 @@ def shop(
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Shop]:
-    """A live shop whose gateway sends real notifications, and whose waiting page is less patient than usual."""
+    """A live shop whose gateway sends real notifications, and whose waiting page is less patient
+    than usual.
+    """
     settings.ROOT_URLCONF = "tests.browser.urls"
     configure(PUBLIC_URL=live_server.url)
     monkeypatch.setattr(shoppers, "_POLL_SECONDS", 0.3)

@@ -1,4 +1,6 @@
-"""A shopper pays: by keyboard, on a phone, in the dark, without JavaScript, and while the news is late."""
+"""A shopper pays: by keyboard, on a phone, in the dark, without JavaScript, and while the news is
+late.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from tests.browser.conftest import Shop
 from tillgate.django.models import Payment
 from tillgate.django.pages import shoppers
 
-PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
+PHONE = {
+    "viewport": {"width": 360, "height": 740},
+    "is_mobile": True,
+    "has_touch": True,
+    "device_scale_factor": 2,
+}
 
 
 def _focus_on(page: Page, selector: str) -> None:
@@ -29,7 +36,10 @@ def _newest() -> Payment:
     return Payment.objects.select_related("order").latest("id")
 
 
-def test_a_shopper_pays_with_nothing_but_the_keyboard(shop: Shop, picture: Callable[[Locator, str], None]) -> None:
+def test_a_shopper_pays_with_nothing_but_the_keyboard(
+    shop: Shop,
+    picture: Callable[[Locator, str], None],
+) -> None:
     order = shop.world.order("39.90")
     page = shop.open(shop.world.way_to_pay(order), device_scale_factor=2)
     _focus_on(page, "input[type=radio]:checked")
@@ -51,7 +61,11 @@ def test_a_shopper_pays_with_nothing_but_the_keyboard(shop: Shop, picture: Calla
 def test_the_pages_on_a_phone(shop: Shop, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shoppers, "_home", lambda payment: None)
     order = shop.world.order("8.00")
-    phone: dict[str, Any] = {**PHONE, "color_scheme": scheme, "user_agent": "Mozilla/5.0 (Linux; Android 15) Mobile"}
+    phone: dict[str, Any] = {
+        **PHONE,
+        "color_scheme": scheme,
+        "user_agent": "Mozilla/5.0 (Linux; Android 15) Mobile",
+    }
     page = shop.open(shop.world.way_to_pay(order), **phone)
     shop.look(page, f"pay-phone-{scheme}")
     page.get_by_role("button", name="Continue to payment").tap()
@@ -66,22 +80,36 @@ def test_the_pages_on_a_phone(shop: Shop, scheme: str, monkeypatch: pytest.Monke
     shop.look(page, f"paid-phone-{scheme}")
 
 
-@pytest.mark.parametrize(("status", "heading"), [("", "We have not received a payment yet"), ("success", "Confirming your payment")])
-def test_a_waiting_page_moves_on_by_itself_when_the_notification_comes(shop: Shop, status: str, heading: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "heading"),
+    [("", "We have not received a payment yet"), ("success", "Confirming your payment")],
+)
+def test_a_waiting_page_moves_on_by_itself_when_the_notification_comes(
+    shop: Shop,
+    status: str,
+    heading: str,
+) -> None:
     order = shop.world.order()
     payment = shop.world.start(order)
     page = shop.open(f"/payments/return/{payment.return_key}/?status={status}")
     expect(page.get_by_role("heading", name=heading)).to_be_visible()
     expect(page.get_by_role("status")).to_have_text("Checking with the payment service…")
-    expect(page.get_by_role("link", name="Pay now")).to_have_count(0 if status else 1)  # who has just paid is not asked to pay
-    expect(page.get_by_role("link", name="Choose another payment method")).to_have_count(0 if status else 1)
+    # who has just paid is not asked to pay
+    expect(page.get_by_role("link", name="Pay now")).to_have_count(0 if status else 1)
+    expect(page.get_by_role("link", name="Choose another payment method")).to_have_count(
+        0 if status else 1,
+    )
     shop.look(page, f"waiting-{status or 'nothing'}-desktop")
     shop.world.shopper_pays(payment)
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_i4_whoever_has_paid_by_the_gateways_word_reads_so_before_paying_again(shop: Shop, options: dict[str, Any], request: Any) -> None:
+def test_i4_whoever_has_paid_by_the_gateways_word_reads_so_before_paying_again(
+    shop: Shop,
+    options: dict[str, Any],
+    request: Any,
+) -> None:
     device = request.node.callspec.id
     order = shop.world.order()
     payment = shop.world.start(order)
@@ -102,13 +130,16 @@ def test_i4_whoever_has_paid_by_the_gateways_word_reads_so_before_paying_again(s
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
 def test_a_shopper_whose_money_is_on_its_way_reads_so_and_is_asked_before_paying_again(
-    shop: Shop, options: dict[str, Any], request: Any
+    shop: Shop,
+    options: dict[str, Any],
+    request: Any,
 ) -> None:
     device = request.node.callspec.id
     order = shop.world.order()
     payment = shop.world.start(order)
     Payment.objects.filter(pk=payment.pk).update(is_processing=True)
-    page = shop.open(f"/payments/return/{payment.return_key}/?wait=1", **options)  # the sandbox has no such payments: no query here
+    # the sandbox has no such payments: no query here
+    page = shop.open(f"/payments/return/{payment.return_key}/?wait=1", **options)
     expect(page.get_by_role("heading", name="Your payment is on its way")).to_be_visible()
     expect(page.get_by_role("link", name="Back to the shop")).to_be_visible()
     expect(page.get_by_text("Pay now")).to_have_count(0)
@@ -119,7 +150,11 @@ def test_a_shopper_whose_money_is_on_its_way_reads_so_and_is_asked_before_paying
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_whoever_pays_a_second_time_reads_it_without_a_press(shop: Shop, options: dict[str, Any], request: Any) -> None:
+def test_whoever_pays_a_second_time_reads_it_without_a_press(
+    shop: Shop,
+    options: dict[str, Any],
+    request: Any,
+) -> None:
     order = shop.world.order()
     first, second = shop.world.start(order), shop.world.start(order, "paypal")
     shop.world.shopper_pays(first)
@@ -132,7 +167,9 @@ def test_whoever_pays_a_second_time_reads_it_without_a_press(shop: Shop, options
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
 def test_a_waiting_page_stops_offering_an_order_that_another_tab_has_paid_and_a_late_shopper_finds_the_shop(
-    shop: Shop, options: dict[str, Any], request: Any
+    shop: Shop,
+    options: dict[str, Any],
+    request: Any,
 ) -> None:
     order = shop.world.order()
     waiting, other = shop.world.start(order), shop.world.start(order, "paypal")
@@ -149,8 +186,12 @@ def test_a_waiting_page_stops_offering_an_order_that_another_tab_has_paid_and_a_
     shop.look(page, f"too-late-{request.node.callspec.id}")
 
 
-def test_a_waiting_page_refreshes_without_javascript(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shoppers, "_POLL_SECONDS", 1)  # a page without script refreshes after whole seconds
+def test_a_waiting_page_refreshes_without_javascript(
+    shop: Shop,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # a page without script refreshes after whole seconds
+    monkeypatch.setattr(shoppers, "_POLL_SECONDS", 1)
     order = shop.world.order()
     page = shop.open(shop.world.way_to_pay(order), java_script_enabled=False)
     page.get_by_label("PayPal").check()
@@ -164,12 +205,17 @@ def test_a_waiting_page_refreshes_without_javascript(shop: Shop, monkeypatch: py
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
 
 
-def test_after_a_bounded_wait_the_page_says_what_happens_next(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_bounded_wait_the_page_says_what_happens_next(
+    shop: Shop,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(shoppers, "_PATIENT_POLLS", 2)
     order = shop.world.order()
     payment = shop.world.start(order)
     page = shop.open(f"/payments/return/{payment.return_key}/?status=success")
-    expect(page.get_by_role("heading", name="We are still waiting for the payment service")).to_be_visible()
+    expect(
+        page.get_by_role("heading", name="We are still waiting for the payment service"),
+    ).to_be_visible()
     shop.look(page, "still-waiting")
     shop.world.sandbox.control.set_options({"notification_on_paid": False})
     shop.world.shopper_pays(payment)
@@ -177,21 +223,33 @@ def test_after_a_bounded_wait_the_page_says_what_happens_next(shop: Shop, monkey
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
 
 
-def test_the_page_turns_by_itself_when_money_arrives_after_the_wait(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_turns_by_itself_when_money_arrives_after_the_wait(
+    shop: Shop,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(shoppers, "_PATIENT_POLLS", 0)
     monkeypatch.setattr(shoppers, "_LATE_POLL_SECONDS", 1)
     order = shop.world.order()
     payment = shop.world.start(order)
     page = shop.open(f"/payments/return/{payment.return_key}/?status=success")
-    expect(page.get_by_role("heading", name="We are still waiting for the payment service")).to_be_visible()
+    expect(
+        page.get_by_role("heading", name="We are still waiting for the payment service"),
+    ).to_be_visible()
     shop.world.shopper_pays(payment)
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_whoever_left_the_payment_page_can_pay_at_once_or_choose_another_method(shop: Shop, options: dict[str, Any], request: Any) -> None:
+def test_whoever_left_the_payment_page_can_pay_at_once_or_choose_another_method(
+    shop: Shop,
+    options: dict[str, Any],
+    request: Any,
+) -> None:
     payment = shop.world.start(shop.world.order(), "paypal")
-    for step, way in (("Pay now", shop.world.sandbox.base_url), ("Choose another payment method", "/payments/pay/")):
+    for step, way in (
+        ("Pay now", shop.world.sandbox.base_url),
+        ("Choose another payment method", "/payments/pay/"),
+    ):
         page = shop.open(f"/payments/return/{payment.return_key}/", **options)
         shop.look(page, f"not-received-{request.node.callspec.id}")
         _focus_on(page, f"a:text-is('{step}')")
@@ -200,7 +258,11 @@ def test_whoever_left_the_payment_page_can_pay_at_once_or_choose_another_method(
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_who_has_paid_twice_reads_so_and_what_follows(shop: Shop, options: dict[str, Any], request: Any) -> None:
+def test_who_has_paid_twice_reads_so_and_what_follows(
+    shop: Shop,
+    options: dict[str, Any],
+    request: Any,
+) -> None:
     order = shop.world.order()
     first, second = shop.world.start(order), shop.world.start(order, "paypal")
     for payment in (first, second):
@@ -214,7 +276,11 @@ def test_who_has_paid_twice_reads_so_and_what_follows(shop: Shop, options: dict[
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_a_declined_payment_and_an_order_that_cannot_be_paid(shop: Shop, options: dict[str, Any], request: Any) -> None:
+def test_a_declined_payment_and_an_order_that_cannot_be_paid(
+    shop: Shop,
+    options: dict[str, Any],
+    request: Any,
+) -> None:
     device = request.node.callspec.id
     order = shop.world.order()
     page = shop.open(shop.world.way_to_pay(order), **options)
@@ -230,11 +296,19 @@ def test_a_declined_payment_and_an_order_that_cannot_be_paid(shop: Shop, options
     shop.look(page, f"not-payable-{device}")
 
 
-def test_a_form_leads_to_the_payment_page_under_a_policy_that_lets_forms_go_to_the_shop_only(shop: Shop) -> None:
-    """Chromium refuses a redirect to another site after a form, without a word to the shopper. The page in between has a link too."""
+def test_a_form_leads_to_the_payment_page_under_a_policy_that_lets_forms_go_to_the_shop_only(
+    shop: Shop,
+) -> None:
+    """Chromium refuses a redirect to another site after a form, without a word to the shopper. The
+    page in between has a link too.
+    """
     page = shop.open(shop.world.way_to_pay(shop.world.order()))
     sent = page.context.new_page()
-    sent.route(re.compile(re.escape(shop.world.sandbox.base_url)), lambda route: route.fulfill(status=204))  # 204: the browser stays
+    # 204: the browser stays
+    sent.route(
+        re.compile(re.escape(shop.world.sandbox.base_url)),
+        lambda route: route.fulfill(status=204),
+    )
     sent.goto(page.url)
     with sent.expect_response(re.compile("/pay/")) as answer:
         sent.get_by_role("button", name="Continue to payment").click()
@@ -248,11 +322,22 @@ def test_a_form_leads_to_the_payment_page_under_a_policy_that_lets_forms_go_to_t
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
 def test_a_method_that_cannot_take_the_order_shows_the_reason_and_cannot_be_pressed(
-    shop: Shop, options: dict[str, Any], request: Any, configure: Callable[..., None]
+    shop: Shop,
+    options: dict[str, Any],
+    request: Any,
+    configure: Callable[..., None],
 ) -> None:
-    limits = [{"code": "alipay", "maximums": {"USD": "5000"}}, {"code": "creditcard"}, {"code": "oxxo", "label": "OXXO", "kind": "counter"}]
+    limits = [
+        {"code": "alipay", "maximums": {"USD": "5000"}},
+        {"code": "creditcard"},
+        {"code": "oxxo", "label": "OXXO", "kind": "counter"},
+    ]
     bank = {"code": "ideal", "label": "iDEAL", "kind": "bank", "currencies": ["EUR"]}
-    configure({"METHODS": [*limits, "paypal", bank]}, PUBLIC_URL=shop.url, SHOP_NAME="Fold & Margin")
+    configure(
+        {"METHODS": [*limits, "paypal", bank]},
+        PUBLIC_URL=shop.url,
+        SHOP_NAME="Fold & Margin",
+    )
     page = shop.open(shop.world.way_to_pay(shop.world.order("6000.00")), **options)
     alipay = page.get_by_role("radio", name=re.compile("^Alipay takes orders up to USD 5,000.00$"))
     expect(alipay).to_be_disabled()
@@ -276,7 +361,10 @@ def test_a_refused_start_says_so_and_offers_another_way(shop: Shop) -> None:
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
 def test_an_urdu_shopper_pays_on_pages_that_run_from_right_to_left(
-    shop: Shop, options: dict[str, Any], request: Any, settings: Any
+    shop: Shop,
+    options: dict[str, Any],
+    request: Any,
+    settings: Any,
 ) -> None:
     settings.LANGUAGE_CODE = "ur"
     device = request.node.callspec.id

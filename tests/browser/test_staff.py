@@ -21,7 +21,10 @@ def _paid(shop: Shop, total: str) -> int:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_staff_gives_part_of_a_payment_back_and_a_double_press_makes_one_refund(shop: Shop, scheme: str) -> None:
+def test_staff_gives_part_of_a_payment_back_and_a_double_press_makes_one_refund(
+    shop: Shop,
+    scheme: str,
+) -> None:
     payment_id = _paid(shop, "39.90")
     page = shop.admin(f"/admin/tillgate/payment/{payment_id}/change/", color_scheme=scheme)
     page.get_by_label("Amount in USD").fill("9.90")
@@ -31,7 +34,9 @@ def test_staff_gives_part_of_a_payment_back_and_a_double_press_makes_one_refund(
     shop.look(page, f"admin-refund-{scheme}")
     page.get_by_role("button", name="Refund USD 9.90").dblclick()
     page.wait_for_url("**/change/")
-    if not page.get_by_text("USD 9.90 was refunded.").count():  # the second press was answered while the first was sent
+    if not page.get_by_text(
+        "USD 9.90 was refunded.",
+    ).count():  # the second press was answered while the first was sent
         page.wait_for_timeout(3000)
         page.reload()
     expect(page.get_by_text("Money refunded").first).to_be_visible()
@@ -40,7 +45,9 @@ def test_staff_gives_part_of_a_payment_back_and_a_double_press_makes_one_refund(
     assert shop.world.sandbox.control.state()["transactions"][0]["refunded"] == "9.90"  # type: ignore[index]
     page.get_by_text("Cause and evidence").first.click()
     page.get_by_role("button", name="Poll now").click()
-    expect(page.get_by_text("Polled the gateway: the gateway says that it is paid.")).to_be_visible()
+    expect(
+        page.get_by_text("Polled the gateway: the gateway says that it is paid."),
+    ).to_be_visible()
 
 
 def test_staff_sees_the_lists(shop: Shop) -> None:
@@ -57,7 +64,11 @@ def test_staff_sees_the_lists(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_staff_refunds_a_second_payment_from_the_page_of_reviews(shop: Shop, scheme: str, picture: Callable[[Locator, str], None]) -> None:
+def test_staff_refunds_a_second_payment_from_the_page_of_reviews(
+    shop: Shop,
+    scheme: str,
+    picture: Callable[[Locator, str], None],
+) -> None:
     order = shop.world.order("25.00")
     first, second = shop.world.start(order), shop.world.start(order, "paypal")
     for payment in (first, second):
@@ -67,7 +78,9 @@ def test_staff_refunds_a_second_payment_from_the_page_of_reviews(shop: Shop, sch
     page = shop.admin("/admin/tillgate/payment/", color_scheme=scheme, device_scale_factor=2)
     page.get_by_role("link", name="1 open review").click()
     expect(page.get_by_text("Recommended: “Refund…”.")).to_be_visible()
-    expect(page.get_by_role("link", name="Refund…")).to_have_accessible_description(re.compile("confirm it on the next page"))
+    expect(page.get_by_role("link", name="Refund…")).to_have_accessible_description(
+        re.compile("confirm it on the next page"),
+    )
     shop.look(page, f"admin-needs-a-person-{scheme}")
     if scheme == "light":
         picture(page.locator(f"#review-{Review.objects.get().pk}"), "review.png")
@@ -88,7 +101,9 @@ def test_staff_settles_a_refund_of_unknown_outcome_and_accepts_with_a_note(shop:
     page = shop.admin(f"/admin/tillgate/payment/{payment_id}/refund/?amount=10")
     page.get_by_role("button", name="Refund USD 10.00").click()
     expect(page.get_by_text("The outcome of the refund of USD 10.00 is unknown")).to_be_visible()
-    shop.world.sandbox.control.reverse(shop.world.sandbox.control.service.transactions()[0].reference)
+    shop.world.sandbox.control.reverse(
+        shop.world.sandbox.control.service.transactions()[0].reference,
+    )
     page.get_by_role("button", name="Poll now").click()
     page.goto("/admin/tillgate/review/")
     shop.look(page, "admin-reviews-several")
@@ -104,7 +119,11 @@ def test_staff_settles_a_refund_of_unknown_outcome_and_accepts_with_a_note(shop:
 
 def test_the_admin_on_a_phone(shop: Shop) -> None:
     payment_id = _paid(shop, "12.50")
-    page = shop.admin(f"/admin/tillgate/payment/{payment_id}/change/", viewport={"width": 390, "height": 844}, is_mobile=True)
+    page = shop.admin(
+        f"/admin/tillgate/payment/{payment_id}/change/",
+        viewport={"width": 390, "height": 844},
+        is_mobile=True,
+    )
     shop.look(page, "admin-payment-phone")
     page.get_by_text("Record an external refund").press("Enter")
     page.get_by_label("Refunded, in USD").fill("2.50")
@@ -115,7 +134,10 @@ def test_the_admin_on_a_phone(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_staff_ends_a_payment_that_the_gateway_does_not_know_with_the_keyboard(shop: Shop, width: int) -> None:
+def test_staff_ends_a_payment_that_the_gateway_does_not_know_with_the_keyboard(
+    shop: Shop,
+    width: int,
+) -> None:
     payment = shop.world.start(shop.world.order("18.00"))
     shop.world.sandbox.control.fault("denied", occasion="query", times=100)
     shop.world.notification(payment)
@@ -140,7 +162,9 @@ def test_staff_is_asked_how_much_of_an_overpayment_to_refund(shop: Shop) -> None
     shop.world.sandbox.control.wait_for_notifications()
     page = shop.admin("/admin/tillgate/review/")
     page.get_by_role("link", name="Refund…").click()
-    expect(page.get_by_text("USD 30.00 was paid, and the order costs USD 28.00 by now")).to_be_visible()
+    expect(
+        page.get_by_text("USD 30.00 was paid, and the order costs USD 28.00 by now"),
+    ).to_be_visible()
     expect(page.get_by_role("button", name="Refund USD")).to_have_count(0)
     shop.look(page, "admin-overpaid")
     page.get_by_label("Amount in USD").fill("2.00")
@@ -151,19 +175,30 @@ def test_staff_is_asked_how_much_of_an_overpayment_to_refund(shop: Shop) -> None
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_cards_tell_what_to_do_first_and_the_mail_leads_to_its_card(shop: Shop, width: int) -> None:
+def test_the_cards_tell_what_to_do_first_and_the_mail_leads_to_its_card(
+    shop: Shop,
+    width: int,
+) -> None:
     order = shop.world.order("30.00")
     payment = shop.world.start(order)
     shop.world.shop.edit_total(order, Decimal("32.00"))
     shop.world.shopper_pays(payment)
     shop.world.sandbox.control.wait_for_notifications()
     review = Review.objects.get()
-    page = shop.admin(f"/admin/tillgate/review/{review.pk}/change/#review-{review.pk}", viewport={"width": width, "height": 900})
+    page = shop.admin(
+        f"/admin/tillgate/review/{review.pk}/change/#review-{review.pk}",
+        viewport={"width": width, "height": 900},
+    )
     card = page.locator(f"#review-{review.pk}")
     expect(card.get_by_text("Recommended:")).to_be_visible()
     background = "element => getComputedStyle(element).backgroundColor"
-    first, second = card.get_by_role("link", name="Refund…"), card.get_by_role("button", name="Deliver again")
-    assert first.evaluate(background) != second.evaluate(background), "the recommended one stands out"
+    first, second = (
+        card.get_by_role("link", name="Refund…"),
+        card.get_by_role("button", name="Deliver again"),
+    )
+    assert first.evaluate(background) != second.evaluate(background), (
+        "the recommended one stands out"
+    )
     expect(second).to_have_accessible_description(re.compile("Tells the shop once more"))
     shop.look(page, f"admin-card-{width}")
     page.get_by_text("Dismiss with a note").focus()
@@ -173,9 +208,17 @@ def test_the_cards_tell_what_to_do_first_and_the_mail_leads_to_its_card(shop: Sh
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_health_page_tests_a_connection_by_the_keyboard(shop: Shop, width: int, scheme: str) -> None:
+def test_the_health_page_tests_a_connection_by_the_keyboard(
+    shop: Shop,
+    width: int,
+    scheme: str,
+) -> None:
     _paid(shop, "12.50")
-    page = shop.admin("/admin/tillgate/payment/", viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = shop.admin(
+        "/admin/tillgate/payment/",
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,
+    )
     page.get_by_role("link", name="Health of the payments").click()
     expect(page.get_by_text("sandbox: no real money")).to_be_visible()
     page.get_by_role("button", name="Test connection").focus()

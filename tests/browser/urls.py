@@ -1,4 +1,6 @@
-"""The addresses of the shop in the browser: Tillgate's pages under a strict content security policy, the admin, and an order's page."""
+"""The addresses of the shop in the browser: Tillgate's pages under a strict content security
+policy, the admin, and an order's page.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from tests.smallest_shop.models import ShopOrder
 from tillgate.django import urls
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri "
+    "'none'; frame-ancestors 'none'; "
     "form-action 'self'"
 )
 
@@ -31,7 +34,10 @@ def _strict(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
 def _order(request: HttpRequest, key: str) -> HttpResponse:
     order = ShopOrder.objects.get(pk=key)
-    page = f'<!doctype html><html lang="en"><title>Order {key}</title><main><h1>Order {key} is {order.status}</h1></main></html>'
+    page = (
+        f'<!doctype html><html lang="en"><title>Order {key}</title><main><h1>Order {key} is '
+        f"{order.status}</h1></main></html>"
+    )
     return HttpResponse(page)
 
 

@@ -19,6 +19,8 @@ def application(broker: str, queue: str) -> Any:
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,
-        broker_transport_options={"global_keyprefix": f"{queue}:"} if broker.startswith("redis:") else {},
+        broker_transport_options={"global_keyprefix": f"{queue}:"}
+        if broker.startswith("redis:")
+        else {},
     )
     return app

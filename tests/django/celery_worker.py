@@ -1,4 +1,6 @@
-"""What the worker processes of test_celery.py run: this test project, on the database, the gateway and the queue of that test."""
+"""What the worker processes of test_celery.py run: this test project, on the database, the gateway
+and the queue of that test.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ project.TILLGATE = {
             "MERCHANT_NO": PUBLISHED_MERCHANT_NO,
             "TOKEN": PUBLISHED_TEST_TOKEN,
             "SANDBOX": True,
-        }
+        },
     },
 }
 django.setup()

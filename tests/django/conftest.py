@@ -1,4 +1,6 @@
-"""A shop, a gateway and a clock for the tests of the Django app: those that a plugin's author gets, on the smallest shop."""
+"""A shop, a gateway and a clock for the tests of the Django app: those that a plugin's author gets,
+on the smallest shop.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,24 @@ from tillgate.sandbox import Sandbox
 from tillgate.testing.shops import configure, running_sandbox, time_, world
 from tillgate.testing.world import World
 
-__all__ = ["World", "configure", "database", "gateway", "running_sandbox", "sandbox", "time_", "world"]
+__all__ = [
+    "World",
+    "configure",
+    "database",
+    "gateway",
+    "running_sandbox",
+    "sandbox",
+    "time_",
+    "world",
+]
 
 _SERVICES = {"postgresql": 5432, "mariadb": 3306}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip by name what needs a database that this machine lacks; in CI such a skip is a failure."""
+    """Skip by name what needs a database that this machine lacks; in CI such a skip is a
+    failure.
+    """
     if project.DATABASE == "sqlite" or _is_reachable():
         return
     if os.environ.get("CI") == "true":
@@ -51,7 +64,9 @@ def guarded(network_in_transactions: list[str]) -> None:
 
 @pytest.fixture(autouse=True)
 def language() -> Iterator[None]:
-    """A visitor's language, which LocaleMiddleware activates for the thread, is not the next test's."""
+    """A visitor's language, which LocaleMiddleware activates for the thread, is not the next
+    test's.
+    """
     yield
     translation.deactivate()
 

@@ -28,14 +28,19 @@ def queue(payment: Payment, amount: str = "1.00") -> Refund:
 def many(world: World, count: int, account: str = "default") -> list[Payment]:
     """Return payments that are due and not paid."""
     plugin = world.shop.plugin
-    payments = [starting.start_payment(plugin, world.order(), method="alipay", account=account).payment for _ in range(count)]
+    payments = [
+        starting.start_payment(plugin, world.order(), method="alipay", account=account).payment
+        for _ in range(count)
+    ]
     make_due(*payments)
     return payments
 
 
 def make_due(*payments: Payment) -> None:
     """Let the worker poll payments now."""
-    Payment.objects.filter(pk__in=[payment.pk for payment in payments]).update(next_poll_at=timezone.now())
+    Payment.objects.filter(pk__in=[payment.pk for payment in payments]).update(
+        next_poll_at=timezone.now(),
+    )
 
 
 def due_in(world: World, payment: Payment) -> float:
@@ -47,7 +52,9 @@ def due_in(world: World, payment: Payment) -> float:
 
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Callable[[], object]]]:
-    """What happens first when an account is queried, by its host, or a payment, by its reference; then the sandbox answers."""
+    """What happens first when an account is queried, by its host, or a payment, by its reference;
+    then the sandbox answers.
+    """
     before: dict[str, Callable[[], object]] = {}
     real = hooks.query
 

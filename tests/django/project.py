@@ -1,4 +1,6 @@
-"""The settings that the tests of the Django app run with; TILLGATE_TEST_DATABASE chooses the database."""
+"""The settings that the tests of the Django app run with; TILLGATE_TEST_DATABASE chooses the
+database.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from tillgate.testing.databases import chosen_database, name_of_database
 DATABASE = name_of_database()
 DATABASES = {"default": chosen_database("tillgate_tests")}
 if DATABASE == "postgresql":
-    DATABASES["default"]["OPTIONS"] = {"options": "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min"}
+    DATABASES["default"]["OPTIONS"] = {
+        "options": "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min",
+    }
 elif DATABASE == "mariadb":
     DATABASES["default"]["OPTIONS"]["init_command"] = "SET SESSION idle_transaction_timeout = 120"
 
@@ -47,9 +51,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ]
+            ],
         },
-    }
+    },
 ]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 TILLGATE = {
@@ -59,7 +63,7 @@ TILLGATE = {
             "MERCHANT_NO": PUBLISHED_MERCHANT_NO,
             "TOKEN": PUBLISHED_TEST_TOKEN,
             "SANDBOX": True,
-        }
+        },
     },
     "PUBLIC_URL": "http://127.0.0.1:2",
     "NOTIFICATION_THROTTLE_SECONDS": 0,

@@ -1,4 +1,6 @@
-"""The addresses of the test project: Tillgate's pages, the admin, and the page of an order that the smallest shop leads back to."""
+"""The addresses of the test project: Tillgate's pages, the admin, and the page of an order that the
+smallest shop leads back to.
+"""
 
 from django.contrib import admin
 from django.urls import include, path

@@ -14,7 +14,12 @@ from tillgate.django.refunds import queueing
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO
 from tillgate.wire.dialects import REFERENCE, Dialect
 
-OWN = Account(base_url="https://pay.example", merchant_no="1", token="t", dialect=Dialect(name="own"))
+OWN = Account(
+    base_url="https://pay.example",
+    merchant_no="1",
+    token="t",
+    dialect=Dialect(name="own"),
+)
 
 
 class Keeper:
@@ -34,21 +39,32 @@ def test_an_account_is_found_in_the_settings_or_with_a_plugin_that_keeps_it(worl
             find_account("elsewhere")
     finally:
         hooks.plugin_manager().unregister(name="keeper")
-    assert str(caught.value) == "account: 'elsewhere' is not in TILLGATE['ACCOUNTS'], and no plugin keeps it"
+    assert (
+        str(caught.value)
+        == "account: 'elsewhere' is not in TILLGATE['ACCOUNTS'], and no plugin keeps it"
+    )
 
 
 @pytest.mark.parametrize(
-    ("field", "setting", "other"), [("merchant_no", "MERCHANT_NO", "999"), ("base_url", "BASE_URL", "http://127.0.0.1:9")]
+    ("field", "setting", "other"),
+    [("merchant_no", "MERCHANT_NO", "999"), ("base_url", "BASE_URL", "http://127.0.0.1:9")],
 )
 def test_i1_a_payment_belongs_to_the_account_that_made_it_and_to_no_other(
-    world: World, configure: Callable[..., None], field: str, setting: str, other: str
+    world: World,
+    configure: Callable[..., None],
+    field: str,
+    setting: str,
+    other: str,
 ) -> None:
     payment = world.start(world.order())
     assert account_of(payment) == find_account("default")
     configure({setting: other})
     with pytest.raises(ConfigurationError) as caught:
         account_of(payment)
-    remedy = "when payments that are still watched were made: configure the old account again under 'default'"
+    remedy = (
+        "when payments that are still watched were made: configure the old account again "
+        "under 'default'"
+    )
     assert str(caught.value) == f"{field}: {other!r} was {getattr(payment, field)!r} {remedy}"
 
 
@@ -59,7 +75,9 @@ def test_i1_a_sandbox_payment_does_not_belong_to_a_live_account(world: World) ->
         account_of(payment)
 
 
-def test_a_gateway_speaks_as_its_account_says_and_as_the_reference_when_that_is_gone(world: World) -> None:
+def test_a_gateway_speaks_as_its_account_says_and_as_the_reference_when_that_is_gone(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     hooks.plugin_manager().register(Keeper(), name="keeper")
     try:
@@ -83,7 +101,10 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return aliases
 
 
-def test_a_notification_that_finds_its_payment_paid_looks_its_account_up_once(world: World, looked_up: list[str]) -> None:
+def test_a_notification_that_finds_its_payment_paid_looks_its_account_up_once(
+    world: World,
+    looked_up: list[str],
+) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     looked_up.clear()
@@ -92,7 +113,10 @@ def test_a_notification_that_finds_its_payment_paid_looks_its_account_up_once(wo
     assert looked_up == ["default"]
 
 
-def test_a_refunds_notification_looks_its_account_up_once(world: World, looked_up: list[str]) -> None:
+def test_a_refunds_notification_looks_its_account_up_once(
+    world: World,
+    looked_up: list[str],
+) -> None:
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(world.paid_payment().pk, "1.00")
     looked_up.clear()

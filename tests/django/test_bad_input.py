@@ -1,4 +1,6 @@
-"""Whatever arrives from outside: never an error page, never rows without end, never a query too many (I7)."""
+"""Whatever arrives from outside: never an error page, never rows without end, never a query too
+many (I7).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.django.conftest import World
-from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import (
+    Notification,
+    Order,
+    OutboxEvent,
+    Payment,
+    Refund,
+    Review,
+    TimelineEntry,
+)
 from tillgate.django.orders import registering
 from tillgate.django.pages.tickets import pay_url, start_url
 
@@ -35,7 +45,12 @@ BODIES: dict[str, tuple[str, bytes]] = {
     "invalid UTF-8": (FORM, b"status=\xff\xfe&\x80=1"),
     "invalid UTF-8 in JSON": (JSON, b'{"status": "\xff"}'),
     "percent-encoded invalid UTF-8": (FORM, b"status=%ff%fe"),
-    "nested JSON": (JSON, json.dumps({"result": {"status": "success", "deep": [{"er": [1, 2.50, None, True]}]}}).encode()),
+    "nested JSON": (
+        JSON,
+        json.dumps(
+            {"result": {"status": "success", "deep": [{"er": [1, 2.50, None, True]}]}},
+        ).encode(),
+    ),
     "JSON nested 50,000 deep": (JSON, b"[" * 50_000),
     "objects nested 5,000 deep": (JSON, b'{"a":' * 5_000 + b"1" + b"}" * 5_000),
     "a JSON list": (JSON, b"[1, 2, 3]"),
@@ -49,9 +64,15 @@ BODIES: dict[str, tuple[str, bytes]] = {
     "NUL in JSON": (JSON, b'{"a\\u0000": "\\u0000", "b": "\x00"}'),
     "lone surrogates": (JSON, b'{"\\ud800": "\\udfff", "status": "\\ud83d"}'),
     "a signature that is a list": (JSON, b'{"verifySign": ["a"], "status": "success"}'),
-    "a broken multipart body": ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data; name="),
+    "a broken multipart body": (
+        "multipart/form-data; boundary=x",
+        b"--x\r\nContent-Disposition: form-data; name=",
+    ),
     "a multipart body without a boundary": ("multipart/form-data", b"--\r\n"),
-    "XML": ("text/xml", b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>"),
+    "XML": (
+        "text/xml",
+        b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>",
+    ),
     "a type that is none": ("\u00e9\x01/;;;=", b"status=success"),
     "an unknown character set": ("application/json; charset=no-such", b'{"status": "success"}'),
     "a pickle": ("application/octet-stream", b"\x80\x04\x95\x10"),
@@ -66,29 +87,53 @@ def strict(world: World) -> Client:
 
 @pytest.mark.parametrize("name", BODIES)
 def test_i7_a_notification_that_says_anything_at_all_is_kept_acknowledged_and_answered_by_one_query(
-    world: World, strict: Client, name: str
+    world: World,
+    strict: Client,
+    name: str,
 ) -> None:
     content_type, body = BODIES[name]
     payment = world.start(world.order())
     before = world.queries()
-    answer = strict.generic("POST", f"/payments/notification/{payment.notification_key}/", body, content_type=content_type)
+    answer = strict.generic(
+        "POST",
+        f"/payments/notification/{payment.notification_key}/",
+        body,
+        content_type=content_type,
+    )
     assert (answer.status_code, answer.content) == (200, b"success")
     assert world.queries() == before + 1
     assert Notification.objects.count() == 1
     assert len(json.dumps(Notification.objects.get().evidence)) < 64 * 1024
     assert world.fresh(payment).status == "pending"
     world.shopper_pays(payment)
-    assert strict.generic("POST", f"/payments/notification/{payment.notification_key}/", body, content_type=content_type).status_code == 200
+    assert (
+        strict.generic(
+            "POST",
+            f"/payments/notification/{payment.notification_key}/",
+            body,
+            content_type=content_type,
+        ).status_code
+        == 200
+    )
     assert world.fresh(payment).status == "paid"
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_i7_a_refund_notification_that_says_anything_at_all_is_kept_and_acknowledged(world: World, strict: Client, name: str) -> None:
+def test_i7_a_refund_notification_that_says_anything_at_all_is_kept_and_acknowledged(
+    world: World,
+    strict: Client,
+    name: str,
+) -> None:
     content_type, body = BODIES[name]
     payment = world.paid_payment("12.50")
     refund = Refund.objects.get(pk=_refunded(world, payment))
     for _ in range(2):
-        answer = strict.generic("POST", f"/payments/refund-notification/{refund.notification_key}/", body, content_type=content_type)
+        answer = strict.generic(
+            "POST",
+            f"/payments/refund-notification/{refund.notification_key}/",
+            body,
+            content_type=content_type,
+        )
         assert (answer.status_code, answer.content) == (200, b"success")
     refund.refresh_from_db()
     assert (refund.status, refund.notifications) == ("succeeded", 2)
@@ -118,10 +163,18 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_return_with_any_query_string_is_a_page_of_ours_and_believes_nothing(world: World, strict: Client, query: str) -> None:
+def test_a_return_with_any_query_string_is_a_page_of_ours_and_believes_nothing(
+    world: World,
+    strict: Client,
+    query: str,
+) -> None:
     payment = world.start(world.order())
     for method in ("GET", "POST"):
-        answer = strict.generic(method, f"/payments/return/{payment.return_key}/", QUERY_STRING=query)
+        answer = strict.generic(
+            method,
+            f"/payments/return/{payment.return_key}/",
+            QUERY_STRING=query,
+        )
         assert answer.status_code == 200
         assert b"<script>alert" not in answer.content
         assert b"evil.example" not in answer.content
@@ -133,10 +186,17 @@ def test_a_return_with_any_query_string_is_a_page_of_ours_and_believes_nothing(w
     assert (answer.status_code, answer["Location"]) == (302, f"/orders/{payment.order.key}/")
 
 
-def test_a_return_with_more_fields_than_django_reads_is_no_error_of_ours(world: World, strict: Client) -> None:
+def test_a_return_with_more_fields_than_django_reads_is_no_error_of_ours(
+    world: World,
+    strict: Client,
+) -> None:
     payment = world.start(world.order())
     query = "&".join(f"k{number}=v" for number in range(5_000))
-    assert strict.generic("GET", f"/payments/return/{payment.return_key}/", QUERY_STRING=query).status_code in (200, 400)
+    assert strict.generic(
+        "GET",
+        f"/payments/return/{payment.return_key}/",
+        QUERY_STRING=query,
+    ).status_code in (200, 400)
 
 
 KEYS = [
@@ -155,37 +215,62 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("page", ["notification", "refund-notification", "return", "status", "pay", "start"])
-def test_an_address_that_nobody_has_is_404_and_leaves_no_row(world: World, strict: Client, page: str) -> None:
+@pytest.mark.parametrize(
+    "page",
+    ["notification", "refund-notification", "return", "status", "pay", "start"],
+)
+def test_an_address_that_nobody_has_is_404_and_leaves_no_row(
+    world: World,
+    strict: Client,
+    page: str,
+) -> None:
     payment = world.start(world.order())
-    taken = {"notification": payment.return_key, "return": payment.notification_key, "status": payment.notification_key}.get(
-        page, payment.reference
-    )
+    taken = {
+        "notification": payment.return_key,
+        "return": payment.notification_key,
+        "status": payment.notification_key,
+    }.get(page, payment.reference)
     entries = TimelineEntry.objects.count()
     for key in [*KEYS, taken, payment.reference, str(payment.pk)]:
         for method in ("GET", "POST") if page not in ("status", "start") else ("GET",):
-            assert strict.generic(method, f"/payments/{page}/{key}/", b"status=success", content_type=FORM).status_code == 404, key
+            assert (
+                strict.generic(
+                    method,
+                    f"/payments/{page}/{key}/",
+                    b"status=success",
+                    content_type=FORM,
+                ).status_code
+                == 404
+            ), key
     assert not Notification.objects.exists()
     assert TimelineEntry.objects.count() == entries
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NONSENSE"])
 @pytest.mark.parametrize("page", ["notification", "refund-notification", "return", "status"])
-def test_other_methods_are_refused_and_leave_no_row(world: World, strict: Client, page: str, method: str) -> None:
+def test_other_methods_are_refused_and_leave_no_row(
+    world: World,
+    strict: Client,
+    page: str,
+    method: str,
+) -> None:
     payment = world.start(world.order())
     key = payment.notification_key if page == "notification" else payment.return_key
     assert strict.generic(method, f"/payments/{page}/{key}/", b"status=success").status_code == 405
     assert not Notification.objects.exists()
 
 
-def test_a_notification_by_get_without_a_query_is_a_notification(world: World, strict: Client) -> None:
+def test_a_notification_by_get_without_a_query_is_a_notification(
+    world: World,
+    strict: Client,
+) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     assert strict.get(f"/payments/notification/{payment.notification_key}/").content == b"success"
     assert world.fresh(payment).status == "paid"
 
 
-# Who may pay, and who may look -----------------------------------------------------------------------------------------------------------
+# Who may pay, and who may look --------------------------------------------------------------------
 
 
 def test_only_the_shops_own_ticket_pays_an_order(world: World, strict: Client) -> None:
@@ -212,11 +297,16 @@ def test_only_the_shops_own_ticket_pays_an_order(world: World, strict: Client) -
     ]
     for ticket in forged:
         assert strict.get(f"/payments/pay/{ticket}/").status_code == 404, ticket
-        assert strict.post(f"/payments/pay/{ticket}/", {"method": "alipay"}).status_code == 404, ticket
+        assert strict.post(f"/payments/pay/{ticket}/", {"method": "alipay"}).status_code == 404, (
+            ticket
+        )
     assert not Payment.objects.exists()
 
 
-def test_an_address_of_an_order_that_the_database_lost_pays_no_other_order_with_its_number(world: World, strict: Client) -> None:
+def test_an_address_of_an_order_that_the_database_lost_pays_no_other_order_with_its_number(
+    world: World,
+    strict: Client,
+) -> None:
     order = world.order()
     lost = [pay_url(world.shop.plugin, order), start_url(world.shop.plugin, order, "alipay")]
     Order.objects.all().delete()
@@ -228,7 +318,10 @@ def test_an_address_of_an_order_that_the_database_lost_pays_no_other_order_with_
     assert strict.get(pay_url(world.shop.plugin, order)).status_code == 200
 
 
-def test_an_address_that_was_made_before_the_shop_registered_its_order_is_good_after_it(world: World, strict: Client) -> None:
+def test_an_address_that_was_made_before_the_shop_registered_its_order_is_good_after_it(
+    world: World,
+    strict: Client,
+) -> None:
     order = world.order()
     Order.objects.all().delete()
     early = pay_url(world.shop.plugin, order)
@@ -237,7 +330,10 @@ def test_an_address_that_was_made_before_the_shop_registered_its_order_is_good_a
     assert Order.objects.get().unpaid_check_at
 
 
-def test_a_start_ticket_starts_what_was_chosen_once_and_nothing_else(world: World, strict: Client) -> None:
+def test_a_start_ticket_starts_what_was_chosen_once_and_nothing_else(
+    world: World,
+    strict: Client,
+) -> None:
     order = world.order()
     good = start_url(world.shop.plugin, order, "paypal")
     first, second = strict.get(good), strict.get(good)
@@ -246,14 +342,26 @@ def test_a_start_ticket_starts_what_was_chosen_once_and_nothing_else(world: Worl
     assert world.onward(first) == world.onward(second) == payment.payment_url
     ticket = good.rstrip("/").rpartition("/")[2]
     paying = pay_url(world.shop.plugin, order).rstrip("/").rpartition("/")[2]
-    forged = [ticket[:-1], paying, signing.dumps(signing.loads(ticket, salt="tillgate.start"), salt="tillgate.pay")]
-    for wrong in [*forged, *(signing.dumps(held, salt="tillgate.start") for held in ("text", [1, 2], {"a": 1}, 5))]:
+    forged = [
+        ticket[:-1],
+        paying,
+        signing.dumps(signing.loads(ticket, salt="tillgate.start"), salt="tillgate.pay"),
+    ]
+    for wrong in [
+        *forged,
+        *(signing.dumps(held, salt="tillgate.start") for held in ("text", [1, 2], {"a": 1}, 5)),
+    ]:
         assert strict.get(f"/payments/start/{wrong}/").status_code == 404, wrong
-    assert strict.get(f"/payments/pay/{ticket}/").status_code == 404, "who may start one payment may not choose another"
+    assert strict.get(f"/payments/pay/{ticket}/").status_code == 404, (
+        "who may start one payment may not choose another"
+    )
     assert strict.post(good).status_code == 405
 
 
-def test_a_start_ticket_with_a_method_that_is_not_offered_any_more_leads_to_the_choice(world: World, strict: Client) -> None:
+def test_a_start_ticket_with_a_method_that_is_not_offered_any_more_leads_to_the_choice(
+    world: World,
+    strict: Client,
+) -> None:
     world.configure(PAYMENT_METHODS=["paypal"])
     answer = strict.get(start_url(world.shop.plugin, world.order(), "alipay"))
     assert answer.status_code == 200
@@ -261,7 +369,11 @@ def test_a_start_ticket_with_a_method_that_is_not_offered_any_more_leads_to_the_
     assert not Payment.objects.exists()
 
 
-def test_a_start_ticket_is_good_for_an_hour(world: World, strict: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_ticket_is_good_for_an_hour(
+    world: World,
+    strict: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     good = start_url(world.shop.plugin, world.order(), "alipay")
     later = time.time() + timedelta(minutes=61).total_seconds()
     monkeypatch.setattr("django.core.signing.time.time", lambda: later)
@@ -277,7 +389,10 @@ def test_a_ticket_expires(world: World, strict: Client, monkeypatch: pytest.Monk
     assert strict.get(good).status_code == 404
 
 
-def test_the_address_of_a_return_pays_nothing_and_tells_no_address_of_the_gateways_own(world: World, strict: Client) -> None:
+def test_the_address_of_a_return_pays_nothing_and_tells_no_address_of_the_gateways_own(
+    world: World,
+    strict: Client,
+) -> None:
     payment = world.start(world.order())
     answer = strict.get(f"/payments/status/{payment.return_key}/")
     assert answer.json() == {"status": "pending", "settled": False}
@@ -286,7 +401,7 @@ def test_the_address_of_a_return_pays_nothing_and_tells_no_address_of_the_gatewa
     assert world.fresh(payment).status == "pending"
 
 
-# Floods ----------------------------------------------------------------------------------------------------------------------------------
+# Floods -------------------------------------------------------------------------------------------
 
 
 def _flood(payment: Payment, count: int, threads: int) -> Iterator[int]:
@@ -309,7 +424,10 @@ def _flood(payment: Payment, count: int, threads: int) -> Iterator[int]:
 
 
 def test_i7_200_forged_notifications_a_second_cause_one_query_per_interval_20_rows_and_one_review(
-    world: World, configure: Configure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    world: World,
+    configure: Configure,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=5, FORGED_NOTIFICATIONS_BEFORE_REVIEW=20)
     payment = world.start(world.order())
@@ -317,18 +435,24 @@ def test_i7_200_forged_notifications_a_second_cause_one_query_per_interval_20_ro
     frozen = world.time.now()
     seconds = 3  # of the flood's own clock, however long this machine takes
     for second in range(seconds):
-        monkeypatch.setattr(timezone, "now", lambda second=second: frozen + timedelta(seconds=second))
+        monkeypatch.setattr(
+            timezone,
+            "now",
+            lambda second=second: frozen + timedelta(seconds=second),
+        )
         assert set(_flood(payment, 200, 8)) == {200}
         assert world.queries() == before + 1
         assert Notification.objects.count() == 20
     with capsys.disabled():
         sys.stdout.write(
-            f"\n{200 * seconds} forged notifications ({200 * seconds / (time.monotonic() - began):.0f} a second here): 1 query, 20 rows"
+            f"\n{200 * seconds} forged notifications "
+            f"({200 * seconds / (time.monotonic() - began):.0f} a second here): 1 query, 20 rows",
         )
     now = world.fresh(payment)
     assert (now.status, now.notifications, now.forged_notifications) == ("pending", 600, 600)
     assert now.next_poll_at is not None
-    assert now.next_poll_at <= frozen + timedelta(seconds=seconds + 5)  # brought forward, not forgotten
+    # brought forward, not forgotten
+    assert now.next_poll_at <= frozen + timedelta(seconds=seconds + 5)
     assert world.reviews() == ["forged-notifications"]
     assert TimelineEntry.objects.filter(event="review.opened").count() == 1
     monkeypatch.setattr(timezone, "now", lambda: frozen + timedelta(seconds=6))
@@ -340,7 +464,10 @@ def test_i7_200_forged_notifications_a_second_cause_one_query_per_interval_20_ro
     assert world.shop.times_paid(payment.order.key) == 1
 
 
-def test_a_wrong_merchant_number_for_an_hour_closes_no_order_and_raises_one_review(world: World, configure: Configure) -> None:
+def test_a_wrong_merchant_number_for_an_hour_closes_no_order_and_raises_one_review(
+    world: World,
+    configure: Configure,
+) -> None:
     payments = [world.start(world.order()) for _ in range(5)]
     Payment.objects.update(merchant_no="999999")  # as if they had been made so
     configure({"MERCHANT_NO": "999999"})
@@ -358,33 +485,54 @@ def test_a_wrong_merchant_number_for_an_hour_closes_no_order_and_raises_one_revi
     assert not OutboxEvent.objects.exists()
 
 
-def test_rows_stay_bounded_however_often_a_refund_notification_comes(world: World, strict: Client) -> None:
+def test_rows_stay_bounded_however_often_a_refund_notification_comes(
+    world: World,
+    strict: Client,
+) -> None:
     payment = world.paid_payment("12.50")
     refund = Refund.objects.get(pk=_refunded(world, payment))
     kept = Notification.objects.count()
     entries = TimelineEntry.objects.count()
     for _ in range(50):
-        strict.post(f"/payments/refund-notification/{refund.notification_key}/", FORGED, content_type=FORM)
-        strict.post(f"/payments/notification/{payment.notification_key}/", FORGED, content_type=FORM)
+        strict.post(
+            f"/payments/refund-notification/{refund.notification_key}/",
+            FORGED,
+            content_type=FORM,
+        )
+        strict.post(
+            f"/payments/notification/{payment.notification_key}/",
+            FORGED,
+            content_type=FORM,
+        )
     assert Notification.objects.filter(refund=refund).count() == 20
     assert Notification.objects.filter(refund=None).count() == 20
     assert kept < 20
     assert TimelineEntry.objects.count() == entries + 1  # the review about forged notifications
 
 
-# Anything --------------------------------------------------------------------------------------------------------------------------------
+# Anything -----------------------------------------------------------------------------------------
 
 _json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=50),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 _bodies = st.one_of(
     st.tuples(st.just(FORM), st.binary(max_size=400)),
     st.tuples(st.just(JSON), st.binary(max_size=400)),
     st.tuples(st.just(JSON), _json_values.map(lambda value: json.dumps(value).encode())),
-    st.tuples(st.just(JSON), st.dictionaries(st.text(max_size=10), _json_values, max_size=5).map(lambda value: json.dumps(value).encode())),
-    st.tuples(st.text(max_size=30).filter(lambda text: "\r" not in text and "\n" not in text), st.binary(max_size=100)),
+    st.tuples(
+        st.just(JSON),
+        st.dictionaries(st.text(max_size=10), _json_values, max_size=5).map(
+            lambda value: json.dumps(value).encode(),
+        ),
+    ),
+    st.tuples(
+        st.text(max_size=30).filter(lambda text: "\r" not in text and "\n" not in text),
+        st.binary(max_size=100),
+    ),
 )
 
 
@@ -392,16 +540,35 @@ _bodies = st.one_of(
     max_examples=60,
     deadline=None,
     database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+    ],
 )
 @given(said=_bodies, query=st.text(st.characters(codec="ascii"), max_size=60))
-def test_i7_no_notification_whatsoever_is_an_error_or_pays_an_order(world: World, said: tuple[str, bytes], query: str) -> None:
+def test_i7_no_notification_whatsoever_is_an_error_or_pays_an_order(
+    world: World,
+    said: tuple[str, bytes],
+    query: str,
+) -> None:
     payment = Payment.objects.first() or world.start(world.order())
     content_type, body = said
     keys: dict[str, Any] = {"content_type": content_type, "QUERY_STRING": query}
     client = Client(raise_request_exception=False)
-    assert client.generic("POST", f"/payments/notification/{payment.notification_key}/", body, **keys).status_code == 200
-    assert client.generic("POST", f"/payments/return/{payment.return_key}/", body, **keys).status_code == 200
+    assert (
+        client.generic(
+            "POST",
+            f"/payments/notification/{payment.notification_key}/",
+            body,
+            **keys,
+        ).status_code
+        == 200
+    )
+    assert (
+        client.generic("POST", f"/payments/return/{payment.return_key}/", body, **keys).status_code
+        == 200
+    )
     assert world.fresh(payment).status == "pending"
     assert Notification.objects.count() <= 20
     assert Order.objects.count() == 1

@@ -65,12 +65,33 @@ class Workers:
     def start(self, count: int) -> None:
         for _ in range(count):
             name = f"worker{len(self.processes)}"
-            options = ["--concurrency=1", "--loglevel=INFO", "--without-gossip", "--without-mingle", f"--hostname={name}@{self.queue}"]
+            options = [
+                "--concurrency=1",
+                "--loglevel=INFO",
+                "--without-gossip",
+                "--without-mingle",
+                f"--hostname={name}@{self.queue}",
+            ]
             with (self.folder / name).open("wb") as log:
-                command = [sys.executable, "-m", "celery", "-A", "tests.django.celery_worker", "worker", *options]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "celery",
+                    "-A",
+                    "tests.django.celery_worker",
+                    "worker",
+                    *options,
+                ]
                 # A session of its own, so that a test can kill a worker with its children.
                 self.processes.append(
-                    subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env=self.environment, start_new_session=True)
+                    subprocess.Popen(
+                        command,
+                        stdout=log,
+                        stderr=log,
+                        cwd=ROOT,
+                        env=self.environment,
+                        start_new_session=True,
+                    ),
                 )
         wait_for(lambda: all("ready." in self.log(place) for place in range(len(self.processes))))
 
@@ -120,7 +141,10 @@ def workers(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Ite
         pytest.skip("several workers need PostgreSQL or MariaDB: TILLGATE_TEST_DATABASE")
     address = urlsplit(BROKERS[request.param])
     try:
-        socket.create_connection((address.hostname or "127.0.0.1", address.port or 0), timeout=2).close()
+        socket.create_connection(
+            (address.hostname or "127.0.0.1", address.port or 0),
+            timeout=2,
+        ).close()
     except OSError:
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI must have {request.param}")
@@ -143,11 +167,16 @@ def paid_and_due(world: World, count: int) -> list[Payment]:
 
 def queries_by_reference(world: World) -> Counter[str]:
     return Counter(
-        entry.reference for entry in world.sandbox.service.journal.all() if (entry.operation, entry.direction) == ("query", "in")
+        entry.reference
+        for entry in world.sandbox.service.journal.all()
+        if (entry.operation, entry.direction) == ("query", "in")
     )
 
 
-def test_two_workers_at_once_look_at_every_due_payment_once_and_tell_the_shop_once(world: World, workers: Workers) -> None:
+def test_two_workers_at_once_look_at_every_due_payment_once_and_tell_the_shop_once(
+    world: World,
+    workers: Workers,
+) -> None:
     workers.start(2)
     payments = paid_and_due(world, MANY)
     for _ in range(6):
@@ -162,7 +191,10 @@ def test_two_workers_at_once_look_at_every_due_payment_once_and_tell_the_shop_on
     assert not Review.objects.exists()
 
 
-def test_what_a_killed_worker_held_is_done_by_another_after_the_lease(world: World, workers: Workers) -> None:
+def test_what_a_killed_worker_held_is_done_by_another_after_the_lease(
+    world: World,
+    workers: Workers,
+) -> None:
     workers.start(1)
     paid_and_due(world, 10)
     world.sandbox.control.set_options({"delay_seconds": 3.0})
@@ -197,7 +229,9 @@ def test_the_tasks_do_what_the_worker_does(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["run_worker", "run_lane"])
-def test_every_task_may_be_repeated_and_ends_before_a_broker_hands_it_to_somebody_else(name: str) -> None:
+def test_every_task_may_be_repeated_and_ends_before_a_broker_hands_it_to_somebody_else(
+    name: str,
+) -> None:
     task: Any = getattr(tasks, name)
     assert task.name == f"tillgate.{name}"
     assert task.acks_late
@@ -212,11 +246,18 @@ def test_the_schedule_names_a_task_and_lets_a_late_one_expire() -> None:
     assert entry["options"]["expires"] >= entry["schedule"]
 
 
-def test_a_worker_whose_machine_is_five_minutes_ahead_finds_no_task_expired(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+def test_a_worker_whose_machine_is_five_minutes_ahead_finds_no_task_expired(
+    monkeypatch: pytest.MonkeyPatch,
+    world: World,
+) -> None:
     (entry,), expires = tasks.BEAT_SCHEDULE.values(), list[float]()
     world.start(world.order())
     world.time.advance(seconds=30)
-    monkeypatch.setattr(tasks.run_lane, "apply_async", lambda *_, **options: expires.append(options["expires"]))
+    monkeypatch.setattr(
+        tasks.run_lane,
+        "apply_async",
+        lambda *_, **options: expires.append(options["expires"]),
+    )
     tasks.run_worker()
     assert len(expires) == 2
     assert min(entry["options"]["expires"], *expires) > 300 + entry["schedule"]

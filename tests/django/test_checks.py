@@ -38,14 +38,23 @@ def told() -> dict[str, str]:
     """Return what the checks say, by id."""
     messages = run_checks(tags=[checks.TAG], databases=["default"])
     assert all(message.hint for message in messages)
-    return {str(message.id).removeprefix("tillgate."): f"{message.msg} {message.hint}" for message in messages}
+    return {
+        str(message.id).removeprefix("tillgate."): f"{message.msg} {message.hint}"
+        for message in messages
+    }
 
 
 @pytest.fixture
 def sound(settings: Any, world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Settings with which nothing is wrong, whatever database the tests run on, outside of a test environment."""
+    """Settings with which nothing is wrong, whatever database the tests run on, outside of a test
+    environment.
+    """
     monkeypatch.delattr(mail, "outbox")
-    settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "REVIEW_MAIL_TO": ["owner@shop.example"]}
+    settings.TILLGATE = {
+        "ACCOUNTS": {"default": LIVE},
+        "PUBLIC_URL": SHOP,
+        "REVIEW_MAIL_TO": ["owner@shop.example"],
+    }
     settings.EMAIL_TIMEOUT = 10
     world.run_worker()
     with database("sqlite", {"transaction_mode": "IMMEDIATE"}, pragma=2):
@@ -92,7 +101,9 @@ def database(
         return next(value for word, value in known.items() if word in asked[-1])
 
     cursor = SimpleNamespace(
-        execute=lambda sql, *_: asked.append(sql), fetchone=lambda: (said(answers),), fetchall=lambda: [(name,) for name in said(rows)]
+        execute=lambda sql, *_: asked.append(sql),
+        fetchone=lambda: (said(answers),),
+        fetchall=lambda: [(name,) for name in said(rows)],
     )
 
     @contextmanager
@@ -116,7 +127,7 @@ def test_nothing_is_said_when_all_is_well(sound: Any) -> None:
     assert told() == {}
 
 
-# The settings -----------------------------------------------------------------------------------------------------------------------------
+# The settings -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -125,20 +136,32 @@ def test_nothing_is_said_when_all_is_well(sound: Any) -> None:
         (None, "TILLGATE"),
         ({"ACCOUNTS": {"default": LIVE}}, "PUBLIC_URL"),
         ({"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "METHOD": []}, "METHOD"),
-        ({"ACCOUNTS": {"default": {**LIVE, "TOKEN": " canary-token"}}, "PUBLIC_URL": SHOP}, "TILLGATE['ACCOUNTS']['default']['TOKEN']: "),
+        (
+            {"ACCOUNTS": {"default": {**LIVE, "TOKEN": " canary-token"}}, "PUBLIC_URL": SHOP},
+            "TILLGATE['ACCOUNTS']['default']['TOKEN']: ",
+        ),
         (
             {"ACCOUNTS": {"default": {**LIVE, "TOKKEN": "canary-token"}}, "PUBLIC_URL": SHOP},
             "'TOKKEN' is not a setting: did you mean 'TOKEN'?",
         ),
         (
-            {"ACCOUNTS": {"default": {**LIVE, "BASE_URL": "https://ann:canary-token@pay.example"}}, "PUBLIC_URL": SHOP},
+            {
+                "ACCOUNTS": {
+                    "default": {**LIVE, "BASE_URL": "https://ann:canary-token@pay.example"},
+                },
+                "PUBLIC_URL": SHOP,
+            },
             "TILLGATE['ACCOUNTS']['default']['BASE_URL']: ",
         ),
         ({"ACCOUNTS": "canary-token", "PUBLIC_URL": SHOP}, "ACCOUNTS"),
         ({"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": "shop.example"}, "PUBLIC_URL"),
     ],
 )
-def test_e001_wrong_settings_are_told_without_a_traceback_and_without_a_secret(sound: Any, wrong: Any, says: str) -> None:
+def test_e001_wrong_settings_are_told_without_a_traceback_and_without_a_secret(
+    sound: Any,
+    wrong: Any,
+    says: str,
+) -> None:
     sound.TILLGATE = wrong
     found = told()
     assert set(found) == {"E001"}
@@ -155,7 +178,10 @@ def test_e002_no_account(sound: Any) -> None:
 
 
 def test_e003_a_sandbox_account_with_debug_off(sound: Any) -> None:
-    sound.TILLGATE = {**sound.TILLGATE, "ACCOUNTS": {"default": LIVE, "toy": {**LIVE, "SANDBOX": True}}}
+    sound.TILLGATE = {
+        **sound.TILLGATE,
+        "ACCOUNTS": {"default": LIVE, "toy": {**LIVE, "SANDBOX": True}},
+    }
     found = told()
     assert set(found) == {"E003"}
     assert "'toy'" in found["E003"]
@@ -202,20 +228,45 @@ class ShopTest(TestCase):
 
 
 def test_manage_py_test_runs_in_a_shop_on_the_sandbox(tmp_path: Path) -> None:
-    added = next(code for code in blocks(read("docs/tutorial/your-own-shop.md"), "python") if "TILLGATE = {" in code)
-    (tmp_path / "settings.py").write_text(SHOP_SETTINGS + added.replace("smallest_shop.", "tests.smallest_shop."), "utf-8")
+    added = next(
+        code
+        for code in blocks(read("docs/tutorial/your-own-shop.md"), "python")
+        if "TILLGATE = {" in code
+    )
+    (tmp_path / "settings.py").write_text(
+        SHOP_SETTINGS + added.replace("smallest_shop.", "tests.smallest_shop."),
+        "utf-8",
+    )
     (tmp_path / "urls.py").write_text(
-        'from django.urls import include, path\n\nurlpatterns = [path("payments/", include("tillgate.django.urls"))]\n', "utf-8"
+        'from django.urls import include, path\n\nurlpatterns = [path("payments/", '
+        'include("tillgate.django.urls"))]\n',
+        "utf-8",
     )
     (tmp_path / "test_shop.py").write_text(SHOP_TEST, "utf-8")
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "settings", "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "settings",
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+    }
     done = subprocess.run(
-        [sys.executable, "-m", "django", "test"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "django", "test"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert "Ran 1 test" in done.stderr, done.stderr
     assert done.returncode == 0, done.stderr
     checked = subprocess.run(
-        [sys.executable, "-m", "django", "check"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "django", "check"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert checked.returncode == 0, checked.stderr
 
@@ -242,7 +293,12 @@ def test_e004_a_public_address_that_is_not_https(sound: Any) -> None:
         ("https://[::1]:8443", ["[::1]"], set()),
     ],
 )
-def test_w014_a_public_address_that_django_would_refuse(sound: Any, public_url: str, hosts: list[str], found: set[str]) -> None:
+def test_w014_a_public_address_that_django_would_refuse(
+    sound: Any,
+    public_url: str,
+    hosts: list[str],
+    found: set[str],
+) -> None:
     sound.TILLGATE = {**sound.TILLGATE, "PUBLIC_URL": public_url}
     sound.ALLOWED_HOSTS = hosts
     assert set(told()) == found
@@ -310,7 +366,8 @@ def test_e012_a_shop_that_nothing_would_mark_paid(sound: Any) -> None:
     def tillgate_payment_paid(payment: hooks.Payment) -> hooks.PaidOutcome:
         return hooks.PaidOutcome.APPLIED
 
-    with plugged("bookshop", tillgate_describe_order, tillgate_payment_paid):  # the second without its mark
+    # the second without its mark
+    with plugged("bookshop", tillgate_describe_order, tillgate_payment_paid):
         found = told()
     assert set(found) == {"E006"}
     assert "'bookshop' cannot be used: tillgate_payment_paid has no mark" in found["E006"]
@@ -324,7 +381,10 @@ def test_e012_a_shop_that_nothing_would_mark_paid(sound: Any) -> None:
 
 
 def test_w012_no_plugin_describes_orders(sound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop, alone = hooks.plugin_manager().get_plugin("smallest-shop"), hooks.build_plugin_manager(entry_points=False)
+    shop, alone = (
+        hooks.plugin_manager().get_plugin("smallest-shop"),
+        hooks.build_plugin_manager(entry_points=False),
+    )
     monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: alone)
     monkeypatch.setattr("tillgate.hooks.manager.plugin_manager", lambda: alone)
     assert set(told()) == {"W012"}
@@ -344,21 +404,36 @@ def test_w013_no_account_that_the_pay_page_could_use(sound: Any) -> None:
 @pytest.mark.parametrize(
     ("installed", "urls", "says"),
     [
-        (["tillgate"], "tillgate", "it has 'tillgate', which is the library"),  # no address is needed to notice
-        (["tillgate", "tillgate.django"], "tillgate.django.urls", "it has 'tillgate', which is the library"),
+        # no address is needed to notice
+        (
+            ["tillgate"],
+            "tillgate",
+            "it has 'tillgate', which is the library",
+        ),
+        (
+            ["tillgate", "tillgate.django"],
+            "tillgate.django.urls",
+            "it has 'tillgate', which is the library",
+        ),
         ([], "tillgate.django.urls", "it is missing"),
     ],
 )
-def test_the_library_in_the_place_of_its_app_is_refused_before_anything_else(installed: list[str], urls: str, says: str) -> None:
+def test_the_library_in_the_place_of_its_app_is_refused_before_anything_else(
+    installed: list[str],
+    urls: str,
+    says: str,
+) -> None:
     code = (
         "from django.conf import settings; import django; "
         f"settings.configure(INSTALLED_APPS={installed!r}, ROOT_URLCONF={urls!r}); django.setup(); "
         "from django.core.management import call_command; call_command('check')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # our own line
+    # our own line
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(
-        "django.core.exceptions.ImproperlyConfigured: Tillgate needs its Django app: put 'tillgate.django' into INSTALLED"
+        "django.core.exceptions.ImproperlyConfigured: Tillgate needs its Django app: put "
+        "'tillgate.django' into INSTALLED",
     )
     assert says in last
 
@@ -396,7 +471,11 @@ def test_w002_a_mail_server_that_may_hang(sound: Any) -> None:
 def test_w018_clocks_that_differ(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     assert list(checks.check_clocks()) == []
     for seconds, said in ((3, "3 s ahead of"), (-60, "60 s behind")):
-        monkeypatch.setitem(checks._EPOCH_SECONDS, connection.vendor, f"SELECT {time.time() + seconds:.3f}")
+        monkeypatch.setitem(
+            checks._EPOCH_SECONDS,
+            connection.vendor,
+            f"SELECT {time.time() + seconds:.3f}",
+        )
         (message,) = checks.check_clocks()
         assert message.id == "tillgate.W018"
         assert said in message.msg
@@ -409,11 +488,18 @@ def test_w003_local_time_that_goes_back_in_autumn(settings: Any) -> None:
     assert list(checks.check_time_zone()) == []
 
 
-# The database, by its settings ------------------------------------------------------------------------------------------------------------
+# The database, by its settings --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("mode", "found"), [(None, {"W004"}), ("DEFERRED", {"W004"}), ("immediate", set()), ("EXCLUSIVE", set())])
-def test_w004_sqlite_without_immediate_transactions(sound: Any, mode: str | None, found: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("mode", "found"),
+    [(None, {"W004"}), ("DEFERRED", {"W004"}), ("immediate", set()), ("EXCLUSIVE", set())],
+)
+def test_w004_sqlite_without_immediate_transactions(
+    sound: Any,
+    mode: str | None,
+    found: set[str],
+) -> None:
     with database("sqlite", {"transaction_mode": mode} if mode else {}):
         assert set(told()) == found
 
@@ -429,7 +515,10 @@ def test_w004_sqlite_without_immediate_transactions(sound: Any, mode: str | None
     ],
 )
 def test_w016_a_transaction_that_hangs_holds_its_locks_for_ever(
-    sound: Any, vendor: str, time_outs: tuple[object, object], missing: list[str]
+    sound: Any,
+    vendor: str,
+    time_outs: tuple[object, object],
+    missing: list[str],
 ) -> None:
     with database(vendor, time_outs=time_outs):
         said = told()
@@ -472,17 +561,28 @@ def test_w006_a_database_that_was_never_tried(sound: Any) -> None:
         ("sqlite", 4, True),
     ],
 )
-def test_e007_an_isolation_in_which_what_is_read_under_a_lock_is_old(sound: Any, vendor: str, level: object, is_right: bool) -> None:
+def test_e007_an_isolation_in_which_what_is_read_under_a_lock_is_old(
+    sound: Any,
+    vendor: str,
+    level: object,
+    is_right: bool,
+) -> None:
     with database(vendor, {"isolation_level": level, "transaction_mode": "IMMEDIATE"}):
         assert set(told()) == (set() if is_right else {"E007"})
 
 
 @pytest.mark.parametrize(("level", "is_right"), [(1, True), (2, False), (3, False), (4, True)])
 def test_e007_the_numbers_are_those_of_the_driver_that_is_installed(
-    sound: Any, monkeypatch: pytest.MonkeyPatch, level: int, is_right: bool
+    sound: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    level: int,
+    is_right: bool,
 ) -> None:
     psycopg2 = {"READ_COMMITTED": 1, "REPEATABLE_READ": 2, "SERIALIZABLE": 3, "READ_UNCOMMITTED": 4}
-    monkeypatch.setattr("django.db.backends.postgresql.psycopg_any.IsolationLevel", IntEnum("IsolationLevel", psycopg2))
+    monkeypatch.setattr(
+        "django.db.backends.postgresql.psycopg_any.IsolationLevel",
+        IntEnum("IsolationLevel", psycopg2),
+    )
     with database("postgresql", {"isolation_level": level}):
         assert set(told()) == (set() if is_right else {"E007"})
 
@@ -503,11 +603,15 @@ def test_e007_an_isolation_that_the_server_has_by_default(sound: Any, isolation:
         assert told() == {}  # what PostgreSQL takes for "read committed"
 
 
-# The database, by looking -----------------------------------------------------------------------------------------------------------------
+# The database, by looking -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("level", "found"), [(0, {"W007"}), (1, {"W007"}), (2, set()), (3, set())])
-def test_w007_sqlite_that_does_not_wait_for_the_disk(sound: Any, level: int, found: set[str]) -> None:
+def test_w007_sqlite_that_does_not_wait_for_the_disk(
+    sound: Any,
+    level: int,
+    found: set[str],
+) -> None:
     with database("sqlite", {"transaction_mode": "IMMEDIATE"}, pragma=level):
         assert set(told()) == found
 
@@ -515,12 +619,20 @@ def test_w007_sqlite_that_does_not_wait_for_the_disk(sound: Any, level: int, fou
 @pytest.mark.parametrize(
     ("vendor", "waits", "is_told"),
     [
-        *(("postgresql", value, False) for value in ("on", "local", "remote_write", "remote_apply")),
+        *(
+            ("postgresql", value, False)
+            for value in ("on", "local", "remote_write", "remote_apply")
+        ),
         ("postgresql", "off", True),
         *(("mysql", value, value != 1) for value in (0, 1, 2)),
     ],
 )
-def test_w007_a_server_that_does_not_wait_for_the_disk(sound: Any, vendor: str, waits: object, is_told: bool) -> None:
+def test_w007_a_server_that_does_not_wait_for_the_disk(
+    sound: Any,
+    vendor: str,
+    waits: object,
+    is_told: bool,
+) -> None:
     with database(vendor, waits=waits):
         found = told()
     assert set(found) == ({"W007"} if is_told else set())
@@ -543,7 +655,11 @@ def test_e008_tables_without_transactions(sound: Any) -> None:
 
 def test_the_database_itself_is_looked_at(settings: Any, world: World) -> None:
     """The checks above see stand-ins; here they ask the real one."""
-    settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "REVIEW_MAIL_TO": ["owner@shop.example"]}
+    settings.TILLGATE = {
+        "ACCOUNTS": {"default": LIVE},
+        "PUBLIC_URL": SHOP,
+        "REVIEW_MAIL_TO": ["owner@shop.example"],
+    }
     world.run_worker()
     assert set(told()) <= {"W005", "W007"}  # how the tests' own databases are set up
     if connection.vendor == "sqlite":
@@ -560,15 +676,23 @@ def test_the_database_itself_is_looked_at(settings: Any, world: World) -> None:
             assert "tillgate_heartbeat" in told()["E008"]
             cursor.execute("ALTER TABLE tillgate_heartbeat ENGINE=InnoDB")
             assert not {"E008", "W015"} & set(told())
-            cursor.execute("ALTER TABLE tillgate_order MODIFY plugin varchar(64) CHARACTER SET utf8mb3 NOT NULL")
+            cursor.execute(
+                "ALTER TABLE tillgate_order MODIFY plugin varchar(64) CHARACTER SET utf8mb3 NOT "
+                "NULL",
+            )
             assert "tillgate_order.plugin" in told()["W015"]
-            cursor.execute("ALTER TABLE tillgate_order MODIFY plugin varchar(64) CHARACTER SET utf8mb4 NOT NULL")
+            cursor.execute(
+                "ALTER TABLE tillgate_order MODIFY plugin varchar(64) CHARACTER SET utf8mb4 NOT "
+                "NULL",
+            )
             assert not {"W015", "E014"} & set(told())
             cursor.execute("SHOW FULL COLUMNS FROM tillgate_order LIKE 'key'")
             collation = cursor.fetchone()[2]
             cursor.execute("ALTER TABLE tillgate_order CONVERT TO CHARACTER SET utf8mb4")
             assert "tillgate_order.key" in told()["E014"]
-            cursor.execute(f"ALTER TABLE tillgate_order MODIFY `key` varchar(128) COLLATE {collation} NOT NULL")
+            cursor.execute(
+                f"ALTER TABLE tillgate_order MODIFY `key` varchar(128) COLLATE {collation} NOT NULL",
+            )
         assert not {"W015", "E014"} & set(told())
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
@@ -589,11 +713,18 @@ def test_w009_and_w010_a_worker_that_never_ran_or_is_away(sound: Any, world: Wor
     assert told() == {}
 
 
-def test_w011_a_worker_that_does_not_keep_up(sound: Any, world: World, configure: Callable[..., None]) -> None:
+def test_w011_a_worker_that_does_not_keep_up(
+    sound: Any,
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     silenced = sound.TILLGATE
     configure()
     payment = world.start(world.order())
-    Payment.objects.filter(pk=payment.pk).update(status="failed", next_poll_at=timezone.now() - timedelta(hours=2))
+    Payment.objects.filter(pk=payment.pk).update(
+        status="failed",
+        next_poll_at=timezone.now() - timedelta(hours=2),
+    )
     sound.TILLGATE = silenced
     assert "2 h" in told()["W011"]
     configure()
@@ -602,7 +733,11 @@ def test_w011_a_worker_that_does_not_keep_up(sound: Any, world: World, configure
     assert told() == {}
 
 
-def test_e009_the_plugin_of_an_open_payment_is_not_loaded(sound: Any, world: World, configure: Callable[..., None]) -> None:
+def test_e009_the_plugin_of_an_open_payment_is_not_loaded(
+    sound: Any,
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     mine = sound.TILLGATE
     configure()
     payment = world.start(world.order())
@@ -616,15 +751,30 @@ def test_e009_the_plugin_of_an_open_payment_is_not_loaded(sound: Any, world: Wor
     assert told() == {}
 
 
-@pytest.mark.parametrize("change", [{"merchant_no": "1"}, {"base_url": "https://old.example"}, {"sandbox": True}, {"account": "gone"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"merchant_no": "1"},
+        {"base_url": "https://old.example"},
+        {"sandbox": True},
+        {"account": "gone"},
+    ],
+)
 def test_e010_the_account_of_an_open_payment_is_not_what_it_was(
-    world: World, sound: Any, configure: Callable[..., None], change: Any
+    world: World,
+    sound: Any,
+    configure: Callable[..., None],
+    change: Any,
 ) -> None:
     mine = sound.TILLGATE
     configure()
     world.start(world.order())
     sound.TILLGATE = mine
-    Payment.objects.update(merchant_no=LIVE["MERCHANT_NO"], base_url=LIVE["BASE_URL"], sandbox=False)
+    Payment.objects.update(
+        merchant_no=LIVE["MERCHANT_NO"],
+        base_url=LIVE["BASE_URL"],
+        sandbox=False,
+    )
     assert told() == {}
     Payment.objects.update(**change)
     found = told()
@@ -632,7 +782,10 @@ def test_e010_the_account_of_an_open_payment_is_not_what_it_was(
     assert PUBLISHED_TEST_TOKEN not in found["E010"]
 
 
-def test_before_the_first_migration_the_database_is_not_complained_about(sound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_the_first_migration_the_database_is_not_complained_about(
+    sound: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from django.db import ProgrammingError
 
     def no_table() -> Any:
@@ -647,7 +800,7 @@ def test_the_database_is_not_touched_unless_it_was_asked_for(sound: Any) -> None
     assert [message.id for message in run_checks(tags=[checks.TAG])] == []
 
 
-# The documentation ------------------------------------------------------------------------------------------------------------------------
+# The documentation --------------------------------------------------------------------------------
 
 
 def ids() -> list[str]:
@@ -669,13 +822,22 @@ def test_e011_what_was_just_written_may_not_be_seen_on_a_replica(sound: Any) -> 
     assert next(iter(checks.check_database_settings())).id == "tillgate.E011"
 
 
-def test_e013_a_database_in_which_nothing_would_be_kept_before_the_gateway_is_called(sound: Any) -> None:
+def test_e013_a_database_in_which_nothing_would_be_kept_before_the_gateway_is_called(
+    sound: Any,
+) -> None:
     with database("postgresql", autocommit=False):
         assert set(told()) == {"E013"}
 
 
-@pytest.mark.parametrize(("charset", "found"), [("utf8mb3", {"W015"}), ("utf8", {"W015"}), ("latin1", {"W015"}), ("utf8mb4", set())])
-def test_w015_a_connection_that_cannot_carry_every_letter(sound: Any, charset: str, found: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("charset", "found"),
+    [("utf8mb3", {"W015"}), ("utf8", {"W015"}), ("latin1", {"W015"}), ("utf8mb4", set())],
+)
+def test_w015_a_connection_that_cannot_carry_every_letter(
+    sound: Any,
+    charset: str,
+    found: set[str],
+) -> None:
     with database("mysql", charset=charset):
         assert set(told()) == found
 
@@ -686,7 +848,10 @@ def test_w015_columns_that_cannot_keep_every_letter(sound: Any) -> None:
 
 
 def test_e014_keys_that_are_not_equal_only_to_themselves(sound: Any) -> None:
-    with database("mysql", alike=("tillgate_order.key", "tillgate_order.plugin", "tillgate_refund.answer")):
+    with database(
+        "mysql",
+        alike=("tillgate_order.key", "tillgate_order.plugin", "tillgate_refund.answer"),
+    ):
         found = told()
     assert set(found) == {"E014"}
     assert "tillgate_order.key. " in f"{found['E014']} "
@@ -729,13 +894,27 @@ def test_e016_a_plugin_that_raises_stops_no_check(sound: Any, name: str) -> None
 
 def test_every_check_has_a_test_here() -> None:
     with open(__file__, encoding="utf-8") as source:
-        named = set(re.findall(r"[ew]\d{3}", " ".join(re.findall(r"^def test_\w+", source.read(), re.MULTILINE))))
+        named = set(
+            re.findall(
+                r"[ew]\d{3}",
+                " ".join(re.findall(r"^def test_\w+", source.read(), re.MULTILINE)),
+            ),
+        )
     assert named == {one.removeprefix("tillgate.").lower() for one in ids()}
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (61, "1 min 1 s"), (7200, "2 h"), (7260, "2 h 1 min"), (90_000, "1 d 1 h"), (-5, "0 s")],
+    [
+        (0, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (7200, "2 h"),
+        (7260, "2 h 1 min"),
+        (90_000, "1 d 1 h"),
+        (-5, "0 s"),
+    ],
 )
 def test_an_age_is_told_in_its_two_largest_units(seconds: int, text: str) -> None:
     assert checks.explain_age(timedelta(seconds=seconds)) == text

@@ -76,7 +76,7 @@ def kill_when(monkeypatch: pytest.MonkeyPatch, queries: int, number: int) -> Non
     monkeypatch.setattr("tillgate.hooks.query", query)
 
 
-# worker run -------------------------------------------------------------------------------------------------------------------------------
+# worker run ---------------------------------------------------------------------------------------
 
 
 def test_a_worker_says_what_it_did(world: World) -> None:
@@ -88,7 +88,10 @@ def test_a_worker_says_what_it_did(world: World) -> None:
     assert world.shop.is_paid(payment.order.key)
 
 
-@pytest.mark.parametrize("words", [("worker", "--once", "-v", "0"), ("-v", "0", "worker", "--once")])
+@pytest.mark.parametrize(
+    "words",
+    [("worker", "--once", "-v", "0"), ("-v", "0", "worker", "--once")],
+)
 def test_a_quiet_worker_says_nothing(world: World, words: tuple[str, ...]) -> None:
     many(world, 1)
     assert run(*words, is_terminal=True) == ("", 0)
@@ -106,7 +109,12 @@ def test_a_terminal_sees_progress_and_a_file_does_not(world: World) -> None:
 def test_the_limit_is_kept_and_a_senseless_one_refused(world: World) -> None:
     many(world, 5)
     assert run("worker", "--once", "--limit", "3")[0] == "payments 3\n"
-    for words in (("--limit", "0"), ("--interval", "0"), ("--interval", "86400"), ("--limit", "many")):
+    for words in (
+        ("--limit", "0"),
+        ("--interval", "0"),
+        ("--interval", "86400"),
+        ("--limit", "many"),
+    ):
         with pytest.raises(CommandError):
             run("worker", "--once", *words)
 
@@ -118,17 +126,29 @@ def test_the_limit_is_kept_and_a_senseless_one_refused(world: World) -> None:
         ("--limit", "0", "'0' is not a whole number of 1 or more, such as 500"),
         ("--limit", "9" * 5000, "is not a whole number of 1 or more, such as 500"),
         ("--interval", "5s", "'5s' is not a number of seconds above 0 and at most 3600, such as 5"),
-        ("--interval", "nan", "'nan' is not a number of seconds above 0 and at most 3600, such as 5"),
+        (
+            "--interval",
+            "nan",
+            "'nan' is not a number of seconds above 0 and at most 3600, such as 5",
+        ),
     ],
 )
-def test_a_number_that_cannot_be_used_is_told_with_its_remedy(world: World, option: str, given: str, remedy: str) -> None:
+def test_a_number_that_cannot_be_used_is_told_with_its_remedy(
+    world: World,
+    option: str,
+    given: str,
+    remedy: str,
+) -> None:
     with pytest.raises(CommandError) as caught:
         run("worker", option, given)
     assert str(caught.value).startswith(f"Error: argument {option}: ")
     assert str(caught.value).endswith(remedy)
 
 
-def test_a_worker_that_is_no_loop_ends_within_minutes_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_no_loop_ends_within_minutes_and_says_so(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     many(world, 2)
     monkeypatch.setattr(subcommand, "_LONGEST_SECONDS", 0.0)
     assert run("worker", "--once") == ("payments 0; what is left is for the next worker run\n", 0)
@@ -140,15 +160,28 @@ def test_a_worker_or_an_audit_without_tables_says_what_to_run(world: World) -> N
     call_command("migrate", "tillgate", "zero", verbosity=0)
     try:
         for words in (("worker", "--once"), ("worker",), ("audit",)):
-            with pytest.raises(CommandError, match=r"no tables of Tillgate yet: run `manage\.py migrate`"):
+            with pytest.raises(
+                CommandError,
+                match=r"no tables of Tillgate yet: run `manage\.py migrate`",
+            ):
                 run(*words)
     finally:
         call_command("migrate", "tillgate", verbosity=0)
 
 
-def test_a_worker_with_faults_ends_with_1_and_names_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subcommand, "run_worker", lambda *_, **__: WorkDone(faults=["outbox events of order 3: RuntimeError: no"]))
-    assert run("worker", "--once") == ("payments 0, faults 1\noutbox events of order 3: RuntimeError: no\n", 1)
+def test_a_worker_with_faults_ends_with_1_and_names_them(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        subcommand,
+        "run_worker",
+        lambda *_, **__: WorkDone(faults=["outbox events of order 3: RuntimeError: no"]),
+    )
+    assert run("worker", "--once") == (
+        "payments 0, faults 1\noutbox events of order 3: RuntimeError: no\n",
+        1,
+    )
 
 
 def test_wrong_settings_are_one_line(world: World, settings: Any) -> None:
@@ -167,7 +200,11 @@ def test_a_database_that_is_away_is_one_line(world: World, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_loop_cleanly_and_nothing_is_lost(world: World, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_signal_ends_the_loop_cleanly_and_nothing_is_lost(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+) -> None:
     before = signal.getsignal(number)
     payments = many(world, 30)
     for payment in payments:
@@ -182,10 +219,15 @@ def test_a_signal_ends_the_loop_cleanly_and_nothing_is_lost(world: World, monkey
     assert f"changed {polled}" in text
     assert re.search(r"^\d\d:\d\d:\d\d payments \d+", text, re.MULTILINE)
     assert run("worker", "--once")[0].startswith(f"payments {30 - polled}")
-    assert [world.shop.times_paid(payment.order.key) for payment in payments] == [1] * 30, "also of what was written before the signal"
+    assert [world.shop.times_paid(payment.order.key) for payment in payments] == [1] * 30, (
+        "also of what was written before the signal"
+    )
 
 
-def test_the_loop_goes_on_by_itself_and_waits_the_interval_between_worker_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_goes_on_by_itself_and_waits_the_interval_between_worker_runs(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     began: list[float] = []
 
     def run_worker(limit: int | None, *_: object, **__: object) -> WorkDone:
@@ -196,13 +238,19 @@ def test_the_loop_goes_on_by_itself_and_waits_the_interval_between_worker_runs(w
 
     monkeypatch.setattr(subcommand, "run_worker", run_worker)
     text, code = run("worker", "--interval", "0.3")
-    assert re.fullmatch(r"\d\d:\d\d:\d\d The worker runs, every 0\.3 s, until SIGINT or SIGTERM\.\n", text)
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d The worker runs, every 0\.3 s, until SIGINT or SIGTERM\.\n",
+        text,
+    )
     assert code == 0
     assert len(began) == 3
     assert 0.3 <= began[2] - began[1] < 2
 
 
-def test_a_quiet_loop_says_nothing_at_its_start_either(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_loop_says_nothing_at_its_start_either(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def run_worker(*_: object, **__: object) -> WorkDone:
         os.kill(os.getpid(), signal.SIGTERM)
         return WorkDone()
@@ -211,7 +259,10 @@ def test_a_quiet_loop_says_nothing_at_its_start_either(world: World, monkeypatch
     assert run("worker", "-v", "0") == ("", 0)
 
 
-def test_a_loop_with_a_limit_goes_on_at_once_while_there_is_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_with_a_limit_goes_on_at_once_while_there_is_more(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     many(world, 6)
     kill_when(monkeypatch, 6, signal.SIGTERM)
     began = time.monotonic()
@@ -221,9 +272,15 @@ def test_a_loop_with_a_limit_goes_on_at_once_while_there_is_more(world: World, m
 
 
 def test_the_loop_survives_whatever_a_worker_raises_and_waits_longer_each_time(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    outcomes: list[Exception | None] = [OperationalError("connection refused"), RuntimeError("a bug"), None]
+    outcomes: list[Exception | None] = [
+        OperationalError("connection refused"),
+        RuntimeError("a bug"),
+        None,
+    ]
     waited: list[float] = []
 
     def run_worker(*_: object, **__: object) -> WorkDone:
@@ -243,22 +300,34 @@ def test_the_loop_survives_whatever_a_worker_raises_and_waits_longer_each_time(
 
 
 def drop_connections() -> int:
-    """Let the server end every connection to the tests' database but this thread's, as when it restarts; return how many there were."""
+    """Let the server end every connection to the tests' database but this thread's, as when it
+    restarts; return how many there were.
+    """
     with connections["default"].cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+                "current_database() AND pid <> pg_backend_pid()",
             )
             return len(cursor.fetchall())
-        cursor.execute("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+        cursor.execute(
+            "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> "
+            "CONNECTION_ID()",
+        )
         others = [number for (number,) in cursor.fetchall()]
         for number in others:
             cursor.execute(f"KILL {number}")
         return len(others)
 
 
-@pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite has no connection that could be dropped")
-def test_the_loop_survives_a_database_that_drops_its_connections(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    project.DATABASE == "sqlite",
+    reason="SQLite has no connection that could be dropped",
+)
+def test_the_loop_survives_a_database_that_drops_its_connections(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """They are dropped in the middle of a worker run, and the payment is found all the same."""
     order = world.order()
     payment = world.start(order)
@@ -306,7 +375,10 @@ def test_a_worker_is_not_kept_from_running_by_a_failing_check() -> None:
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
-def test_every_subcommand_says_what_it_is_for(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_subcommand_says_what_it_is_for(
+    name: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit):
         Command().create_parser("manage.py", "tillgate").parse_args([name, "--help"])
     summary = (SUBCOMMANDS[name].__doc__ or "").partition(".")[0].partition(";")[0]
@@ -318,12 +390,21 @@ def options_of(name: str) -> set[str]:
     """Return the options that a subcommand has of its own."""
     parser = CommandParser()
     SUBCOMMANDS[name].add_arguments(parser)
-    return {option for action in parser._actions for option in action.option_strings if option.startswith("--")} - {"--help"}
+    return {
+        option
+        for action in parser._actions
+        for option in action.option_strings
+        if option.startswith("--")
+    } - {"--help"}
 
 
 def test_every_subcommand_and_option_is_explained_and_no_other() -> None:
     page = read("docs/reference/manage.md")
-    named = [heading.removeprefix("manage.py tillgate ") for heading in headings(page) if heading.startswith("manage.py tillgate ")]
+    named = [
+        heading.removeprefix("manage.py tillgate ")
+        for heading in headings(page)
+        if heading.startswith("manage.py tillgate ")
+    ]
     assert named == list(SUBCOMMANDS)
     for name in SUBCOMMANDS:
         explained = rows(section(page, f"manage.py tillgate {name}"))
@@ -341,17 +422,18 @@ def test_every_kind_of_difference_is_explained_and_no_other() -> None:
         "refund-late",
         "duplicate-transaction-no",
     }
+    # unknown-there, or not asked
     otherwise = {
         "wrong-credentials",
         "signature-mismatch",
         "account-gone",
         "payment-unknown",
         "payment-unanswered",
-    }  # unknown-there, or not asked
+    }
     assert set(explained) - {"kind"} == {*DifferenceKind, *(shown_to_a_person - otherwise)}
 
 
-# audit ------------------------------------------------------------------------------------------------------------------------------------
+# audit --------------------------------------------------------------------------------------------
 
 
 def test_books_that_agree_end_with_0(world: World) -> None:
@@ -360,7 +442,8 @@ def test_books_that_agree_end_with_0(world: World) -> None:
     text, code = run("audit")
     assert code == 0
     assert re.fullmatch(
-        r"1 of 1 payment compared, started from \d{4}-\d\d-\d\d \d\d:\d\d C[DS]T until \d{4}-\d\d-\d\d \d\d:\d\d C[DS]T: no difference\n"
+        r"1 of 1 payment compared, started from \d{4}-\d\d-\d\d \d\d:\d\d C[DS]T until "
+        r"\d{4}-\d\d-\d\d \d\d:\d\d C[DS]T: no difference\n"
         r"paid here: 1 with USD 12\.50; at the gateway: 1 with USD 12\.50\n"
         r"refunded here: 1 refund with USD 2\.50; compare them with the gateway's back office\n",
         text,
@@ -375,8 +458,10 @@ def test_a_difference_is_one_line_and_ends_with_1(world: World) -> None:
     assert code == 1
     line, summary, totals = text.splitlines()
     assert re.fullmatch(
-        rf"paid-there {payment.reference} of order {payment.order}: pending, USD 12\.50, transaction \d+ \| "
-        r"the gateway says 'success', USD 12\.50, transaction \d+ \| “Poll now” in the admin; the worker looks next at .*",
+        rf"paid-there {payment.reference} of order {payment.order}: pending, USD 12\.50, "
+        r"transaction \d+ \| "
+        r"the gateway says 'success', USD 12\.50, transaction \d+ \| “Poll now” in the admin; the "
+        r"worker looks next at .*",
         line,
     )
     assert summary.endswith(": 1 difference")
@@ -384,7 +469,10 @@ def test_a_difference_is_one_line_and_ends_with_1(world: World) -> None:
     assert run("audit", "-v", "0") == (f"{line}\n", 1)
 
 
-def test_what_could_not_be_asked_ends_with_2_though_something_differs_too(world: World, settings: Any) -> None:
+def test_what_could_not_be_asked_ends_with_2_though_something_differs_too(
+    world: World,
+    settings: Any,
+) -> None:
     world.shopper_pays(world.start(world.order()))
     Payment.objects.filter(pk=world.start(world.order()).pk).update(account="gone")
     text, code = run("audit")
@@ -402,11 +490,26 @@ def test_the_audit_as_json_is_one_object_with_exact_money(world: World) -> None:
     told = json.loads(text)
     assert code == 1
     assert list(told) == [
-        *("since", "until", "total", "payments", "compared", "paid_here", "paid_here_amounts", "paid_there", "paid_there_amounts"),
+        *(
+            "since",
+            "until",
+            "total",
+            "payments",
+            "compared",
+            "paid_here",
+            "paid_here_amounts",
+            "paid_there",
+            "paid_there_amounts",
+        ),
         *("refunds", "refunded_amounts", "differences"),
     ]
-    assert (told["paid_here_amounts"], told["paid_there_amounts"]) == ({"USD": "0.10"}, {"USD": "12.60"})
-    assert [set(one) for one in told["differences"]] == [{"kind", "reference", "order", "here", "there", "remedy", "told"}]
+    assert (told["paid_here_amounts"], told["paid_there_amounts"]) == (
+        {"USD": "0.10"},
+        {"USD": "12.60"},
+    )
+    assert [set(one) for one in told["differences"]] == [
+        {"kind", "reference", "order", "here", "there", "remedy", "told"},
+    ]
     assert told["differences"][0]["kind"] == "paid-there"
 
 
@@ -426,12 +529,24 @@ def test_a_terminal_sees_how_far_the_audit_is_and_is_obeyed_by_nobody_else(world
         ((), timedelta(days=30), timedelta(0)),
         (("--since", "7d", "--until", "3h"), timedelta(days=7), timedelta(hours=3)),
         (("--since", "90m"), timedelta(minutes=90), timedelta(0)),
-        (("--since", "2026-03-01", "--until", "2026-03-31"), "2026-03-01T00:00:00-06:00", "2026-04-01T00:00:00-05:00"),
-        (("--since", "2026-03-01T12:30", "--until", "2026-03-01T20:00+00:00"), "2026-03-01T12:30:00-06:00", "2026-03-01T20:00:00+00:00"),
+        (
+            ("--since", "2026-03-01", "--until", "2026-03-31"),
+            "2026-03-01T00:00:00-06:00",
+            "2026-04-01T00:00:00-05:00",
+        ),
+        (
+            ("--since", "2026-03-01T12:30", "--until", "2026-03-01T20:00+00:00"),
+            "2026-03-01T12:30:00-06:00",
+            "2026-03-01T20:00:00+00:00",
+        ),
     ],
 )
 def test_the_period_is_given_in_days_moments_or_how_long_ago(
-    world: World, settings: Any, words: tuple[str, ...], since: timedelta | str, until: timedelta | str
+    world: World,
+    settings: Any,
+    words: tuple[str, ...],
+    since: timedelta | str,
+    until: timedelta | str,
 ) -> None:
     settings.TIME_ZONE = "America/Chicago"  # where March has two offsets
     told = json.loads(run("audit", "--json", *words)[0])
@@ -447,7 +562,11 @@ def test_the_period_is_given_in_days_moments_or_how_long_ago(
     "words",
     [
         *(("--since", "yesterday"), ("--since", "7w"), ("--until", "2026-02-30")),
-        *(("--since", "1d", "--until", "2d"), ("--since", "0m"), ("--since", "3h", "--until", "3h")),
+        *(
+            ("--since", "1d", "--until", "2d"),
+            ("--since", "0m"),
+            ("--since", "3h", "--until", "3h"),
+        ),
     ],
 )
 def test_a_period_that_makes_no_sense_is_refused(world: World, words: tuple[str, ...]) -> None:
@@ -455,20 +574,38 @@ def test_a_period_that_makes_no_sense_is_refused(world: World, words: tuple[str,
         run("audit", *words)
 
 
-@pytest.mark.parametrize(("option", "year"), [("--until", "9999-12-31"), ("--since", "0001-01-01T00:00+14:00"), ("--since", "0001-01-01")])
-def test_a_moment_at_the_ends_of_the_calendar_is_refused_by_its_option(world: World, option: str, year: str) -> None:
-    with pytest.raises(CommandError, match=re.escape(f"argument {option}: {year!r} is out of range: give a year from 1900 to 9998")):
+@pytest.mark.parametrize(
+    ("option", "year"),
+    [("--until", "9999-12-31"), ("--since", "0001-01-01T00:00+14:00"), ("--since", "0001-01-01")],
+)
+def test_a_moment_at_the_ends_of_the_calendar_is_refused_by_its_option(
+    world: World,
+    option: str,
+    year: str,
+) -> None:
+    with pytest.raises(
+        CommandError,
+        match=re.escape(
+            f"argument {option}: {year!r} is out of range: give a year from 1900 to 9998",
+        ),
+    ):
         run("audit", option, year)
     run("audit", "--since", "1900-01-01", "--until", "9998-12-31")
 
 
 @pytest.mark.skipif(
-    connection.vendor == "mysql", reason="MySQL keeps no time with a zone where USE_TZ is off, and the test's rows have one"
+    connection.vendor == "mysql",
+    reason="MySQL keeps no time with a zone where USE_TZ is off, and the test's rows have one",
 )
 def test_the_commands_run_in_a_project_without_time_zones(world: World, settings: Any) -> None:
     settings.USE_TZ = False
     world.paid_payment()
-    for words in ((), ("--since", "2020-01-01"), ("--since", "2020-01-01T12:00"), ("--since", "2020-01-01T12:00+02:00")):
+    for words in (
+        (),
+        ("--since", "2020-01-01"),
+        ("--since", "2020-01-01T12:00"),
+        ("--since", "2020-01-01T12:00+02:00"),
+    ):
         text, code = run("audit", *words)
         assert re.search(r": no difference$", text.splitlines()[0]), text
         assert code == 0
@@ -481,10 +618,16 @@ def test_an_account_can_be_chosen(world: World) -> None:
     world.shopper_pays(world.start(world.order()))
     assert run("audit", "--account", "default")[1] == 1
     assert run("audit", "--account", "default", "--until", "1d")[1] == 0
-    with pytest.raises(CommandError, match=r"^--account defualt: there is no such account; give one of default$") as caught:
+    with pytest.raises(
+        CommandError,
+        match=r"^--account defualt: there is no such account; give one of default$",
+    ) as caught:
         run("audit", "--account", "defualt")
     assert caught.value.returncode == 2
-    with pytest.raises(CommandError, match=r"^--account '': there is no such account; give one of default$") as caught:
+    with pytest.raises(
+        CommandError,
+        match=r"^--account '': there is no such account; give one of default$",
+    ) as caught:
         run("audit", "--account", "")  # as a script gives it whose variable is not set
     assert caught.value.returncode == 2
 
@@ -497,21 +640,34 @@ def test_books_without_a_payment_in_the_period_are_not_said_to_agree(world: Worl
     assert code == 0
 
 
-def test_an_audit_that_cannot_begin_ends_with_2(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_that_cannot_begin_ends_with_2(
+    world: World,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def away(*_: object, **__: object) -> Any:
         raise OperationalError("connection refused")
 
     monkeypatch.setattr(audit_subcommand, "audit", away)
-    with pytest.raises(CommandError, match=r"The database cannot be used \(django\S*, NAME '.+'\): connection refused") as caught:
+    with pytest.raises(
+        CommandError,
+        match=r"The database cannot be used \(django\S*, NAME '.+'\): connection refused",
+    ) as caught:
         run("audit")
     assert caught.value.returncode == 2
     settings.TILLGATE = {}
-    with pytest.raises(CommandError, match=r"^ConfigurationError: TILLGATE\['PUBLIC_URL'\]") as caught:
+    with pytest.raises(
+        CommandError,
+        match=r"^ConfigurationError: TILLGATE\['PUBLIC_URL'\]",
+    ) as caught:
         run("audit")
     assert caught.value.returncode == 2
 
 
-def test_a_signal_ends_an_audit_which_says_what_it_did_not_reach(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_ends_an_audit_which_says_what_it_did_not_reach(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     many(world, 30)
     kill_when(monkeypatch, 5, signal.SIGINT)
     text, code = run("audit")
@@ -520,12 +676,14 @@ def test_a_signal_ends_an_audit_which_says_what_it_did_not_reach(world: World, m
     assert 5 <= world.queries() < 30
 
 
-# doctor -----------------------------------------------------------------------------------------------------------------------------------
+# doctor -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def healthy(world: World, configure: Callable[..., None], settings: Any) -> World:
-    """A project in which the doctor finds nothing wrong, but for how the tests' own database is set up."""
+    """A project in which the doctor finds nothing wrong, but for how the tests' own database is set
+    up.
+    """
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     settings.SILENCED_SYSTEM_CHECKS = ["tillgate.E003", "tillgate.W005", "tillgate.W007"]
     world.run_worker()
@@ -539,7 +697,9 @@ def findings() -> tuple[dict[str, str], dict[str, str]]:
     assert found["healthy"] is (code == 0)
     assert PUBLISHED_TEST_TOKEN not in text
     right = {check["name"]: check["finding"] for check in found["checks"] if check["passed"]}
-    return right, {check["name"]: check["finding"] for check in found["checks"] if not check["passed"]}
+    return right, {
+        check["name"]: check["finding"] for check in found["checks"] if not check["passed"]
+    }
 
 
 def test_a_healthy_project(healthy: World) -> None:
@@ -554,7 +714,10 @@ def test_a_healthy_project(healthy: World) -> None:
     assert run("doctor", "-v", "0") == ("", 0)
 
 
-def test_the_accounts_are_proven_without_moving_money(healthy: World, configure: Callable[..., None]) -> None:
+def test_the_accounts_are_proven_without_moving_money(
+    healthy: World,
+    configure: Callable[..., None],
+) -> None:
     configure({"TOKEN": "another token"}, REVIEW_MAIL_TO=["owner@shop.example"])
     _, wrong = findings()
     assert set(wrong) == {"default: credentials"}
@@ -574,11 +737,21 @@ def test_the_accounts_are_proven_without_moving_money(healthy: World, configure:
     ],
 )
 def test_each_wrong_setting_of_an_account_has_its_own_remedy(
-    healthy: World, configure: Callable[..., None], change: dict[str, str], prefixes: str, said: str, dialect: str
+    healthy: World,
+    configure: Callable[..., None],
+    change: dict[str, str],
+    prefixes: str,
+    said: str,
+    dialect: str,
 ) -> None:
     other = {"reference": "examples", "examples": "v3", "v3": "online"}[dialect]
-    healthy.sandbox.control.set_options({"prefixes": other if prefixes == "elsewhere" else prefixes})
-    configure({"DIALECT": dialect, "STORE_NO": PUBLISHED_STORE_NO, **change}, REVIEW_MAIL_TO=["owner@shop.example"])
+    healthy.sandbox.control.set_options(
+        {"prefixes": other if prefixes == "elsewhere" else prefixes},
+    )
+    configure(
+        {"DIALECT": dialect, "STORE_NO": PUBLISHED_STORE_NO, **change},
+        REVIEW_MAIL_TO=["owner@shop.example"],
+    )
     _, wrong = findings()
     if dialect == "v3" or "STORE_NO" not in change:
         assert set(wrong) == {"default: credentials"}
@@ -587,19 +760,30 @@ def test_each_wrong_setting_of_an_account_has_its_own_remedy(
         assert wrong == {}
 
 
-def test_an_account_of_version_3_without_a_store_is_named(healthy: World, configure: Callable[..., None]) -> None:
+def test_an_account_of_version_3_without_a_store_is_named(
+    healthy: World,
+    configure: Callable[..., None],
+) -> None:
     configure({"DIALECT": "v3"}, REVIEW_MAIL_TO=["owner@shop.example"])
     _, wrong = findings()
     assert any("STORE_NO" in finding for finding in wrong.values())
 
 
-def test_an_account_that_a_plugin_keeps_is_examined_while_its_payments_are_watched(healthy: World, settings: Any) -> None:
+def test_an_account_that_a_plugin_keeps_is_examined_while_its_payments_are_watched(
+    healthy: World,
+    settings: Any,
+) -> None:
     class Keeper:
         @hooks.hookimpl
         def tillgate_account(self, alias: str) -> Account | None:
             if alias != "event-7":
                 return None
-            return Account(base_url=healthy.sandbox.base_url, merchant_no=PUBLISHED_MERCHANT_NO, token=PUBLISHED_TEST_TOKEN, sandbox=True)
+            return Account(
+                base_url=healthy.sandbox.base_url,
+                merchant_no=PUBLISHED_MERCHANT_NO,
+                token=PUBLISHED_TEST_TOKEN,
+                sandbox=True,
+            )
 
     keeper = Keeper()
     hooks.plugin_manager().register(keeper)
@@ -633,7 +817,9 @@ def test_a_plugin_that_raises_does_not_end_the_doctor(healthy: World) -> None:
     finally:
         hooks.plugin_manager().unregister(faulty)
     assert wrong["default: credentials"].startswith("a plugin raised ZeroDivisionError: correct it")
-    assert wrong["account event-7"].startswith("a plugin that was asked for it raised KeyError: 'event-7': correct it")
+    assert wrong["account event-7"].startswith(
+        "a plugin that was asked for it raised KeyError: 'event-7': correct it",
+    )
     assert "reviews" in right
 
 
@@ -647,7 +833,12 @@ def test_wrong_settings_do_not_end_the_doctor(healthy: World, settings: Any) -> 
 
 def test_a_worker_that_is_away_and_open_reviews_are_reported(healthy: World) -> None:
     healthy.time.advance(hours=2)
-    Review.objects.create(reason="underpaid", facts={"detail": "It was underpaid."}, open_key="1", opened_at=timezone.now())
+    Review.objects.create(
+        reason="underpaid",
+        facts={"detail": "It was underpaid."},
+        open_key="1",
+        opened_at=timezone.now(),
+    )
     _, wrong = findings()
     assert set(wrong) == {"worker", "reviews"}
     assert "2 h ago" in wrong["worker"]
@@ -663,7 +854,10 @@ def test_what_is_due_is_counted(healthy: World) -> None:
     assert re.fullmatch(r"payments 3, since \d+ s", right["due work"])
 
 
-def test_migrations_that_were_not_applied_are_told_and_no_table_is_read(healthy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_migrations_that_were_not_applied_are_told_and_no_table_is_read(
+    healthy: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from django.db.migrations.executor import MigrationExecutor
 
     class Pending:
@@ -675,7 +869,10 @@ def test_migrations_that_were_not_applied_are_told_and_no_table_is_read(healthy:
     assert "worker" not in right
 
 
-def test_a_database_that_cannot_be_read_is_told(healthy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_cannot_be_read_is_told(
+    healthy: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from django.db.migrations.executor import MigrationExecutor
 
     def away(*_: object, **__: object) -> None:
@@ -686,14 +883,27 @@ def test_a_database_that_cannot_be_read_is_told(healthy: World, monkeypatch: pyt
     assert wrong == {"migrations": "the database 'default' cannot be read: OperationalError"}
 
 
-def test_a_reader_that_leaves_early_gets_no_traceback_and_the_doctor_its_exit_code(world: World) -> None:
+def test_a_reader_that_leaves_early_gets_no_traceback_and_the_doctor_its_exit_code(
+    world: World,
+) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     doctor = [sys.executable, "-m", "django", "tillgate", "doctor"]
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.django.project"}
     with os.fdopen(writing, "wb") as pipe:
-        done = subprocess.run(doctor, stdout=pipe, stderr=subprocess.PIPE, env=environment, text=True, check=False)
-    assert (done.stderr, done.returncode) == ("", 1)  # 1, since the tests' own database has no tables
+        done = subprocess.run(
+            doctor,
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+            check=False,
+        )
+    # 1, since the tests' own database has no tables
+    assert (done.stderr, done.returncode) == (
+        "",
+        1,
+    )
 
 
 # Figures.
@@ -704,18 +914,32 @@ def test_an_export_has_the_period_s_payments_or_refunds_and_nothing_else() -> No
     bookings.payment("B", "10.00", "2026-04-01T12:00+00:00")
     bookings.refund(paid, "4.00", "2026-03-03T10:00+00:00")
     period = ("--since", "2026-03-01", "--until", "2026-03-31")
-    for options, names in (((), ["reference", "A"]), (("--refunds",), ["refund_id", paid.refunds.get().refund_id])):
+    for options, names in (
+        ((), ["reference", "A"]),
+        (("--refunds",), ["refund_id", paid.refunds.get().refund_id]),
+    ):
         out, code = run("export-payments", *period, *options)
         assert code == 0
         assert [row[0] for row in csv.reader(out.splitlines())] == names
 
 
-def test_a_settlement_check_prints_each_difference_and_wrong_line_and_ends_with_1(tmp_path: Path) -> None:
+def test_a_settlement_check_prints_each_difference_and_wrong_line_and_ends_with_1(
+    tmp_path: Path,
+) -> None:
     for reference in "AB":
         bookings.payment(reference, "10.00", "2026-03-02T10:00+00:00")
     file = tmp_path / "march.csv"
     file.write_text("Beleg,amount,fee\nA,10.00,0.10\nZ,\x1b[2J,\n")
-    out, code = run("check-settlement", str(file), "--reference-column", "Beleg", "--since", "2026-03-01", "--until", "2026-03-31")
+    out, code = run(
+        "check-settlement",
+        str(file),
+        "--reference-column",
+        "Beleg",
+        "--since",
+        "2026-03-01",
+        "--until",
+        "2026-03-31",
+    )
     assert code == 1
     assert re.search(r"^line 3: amount ", out, re.MULTILINE)
     assert re.search(r"^missing-in-file payment B: USD 10.00, paid here", out, re.MULTILINE)

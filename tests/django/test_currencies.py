@@ -1,4 +1,6 @@
-"""Orders in currencies with no decimals, with two and with three: what people read and type, and what moves at the gateway."""
+"""Orders in currencies with no decimals, with two and with three: what people read and type, and
+what moves at the gateway.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def inputs_of(page: str) -> dict[str, str]:
     """Return the values of a page's inputs by their names, of the first of each name."""
     tags = re.findall(r"<input[^>]*>", page)
     named = {name[1]: tag for tag in reversed(tags) if (name := re.search(r' name="([^"]+)"', tag))}
-    return {name: (re.search(r' value="([^"]*)"', tag) or ["", ""])[1] for name, tag in named.items()}
+    return {
+        name: (re.search(r' value="([^"]*)"', tag) or ["", ""])[1] for name, tag in named.items()
+    }
 
 
 def page_of(row: Any, action: str = "change") -> str:
@@ -64,11 +68,25 @@ def paid(world: World, currency: str, total: str) -> Payment:
     ],
 )
 def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
-    world: World, boss: Client, settings: Any, currency: str, total: str, english: str, german: str, typed: str, part: str, rest: str
+    world: World,
+    boss: Client,
+    settings: Any,
+    currency: str,
+    total: str,
+    english: str,
+    german: str,
+    typed: str,
+    part: str,
+    rest: str,
 ) -> None:
     payment = paid(world, currency, total)
     order = ShopOrder.objects.get(pk=payment.order.key)
-    assert (payment.status, payment.currency, payment.amount, order.status) == ("paid", currency, Decimal(total), "paid")
+    assert (payment.status, payment.currency, payment.amount, order.status) == (
+        "paid",
+        currency,
+        Decimal(total),
+        "paid",
+    )
     assert english in text_of(boss.get("/admin/tillgate/payment/"))
     settings.LANGUAGE_CODE = "de"
     assert german in text_of(boss.get(page_of(payment)))
@@ -82,8 +100,16 @@ def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
     assert world.reviews() == []
 
 
-@pytest.mark.parametrize(("currency", "total", "shown"), [("JPY", "1250", "JPY 1,250"), ("KWD", "1.250", "KWD 1.250")])
-def test_the_shopper_reads_the_price_in_its_currency(world: World, currency: str, total: str, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("currency", "total", "shown"),
+    [("JPY", "1250", "JPY 1,250"), ("KWD", "1.250", "KWD 1.250")],
+)
+def test_the_shopper_reads_the_price_in_its_currency(
+    world: World,
+    currency: str,
+    total: str,
+    shown: str,
+) -> None:
     world.takes(*CURRENCIES)
     order = world.shop.place_order_in(currency, Decimal(total))
     page = text_of(world.client.get(world.way_to_pay(order)))
@@ -92,32 +118,64 @@ def test_the_shopper_reads_the_price_in_its_currency(world: World, currency: str
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "ja"])
-@pytest.mark.parametrize("money", [Money("1000", "JPY"), Money("1.234", "KWD"), Money("1234567.89", "KWD"), Money("12.50", "EUR")], ids=str)
+@pytest.mark.parametrize(
+    "money",
+    [
+        Money("1000", "JPY"),
+        Money("1.234", "KWD"),
+        Money("1234567.89", "KWD"),
+        Money("12.50", "EUR"),
+    ],
+    ids=str,
+)
 def test_an_amount_that_stands_in_an_input_is_read_as_itself(money: Money, language: str) -> None:
     with translation.override(language):
         assert read_typed(typed_text(money.amount, money.currency), money.currency) == money.amount
 
 
-def test_the_rest_that_a_german_form_offers_is_accepted_as_it_stands(world: World, boss: Client, settings: Any) -> None:
+def test_the_rest_that_a_german_form_offers_is_accepted_as_it_stands(
+    world: World,
+    boss: Client,
+    settings: Any,
+) -> None:
     payment = paid(world, "KWD", "12.500")
     settings.LANGUAGE_CODE = "de"
     for fields in (inputs_of(text_of(boss.get(page_of(payment)))), {}):
-        question = inputs_of(text_of(boss.get(page_of(payment, "refund"), {name: fields[name] for name in ("amount",) if fields})))
+        question = inputs_of(
+            text_of(
+                boss.get(
+                    page_of(payment, "refund"),
+                    {name: fields[name] for name in ("amount",) if fields},
+                ),
+            ),
+        )
         assert Decimal(question["amount"]) == Decimal("12.500")
 
 
-def test_the_amount_of_a_contradicted_refund_is_entered_as_the_german_card_offers_it(world: World, boss: Client, settings: Any) -> None:
+def test_the_amount_of_a_contradicted_refund_is_entered_as_the_german_card_offers_it(
+    world: World,
+    boss: Client,
+    settings: Any,
+) -> None:
     payment = paid(world, "KWD", "30")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "1.234")
     review = Review.objects.get()
     actions.take_action(review.pk, "refund-not-done", staff="anna")
     notification = f"/payments/refund-notification/{refund.notification_key}/"
-    world.client.post(notification, confirming(refund), content_type="application/x-www-form-urlencoded")
+    world.client.post(
+        notification,
+        confirming(refund),
+        content_type="application/x-www-form-urlencoded",
+    )
     settings.LANGUAGE_CODE = "de"
     review = Review.objects.get(resolved_at=None)
     card = inputs_of(text_of(boss.get(page_of(review))))
-    boss.post(page_of(review, "action"), {name: card[name] for name in ("amount", "seen", "read")} | {"action": "record-external-refund"})
+    boss.post(
+        page_of(review, "action"),
+        {name: card[name] for name in ("amount", "seen", "read")}
+        | {"action": "record-external-refund"},
+    )
     assert Refund.objects.get(external=True).amount == Decimal("1.234")
 
 
@@ -135,7 +193,12 @@ def test_the_amount_of_a_contradicted_refund_is_entered_as_the_german_card_offer
         ("EUR", "en", "2000.01", None),
     ],
 )
-def test_a_form_takes_amounts_of_its_currency_in_the_readers_language(currency: str, language: str, typed: str, amount: str | None) -> None:
+def test_a_form_takes_amounts_of_its_currency_in_the_readers_language(
+    currency: str,
+    language: str,
+    typed: str,
+    amount: str | None,
+) -> None:
     with translation.override(language):
         form = RefundForm(Money("2000", currency), {"amount": typed})
         assert form.is_valid() is (amount is not None)
@@ -145,7 +208,12 @@ def test_a_form_takes_amounts_of_its_currency_in_the_readers_language(currency: 
 
 
 def test_only_methods_that_take_the_price_are_offered(world: World) -> None:
-    offers = ["alipay", {"code": "paypal", "currencies": ["USD"]}, {"code": "dana", "minimums": {"KRW": "2000"}}, "visa"]
+    offers = [
+        "alipay",
+        {"code": "paypal", "currencies": ["USD"]},
+        {"code": "dana", "minimums": {"KRW": "2000"}},
+        "visa",
+    ]
     world.configure({"DIALECT": "v3", "STORE_NO": "300014", "METHODS": offers})
     for total, offered in ((1999, ["alipay", "visa"]), (2000, ["alipay", "dana", "visa"])):
         order = world.shop.place_order_in("KRW", Decimal(total))
@@ -153,7 +221,9 @@ def test_only_methods_that_take_the_price_are_offered(world: World) -> None:
         assert re.findall(r'name="method" value="(\w+)"', page) == offered
 
 
-def test_an_order_in_a_currency_that_no_method_takes_is_told_so_and_starts_nothing(world: World) -> None:
+def test_an_order_in_a_currency_that_no_method_takes_is_told_so_and_starts_nothing(
+    world: World,
+) -> None:
     world.takes("JPY")
     order = world.shop.place_order_in("EUR", Decimal("12.50"))
     page = text_of(world.client.get(world.way_to_pay(order)))
@@ -176,14 +246,22 @@ def test_a_review_names_its_amounts_with_their_currency(world: World) -> None:
         assert "1.250 JPY" in review.message
 
 
-def test_an_audit_adds_up_each_currency_for_itself(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_audit_adds_up_each_currency_for_itself(
+    world: World,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for currency, total in (("JPY", "1250"), ("JPY", "750"), ("KWD", "1.250")):
         paid(world, currency, total)
     call_command("tillgate", "audit")
-    assert "paid here: 3 with JPY 2,000, KWD 1.250; at the gateway: 3 with JPY 2,000, KWD 1.250" in capsys.readouterr().out
+    assert (
+        "paid here: 3 with JPY 2,000, KWD 1.250; at the gateway: 3 with JPY 2,000, KWD 1.250"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_methods_own_currency_that_the_account_does_not_take_is_not_offered(world: World) -> None:
     world.configure({"DIALECT": "v3", "STORE_NO": "300014", "CURRENCIES": ["USD"]})
-    [alipay] = [one for one in shop.payment_methods(price=Money("12.50", "CNY")) if one.code == "alipay"]
+    [alipay] = [
+        one for one in shop.payment_methods(price=Money("12.50", "CNY")) if one.code == "alipay"
+    ]
     assert (alipay.currencies, bool(alipay.problem)) == (("USD",), True)

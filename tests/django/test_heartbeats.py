@@ -17,18 +17,30 @@ def test_a_heartbeat_that_is_there_is_not_begun_again() -> None:
     begin("a", NOW, {"since": "noon"})
     begin("a", NOW + HOUR, {"since": "one"})
     begin("b", NOW)
-    assert list(Heartbeat.objects.order_by("name").values_list("name", "at", "detail")) == [("a", NOW, {"since": "noon"}), ("b", NOW, {})]
+    assert list(Heartbeat.objects.order_by("name").values_list("name", "at", "detail")) == [
+        ("a", NOW, {"since": "noon"}),
+        ("b", NOW, {}),
+    ]
 
 
 def test_a_heartbeat_is_set_over_an_older_one_and_no_other() -> None:
     set_heartbeat("a", NOW, {"polled": 1})
     set_heartbeat("b", NOW, {"polled": 2})
     set_heartbeat("a", NOW + HOUR, {"polled": 3})
-    assert list(Heartbeat.objects.order_by("name").values_list("at", "detail")) == [(NOW + HOUR, {"polled": 3}), (NOW, {"polled": 2})]
+    assert list(Heartbeat.objects.order_by("name").values_list("at", "detail")) == [
+        (NOW + HOUR, {"polled": 3}),
+        (NOW, {"polled": 2}),
+    ]
 
 
-@pytest.mark.parametrize(("after", "taken"), [(timedelta(), False), (HOUR - timedelta(seconds=1), False), (HOUR, True), (2 * HOUR, True)])
-def test_a_turn_is_taken_at_once_and_then_once_in_an_interval(after: timedelta, taken: bool) -> None:
+@pytest.mark.parametrize(
+    ("after", "taken"),
+    [(timedelta(), False), (HOUR - timedelta(seconds=1), False), (HOUR, True), (2 * HOUR, True)],
+)
+def test_a_turn_is_taken_at_once_and_then_once_in_an_interval(
+    after: timedelta,
+    taken: bool,
+) -> None:
     assert take_turn("mail", NOW, HOUR)
     assert take_turn("other", NOW, HOUR)
     assert Heartbeat.objects.get(name="mail").at == NOW

@@ -1,4 +1,5 @@
-"""A database with an open review of every reason, written by an earlier state of the code: it loads, it is upgraded, and staff can decide.
+"""A database with an open review of every reason, written by an earlier state of the code: it
+loads, it is upgraded, and staff can decide.
 
 `python -m tests.django.kept.write` writes the file, before the first release.
 """
@@ -37,7 +38,9 @@ MODELS = (Order, Payment, Refund, Review, OutboxEvent, TimelineEntry)
 
 
 def load(file: Path, *, from_nothing: bool = False) -> None:
-    """Load a kept database at the migration that its name begins with, and migrate to the present one."""
+    """Load a kept database at the migration that its name begins with, and migrate to the present
+    one.
+    """
     loader = MigrationLoader(connection)
     [(_, latest)] = loader.graph.leaf_nodes("tillgate")
     written_at = loader.get_migration_by_prefix("tillgate", file.name.partition("_")[0]).name
@@ -47,7 +50,8 @@ def load(file: Path, *, from_nothing: bool = False) -> None:
         call_command("migrate", "tillgate", "zero", verbosity=0)
     if from_nothing or written_at != latest:
         call_command("migrate", "tillgate", written_at, verbosity=0)
-    with mock.patch("django.core.serializers.python.apps", models):  # rows of that time, which the present models may not fit
+    # rows of that time, which the present models may not fit
+    with mock.patch("django.core.serializers.python.apps", models):
         call_command("loaddata", file, verbosity=0)
     if from_nothing or written_at != latest:
         call_command("migrate", "tillgate", verbosity=0)
@@ -57,22 +61,31 @@ def load(file: Path, *, from_nothing: bool = False) -> None:
 def gateway(request: pytest.FixtureRequest) -> Iterator[Answering]:
     """The gateway of a kept database, a day after the last thing that happened in it."""
     load(request.param)
-    with running(Moment(Review.objects.latest("opened_at").opened_at + timedelta(days=1))) as answering:
+    with running(
+        Moment(Review.objects.latest("opened_at").opened_at + timedelta(days=1)),
+    ) as answering:
         yield answering
 
 
 def reviews_with(reason: ReviewReason, action: ReviewAction) -> list[Review]:
     """Return the open reviews of a reason that offer an action.
 
-    Of two reviews about held money, a refund waits in one: staff withdraw that one and decide otherwise about the other.
+    Of two reviews about held money, a refund waits in one: staff withdraw that one and decide
+    otherwise about the other.
     """
     found = [
-        review for review in Review.objects.filter(reason=reason, resolved_at=None).order_by("pk") if action in actions.actions_for(review)
+        review
+        for review in Review.objects.filter(reason=reason, resolved_at=None).order_by("pk")
+        if action in actions.actions_for(review)
     ]
     if reason not in HELD:
         return found
     waiting = set(Refund.objects.filter(status="queued").values_list("payment_id", flat=True))
-    return [review for review in found if (review.payment_id in waiting) is (action is ReviewAction.WITHDRAW)]
+    return [
+        review
+        for review in found
+        if (review.payment_id in waiting) is (action is ReviewAction.WITHDRAW)
+    ]
 
 
 def prepare(review: Review, action: ReviewAction, gateway: Answering) -> dict[str, Any]:
@@ -90,25 +103,43 @@ def prepare(review: Review, action: ReviewAction, gateway: Answering) -> dict[st
 
 
 def outcome(review: Review, action: ReviewAction) -> tuple[str | None, ...]:
-    """Return the statuses that a decision may change: those of the review, the payment, the newest refund and the outbox event."""
+    """Return the statuses that a decision may change: those of the review, the payment, the newest
+    refund and the outbox event.
+    """
     review = Review.objects.select_related("payment", "refund", "outbox_event").get(pk=review.pk)
     payment, event = review.payment, review.outbox_event
     if payment is None and review.account:
         payment = Payment.objects.filter(account=review.account).latest("pk")
     refund = Refund.objects.filter(payment=payment).order_by("pk").last() if payment else None
-    refund = review.refund if review.refund and action is not ReviewAction.RECORD_EXTERNAL_REFUND else refund
+    refund = (
+        review.refund
+        if review.refund and action is not ReviewAction.RECORD_EXTERNAL_REFUND
+        else refund
+    )
     return (review.status, *(row.status if row else None for row in (payment, refund, event)))
 
 
-def expected(before: tuple[str | None, ...], reason: ReviewReason, action: ReviewAction, *, is_remote: bool) -> tuple[str | None, ...]:
+def expected(
+    before: tuple[str | None, ...],
+    reason: ReviewReason,
+    action: ReviewAction,
+    *,
+    is_remote: bool,
+) -> tuple[str | None, ...]:
     """Return the statuses after a decision."""
     _, payment, refund, event = before
     match action:
         case ReviewAction.POLL if reason is ReviewReason.REFUND_LATE:
             return ("resolved", payment, "succeeded", event)
         case ReviewAction.POLL:
-            # The payment stays paid, and a reversal that the gateway takes back is still for staff to judge.
-            return ("open" if reason is ReviewReason.CHANGED_AFTER_PAID else "resolved", "paid", refund, event)
+            # The payment stays paid, and a reversal that the gateway takes back is still for staff
+            # to judge.
+            return (
+                "open" if reason is ReviewReason.CHANGED_AFTER_PAID else "resolved",
+                "paid",
+                refund,
+                event,
+            )
         case ReviewAction.FORCE_EXPIRE:
             return ("dismissed", "expired", refund, event)
         case ReviewAction.ACCEPT_AS_PAID:
@@ -118,7 +149,12 @@ def expected(before: tuple[str | None, ...], reason: ReviewReason, action: Revie
         case ReviewAction.REFUND_NOT_DONE:
             return ("resolved", payment, "failed", event)
         case ReviewAction.WITHDRAW:
-            return ("resolved" if reason is ReviewReason.REFUND_NOT_SENT else "open", payment, "failed", event)
+            return (
+                "resolved" if reason is ReviewReason.REFUND_NOT_SENT else "open",
+                payment,
+                "failed",
+                event,
+            )
         case ReviewAction.REDELIVER:
             return ("resolved", payment, refund, event and "delivered")
         case ReviewAction.DISMISS:
@@ -128,19 +164,27 @@ def expected(before: tuple[str | None, ...], reason: ReviewReason, action: Revie
 
 @pytest.mark.once
 @pytest.mark.parametrize("action", ReviewAction)
-def test_staff_decide_the_kept_reviews_of_every_reason_that_offers_the_action(gateway: Answering, action: ReviewAction) -> None:
+def test_staff_decide_the_kept_reviews_of_every_reason_that_offers_the_action(
+    gateway: Answering,
+    action: ReviewAction,
+) -> None:
     found, wanted = {}, {}
     for reason in [reason for reason, offered in DECISIONS if offered is action]:
         offering = reviews_with(reason, action)
         assert offering, f"no kept review of {reason} offers it: write the kept database anew"
         for review in offering:
-            before, is_remote = outcome(review, action), review.outbox_event is not None and review.outbox_event.kind == "remote"
+            before, is_remote = (
+                outcome(review, action),
+                review.outbox_event is not None and review.outbox_event.kind == "remote",
+            )
             actions.take_action(review.pk, action, staff="ann", **prepare(review, action, gateway))
             found[reason, review.pk] = outcome(review, action)
             wanted[reason, review.pk] = expected(before, reason, action, is_remote=is_remote)
             if action is ReviewAction.ACCEPT_AS_PAID:
                 assert review.payment
-                assert Payment.objects.get(pk=review.payment.pk).amount == Decimal(review.facts["found"])
+                assert Payment.objects.get(pk=review.payment.pk).amount == Decimal(
+                    review.facts["found"],
+                )
             if action is ReviewAction.REDELIVER and not is_remote:
                 assert review.order
                 assert ShopOrder.objects.get(pk=review.order.key).status == "paid"
@@ -149,10 +193,18 @@ def test_staff_decide_the_kept_reviews_of_every_reason_that_offers_the_action(ga
 
 @pytest.mark.usefixtures("gateway")
 def test_every_reason_is_kept_with_every_action_of_its_policy_and_every_scope() -> None:
-    assert set(Review.objects.filter(resolved_at=None).values_list("reason", flat=True)) == {str(reason) for reason in ReviewReason}
-    offered = {(review.reason, action) for review in Review.objects.all() for action in actions.actions_for(review)}
+    assert set(Review.objects.filter(resolved_at=None).values_list("reason", flat=True)) == {
+        str(reason) for reason in ReviewReason
+    }
+    offered = {
+        (review.reason, action)
+        for review in Review.objects.all()
+        for action in actions.actions_for(review)
+    }
     assert offered == {(str(reason), action) for reason, action in DECISIONS}
-    assert {POLICIES[ReviewReason(review.reason)].scope for review in Review.objects.all()} == set(Scope)
+    assert {POLICIES[ReviewReason(review.reason)].scope for review in Review.objects.all()} == set(
+        Scope,
+    )
 
 
 @pytest.mark.usefixtures("gateway")
@@ -170,7 +222,10 @@ def test_every_kept_review_has_a_message_in_english_and_german_without_a_gap() -
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_kept_database_is_upgraded_from_the_migration_that_it_was_written_at(file: Path) -> None:
     load(file, from_nothing=True)
-    written = {model: file.read_text("utf-8").count(f'"model": "{model._meta.label_lower}"') for model in MODELS}
+    written = {
+        model: file.read_text("utf-8").count(f'"model": "{model._meta.label_lower}"')
+        for model in MODELS
+    }
     assert {model: model.objects.count() for model in MODELS} == written
     assert all(written.values())
     with running(Moment(Review.objects.latest("opened_at").opened_at + timedelta(days=1))):
@@ -180,7 +235,9 @@ def test_a_kept_database_is_upgraded_from_the_migration_that_it_was_written_at(f
 def test_the_acts_that_write_the_kept_database_open_a_review_of_every_reason() -> None:
     with filling.same_everywhere():
         filling.fill()
-    assert set(Review.objects.filter(resolved_at=None).values_list("reason", flat=True)) == {str(reason) for reason in ReviewReason}
+    assert set(Review.objects.filter(resolved_at=None).values_list("reason", flat=True)) == {
+        str(reason) for reason in ReviewReason
+    }
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

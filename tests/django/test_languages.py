@@ -12,7 +12,14 @@ from tillgate.testing.translations import SHOPPER_LANGUAGES, faults_of_catalogue
 from tillgate.testing.world import World
 
 APP = Path(tillgate.django.__file__).parent
-READ_BY_SHOPPERS = ("templates/tillgate/*.html", "pages/shoppers.py", "pages/forms.py", "pages/outcomes.py", "methods.py", "payments/*.py")
+READ_BY_SHOPPERS = (
+    "templates/tillgate/*.html",
+    "pages/shoppers.py",
+    "pages/forms.py",
+    "pages/outcomes.py",
+    "methods.py",
+    "payments/*.py",
+)
 
 
 @pytest.mark.parametrize("language", SHOPPER_LANGUAGES)
@@ -21,13 +28,25 @@ def test_every_text_that_shoppers_read_is_in_each_of_their_languages(language: s
 
 
 @pytest.mark.parametrize(
-    ("language", "direction", "title"), [("ur", ' dir="rtl"', "ادائیگی کا طریقہ منتخب کریں"), ("fil", "", "Piliin kung paano magbabayad")]
+    ("language", "direction", "title"),
+    [
+        ("ur", ' dir="rtl"', "ادائیگی کا طریقہ منتخب کریں"),
+        ("fil", "", "Piliin kung paano magbabayad"),
+    ],
 )
 def test_a_page_is_in_the_language_of_the_browser_and_in_its_direction(
-    world: World, settings: object, language: str, direction: str, title: str
+    world: World,
+    settings: object,
+    language: str,
+    direction: str,
+    title: str,
 ) -> None:
     settings.LANGUAGES = [(language, language)]  # type: ignore[attr-defined]
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]  # type: ignore[attr-defined]
-    page = Client(headers={"Accept-Language": language}).get(world.way_to_pay(world.order())).content.decode()
+    page = (
+        Client(headers={"Accept-Language": language})
+        .get(world.way_to_pay(world.order()))
+        .content.decode()
+    )
     assert f'<html lang="{language}"{direction}>' in page
     assert title in page

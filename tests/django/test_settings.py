@@ -43,17 +43,25 @@ def shown(name: str) -> str:
 def test_every_setting_is_explained_with_its_default_and_no_other() -> None:
     table = section(read(PAGE), "Settings of the Django app").partition("## ")[0]
     explained = rows(table)
-    assert {name: cells[0] for name, cells in explained.items()} == {name.upper(): shown(name) for name in Settings.model_fields}
+    assert {name: cells[0] for name, cells in explained.items()} == {
+        name.upper(): shown(name) for name in Settings.model_fields
+    }
     assert list(explained) == [name.upper() for name in Settings.model_fields]
 
 
-@pytest.mark.parametrize("name", [name for name in Settings.model_fields if re.search(r"_(minutes|seconds|per_second)$", name)])
+@pytest.mark.parametrize(
+    "name",
+    [name for name in Settings.model_fields if re.search(r"_(minutes|seconds|per_second)$", name)],
+)
 def test_every_setting_of_time_names_its_unit(name: str) -> None:
     unit = rows(read(PAGE))[name.upper()][1]
     assert unit in name.replace("_", " ")
 
 
-def test_the_example_of_the_page_can_be_used(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_the_page_can_be_used(
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SHOP_PAYMENT_TOKEN", "the-secret-token")
     names: dict[str, Any] = {}
     exec(blocks(read(PAGE), "python")[0], names)
@@ -62,14 +70,19 @@ def test_the_example_of_the_page_can_be_used(settings: Any, monkeypatch: pytest.
     assert get_settings().review_mail_to == ("owner@shop.example",)
 
 
-def test_the_account_of_the_guide_to_currencies_can_be_used(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_account_of_the_guide_to_currencies_can_be_used(
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SHOP_PAYMENT_TOKEN", "the-secret-token")
     names: dict[str, Any] = {}
     exec(blocks(read("docs/how-to/take-other-currencies.md"), "python")[0], names)
     settings.TILLGATE = names["TILLGATE"]
     account = get_settings().accounts["default"]
     assert account.taken_currencies == ("PHP", "KRW", "USD")
-    assert [choice.code for choice in choices_for(account, Money("49", "KRW")) if not choice.problem] == ["gcash", "creditcard"]
+    assert [
+        choice.code for choice in choices_for(account, Money("49", "KRW")) if not choice.problem
+    ] == ["gcash", "creditcard"]
     assert [found.id for found in check_settings()] == []
 
 
@@ -92,7 +105,12 @@ def test_every_option_of_the_worker_is_explained() -> None:
 
     text = Command().create_parser("manage.py", "tillgate")
     (subparsers,) = (action for action in text._actions if action.dest == "subcommand")
-    own = {option for action in subparsers.choices["worker"]._actions for option in action.option_strings if option.startswith("--")}  # type: ignore[index]
+    own = {
+        option
+        for action in subparsers.choices["worker"]._actions
+        for option in action.option_strings
+        if option.startswith("--")
+    }  # type: ignore[index]
     shared = {"--help", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color"}
     explained = rows(section(read("docs/how-to/run-the-worker.md"), "Options"))
     assert {name for name in explained if name.startswith("--")} == own - shared
@@ -106,23 +124,44 @@ HERE = "TILLGATE['ACCOUNTS']['main']"
     ("account", "says"),
     [
         ({"TOKKEN": "canary"}, f"{HERE}: 'TOKKEN' is not a setting: did you mean 'TOKEN'?"),
-        ({"merchant_no": "1"}, f"{HERE}: 'merchant_no' is not a setting: did you mean 'MERCHANT_NO'?"),
-        ({"Z": 1}, f"{HERE}: 'Z' is not a setting: the settings are BASE_URL, MERCHANT_NO, TOKEN, SANDBOX, DIALECT, "),
+        (
+            {"merchant_no": "1"},
+            f"{HERE}: 'merchant_no' is not a setting: did you mean 'MERCHANT_NO'?",
+        ),
+        (
+            {"Z": 1},
+            f"{HERE}: 'Z' is not a setting: the settings are BASE_URL, MERCHANT_NO, TOKEN, "
+            "SANDBOX, DIALECT, ",
+        ),
         ({7: 1}, f"{HERE}: 7 is not a setting: "),
-        ({"TOKKEN": "canary", "BASE_URL": "http://pay.example"}, f"{HERE}: 'TOKKEN' is not a setting"),
+        (
+            {"TOKKEN": "canary", "BASE_URL": "http://pay.example"},
+            f"{HERE}: 'TOKKEN' is not a setting",
+        ),
         (
             {"BASE_URL": "http://pay.example"},
-            f"{HERE}['BASE_URL']: 'http://pay.example' is not https, which only a sandbox may do without: ",
+            f"{HERE}['BASE_URL']: 'http://pay.example' is not https, which only a sandbox may do "
+            "without: ",
         ),
-        ({"BASE_URL": "pay.example"}, f"{HERE}['BASE_URL']: 'pay.example' is not an absolute http(s) address"),
+        (
+            {"BASE_URL": "pay.example"},
+            f"{HERE}['BASE_URL']: 'pay.example' is not an absolute http(s) address",
+        ),
         ({"MERCHANT_NO": 200043}, f"{HERE}['MERCHANT_NO']: 200043 is not a merchant number"),
         ({"TOKEN": " canary-token"}, f"{HERE}['TOKEN']: '***' is not text"),
         ({"QUERY_ATTEMPTS": 99}, f"{HERE}['QUERY_ATTEMPTS']: 99 cannot be used in an account"),
         ({"TOKEN": None}, f"{HERE}['TOKEN']: '***' is not text"),
     ],
 )
-def test_a_wrong_account_is_told_by_the_names_of_the_settings(settings: Any, account: Any, says: str) -> None:
-    settings.TILLGATE = {"ACCOUNTS": {"main": {**ACCOUNT, **account}}, "PUBLIC_URL": "https://shop.example"}
+def test_a_wrong_account_is_told_by_the_names_of_the_settings(
+    settings: Any,
+    account: Any,
+    says: str,
+) -> None:
+    settings.TILLGATE = {
+        "ACCOUNTS": {"main": {**ACCOUNT, **account}},
+        "PUBLIC_URL": "https://shop.example",
+    }
     with pytest.raises(ConfigurationError) as caught:
         get_settings()
     assert str(caught.value).startswith(says)
@@ -143,18 +182,37 @@ def test_a_wrong_account_is_told_by_the_names_of_the_settings(settings: Any, acc
         ({"REVIEW_MAIL_FROM": "a@b.example\nBcc: c@d.example"}, "REVIEW_MAIL_FROM"),
     ],
 )
-def test_unsafe_alerts_and_senders_are_refused_and_no_secret_is_shown(settings: Any, changes: Any, names: str) -> None:
-    alerts = {"ALERT_WEBHOOK_URL": "https://hooks.example/canary", "ALERT_WEBHOOK_SECRET": "canary of 16 characters"}
-    settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT}, "PUBLIC_URL": "https://shop.example", **alerts, **changes}
+def test_unsafe_alerts_and_senders_are_refused_and_no_secret_is_shown(
+    settings: Any,
+    changes: Any,
+    names: str,
+) -> None:
+    alerts = {
+        "ALERT_WEBHOOK_URL": "https://hooks.example/canary",
+        "ALERT_WEBHOOK_SECRET": "canary of 16 characters",
+    }
+    settings.TILLGATE = {
+        "ACCOUNTS": {"main": ACCOUNT},
+        "PUBLIC_URL": "https://shop.example",
+        **alerts,
+        **changes,
+    }
     with pytest.raises(ConfigurationError, match=names) as caught:
         get_settings()
     assert "canary" not in str(caught.value)
-    settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT}, "PUBLIC_URL": "https://shop.example", **alerts}
+    settings.TILLGATE = {
+        "ACCOUNTS": {"main": ACCOUNT},
+        "PUBLIC_URL": "https://shop.example",
+        **alerts,
+    }
     assert "canary" not in repr(get_settings())
 
 
 def test_aliases_that_differ_in_capitals_only_are_refused(settings: Any) -> None:
-    settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT, "EU": ACCOUNT, "eu": ACCOUNT}, "PUBLIC_URL": "https://shop.example"}
+    settings.TILLGATE = {
+        "ACCOUNTS": {"main": ACCOUNT, "EU": ACCOUNT, "eu": ACCOUNT},
+        "PUBLIC_URL": "https://shop.example",
+    }
     with pytest.raises(ConfigurationError, match="'EU' differs from 'eu' in capitals only"):
         get_settings()
 
@@ -163,7 +221,9 @@ def test_aliases_that_differ_in_capitals_only_are_refused(settings: Any) -> None
 def test_an_alias_that_is_not_text_is_told_without_the_account(settings: Any, alias: Any) -> None:
     settings.TILLGATE = {"ACCOUNTS": {alias: ACCOUNT}, "PUBLIC_URL": "https://shop.example"}
     with pytest.raises(
-        ConfigurationError, match=r"^TILLGATE\['ACCOUNTS'\].* is not an alias: give text of 1 to 128 characters, such as"
+        ConfigurationError,
+        match=r"^TILLGATE\['ACCOUNTS'\].* is not an alias: give text of 1 to 128 characters, such "
+        r"as",
     ) as caught:
         get_settings()
     assert "canary" not in str(caught.value)
@@ -171,14 +231,27 @@ def test_an_alias_that_is_not_text_is_told_without_the_account(settings: Any, al
 
 
 def test_the_password_in_a_public_address_is_not_shown(settings: Any) -> None:
-    settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT}, "PUBLIC_URL": "https://staff:canary@shop.example"}
-    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['PUBLIC_URL'\]: 'shop\.example' is not .* without user name") as caught:
+    settings.TILLGATE = {
+        "ACCOUNTS": {"main": ACCOUNT},
+        "PUBLIC_URL": "https://staff:canary@shop.example",
+    }
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^TILLGATE\['PUBLIC_URL'\]: 'shop\.example' is not .* without user name",
+    ) as caught:
         get_settings()
     assert "canary" not in repr(caught.value.value)
 
 
-@pytest.mark.parametrize(("name", "longest"), [("merchant_no", "1" * 64), ("base_url", f"https://pay.example/{'a' * 235}")])
-def test_an_account_holds_no_more_than_a_payment_keeps_of_it(settings: Any, name: str, longest: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "longest"),
+    [("merchant_no", "1" * 64), ("base_url", f"https://pay.example/{'a' * 235}")],
+)
+def test_an_account_holds_no_more_than_a_payment_keeps_of_it(
+    settings: Any,
+    name: str,
+    longest: str,
+) -> None:
     def configure(text: str) -> None:
         account = {**ACCOUNT, name.upper(): text}
         settings.TILLGATE = {"ACCOUNTS": {"main": account}, "PUBLIC_URL": "https://shop.example"}
@@ -186,7 +259,10 @@ def test_an_account_holds_no_more_than_a_payment_keeps_of_it(settings: Any, name
     configure(longest)
     assert get_settings().accounts["main"]
     configure(f"{longest}1")
-    with pytest.raises(ConfigurationError, match=f"is too long: payments keep at most {len(longest)} characters") as caught:
+    with pytest.raises(
+        ConfigurationError,
+        match=f"is too long: payments keep at most {len(longest)} characters",
+    ) as caught:
         get_settings()
     assert caught.value.field == f"{HERE}['{name.upper()}']"
 
@@ -196,15 +272,24 @@ def test_what_an_account_may_hold_is_what_the_columns_hold() -> None:
     assert {name: columns[name] for name in conf._LONGEST} == conf._LONGEST
 
 
-@pytest.mark.parametrize("methods", [[["alipay"]], [{"alipay": 1}], ["ali pay"], ["alipay", "alipay"], "alipay"])
+@pytest.mark.parametrize(
+    "methods",
+    [[["alipay"]], [{"alipay": 1}], ["ali pay"], ["alipay", "alipay"], "alipay"],
+)
 def test_methods_are_a_list_of_their_names(settings: Any, methods: Any) -> None:
     settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "PAYMENT_METHODS": methods}
-    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['PAYMENT_METHODS'\].* must be a list of codes, without repeats"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^TILLGATE\['PAYMENT_METHODS'\].* must be a list of codes, without repeats",
+    ):
         get_settings()
 
 
 def test_an_account_that_misses_something_names_it(settings: Any) -> None:
-    settings.TILLGATE = {"ACCOUNTS": {"main": {"BASE_URL": "https://pay.example", "TOKEN": "canary"}}, "PUBLIC_URL": "https://shop.example"}
+    settings.TILLGATE = {
+        "ACCOUNTS": {"main": {"BASE_URL": "https://pay.example", "TOKEN": "canary"}},
+        "PUBLIC_URL": "https://shop.example",
+    }
     with pytest.raises(ConfigurationError, match=re.escape(f"{HERE}['MERCHANT_NO'] is missing")):
         get_settings()
 
@@ -214,40 +299,70 @@ def test_http_is_for_sandboxes_and_the_hint_is_the_line_to_add(settings: Any) ->
     settings.TILLGATE = {"ACCOUNTS": {"main": sandbox}, "PUBLIC_URL": "https://shop.example"}
     with pytest.raises(ConfigurationError, match='add "SANDBOX": True'):
         get_settings()
-    settings.TILLGATE = {"ACCOUNTS": {"main": {**sandbox, "SANDBOX": True}}, "PUBLIC_URL": "https://shop.example"}
+    settings.TILLGATE = {
+        "ACCOUNTS": {"main": {**sandbox, "SANDBOX": True}},
+        "PUBLIC_URL": "https://shop.example",
+    }
     assert get_settings().accounts["main"].sandbox
 
 
-@pytest.mark.parametrize("given", ["owner@shop.example", ["owner"], [("Ann", "ann@shop.example")], 7, None])
+@pytest.mark.parametrize(
+    "given",
+    ["owner@shop.example", ["owner"], [("Ann", "ann@shop.example")], 7, None],
+)
 def test_who_is_mailed_is_a_list_of_addresses(settings: Any, given: Any) -> None:
     settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "REVIEW_MAIL_TO": given}
-    with pytest.raises(ConfigurationError, match=r"TILLGATE\['REVIEW_MAIL_TO'\].* must be a list of addresses"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"TILLGATE\['REVIEW_MAIL_TO'\].* must be a list of addresses",
+    ):
         get_settings()
 
 
 def test_a_missing_public_address_is_asked_for_with_an_example(settings: Any) -> None:
     settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT}}
-    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['PUBLIC_URL'\] is missing: .* such as https://shop\.example, "):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^TILLGATE\['PUBLIC_URL'\] is missing: .* such as https://shop\.example, ",
+    ):
         get_settings()
 
 
 def test_a_misspelt_setting_is_told_with_the_near_one(settings: Any) -> None:
     settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "PAYMENT_METHOD": ["alipay"]}
-    with pytest.raises(ConfigurationError, match="TILLGATE: 'PAYMENT_METHOD' is not a setting: did you mean 'PAYMENT_METHODS'"):
+    with pytest.raises(
+        ConfigurationError,
+        match="TILLGATE: 'PAYMENT_METHOD' is not a setting: did you mean 'PAYMENT_METHODS'",
+    ):
         get_settings()
 
 
 def test_no_traceback_of_a_wrong_setting_holds_a_token(settings: Any) -> None:
-    settings.TILLGATE = {"ACCOUNTS": {"main": {**ACCOUNT, "MERCHANT_NO": 7}}, "PUBLIC_URL": "https://shop.example"}
+    settings.TILLGATE = {
+        "ACCOUNTS": {"main": {**ACCOUNT, "MERCHANT_NO": 7}},
+        "PUBLIC_URL": "https://shop.example",
+    }
     with pytest.raises(ConfigurationError) as caught:
         get_settings()
-    own = [frame.frame for frame in caught.traceback if "tillgate" in str(frame.path) and "tests" not in str(frame.path)]
+    own = [
+        frame.frame
+        for frame in caught.traceback
+        if "tillgate" in str(frame.path) and "tests" not in str(frame.path)
+    ]
     assert own
-    assert not [name for frame in own for name, value in frame.f_locals.items() if "canary-token" in repr(value)]
+    assert not [
+        name
+        for frame in own
+        for name, value in frame.f_locals.items()
+        if "canary-token" in repr(value)
+    ]
 
 
 @pytest.mark.parametrize("mount", ["/shop", "/shop/"])
-def test_with_its_mount_in_the_settings_an_address_is_the_same_in_every_thread(settings: Any, mount: str) -> None:
+def test_with_its_mount_in_the_settings_an_address_is_the_same_in_every_thread(
+    settings: Any,
+    mount: str,
+) -> None:
     settings.TILLGATE = {**settings.TILLGATE, "PUBLIC_URL": "https://shop.example"}
     settings.FORCE_SCRIPT_NAME = mount
     with ThreadPoolExecutor(1) as threads:
@@ -270,12 +385,18 @@ def test_without_one_an_address_has_the_mount_of_the_request(settings: Any) -> N
 
     with ThreadPoolExecutor(1) as threads:
         for prefix in ("/shop/", "/"):
-            assert threads.submit(address, prefix).result() == f"https://shop.example{prefix}payments/refund-notification/key/"
+            assert (
+                threads.submit(address, prefix).result()
+                == f"https://shop.example{prefix}payments/refund-notification/key/"
+            )
 
 
 @pytest.mark.parametrize(("languages", "given"), [(["en", "de"], "en"), (["de"], "en-us")])
 def test_an_address_made_by_the_worker_answers_under_language_prefixes(
-    settings: Any, client: Any, languages: list[str], given: str
+    settings: Any,
+    client: Any,
+    languages: list[str],
+    given: str,
 ) -> None:
     """The default `LANGUAGE_CODE` is en-us, and the pages of a shop that lists en are at /en/."""
     settings.LANGUAGE_CODE, settings.LANGUAGES = "en-us", [(code, code) for code in languages]

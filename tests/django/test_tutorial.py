@@ -1,4 +1,6 @@
-"""The tutorial "your own shop in ten minutes" shows the very files that the tests run, and can be finished as it is printed."""
+"""The tutorial "your own shop in ten minutes" shows the very files that the tests run, and can be
+finished as it is printed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ Run = Callable[..., str]
 
 @pytest.mark.parametrize("name", ["models", "plugin", "apps"])
 def test_the_tutorial_shows_the_smallest_shop_as_it_is_tested(name: str) -> None:
-    code = (ROOT / f"tests/smallest_shop/{name}.py").read_text("utf-8").replace("tests.smallest_shop", "smallest_shop").rstrip()
+    code = (
+        (ROOT / f"tests/smallest_shop/{name}.py")
+        .read_text("utf-8")
+        .replace("tests.smallest_shop", "smallest_shop")
+        .rstrip()
+    )
     assert f"```python\n# smallest_shop/{name}.py\n{code}\n```" in TUTORIAL
 
 
@@ -34,11 +41,24 @@ def test_the_smallest_shops_plugin_stays_small() -> None:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Run a Python program in a new folder, as somebody would who has never seen this project."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TILLGATE_", "DJANGO_", "PYTHON"))}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("TILLGATE_", "DJANGO_", "PYTHON"))
+    }
 
     def run(*arguments: str, typed: str = "") -> str:
         command = [sys.executable, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, input=typed, capture_output=True, text=True, check=False)  # our own
+        # our own
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            input=typed,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -69,19 +89,30 @@ def test_the_tutorial_can_be_finished_as_it_is_printed(tmp_path: Path, run: Run)
     with Sandbox(Options(notification_on_paid=False)) as sandbox:
         pasted = []
         for block in blocks(TUTORIAL, "python"):
-            first, _, code = block.replace(PUBLISHED_ADDRESS, f"127.0.0.1:{sandbox.port}").partition("\n")
+            first, _, code = block.replace(
+                PUBLISHED_ADDRESS,
+                f"127.0.0.1:{sandbox.port}",
+            ).partition("\n")
             if name := re.fullmatch(r"# (\w+/\w+\.py)", first):
                 path = tmp_path / name[1]
-                path.write_text((path.read_text("utf-8") if path.parent.name == "project" else "") + code, "utf-8")
+                path.write_text(
+                    (path.read_text("utf-8") if path.parent.name == "project" else "") + code,
+                    "utf-8",
+                )
             else:
                 pasted.append(block)
         run("manage.py", "makemigrations", "smallest_shop")
         run("manage.py", "migrate")
         assert "no issues" in run("manage.py", "check")
-        (link,) = re.findall(r"http://127\.0\.0\.1:8000(/payments/\S+)", run("manage.py", "shell", typed="".join(pasted)))
+        (link,) = re.findall(
+            r"http://127\.0\.0\.1:8000(/payments/\S+)",
+            run("manage.py", "shell", typed="".join(pasted)),
+        )
         said = run("manage.py", "shell", typed=BUY.format(link=link))
         assert "payments" in run("manage.py", "tillgate", "worker", "--once")
-    assert "waits: True" in said, "an order whose shopper chooses no payment method is cancelled in time"
+    assert "waits: True" in said, (
+        "an order whose shopper chooses no payment method is cancelled in time"
+    )
     before, after = re.findall(r"(?:before|after): (.*)", said)
     assert "USD 12.50: open" in before
     assert "Pay again" in before

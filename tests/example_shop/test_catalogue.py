@@ -1,4 +1,6 @@
-"""The catalogue: loading it twice changes nothing, its pictures are drawn alike, its prices become what the settings say."""
+"""The catalogue: loading it twice changes nothing, its pictures are drawn alike, its prices become
+what the settings say.
+"""
 
 from __future__ import annotations
 
@@ -58,11 +60,24 @@ print(json.dumps({"found": found,
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a shop of its own, in a process of its own, says of its catalogue: a process has room for one project's settings."""
+    """What a shop of its own, in a process of its own, says of its catalogue: a process has room
+    for one project's settings.
+    """
     folder = tmp_path_factory.mktemp("shop")
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "example_shop.settings", "SHOP_VAR": str(folder)}
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "example_shop.settings",
+        "SHOP_VAR": str(folder),
+    }
     command = [sys.executable, str(MANAGE), "shell", "-v", "0", "-c", LOOK]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,4 +1,6 @@
-"""The demonstration: what starts, what ends, and what it says when something is in its way. The whole walk is `make demo ONCE=1`."""
+"""The demonstration: what starts, what ends, and what it says when something is in its way. The
+whole walk is `make demo ONCE=1`.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,14 @@ def test_every_process_is_ended_when_the_demonstration_fails() -> None:
     assert processes["a"].ended() is not None
 
 
-def test_a_process_that_dies_at_the_start_is_named_with_its_last_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_dies_at_the_start_is_named_with_its_last_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     dying = [sys.executable, "-c", "print('no such table'); raise SystemExit(3)"]
-    with demo._running({"shop": dying}, quiet=True) as processes, pytest.raises(demo.NotReady, match="The shop ended with status 3"):
+    with (
+        demo._running({"shop": dying}, quiet=True) as processes,
+        pytest.raises(demo.NotReady, match="The shop ended with status 3"),
+    ):
         demo._wait_for(processes, {"shop": "http://127.0.0.1:9"})
     assert "shop | no such table" in capsys.readouterr().out
 
@@ -46,16 +53,23 @@ def sandbox_at(port: int) -> list[str]:
     return demo._commands({"shop": 0, "gateway": port})["gateway"]
 
 
-def test_another_program_that_answers_at_an_address_is_not_taken_for_the_process(capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_program_that_answers_at_an_address_is_not_taken_for_the_process(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with Sandbox(Options()) as other:
         mine = {"gateway": sandbox_at(int(other.base_url.rpartition(":")[2]))}
-        with demo._running(mine, quiet=True) as processes, pytest.raises(demo.NotReady, match="The gateway ended"):
+        with (
+            demo._running(mine, quiet=True) as processes,
+            pytest.raises(demo.NotReady, match="The gateway ended"),
+        ):
             demo._wait_for(processes, {"gateway": other.base_url})
     assert "gateway | " in capsys.readouterr().out
 
 
 def test_a_port_that_another_program_takes_meanwhile_is_replaced_by_a_free_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with Sandbox(Options()) as other:
         found = [int(other.base_url.rpartition(":")[2]), demo._free_port()]
@@ -68,7 +82,11 @@ def test_a_port_that_another_program_takes_meanwhile_is_replaced_by_a_free_one(
         monkeypatch.setattr(demo, "_prepare", lambda _password: None)
         monkeypatch.setattr(demo, "_ports", ports)
         monkeypatch.setattr(demo, "_commands", lambda ports: made[ports["gateway"]])
-        monkeypatch.setattr(demo, "_walk", lambda _processes, addresses, _password: walked.append(addresses["gateway"]))
+        monkeypatch.setattr(
+            demo,
+            "_walk",
+            lambda _processes, addresses, _password: walked.append(addresses["gateway"]),
+        )
         for name in ("DJANGO_SETTINGS_MODULE", "SHOP_VAR"):
             monkeypatch.setenv(name, "x")
         assert demo._run(tmp_path, "sandbox", once=True) == 0
@@ -77,25 +95,37 @@ def test_a_port_that_another_program_takes_meanwhile_is_replaced_by_a_free_one(
 
 
 def test_without_its_shop_the_demonstration_ends_and_without_its_worker_it_says_how_to_start_another(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("SHOP_VAR", "SHOP_PUBLIC_URL", "SHOP_GATEWAY_URL"):
         monkeypatch.setenv(name, "x")
-    commands = {"worker": [sys.executable, "-c", "print('killed by hand')"], "shop": [sys.executable, "-c", "import time; time.sleep(2)"]}
-    with demo._running(commands, quiet=True) as processes, pytest.raises(demo.DemoProblem, match="The shop ended with status 0"):
+    commands = {
+        "worker": [sys.executable, "-c", "print('killed by hand')"],
+        "shop": [sys.executable, "-c", "import time; time.sleep(2)"],
+    }
+    with (
+        demo._running(commands, quiet=True) as processes,
+        pytest.raises(demo.DemoProblem, match="The shop ended with status 0"),
+    ):
         demo._watch(processes, commands)
     out = capsys.readouterr().out
     assert "The worker is gone. Start another" in out
     assert "worker | killed by hand" in out
 
 
-def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(demo, "_START_SECONDS", 5.0)
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     with Sandbox(Options()) as sandbox:
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # nobody is there
-        with demo._running({"gateway": sandbox_at(port := demo._free_port())}, quiet=True) as processes:
+        with demo._running(
+            {"gateway": sandbox_at(port := demo._free_port())},
+            quiet=True,
+        ) as processes:
             demo._wait_for(processes, {"gateway": f"http://127.0.0.1:{port}"})
         with Browser(sandbox.base_url) as browser:
             assert browser.open("/").status == 200
@@ -114,13 +144,26 @@ def test_the_windowless_browser_reads_forms_and_follows_redirects_as_a_browser_d
 
 @pytest.mark.parametrize(
     ("key", "once", "said"),
-    [("", False, "sk_test_"), ("sk_live_mine", False, "sk_test_"), ("pk_test_mine", False, "sk_test_"), ("sk_test_mine", True, "ONCE=1")],
+    [
+        ("", False, "sk_test_"),
+        ("sk_live_mine", False, "sk_test_"),
+        ("pk_test_mine", False, "sk_test_"),
+        ("sk_test_mine", True, "ONCE=1"),
+    ],
 )
 def test_the_demonstration_at_stripe_says_in_one_line_what_it_lacks(
-    key: str, once: bool, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    key: str,
+    once: bool,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("STRIPE_TEST_KEY", key)
-    monkeypatch.setattr(sys, "argv", ["make demo", "--gateway", "stripe", *(["--once"] if once else [])])
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["make demo", "--gateway", "stripe", *(["--once"] if once else [])],
+    )
     assert demo.main() == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if line]
     assert len(lines) == 1

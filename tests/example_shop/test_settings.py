@@ -25,8 +25,20 @@ PRODUCTION = {
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", *arguments]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("SHOP_") and name != "DJANGO_SETTINGS_MODULE"}
-    return subprocess.run(command, capture_output=True, text=True, env={**clean, **environment}, cwd=ROOT, timeout=120, check=False)
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("SHOP_") and name != "DJANGO_SETTINGS_MODULE"
+    }
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env={**clean, **environment},
+        cwd=ROOT,
+        timeout=120,
+        check=False,
+    )
 
 
 def test_the_demonstrations_settings_pass_every_check() -> None:
@@ -49,7 +61,11 @@ def test_the_production_settings_pass_every_check_for_deployment() -> None:
 
 @pytest.mark.parametrize("name", [name for name in PRODUCTION if name != "DJANGO_SETTINGS_MODULE"])
 def test_production_does_not_start_without_what_only_its_owner_knows(name: str) -> None:
-    done = run(str(MANAGE), "check", **{other: value for other, value in PRODUCTION.items() if other != name})
+    done = run(
+        str(MANAGE),
+        "check",
+        **{other: value for other, value in PRODUCTION.items() if other != name},
+    )
     assert done.returncode != 0
     assert name in done.stderr
 
@@ -57,15 +73,28 @@ def test_production_does_not_start_without_what_only_its_owner_knows(name: str) 
 def test_production_keeps_no_trace_of_the_sandbox() -> None:
     look = (
         "from django.conf import settings as s; a = s.TILLGATE['ACCOUNTS']['default'];"
-        "print(s.DEBUG, a.get('SANDBOX'), s.DATABASES['default']['ENGINE'], s.TILLGATE['PUBLIC_URL'])"
+        "print(s.DEBUG, a.get('SANDBOX'), s.DATABASES['default']['ENGINE'], "
+        "s.TILLGATE['PUBLIC_URL'])"
     )
     done = run("-c", look, **PRODUCTION)
-    assert done.stdout.split() == ["False", "None", "django.db.backends.postgresql", "https://www.fold-and-margin.example"], done.stderr
+    assert done.stdout.split() == [
+        "False",
+        "None",
+        "django.db.backends.postgresql",
+        "https://www.fold-and-margin.example",
+    ], done.stderr
 
 
 def test_production_waits_for_no_lock_without_end() -> None:
-    done = run("-c", "from django.conf import settings as s; print(s.DATABASES['default']['OPTIONS']['options'])", **PRODUCTION)
-    assert done.stdout.strip() == "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min", done.stderr
+    done = run(
+        "-c",
+        "from django.conf import settings as s; "
+        "print(s.DATABASES['default']['OPTIONS']['options'])",
+        **PRODUCTION,
+    )
+    assert (
+        done.stdout.strip() == "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min"
+    ), done.stderr
 
 
 PAGES = """
@@ -81,8 +110,15 @@ for name in ("tillgate/base.html", "oscar/partials/nav_accounts.html", "oscar/pa
 """
 
 
-@pytest.mark.parametrize(("environment", "is_said"), [({}, "True"), (PRODUCTION, "False")], ids=["demonstration", "production"])
-def test_only_the_demonstration_says_that_no_real_money_moves(environment: dict[str, str], is_said: str) -> None:
+@pytest.mark.parametrize(
+    ("environment", "is_said"),
+    [({}, "True"), (PRODUCTION, "False")],
+    ids=["demonstration", "production"],
+)
+def test_only_the_demonstration_says_that_no_real_money_moves(
+    environment: dict[str, str],
+    is_said: str,
+) -> None:
     done = run("-c", PAGES, **{"DJANGO_SETTINGS_MODULE": "example_shop.settings", **environment})
     assert done.stdout.split() == [is_said] * 3, done.stderr
 
@@ -90,7 +126,10 @@ def test_only_the_demonstration_says_that_no_real_money_moves(environment: dict[
 def test_celery_finds_the_workers_tasks_and_its_schedule() -> None:
     look = (
         "from example_shop.celery import app; app.loader.import_default_modules();"
-        "print(app.conf.beat_schedule['tillgate-worker']['task'], 'tillgate.run_lane' in app.tasks, app.conf.broker_url)"
+        "print(app.conf.beat_schedule['tillgate-worker']['task'], 'tillgate.run_lane' in "
+        "app.tasks, app.conf.broker_url)"
     )
     done = run("-c", look, **PRODUCTION)
-    assert done.stdout.split() == ["tillgate.run_worker", "True", PRODUCTION["SHOP_BROKER_URL"]], done.stderr
+    assert done.stdout.split() == ["tillgate.run_worker", "True", PRODUCTION["SHOP_BROKER_URL"]], (
+        done.stderr
+    )

@@ -1,4 +1,6 @@
-"""What a gateway plugin returns is checked once at the hook: a wrong value is a clear error, and never becomes a status."""
+"""What a gateway plugin returns is checked once at the hook: a wrong value is a clear error, and
+never becomes a status.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,11 @@ def answering(manager: Any, value: Any) -> None:
         ("settle_currency", ""),
     ],
 )
-def test_a_query_with_a_wrong_value_names_plugin_field_and_value_and_proves_nothing(own_manager: Any, field: str, value: Any) -> None:
+def test_a_query_with_a_wrong_value_names_plugin_field_and_value_and_proves_nothing(
+    own_manager: Any,
+    field: str,
+    value: Any,
+) -> None:
     answering(own_manager, replace(PAID, **{field: value}))
     with pytest.raises(ConfigurationError) as caught:
         hooks.query(FIRST, "A-1")
@@ -95,25 +101,45 @@ def test_a_query_with_a_wrong_value_names_plugin_field_and_value_and_proves_noth
     [
         *(("transaction_no", number) for number in WRONG_NUMBERS),
         *(("amount", amount) for amount in WRONG_AMOUNTS),
-        *(("payment_url", url) for url in ("", "javascript:alert(1)", "/pay/1", "http://first.example/pay", None)),
+        *(
+            ("payment_url", url)
+            for url in ("", "javascript:alert(1)", "/pay/1", "http://first.example/pay", None)
+        ),
         ("currency", 840),
     ],
 )
-def test_i6_a_creation_with_a_wrong_value_is_unknown_and_stays_watched(own_manager: Any, field: str, value: Any) -> None:
+def test_i6_a_creation_with_a_wrong_value_is_unknown_and_stays_watched(
+    own_manager: Any,
+    field: str,
+    value: Any,
+) -> None:
     answering(own_manager, replace(created(FIRST), **{field: value}))
     with pytest.raises(OutcomeUnknown, match=f"my-gateway returned {field}"):
         hooks.pay(FIRST, request())
 
 
-@pytest.mark.parametrize(("field", "value"), [*(("amount", amount) for amount in WRONG_AMOUNTS), ("ret_msg", None)])
-def test_i6_a_refund_with_a_wrong_value_is_unknown(own_manager: Any, field: str, value: Any) -> None:
-    answering(own_manager, replace(Refunded(reference="A-1", amount=Decimal("1.00"), ret_msg=""), **{field: value}))
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [*(("amount", amount) for amount in WRONG_AMOUNTS), ("ret_msg", None)],
+)
+def test_i6_a_refund_with_a_wrong_value_is_unknown(
+    own_manager: Any,
+    field: str,
+    value: Any,
+) -> None:
+    answering(
+        own_manager,
+        replace(Refunded(reference="A-1", amount=Decimal("1.00"), ret_msg=""), **{field: value}),
+    )
     with pytest.raises(OutcomeUnknown, match=f"my-gateway returned {field}"):
         hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="1.00"))
 
 
 def test_i11_an_error_shows_only_the_beginning_of_a_payment_page(own_manager: Any) -> None:
-    answering(own_manager, replace(created(FIRST), payment_url="http://first.example/pay?key=secret"))
+    answering(
+        own_manager,
+        replace(created(FIRST), payment_url="http://first.example/pay?key=secret"),
+    )
     with pytest.raises(OutcomeUnknown) as caught:
         hooks.pay(FIRST, request())
     assert "secret" not in str(caught.value)
@@ -121,7 +147,12 @@ def test_i11_an_error_shows_only_the_beginning_of_a_payment_page(own_manager: An
 
 def test_right_values_pass_and_a_sandbox_may_have_an_http_payment_page(own_manager: Any) -> None:
     page = "http://127.0.0.1:8000/pay"
-    sandbox = Account(base_url="http://127.0.0.1:8000", merchant_no="1", token="first-token", sandbox=True)
+    sandbox = Account(
+        base_url="http://127.0.0.1:8000",
+        merchant_no="1",
+        token="first-token",
+        sandbox=True,
+    )
     made: CreatedPayment = replace(created(FIRST), payment_url=page, transaction_no="c" * 255)
     answering(own_manager, made)
     assert hooks.pay(sandbox, request()) == made

@@ -1,4 +1,6 @@
-"""The hooks: what can be plugged in without touching the core, and what a bad plugin cannot break."""
+"""The hooks: what can be plugged in without touching the core, and what a bad plugin cannot
+break.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,14 @@ from tillgate import (
     TransactionStatus,
     hooks,
 )
-from tillgate.hooks import Event, OrderDescription, build_plugin_manager, emit, hookimpl, plugin_manager
+from tillgate.hooks import (
+    Event,
+    OrderDescription,
+    build_plugin_manager,
+    emit,
+    hookimpl,
+    plugin_manager,
+)
 from tillgate.hooks.manager import ADAPTER_NAME, call_owner
 from tillgate.lifecycle import RefundStatus, decide_refund
 from tillgate.transport import AsyncTransport
@@ -98,7 +107,11 @@ class LogsCalls:
         self.seen: list[str] = []
 
     @hookimpl(wrapper=True)
-    def tillgate_pay(self, account: Account, request: PaymentRequest) -> Generator[None, CreatedPayment, CreatedPayment]:
+    def tillgate_pay(
+        self,
+        account: Account,
+        request: PaymentRequest,
+    ) -> Generator[None, CreatedPayment, CreatedPayment]:
         self.seen.append(f"pay {request.reference} with {account.merchant_no}")
         answer = yield
         self.seen.append(f"got {answer.transaction_no}")
@@ -109,10 +122,19 @@ class RoutesPaypalToSecondAccount:
     """Sends one payment method's payments through another account, by the built-in adapter."""
 
     @hookimpl(tryfirst=True)
-    def tillgate_pay(self, account: Account, request: PaymentRequest, deadline_seconds: float | None) -> CreatedPayment | None:
+    def tillgate_pay(
+        self,
+        account: Account,
+        request: PaymentRequest,
+        deadline_seconds: float | None,
+    ) -> CreatedPayment | None:
         if request.method != "paypal" or account == SECOND:
             return None
-        answer: CreatedPayment = plugin_manager().hook.tillgate_pay(account=SECOND, request=request, deadline_seconds=deadline_seconds)
+        answer: CreatedPayment = plugin_manager().hook.tillgate_pay(
+            account=SECOND,
+            request=request,
+            deadline_seconds=deadline_seconds,
+        )
         return answer
 
 
@@ -151,17 +173,25 @@ def test_a_method_can_be_routed_to_a_second_account(plug) -> None:  # type: igno
     assert hooks.pay(FIRST, request("alipay")).transaction_no == "T-1"
 
 
-def test_the_built_in_adapter_answers_with_a_gateway_of_its_own_per_account(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_built_in_adapter_answers_with_a_gateway_of_its_own_per_account(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sent = []
 
     def answer(http: httpx.Request) -> httpx.Response:
         sent.append(http.url.host)
         return httpx.Response(200, json={"ret_code": "000100", "ret_msg": "refund success"})
 
-    monkeypatch.setattr("tillgate.hooks.adapter.Gateway", lambda account: Gateway(account, transport=httpx.MockTransport(answer)))
+    monkeypatch.setattr(
+        "tillgate.hooks.adapter.Gateway",
+        lambda account: Gateway(account, transport=httpx.MockTransport(answer)),
+    )
     manager = build_plugin_manager(entry_points=False)
     for account in (FIRST, SECOND, FIRST):
-        manager.hook.tillgate_refund(account=account, request=RefundRequest(reference="A-1", currency="USD", amount="1.00"))
+        manager.hook.tillgate_refund(
+            account=account,
+            request=RefundRequest(reference="A-1", currency="USD", amount="1.00"),
+        )
     assert sent == ["first.example", "second.example", "first.example"]
 
 
@@ -169,7 +199,11 @@ def test_a_core_without_any_answering_plugin_says_so(monkeypatch: pytest.MonkeyP
     manager = build_plugin_manager(entry_points=False)
     manager.unregister(name=ADAPTER_NAME)
     monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
-    for call in (lambda: hooks.pay(FIRST, request()), lambda: hooks.query(FIRST, "A-1"), lambda: hooks.payment_methods(FIRST)):
+    for call in (
+        lambda: hooks.pay(FIRST, request()),
+        lambda: hooks.query(FIRST, "A-1"),
+        lambda: hooks.payment_methods(FIRST),
+    ):
         with pytest.raises(ConfigurationError, match="which is not installed"):
             call()
 
@@ -181,13 +215,19 @@ def test_a_gateway_whose_plugin_forgets_its_answer_leaves_the_outcome_unknown_an
     manager.register(object(), name="elsewhere")
     monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
     elsewhere = Account(
-        base_url="http://127.0.0.1:1", token="t" * 8, sandbox=True, dialect=Dialect(name="e", gateway="elsewhere", required=())
+        base_url="http://127.0.0.1:1",
+        token="t" * 8,
+        sandbox=True,
+        dialect=Dialect(name="e", gateway="elsewhere", required=()),
     )
     with pytest.raises(OutcomeUnknown, match="must be answered with a CreatedPayment"):
         hooks.pay(elsewhere, request())
     with pytest.raises(ConfigurationError, match="must be answered with a Transaction"):
         hooks.query(elsewhere, "A-1")
-    assert hooks.query_refund(elsewhere, RefundRequest(reference="A-1", amount="1.00", currency="USD")) is None
+    assert (
+        hooks.query_refund(elsewhere, RefundRequest(reference="A-1", amount="1.00", currency="USD"))
+        is None
+    )
 
 
 class ForgetsToReturn:
@@ -206,11 +246,18 @@ class RaisesAfterwards:
 class CannedRefund:
     @hookimpl
     def tillgate_refund(self, request: RefundRequest) -> Refunded:
-        return Refunded(reference=request.reference, amount=request.amount, ret_msg="refund success")
+        return Refunded(
+            reference=request.reference,
+            amount=request.amount,
+            ret_msg="refund success",
+        )
 
 
 @pytest.mark.parametrize("faulty", [ForgetsToReturn, RaisesAfterwards])
-def test_i6_a_refund_that_a_plugin_spoils_is_unknown_and_never_queued_again(plug, faulty: type) -> None:  # type: ignore[no-untyped-def]
+def test_i6_a_refund_that_a_plugin_spoils_is_unknown_and_never_queued_again(
+    plug,
+    faulty: type,
+) -> None:  # type: ignore[no-untyped-def]
     plug(CannedRefund())
     plug(faulty())
     with pytest.raises(OutcomeUnknown) as caught:
@@ -251,7 +298,10 @@ class BuildsSomethingWrongAfterwards:
 
 
 @pytest.mark.parametrize("faulty", [AsksAfterwards, BuildsSomethingWrongAfterwards])
-def test_i6_a_plugins_own_error_after_sending_never_passes_for_not_sent_or_refused(plug, faulty: type) -> None:  # type: ignore[no-untyped-def]
+def test_i6_a_plugins_own_error_after_sending_never_passes_for_not_sent_or_refused(
+    plug,
+    faulty: type,
+) -> None:  # type: ignore[no-untyped-def]
     sent: list[str] = []
     plug(refunding(sent))
     plug(faulty())
@@ -304,7 +354,9 @@ async def pay_asynchronously(request: PaymentRequest) -> CreatedPayment:
         return await gateway.pay(request)
 
 
-def test_i6_what_a_plugin_sends_with_async_gateway_is_not_sent_again_by_the_built_in_adapter(plug) -> None:  # type: ignore[no-untyped-def]
+def test_i6_what_a_plugin_sends_with_async_gateway_is_not_sent_again_by_the_built_in_adapter(
+    plug,
+) -> None:  # type: ignore[no-untyped-def]
     class LosesTheAnswer:
         @hookimpl(tryfirst=True)
         def tillgate_pay(self, request: PaymentRequest) -> None:
@@ -334,14 +386,20 @@ def test_i6_a_plugin_that_sent_with_async_gateway_cannot_deny_it(plug) -> None: 
 
     plug(Denies())
     answer = httpx.Response(200, json={"ret_code": "000100", "ret_msg": "refund success"})
-    with answering_asynchronously(answer) as sent, pytest.raises(OutcomeUnknown, match="my queue is full"):
+    with (
+        answering_asynchronously(answer) as sent,
+        pytest.raises(OutcomeUnknown, match="my queue is full"),
+    ):
         hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50"))
     assert len(sent) == 1
 
 
 def test_i6_a_refund_that_a_plugins_own_task_is_still_sending_is_not_sent_beside_it(plug) -> None:  # type: ignore[no-untyped-def]
     async def twice(request: RefundRequest) -> list[Refunded | BaseException]:
-        return await asyncio.gather(*(refund_asynchronously(request) for _ in range(2)), return_exceptions=True)
+        return await asyncio.gather(
+            *(refund_asynchronously(request) for _ in range(2)),
+            return_exceptions=True,
+        )
 
     class Hedges:
         @hookimpl(tryfirst=True)
@@ -352,7 +410,13 @@ def test_i6_a_refund_that_a_plugins_own_task_is_still_sending_is_not_sent_beside
     plug(Hedges())
     answer = httpx.Response(200, json={"ret_code": "000100", "ret_msg": "refund success"})
     with answering_asynchronously(answer) as sent:
-        assert hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50")).reference == "A-1"
+        assert (
+            hooks.refund(
+                FIRST,
+                RefundRequest(reference="A-1", currency="USD", amount="2.50"),
+            ).reference
+            == "A-1"
+        )
     assert len(sent) == 1
 
 
@@ -376,7 +440,11 @@ def test_a_plugin_with_an_unknown_hook_is_refused_by_name() -> None:
         @hookimpl
         def tillgate_payment_payed(self) -> None: ...
 
-    with pytest.raises(ConfigurationError, match=r"'Misspelt' .* hook 'tillgate_payment_payed': did you mean 'tillgate_payment_paid'\?"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"'Misspelt' .* hook 'tillgate_payment_payed': did you mean "
+        r"'tillgate_payment_paid'\?",
+    ):
         build_plugin_manager(Misspelt(), entry_points=False)
 
 
@@ -417,7 +485,8 @@ def test_a_hook_that_would_never_run_is_refused_by_name() -> None:
 
     refused = {
         Wrapping: "tillgate_event is a wrapper, and never runs",
-        Renamed: "tillgate_describe_order has another name here, and would be called for orders of other plugins",
+        Renamed: "tillgate_describe_order has another name here, and would be called for orders "
+        "of other plugins",
         Unmarked: "tillgate_refund_changed has no mark, and is never called: put @hookimpl",
         MarkedForAnother: "tillgate_order_unpaid has no mark",
         Static: "tillgate_return_url has no mark",
@@ -455,15 +524,24 @@ def test_a_plugin_with_an_unknown_argument_is_refused_by_name() -> None:
         build_plugin_manager(Misspelt(), entry_points=False)
 
 
-def test_an_installed_plugin_that_cannot_be_imported_is_an_error_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = importlib.metadata.EntryPoint(name="broken", value="no_such_module_of_tillgate", group="tillgate")
+def test_an_installed_plugin_that_cannot_be_imported_is_an_error_that_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = importlib.metadata.EntryPoint(
+        name="broken",
+        value="no_such_module_of_tillgate",
+        group="tillgate",
+    )
 
     class Distribution:
         entry_points = (broken,)
         metadata: ClassVar = {"name": "tillgate-broken"}
 
     monkeypatch.setattr("importlib.metadata.distributions", lambda: [Distribution()])
-    with pytest.raises(ConfigurationError, match=r"'broken' could not be loaded.*no_such_module_of_tillgate"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"'broken' could not be loaded.*no_such_module_of_tillgate",
+    ):
         build_plugin_manager()
 
 
@@ -472,7 +550,9 @@ def test_an_installed_plugin_is_found_by_its_entry_point(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "tillgate_toy", module)
 
     class Distribution:
-        entry_points = (importlib.metadata.EntryPoint(name="toy", value="tillgate_toy", group="tillgate"),)
+        entry_points = (
+            importlib.metadata.EntryPoint(name="toy", value="tillgate_toy", group="tillgate"),
+        )
         metadata: ClassVar = {"name": "tillgate-toy"}
 
     monkeypatch.setattr("importlib.metadata.distributions", lambda: [Distribution()])
@@ -480,14 +560,25 @@ def test_an_installed_plugin_is_found_by_its_entry_point(monkeypatch: pytest.Mon
 
 
 def test_importing_the_hooks_loads_no_plugin() -> None:
-    code = "import tillgate, tillgate.hooks.manager as m; assert m.plugin_manager.cache_info().currsize == 0"
+    code = (
+        "import tillgate, tillgate.hooks.manager as m; assert "
+        "m.plugin_manager.cache_info().currsize == 0"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("truth", [True, False])
 def test_a_truth_value_is_no_reason_not_to_be_payable(truth: bool) -> None:
-    with pytest.raises(InvalidRequest, match=f"not_payable_detail: {truth} must be None, or a clause"):
-        OrderDescription(number="7", currency="USD", amount=Decimal("12.50"), not_payable_detail=truth)  # type: ignore[arg-type]
+    with pytest.raises(
+        InvalidRequest,
+        match=f"not_payable_detail: {truth} must be None, or a clause",
+    ):
+        OrderDescription(
+            number="7",
+            currency="USD",
+            amount=Decimal("12.50"),
+            not_payable_detail=truth,
+        )  # type: ignore[arg-type]
 
 
 class Shop:
@@ -496,7 +587,11 @@ class Shop:
 
     @hookimpl
     def tillgate_describe_order(self, order_key: str) -> OrderDescription:
-        return OrderDescription(number=f"{self.number}-{order_key}", currency="USD", amount=Decimal("1.00"))
+        return OrderDescription(
+            number=f"{self.number}-{order_key}",
+            currency="USD",
+            amount=Decimal("1.00"),
+        )
 
 
 def test_only_the_plugin_that_owns_an_order_is_asked(plug) -> None:  # type: ignore[no-untyped-def]
@@ -524,7 +619,10 @@ def test_a_misspelt_plugin_is_told_the_loaded_shop_plugins_and_the_nearest(plug)
     plug(CannedGateway(), "bakkery-gateway")
     with pytest.raises(ConfigurationError) as wrong:
         call_owner("bakry", "tillgate_describe_order", order_key="7")
-    assert re.fullmatch(r"plugin: 'bakry' owns .*: did you mean 'bakery'\? loaded: (?:.*, )?bakery(?:, .*)?", str(wrong.value))
+    assert re.fullmatch(
+        r"plugin: 'bakry' owns .*: did you mean 'bakery'\? loaded: (?:.*, )?bakery(?:, .*)?",
+        str(wrong.value),
+    )
     assert "gateway" not in str(wrong.value)
 
 

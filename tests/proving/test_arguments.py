@@ -1,4 +1,6 @@
-"""What is given to a proof and makes no sense is an error that names it and the remedy, and Ctrl-C ends a proof with one line."""
+"""What is given to a proof and makes no sense is an error that names it and the remedy, and Ctrl-C
+ends a proof with one line.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +27,44 @@ def test_what_makes_sense_is_read(tmp_path: Path) -> None:
     assert arguments.size("0.5") == 0.5
     assert arguments.seeds("7") == range(7, 8)
     assert arguments.seeds("2-5") == range(2, 6)
-    assert arguments.results_file(str(tmp_path / "not" / "yet.jsonl")) == tmp_path / "not" / "yet.jsonl"
-    assert isinstance(arguments.driver("tests.smallest_shop.driver:SmallestShopDriver"), SmallestShopDriver)
+    assert (
+        arguments.results_file(str(tmp_path / "not" / "yet.jsonl"))
+        == tmp_path / "not" / "yet.jsonl"
+    )
+    assert isinstance(
+        arguments.driver("tests.smallest_shop.driver:SmallestShopDriver"),
+        SmallestShopDriver,
+    )
 
 
 @pytest.mark.parametrize(
     ("read", "text", "said"),
     [
-        *[(arguments.count, text, f"{text!r} is no count: give 1 or more") for text in ("0", "-1", "1.5", "many", "")],
-        *[(arguments.size, text, f"{text!r} is too little, or no number") for text in ("0", "-1", "nan", "inf", "long")],
-        *[(arguments.seeds, text, f"{text!r} is no seed: give one such as 5, or") for text in ("1-", "-1", "abc", "", "1-2-3")],
+        *[
+            (arguments.count, text, f"{text!r} is no count: give 1 or more")
+            for text in ("0", "-1", "1.5", "many", "")
+        ],
+        *[
+            (arguments.size, text, f"{text!r} is too little, or no number")
+            for text in ("0", "-1", "nan", "inf", "long")
+        ],
+        *[
+            (arguments.seeds, text, f"{text!r} is no seed: give one such as 5, or")
+            for text in ("1-", "-1", "abc", "", "1-2-3")
+        ],
         (arguments.seeds, "5-2", "'5-2' ends before it begins: give 2-5"),
         (arguments.driver, "tests.driver", "'tests.driver' names no driver: give module and class"),
         (arguments.driver, "nosuch.driver:X", "there is no module nosuch: check the name"),
-        (arguments.driver, "tests.smallest_shop.nosuch:X", "there is no module tests.smallest_shop.nosuch"),
-        (arguments.driver, "tests.smallest_shop.driver:X", "tests.smallest_shop.driver has no class X: give one of SmallestShopDriver"),
+        (
+            arguments.driver,
+            "tests.smallest_shop.nosuch:X",
+            "there is no module tests.smallest_shop.nosuch",
+        ),
+        (
+            arguments.driver,
+            "tests.smallest_shop.driver:X",
+            "tests.smallest_shop.driver has no class X: give one of SmallestShopDriver",
+        ),
         (
             arguments.driver,
             "tests.smallest_shop.driver:Decimal",
@@ -55,20 +80,34 @@ def test_what_makes_sense_is_read(tmp_path: Path) -> None:
             "tests.smallest_shop.driver:annotations",
             "annotations of tests.smallest_shop.driver is no driver: give one of ",
         ),
-        (arguments.driver, "tests.smallest_shop.models:X", "has no class X: write a subclass of tillgate.testing.driver.ShopDriver there"),
+        (
+            arguments.driver,
+            "tests.smallest_shop.models:X",
+            "has no class X: write a subclass of tillgate.testing.driver.ShopDriver there",
+        ),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_remedy(read: Callable[[str], object], text: str, said: str) -> None:
+def test_what_makes_no_sense_is_refused_with_the_remedy(
+    read: Callable[[str], object],
+    text: str,
+    said: str,
+) -> None:
     with pytest.raises(argparse.ArgumentTypeError) as caught:
         read(text)
     assert said in str(caught.value)
 
 
 def test_results_go_to_a_file_and_to_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=r"is a folder: name a file in it, such as .*results\.jsonl"):
+    with pytest.raises(
+        argparse.ArgumentTypeError,
+        match=r"is a folder: name a file in it, such as .*results\.jsonl",
+    ):
         arguments.results_file(str(tmp_path))
     (tmp_path / "file").touch()
-    with pytest.raises(argparse.ArgumentTypeError, match=r"cannot be made: .*/file is a file, and no folder"):
+    with pytest.raises(
+        argparse.ArgumentTypeError,
+        match=r"cannot be made: .*/file is a file, and no folder",
+    ):
         arguments.results_file(str(tmp_path / "file" / "results.jsonl"))
 
 
@@ -79,7 +118,11 @@ def test_results_go_to_a_file_and_to_no_folder(tmp_path: Path) -> None:
         ("nosuch.settings", "DJANGO_SETTINGS_MODULE is nosuch.settings: there is no module nosuch"),
     ],
 )
-def test_settings_that_are_not_there_are_named(name: str | None, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_are_not_there_are_named(
+    name: str | None,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
     if name:
         monkeypatch.setenv("DJANGO_SETTINGS_MODULE", name)
@@ -88,7 +131,10 @@ def test_settings_that_are_not_there_are_named(name: str | None, said: str, monk
     assert said in str(caught.value)
 
 
-def test_a_module_that_lacks_another_is_shown_as_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_lacks_another_is_shown_as_it_fails(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     (tmp_path / "a_driver_of_mine.py").write_text("import nosuch\n", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="No module named 'nosuch'"):
@@ -100,14 +146,18 @@ def test_numbers_are_told_as_ranges_of_seeds() -> None:
     assert arguments.ranges([]) == ""
 
 
-def test_ctrl_c_ends_with_one_line_and_the_status_of_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_ends_with_one_line_and_the_status_of_an_interrupt(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as ended, arguments.ended_by_ctrl_c():
         raise KeyboardInterrupt
     assert ended.value.code == 130
     assert capsys.readouterr().err == "\ninterrupted; what --results has noted stays\n"
 
 
-def test_a_terminal_sees_in_one_line_how_far_it_is_and_a_file_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_sees_in_one_line_how_far_it_is_and_a_file_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def said(*, is_terminal: bool) -> str:
         stream = io.StringIO()
         monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
@@ -123,7 +173,7 @@ def test_a_terminal_sees_in_one_line_how_far_it_is_and_a_file_now_and_then(monke
     assert said(is_terminal=False) == "two\n"
 
 
-# The simulator's --------------------------------------------------------------------------------------------------------------------------
+# The simulator's ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -132,15 +182,29 @@ def test_a_terminal_sees_in_one_line_how_far_it_is_and_a_file_now_and_then(monke
         ("--seed 5-2", "argument --seed: '5-2' ends before it begins"),
         ("--payments 0", "argument --payments: '0' is no count"),
         ("--outage -1", "argument --outage: '-1' is too little"),
-        ("--without network,gremlins", "argument --without: no kind of fault is named gremlins; the kinds are network, notifications, "),
-        ("--payments 5 --only 99", "argument --only: there is no order 99: with --payments 5 give 0 to 4"),
+        (
+            "--without network,gremlins",
+            "argument --without: no kind of fault is named gremlins; the kinds are network, "
+            "notifications, ",
+        ),
+        (
+            "--payments 5 --only 99",
+            "argument --only: there is no order 99: with --payments 5 give 0 to 4",
+        ),
         ("--results x --only 1", "argument --results: a run that was made easier is not noted"),
-        ("--results x --without network", "argument --results: a run that was made easier is not noted"),
+        (
+            "--results x --without network",
+            "argument --results: a run that was made easier is not noted",
+        ),
         ("--results .", "argument --results: '.' is a folder"),
         ("--exhaust --outage 1", "argument --outage: not allowed with argument --exhaust"),
     ],
 )
-def test_the_simulator_refuses_nonsense(given: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_simulator_refuses_nonsense(
+    given: str,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as ended:
         simulation(["--driver", "tests.smallest_shop.driver:SmallestShopDriver", *given.split()])
     assert ended.value.code == 2
@@ -152,16 +216,21 @@ def test_the_hash_of_many_worlds_is_the_same_in_whatever_order_they_were_played(
     assert together([f"{5:064x}"]) == f"{5:064x}"
 
 
-# The commit -------------------------------------------------------------------------------------------------------------------------------
+# The commit ---------------------------------------------------------------------------------------
 
 
 def test_a_change_of_the_documentation_alone_is_no_change_of_what_is_proven(tmp_path: Path) -> None:
     def git(*words: str) -> None:
         subprocess.run(
-            ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", *words], cwd=tmp_path, check=True, capture_output=True
+            ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", *words],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
         )
 
-    files = [tmp_path / name for name in ("code.py", "README.md", "docs/reference/x.json", "src/deep.md")]
+    files = [
+        tmp_path / name for name in ("code.py", "README.md", "docs/reference/x.json", "src/deep.md")
+    ]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("old", "utf-8")

@@ -1,4 +1,6 @@
-"""The fuzzer: its targets by hypothesis, which shrinks what it finds; that it bites; and that a run is repeated and gone on with."""
+"""The fuzzer: its targets by hypothesis, which shrinks what it finds; that it bites; and that a run
+is repeated and gone on with.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,21 @@ pytestmark = pytest.mark.provers
 
 READERS = list(readers())
 EXAMPLES = hypothesis.settings(
-    max_examples=40, database=None, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
+    max_examples=40,
+    database=None,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(hypothesis.HealthCheck),
 )
 
 
 @pytest.fixture
 def shop(transactional_db: None) -> Iterator[Views]:
     """The shop of the fuzzer, in the database of the tests."""
-    with override_settings(ALLOWED_HOSTS=settings.ALLOWED_HOSTS, TILLGATE=settings.TILLGATE), opened() as built:
+    with (
+        override_settings(ALLOWED_HOSTS=settings.ALLOWED_HOSTS, TILLGATE=settings.TILLGATE),
+        opened() as built,
+    ):
         yield Views(built)
 
 
@@ -63,7 +72,9 @@ def test_whatever_comes_from_outside_is_read_as_no_more_than_it_proves(target: T
     by_hypothesis(target)
 
 
-def test_i7_whatever_comes_from_outside_is_no_error_and_changes_nothing_by_itself(shop: Views) -> None:
+def test_i7_whatever_comes_from_outside_is_no_error_and_changes_nothing_by_itself(
+    shop: Views,
+) -> None:
     for target in views(shop):
         by_hypothesis(target)
         shop.restore()
@@ -72,7 +83,16 @@ def test_i7_whatever_comes_from_outside_is_no_error_and_changes_nothing_by_itsel
 def test_a_seed_is_a_round_of_a_thousand_inputs_and_gives_the_same_each_time(shop: Views) -> None:
     targets = [*READERS, *views(shop)]
     assert sum(target.weight for target in targets) == ROUND
-    drawn = [repr([target.draw(Random(f"1/{target.name}/{number}")) for target in targets for number in range(5)]) for _ in range(2)]
+    drawn = [
+        repr(
+            [
+                target.draw(Random(f"1/{target.name}/{number}"))
+                for target in targets
+                for number in range(5)
+            ],
+        )
+        for _ in range(2)
+    ]
     assert drawn[0] == drawn[1]
 
 
@@ -85,14 +105,24 @@ def test_bytes_draw_what_a_fuzzer_wants_and_never_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "name"), [(1248, "refund notifications"), (2598, "refund notifications"), (1286, "returns"), (2910, "answers to pay, applied")]
+    ("seed", "name"),
+    [
+        (1248, "refund notifications"),
+        (2598, "refund notifications"),
+        (1286, "returns"),
+        (2910, "answers to pay, applied"),
+    ],
 )
-def test_a_seed_that_once_accused_the_shop_of_what_it_had_not_done_finds_nothing(shop: Views, seed: int, name: str) -> None:
+def test_a_seed_that_once_accused_the_shop_of_what_it_had_not_done_finds_nothing(
+    shop: Views,
+    seed: int,
+    name: str,
+) -> None:
     [target] = [target for target in views(shop) if target.name == name]
     assert Fuzzer([target], shop.restore).run(seed).faults == []
 
 
-# It bites: a fault that is put in is found by the round that would have to find it --------------------------------------------------------
+# It bites: a fault that is put in is found by the round that would have to find it ----------------
 
 
 def found(fuzzer: Fuzzer, only: str, rounds: int = 6) -> list[str]:
@@ -110,20 +140,31 @@ BITES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = {
     "an answer about another payment": (
         "answers to query, read",
         lambda patch: patch.setattr(
-            exchange, "_text", lambda result, name, *_: str(result.get(name)) if name != "reference" else "100017-7Q2MZK4RXW3DA"
+            exchange,
+            "_text",
+            lambda result, name, *_: (
+                str(result.get(name)) if name != "reference" else "100017-7Q2MZK4RXW3DA"
+            ),
         ),
         "news of another payment",
     ),
     "a success under any status": (
         "answers to refund, read",
-        lambda patch: patch.setattr(exchange, "_succeeded", lambda credentials, envelope, _: envelope.ret_code == "000100"),
+        lambda patch: patch.setattr(
+            exchange,
+            "_succeeded",
+            lambda credentials, envelope, _: envelope.ret_code == "000100",
+        ),
         "a success under another status",
     ),
 }
 
 
 @pytest.mark.parametrize("fault", BITES)
-def test_a_fault_that_is_put_into_a_reader_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_a_fault_that_is_put_into_a_reader_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+) -> None:
     target, put_in, said = BITES[fault]
     fuzzer = Fuzzer(READERS)
     assert found(fuzzer, target, 1) == []
@@ -139,7 +180,11 @@ BITES_IN_THE_SHOP: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], st
     ),
     "an acknowledgement that is withheld": (
         "payment notifications",
-        lambda patch: patch.setattr(gateways, "acknowledgement", lambda payment: HttpResponse("no", status=400)),
+        lambda patch: patch.setattr(
+            gateways,
+            "acknowledgement",
+            lambda payment: HttpResponse("no", status=400),
+        ),
         "a notification on a known address was answered 400",
     ),
     "a throttle that is not kept": (
@@ -156,7 +201,11 @@ BITES_IN_THE_SHOP: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], st
 
 
 def _unthrottled(patch: pytest.MonkeyPatch, claim: Callable[..., Any]) -> None:
-    patch.setattr(reconciling, "_claim", lambda *claimed, **chosen: (claim(*claimed, **chosen)[0], True))
+    patch.setattr(
+        reconciling,
+        "_claim",
+        lambda *claimed, **chosen: (claim(*claimed, **chosen)[0], True),
+    )
 
 
 def _believing(payment: Any, **_: Any) -> Any:
@@ -179,24 +228,36 @@ def _believing(payment: Any, **_: Any) -> Any:
 
 
 @pytest.mark.parametrize("fault", BITES_IN_THE_SHOP)
-def test_a_fault_that_is_put_into_a_page_is_found(shop: Views, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_a_fault_that_is_put_into_a_page_is_found(
+    shop: Views,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+) -> None:
     target, put_in, said = BITES_IN_THE_SHOP[fault]
     fuzzer = Fuzzer(list(views(shop)), shop.restore)
     put_in(monkeypatch)
     assert said in "\n".join(found(fuzzer, target, 2))
 
 
-def test_a_forged_notification_that_settles_a_refund_is_found(shop: Views, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forged_notification_that_settles_a_refund_is_found(
+    shop: Views,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fuzzer = Fuzzer(list(views(shop)), shop.restore)
     for module in (notifications, webhooks):
         monkeypatch.setattr(module, "signature_of", lambda *_: NotificationSignature.ABSENT)
-    assert "I7: a forged notification settled a refund" in "\n".join(found(fuzzer, "refund notifications", 6))
+    assert "I7: a forged notification settled a refund" in "\n".join(
+        found(fuzzer, "refund notifications", 6),
+    )
 
 
-# A run is repeated, and gone on with ------------------------------------------------------------------------------------------------------
+# A run is repeated, and gone on with --------------------------------------------------------------
 
 
-def test_what_was_done_is_noted_by_seeds_and_commit_and_left_out_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_done_is_noted_by_seeds_and_commit_and_left_out_the_next_time(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(results, "source_commit", lambda _: "abc")
     file = tmp_path / "deep" / "fuzz.jsonl"
     Results(file, "sqlite").add([3, 1, 2, 7], {"x": Counter({"200": 4000})}, 0)
@@ -208,10 +269,27 @@ def test_what_was_done_is_noted_by_seeds_and_commit_and_left_out_the_next_time(t
 
 
 def test_the_command_counts_notes_and_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "proving.fuzz", "--inputs", "1000", "--processes", "1", "--results", str(tmp_path / "fuzz.jsonl")]
+    command = [
+        sys.executable,
+        "-m",
+        "proving.fuzz",
+        "--inputs",
+        "1000",
+        "--processes",
+        "1",
+        "--results",
+        str(tmp_path / "fuzz.jsonl"),
+    ]
     environment = {**os.environ, "TILLGATE_TEST_DATABASE": "sqlite"}
     first, second = (
-        subprocess.run(command, cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True, check=False)
+        subprocess.run(
+            command,
+            cwd=Path(__file__).parents[2],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         for _ in range(2)
     )
     assert first.returncode == 0, first.stdout + first.stderr
@@ -225,12 +303,21 @@ def test_the_command_counts_notes_and_goes_on(tmp_path: Path) -> None:
     ("given", "said"),
     [
         (("--inputs", "0"), "Invalid value for '--inputs': 0 is not in the range x>=1"),
-        (("--target", "nosuch"), "Invalid value for '--target': 'nosuch' is not one of 'answers to pay, read', "),
+        (
+            ("--target", "nosuch"),
+            "Invalid value for '--target': 'nosuch' is not one of 'answers to pay, read', ",
+        ),
         (("--results", "."), "Invalid value for '--results': File '.' is a directory"),
     ],
 )
 def test_a_run_that_makes_no_sense_is_refused(given: tuple[str, str], said: str) -> None:
     command = [sys.executable, "-m", "proving.fuzz", *given]
-    ran = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 2
     assert said in ran.stderr

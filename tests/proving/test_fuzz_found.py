@@ -32,21 +32,35 @@ def stranger() -> Client:
 
 @pytest.mark.parametrize("page", ["notification", "refund-notification", "return"])
 def test_a_connection_that_breaks_while_a_notification_is_read_is_a_notification_that_says_nothing(
-    world: World, stranger: Client, page: str
+    world: World,
+    stranger: Client,
+    page: str,
 ) -> None:
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "1.00")
-    key = {"notification": payment.notification_key, "refund-notification": refund.notification_key, "return": payment.return_key}[page]
+    key = {
+        "notification": payment.notification_key,
+        "refund-notification": refund.notification_key,
+        "return": payment.return_key,
+    }[page]
     stranger.post(f"/payments/{page}/{key}/", {"status": "success"})
     before = Notification.objects.count()
     cut: dict[str, Any] = {"wsgi.input": _Broken(b"status=success"), "CONTENT_LENGTH": "14"}
-    answer = stranger.generic("POST", f"/payments/{page}/{key}/", content_type="application/x-www-form-urlencoded", **cut)
+    answer = stranger.generic(
+        "POST",
+        f"/payments/{page}/{key}/",
+        content_type="application/x-www-form-urlencoded",
+        **cut,
+    )
     assert answer.status_code == (302 if page == "return" else 200)
     assert Notification.objects.count() == before + 1
     assert Notification.objects.latest("id").evidence == {}
 
 
-def test_a_ticket_of_a_plugin_that_was_taken_out_is_not_found(world: World, stranger: Client) -> None:
+def test_a_ticket_of_a_plugin_that_was_taken_out_is_not_found(
+    world: World,
+    stranger: Client,
+) -> None:
     pay, start = pay_url("gone", "1"), start_url("gone", "1", "alipay")
     assert [stranger.get(address).status_code for address in (pay, start)] == [404, 404]
     assert stranger.post(pay, {"method": "alipay"}).status_code == 404
@@ -68,15 +82,28 @@ def test_a_ticket_of_a_plugin_that_was_taken_out_is_not_found(world: World, stra
         f"id={'9' * 40}",
     ],
 )
-def test_a_list_that_nobody_can_be_shown_leads_to_the_whole_list(world: World, admin_client: Client, path: str, query: str) -> None:
+def test_a_list_that_nobody_can_be_shown_leads_to_the_whole_list(
+    world: World,
+    admin_client: Client,
+    path: str,
+    query: str,
+) -> None:
     world.paid_payment()
     admin_client.raise_request_exception = False
     assert admin_client.get(f"/admin/tillgate/{path}/?{query}", follow=True).status_code == 200
 
 
 @pytest.mark.parametrize("key", ["%00", "9" * 40, "-1", "1%00"])
-@pytest.mark.parametrize("page", ["payment/{}/change", "payment/{}/refund", "order/{}/change", "review/{}/change"])
-def test_a_row_that_cannot_be_is_no_error(world: World, admin_client: Client, page: str, key: str) -> None:
+@pytest.mark.parametrize(
+    "page",
+    ["payment/{}/change", "payment/{}/refund", "order/{}/change", "review/{}/change"],
+)
+def test_a_row_that_cannot_be_is_no_error(
+    world: World,
+    admin_client: Client,
+    page: str,
+    key: str,
+) -> None:
     admin_client.raise_request_exception = False
     assert admin_client.get(f"/admin/tillgate/{page.format(key)}/").status_code in (302, 404)
 
@@ -84,7 +111,9 @@ def test_a_row_that_cannot_be_is_no_error(world: World, admin_client: Client, pa
 @pytest.mark.parametrize("claimed", [[], {}, ["x"], 7, True])
 def test_an_answer_whose_signature_is_no_text_can_be_recorded(claimed: object) -> None:
     body = json.dumps({"ret_code": "000100", "verifySign": claimed})
-    file = f"version: 1\ninteractions:\n- request: {{}}\n  response: {{body: {{string: '{body}'}}}}\n"
+    file = (
+        f"version: 1\ninteractions:\n- request: {{}}\n  response: {{body: {{string: '{body}'}}}}\n"
+    )
     assert isinstance(leaks_in(file), list)
 
 
@@ -104,7 +133,14 @@ def test_a_file_that_is_no_cassette_is_told_in_a_sentence(tmp_path: Path, body: 
 
 @pytest.mark.parametrize("claimed", [0, False, [], {}, 0.0])
 @pytest.mark.parametrize("rule", ["checked", "required"])
-def test_a_signature_that_is_no_text_is_a_wrong_one_and_not_none(claimed: object, rule: str) -> None:
+def test_a_signature_that_is_no_text_is_a_wrong_one_and_not_none(
+    claimed: object,
+    rule: str,
+) -> None:
     at = credentials(dialect=Dialect(name="x", answer_signature=SignatureRule(rule)))
     with pytest.raises(SignatureMismatch, match="does not belong"):
-        exchange.read_query(at, REFERENCE, answered({**GOOD_BODIES["query"], "verifySign": claimed}))
+        exchange.read_query(
+            at,
+            REFERENCE,
+            answered({**GOOD_BODIES["query"], "verifySign": claimed}),
+        )

@@ -1,4 +1,6 @@
-"""The simulator's judge hears what a log prints in production, and finds a payer's name that is stored."""
+"""The simulator's judge hears what a log prints in production, and finds a payer's name that is
+stored.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,12 @@ PAGE = f"https://gateway.example/cashier/{KEY}"
 def judge() -> Iterator[Judge]:
     """Return a judge that reads the log."""
     network: Any = SimpleNamespace(heard=[])
-    judge = Judge(SmallestShopDriver(), NamingService(Options(), clock=lambda: 0.0), network, Decimal("0.01"))
+    judge = Judge(
+        SmallestShopDriver(),
+        NamingService(Options(), clock=lambda: 0.0),
+        network,
+        Decimal("0.01"),
+    )
     with log_that_is_read(judge):
         yield judge
 
@@ -54,9 +61,16 @@ def fail_over(cause: str) -> None:
 
 @pytest.mark.parametrize("logger", ["tillgate", "tillgate.events", "httpx", "shop"])
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO, logging.CRITICAL])
-def test_the_judge_hears_a_line_of_every_logger_and_level_that_production_may_print(judge: Judge, logger: str, level: int) -> None:
+def test_the_judge_hears_a_line_of_every_logger_and_level_that_production_may_print(
+    judge: Judge,
+    logger: str,
+    level: int,
+) -> None:
     logging.getLogger(logger).log(level, "the shopper goes to %s", PAGE)
-    assert verdict(judge) == "I11: a secret or a signature is logged: the shopper goes to https://gateway.example/cashier/..."
+    assert (
+        verdict(judge) == "I11: a secret or a signature is logged: the shopper goes to "
+        "https://gateway.example/cashier/..."
+    )
 
 
 def test_the_judge_hears_a_payers_name(judge: Judge) -> None:
@@ -65,10 +79,19 @@ def test_the_judge_hears_a_payers_name(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "said"), [(PAGE, "I11: a secret or a signature is logged: "), (PAYER_NAME, "personal data: a payer's name is logged: ")]
+    ("cause", "said"),
+    [
+        (PAGE, "I11: a secret or a signature is logged: "),
+        (PAYER_NAME, "personal data: a payer's name is logged: "),
+    ],
 )
 @pytest.mark.parametrize("logger", ["tillgate", "shop"])
-def test_the_judge_hears_the_cause_of_an_error_that_a_traceback_prints(judge: Judge, logger: str, cause: str, said: str) -> None:
+def test_the_judge_hears_the_cause_of_an_error_that_a_traceback_prints(
+    judge: Judge,
+    logger: str,
+    cause: str,
+    said: str,
+) -> None:
     try:
         fail_over(cause)
     except RuntimeError:  # whose own text does not say it
@@ -98,7 +121,10 @@ def test_the_judge_is_silent_about_a_log_without_a_secret(judge: Judge) -> None:
     try:
         fail_over("the database is away")
     except RuntimeError:
-        logging.getLogger("tillgate").exception("the query of %s failed in a plugin", "100017-7Q2MZK4RXW3DA")
+        logging.getLogger("tillgate").exception(
+            "the query of %s failed in a plugin",
+            "100017-7Q2MZK4RXW3DA",
+        )
     assert verdict(judge) == ""
 
 
@@ -106,12 +132,21 @@ def test_the_judge_is_silent_about_a_log_without_a_secret(judge: Judge) -> None:
 def test_the_judge_finds_a_payers_name_in_a_text_and_in_json(judge: Judge) -> None:
     judge.of_personal_data()
     order = Order.objects.create(plugin="smallest_shop", key="1", created_at=timezone.now())
-    line = TimelineEntry.objects.create(order=order, at=timezone.now(), event="payment.paid", actor="worker", message="paid by the payer")
+    line = TimelineEntry.objects.create(
+        order=order,
+        at=timezone.now(),
+        event="payment.paid",
+        actor="worker",
+        message="paid by the payer",
+    )
     judge.of_personal_data()
     TimelineEntry.objects.filter(pk=line.pk).update(message=f"paid by {PAYER_NAME.lower()}")
     with pytest.raises(Violated, match=r"^personal data: a payer's name is stored in message of "):
         judge.of_personal_data()
     TimelineEntry.objects.filter(pk=line.pk).delete()
     Heartbeat.objects.create(name="worker", at=timezone.now(), detail={"faults": [PAYER_NAME]})
-    with pytest.raises(Violated, match=r"^personal data: a payer's name is stored in detail of heartbeat worker$"):
+    with pytest.raises(
+        Violated,
+        match=r"^personal data: a payer's name is stored in detail of heartbeat worker$",
+    ):
         judge.of_personal_data()

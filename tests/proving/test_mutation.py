@@ -23,18 +23,29 @@ LOOSE = Survivor("lifecycle.decide", "return a >= b", "return a > b")
 
 
 def tried(name: str, survivor: Survivor | None = None, **counts: int) -> mutation.Module:
-    return mutation.Module(name, Counter({"killed": 95, **counts}), [("its name", survivor)] if survivor else [])
+    return mutation.Module(
+        name,
+        Counter({"killed": 95, **counts}),
+        [("its name", survivor)] if survivor else [],
+    )
 
 
 def test_a_mutant_is_told_by_its_function_and_what_it_changes_and_not_by_its_number() -> None:
     diff = DIFFERENCE.format(was="a >= b", becomes="a > b")
-    assert described("tillgate.lifecycle.x_decide__mutmut_7", diff) == described("tillgate.lifecycle.x_decide__mutmut_8", diff) == LOOSE
+    assert (
+        described("tillgate.lifecycle.x_decide__mutmut_7", diff)
+        == described("tillgate.lifecycle.x_decide__mutmut_8", diff)
+        == LOOSE
+    )
     private = described("tillgate.django.operations.worker.xǁWorkDoneǁnote__mutmut_1", diff)
     assert private.function == "django.operations.worker.WorkDone.note"
     assert described("tillgate.lifecycle.x__to__mutmut_1", diff).function == "lifecycle._to"
 
 
-@pytest.mark.parametrize("survivor", [LOOSE, Survivor("a.b", "said,", ""), Survivor("a.B.c", "x = `y`", "x = None")])
+@pytest.mark.parametrize(
+    "survivor",
+    [LOOSE, Survivor("a.b", "said,", ""), Survivor("a.B.c", "x = `y`", "x = None")],
+)
 def test_what_the_document_lists_is_read_as_it_is_printed(survivor: Survivor) -> None:
     assert list(argued(f"## Equivalent\n\nIt changes nothing.\n\n{survivor}\n")) == [survivor]
 
@@ -49,7 +60,9 @@ def test_every_survivor_of_the_document_is_listed_once_and_under_an_argument() -
         assert len(items) == len(list(argued(section))), "each item is written as the run prints it"
 
 
-def test_a_survivor_without_an_argument_fails_the_run_and_is_printed_as_an_item(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_survivor_without_an_argument_fails_the_run_and_is_printed_as_an_item(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     modules = [tried("tillgate.lifecycle", LOOSE, survived=1)]
     assert mutation._judge(modules, "# Survivors\n") == 1
     said = capsys.readouterr().out
@@ -57,36 +70,80 @@ def test_a_survivor_without_an_argument_fails_the_run_and_is_printed_as_an_item(
     assert mutation._judge(modules, said) == 0
 
 
-def test_an_argument_for_what_does_not_survive_any_more_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert mutation._judge([tried("tillgate.wire.signing")], str(LOOSE)) == 0, "the lifecycle was not tried"
+def test_an_argument_for_what_does_not_survive_any_more_fails_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert mutation._judge([tried("tillgate.wire.signing")], str(LOOSE)) == 0, (
+        "the lifecycle was not tried"
+    )
     assert mutation._judge([tried("tillgate.lifecycle")], str(LOOSE)) == 1
     assert "argued and do not survive" in capsys.readouterr().out
 
 
-def test_a_module_of_which_too_much_survives_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_module_of_which_too_much_survives_fails_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert mutation._judge([tried("tillgate.lifecycle", LOOSE, survived=5)], str(LOOSE)) == 0
     assert mutation._judge([tried("tillgate.lifecycle", LOOSE, survived=6)], str(LOOSE)) == 1
     assert "Less than 95%: tillgate.lifecycle" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("heading", "score"), [("Equivalent: the same", 95 / 99), ("Harmless", 0.95)])
-def test_what_does_as_the_code_does_cannot_be_noticed_and_counts_for_nothing(heading: str, score: float) -> None:
-    document = f"# Survivors\n\n## {heading}\n\nBecause.\n\n{LOOSE}\n\n## Harmless, too\n\nBecause.\n"
+@pytest.mark.parametrize(
+    ("heading", "score"),
+    [("Equivalent: the same", 95 / 99), ("Harmless", 0.95)],
+)
+def test_what_does_as_the_code_does_cannot_be_noticed_and_counts_for_nothing(
+    heading: str,
+    score: float,
+) -> None:
+    document = (
+        f"# Survivors\n\n## {heading}\n\nBecause.\n\n{LOOSE}\n\n## Harmless, too\n\nBecause.\n"
+    )
     assert tried("tillgate.lifecycle", LOOSE, survived=5).score(document) == pytest.approx(score)
 
 
-def test_what_was_tried_is_noted_with_commit_and_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutation, "version", lambda name: f"{name}'s version")  # mutmut has an environment of its own
+def test_what_was_tried_is_noted_with_commit_and_versions(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # mutmut has an environment of its own
+    monkeypatch.setattr(mutation, "version", lambda name: f"{name}'s version")
     file = tmp_path / "proofs" / "mutation.jsonl"
-    mutation._note(file, [tried("tillgate.lifecycle", LOOSE, survived=4, timeout=1)], f"\n## Equivalent\n\n{LOOSE}")
+    mutation._note(
+        file,
+        [tried("tillgate.lifecycle", LOOSE, survived=4, timeout=1)],
+        f"\n## Equivalent\n\n{LOOSE}",
+    )
     [line] = map(json.loads, file.read_text("utf-8").splitlines())
     assert (line["module"], line["mutmut"]) == ("tillgate.lifecycle", "mutmut's version")
-    assert (line["mutants"], line["killed"], line["timeouts"], line["survived"], line["equivalent"]) == (100, 95, 1, 1, 1)
+    assert (
+        line["mutants"],
+        line["killed"],
+        line["timeouts"],
+        line["survived"],
+        line["equivalent"],
+    ) == (100, 95, 1, 1, 1)
     assert {"commit", "python", "django"} <= set(line)
 
 
 def test_the_score_of_a_module_is_that_of_its_last_run() -> None:
-    about = {"commit": "aaa", "python": "3.11.7", "django": "5.2", "mutmut": "3.8.1", "module": "tillgate.lifecycle"}
-    lines = [{**about, "mutants": 100, "killed": killed, "timeouts": 1, "survived": 99 - killed, "equivalent": 2} for killed in (90, 95)]
+    about = {
+        "commit": "aaa",
+        "python": "3.11.7",
+        "django": "5.2",
+        "mutmut": "3.8.1",
+        "module": "tillgate.lifecycle",
+    }
+    lines = [
+        {
+            **about,
+            "mutants": 100,
+            "killed": killed,
+            "timeouts": 1,
+            "survived": 99 - killed,
+            "equivalent": 2,
+        }
+        for killed in (90, 95)
+    ]
     [entry] = reliability.folded("mutation", lines).values()
     assert (entry["count"], entry["killed"], entry["score"]) == (100, 95, "98.0%")

@@ -1,4 +1,6 @@
-"""A failover for real: the primary is killed, and its asynchronous replica, which lacks the last changes, is promoted."""
+"""A failover for real: the primary is killed, and its asynchronous replica, which lacks the last
+changes, is promoted.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,13 @@ def until(holds: Callable[[], Any], what: str) -> None:
 
 def sql(cluster: Cluster, statement: LiteralString) -> Any:
     """Run a statement on a server, and return the first value of its answer, if it has one."""
-    with psycopg.connect(host="127.0.0.1", port=cluster.port, user="shop", dbname="shop", autocommit=True) as connection:
+    with psycopg.connect(
+        host="127.0.0.1",
+        port=cluster.port,
+        user="shop",
+        dbname="shop",
+        autocommit=True,
+    ) as connection:
         cursor = connection.execute(statement)
         row = cursor.fetchone() if cursor.description else None
         return row[0] if row else None
@@ -44,7 +52,9 @@ def sql(cluster: Cluster, statement: LiteralString) -> Any:
 
 @dataclass
 class Failover:
-    """A shop on a primary and a replica, its gateway, and the payments on which the two servers will differ."""
+    """A shop on a primary and a replica, its gateway, and the payments on which the two servers
+    will differ.
+    """
 
     primary: Cluster
     replica: Replica
@@ -72,7 +82,15 @@ class Failover:
     def manage(self, *arguments: str) -> str:
         """Run a subcommand of `manage.py tillgate`, and return what it printed."""
         command = [sys.executable, "-m", "django", "tillgate", *arguments]
-        ran = subprocess.run(command, cwd=ROOT, env=surroundings(self.environment), capture_output=True, text=True, check=False, timeout=60)
+        ran = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=surroundings(self.environment),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout
 
@@ -101,12 +119,23 @@ class Failover:
         until(lambda: self._has_replayed(position), "the replica has everything")
         sql(self.replica, "ALTER SYSTEM SET primary_conninfo = ''")
         sql(self.replica, "SELECT pg_reload_conf()")
-        until(lambda: sql(self.replica, "SELECT count(*) FROM pg_stat_wal_receiver") == 0, "the replica receives nothing more")
+        until(
+            lambda: sql(self.replica, "SELECT count(*) FROM pg_stat_wal_receiver") == 0,
+            "the replica receives nothing more",
+        )
         self.since = f"{datetime.now(UTC):%Y-%m-%dT%H:%M+00:00}"
 
     def _has_replayed(self, position: str) -> bool:
-        with psycopg.connect(host="127.0.0.1", port=self.replica.port, user="shop", dbname="postgres") as connection:
-            row = connection.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", [position]).fetchone()
+        with psycopg.connect(
+            host="127.0.0.1",
+            port=self.replica.port,
+            user="shop",
+            dbname="postgres",
+        ) as connection:
+            row = connection.execute(
+                "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn",
+                [position],
+            ).fetchone()
         return bool(row and row[0])
 
     def trade(self) -> None:
@@ -121,35 +150,59 @@ class Failover:
         self.lost = self.begin("30.00")
         self.pay(self.lost)
         books = self.books()
-        assert (books["refunds"], self.refunds(), books["reviews"]) == ({self.refunded: "succeeded"}, ["2.50"], [])
+        assert (books["refunds"], self.refunds(), books["reviews"]) == (
+            {self.refunded: "succeeded"},
+            ["2.50"],
+            [],
+        )
 
     def fail_over(self) -> None:
         """Kill the primary, and promote the replica."""
         self.server.kill()
         self.replica.promote()
         books = self.books()
-        assert books["refunds"] == {self.refunded: "queued"}, "the replica does not know that the refund was sent"
-        assert books["payments"].keys() == {self.refunded, self.paid_late}, "the replica does not know the last payment"
+        assert books["refunds"] == {self.refunded: "queued"}, (
+            "the replica does not know that the refund was sent"
+        )
+        assert books["payments"].keys() == {self.refunded, self.paid_late}, (
+            "the replica does not know the last payment"
+        )
 
     def assert_nothing_is_sent_twice_and_nothing_is_overlooked(self) -> None:
-        """The refund stays as it is, the payment that was begun is paid, and the lost one has a review when its notification comes."""
-        until(lambda: self.books()["payments"][self.paid_late] == "paid", "the worker asks about the payment that was begun")
+        """The refund stays as it is, the payment that was begun is paid, and the lost one has a
+        review when its notification comes.
+        """
+        until(
+            lambda: self.books()["payments"][self.paid_late] == "paid",
+            "the worker asks about the payment that was begun",
+        )
         self.gateway.control.notify(self.lost)
         self.manage("worker", "--once")  # the notification waits for the worker, which asks
-        until(lambda: self.reviews().count("rows-lost") == 2, "the notification of the lost payment opens a review")
+        until(
+            lambda: self.reviews().count("rows-lost") == 2,
+            "the notification of the lost payment opens a review",
+        )
         books = self.books()
         assert (self.refunds(), books["refunds"]) == (["2.50"], {self.refunded: "unknown"})
         assert sorted(books["orders"].values()) == [["paid", 1], ["paid", 1]]
         assert self.reviews() == ["refund-unknown", "rows-lost", "rows-lost"]
-        [about] = [review for review in books["reviews"] if review["facts"].get("case") == "payment"]
-        assert (about["account"], about["facts"]["reference"], about["facts"]["amount"]) == ("default", self.lost, "30.00")
+        [about] = [
+            review for review in books["reviews"] if review["facts"].get("case") == "payment"
+        ]
+        assert (about["account"], about["facts"]["reference"], about["facts"]["amount"]) == (
+            "default",
+            self.lost,
+            "30.00",
+        )
         assert self.lost in about["message"]
         assert "30.00" in about["message"]
 
 
 @pytest.fixture
 def failover(tmp_path: Path) -> Iterator[Failover]:
-    """A shop that sells on a primary with a replica. Skip where this machine cannot run PostgreSQL, or fail if CI=true."""
+    """A shop that sells on a primary with a replica. Skip where this machine cannot run PostgreSQL,
+    or fail if CI=true.
+    """
     if detail := why_not():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(detail)
     with contextlib.ExitStack() as stack:
@@ -161,7 +214,9 @@ def failover(tmp_path: Path) -> Iterator[Failover]:
         primary.create_database("shop")
         replica = Replica(folder, "replica", primary)
         stack.callback(replica.supervised(tmp_path / "replica.log", "fsync=off").kill)
-        gateway = stack.enter_context(Sandbox(Options(magic_amounts=False, notification_on_refund=False, seed=1)))
+        gateway = stack.enter_context(
+            Sandbox(Options(magic_amounts=False, notification_on_refund=False, seed=1)),
+        )
         port = free_port()
         environment = {
             "DJANGO_SETTINGS_MODULE": "proving.failover.settings",
@@ -173,20 +228,31 @@ def failover(tmp_path: Path) -> Iterator[Failover]:
         }
         actor = stack.enter_context(acting("proving.failover.actions", environment))
         actor.do("create")
-        stack.enter_context(serving("django.core.wsgi:get_wsgi_application()", environment, port=port))
+        stack.enter_context(
+            serving("django.core.wsgi:get_wsgi_application()", environment, port=port),
+        )
         yield Failover(primary, replica, server, environment, actor, gateway)
 
 
 def test_i2_i6_a_worker_that_lives_through_a_failover_notices_it_sends_no_refund_twice_and_reports_the_lost_payment(
-    failover: Failover, tmp_path: Path
+    failover: Failover,
+    tmp_path: Path,
 ) -> None:
     failover.trade()
     command = [sys.executable, "-m", "django", "tillgate", "worker", "--interval", "0.5"]
-    worker = Supervised("worker", command, surroundings(failover.environment), tmp_path / "worker.log")
+    worker = Supervised(
+        "worker",
+        command,
+        surroundings(failover.environment),
+        tmp_path / "worker.log",
+    )
     try:
         until(lambda: "The worker runs" in (tmp_path / "worker.log").read_text(), "the worker runs")
         failover.fail_over()
-        until(lambda: failover.reviews() == ["refund-unknown", "rows-lost"], "the worker notices the failover")
+        until(
+            lambda: failover.reviews() == ["refund-unknown", "rows-lost"],
+            "the worker notices the failover",
+        )
         failover.assert_nothing_is_sent_twice_and_nothing_is_overlooked()
     finally:
         worker.stop()
@@ -196,11 +262,15 @@ def test_i2_i6_a_worker_that_lives_through_a_failover_notices_it_sends_no_refund
     assert failover.reviews() == ["refund-unknown", "rows-lost", "rows-lost"]
 
 
-def test_i2_i6_after_a_failover_the_command_makes_the_queued_refund_unknown_before_any_worker_runs(failover: Failover) -> None:
+def test_i2_i6_after_a_failover_the_command_makes_the_queued_refund_unknown_before_any_worker_runs(
+    failover: Failover,
+) -> None:
     failover.trade()
     failover.fail_over()
     said = failover.manage("restored", "--since", failover.since)
-    assert "1 queued refund unknown now, each with a review; the worker asks about 2 payments." in said
+    assert (
+        "1 queued refund unknown now, each with a review; the worker asks about 2 payments." in said
+    )
     assert failover.reviews() == ["refund-unknown", "rows-lost"]
     failover.manage("worker", "--once")
     failover.assert_nothing_is_sent_twice_and_nothing_is_overlooked()

@@ -1,4 +1,6 @@
-"""The simulator: the same seed plays the same world, everything that is to go wrong does, and what is broken is found."""
+"""The simulator: the same seed plays the same world, everything that is to go wrong does, and what
+is broken is found.
+"""
 
 from __future__ import annotations
 
@@ -29,31 +31,59 @@ def simulate(
     database: str = "sqlite",
 ) -> str:
     """Run the command as a person would, in a process of its own; return what it printed."""
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": settings, "TILLGATE_TEST_DATABASE": database}
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": settings,
+        "TILLGATE_TEST_DATABASE": database,
+    }
     command = [sys.executable, "-m", "proving.simulation", "--driver", driver, *arguments]
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # our own line
+    # our own line
+    ran = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return f"{ran.stdout}{ran.stderr}exit status {ran.returncode}\n"
 
 
 def test_the_same_seed_plays_the_same_world_and_another_seed_another() -> None:
-    said = [simulate("--seed", seed, "--payments", "8", driver=TELLING).splitlines() for seed in ("8", "8", "7")]
+    said = [
+        simulate("--seed", seed, "--payments", "8", driver=TELLING).splitlines()
+        for seed in ("8", "8", "7")
+    ]
     [first], [again], [other] = ([line for line in lines if len(line) == 64] for lines in said)
     assert first == again != other
     assert "exit status 0" in said[0]
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"])
-def test_the_same_seed_plays_the_same_world_on_every_database(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_seed_plays_the_same_world_on_every_database(
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     if detail := databases.why_not(database):
         pytest.skip(detail)
     monkeypatch.setenv("TILLGATE_TEST_NAME", f"tillgate_simulated_{os.getpid()}")
     said = simulate("--seed", "2", "--payments", "12", database=database, driver=TELLING)
     assert "exit status 0" in said
     hashes = [line for line in said.splitlines() if len(line) == 64]
-    assert hashes == [line for line in simulate("--seed", "2", "--payments", "12", driver=TELLING).splitlines() if len(line) == 64] != []
+    assert (
+        hashes
+        == [
+            line
+            for line in simulate("--seed", "2", "--payments", "12", driver=TELLING).splitlines()
+            if len(line) == 64
+        ]
+        != []
+    )
 
 
-def test_a_seed_that_is_on_file_is_not_simulated_again_and_its_hash_is_told_all_the_same(tmp_path: Path) -> None:
+def test_a_seed_that_is_on_file_is_not_simulated_again_and_its_hash_is_told_all_the_same(
+    tmp_path: Path,
+) -> None:
     results = tmp_path / "results.jsonl"
     first = simulate("--seed", "5", "--payments", "2", "--results", str(results)).splitlines()
     again = simulate("--seed", "5", "--payments", "2", "--results", str(results)).splitlines()
@@ -62,7 +92,9 @@ def test_a_seed_that_is_on_file_is_not_simulated_again_and_its_hash_is_told_all_
     assert len(results.read_text("utf-8").splitlines()) == 1
 
 
-def test_the_last_line_of_several_seeds_is_the_hash_of_all_whichever_are_on_file(tmp_path: Path) -> None:
+def test_the_last_line_of_several_seeds_is_the_hash_of_all_whichever_are_on_file(
+    tmp_path: Path,
+) -> None:
     results = tmp_path / "results.jsonl"
     few = ("--payments", "2", "--results", str(results))
     simulate("--seed", "5-6", *few)
@@ -70,10 +102,14 @@ def test_the_last_line_of_several_seeds_is_the_hash_of_all_whichever_are_on_file
     every = simulate("--seed", "5-7", *few).splitlines()
     assert (some[0], some[-3]) == ("seeds 5-6 are on file", "seeds 5-7 together:")
     assert every == ["seeds 5-7 are on file", *some[-3:]]
-    assert some[-2] == together(json.loads(line)["digest"] for line in results.read_text("utf-8").splitlines())
+    assert some[-2] == together(
+        json.loads(line)["digest"] for line in results.read_text("utf-8").splitlines()
+    )
 
 
-def test_an_outage_that_is_on_file_is_not_played_again_and_one_of_other_days_is(tmp_path: Path) -> None:
+def test_an_outage_that_is_on_file_is_not_played_again_and_one_of_other_days_is(
+    tmp_path: Path,
+) -> None:
     few = ("--payments", "2", "--results", str(tmp_path / "results.jsonl"))
     assert "seed 1: in 1 days" in simulate("--outage", "1", *few)
     assert "seed 1 is on file" in simulate("--outage", "1", *few)
@@ -84,9 +120,14 @@ def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> 
     said = simulate("--seed", "13", "--payments", "20", driver="proving.broken:PaidTwiceDriver")
     assert "I3: being paid took effect 2 times in the shop" in said
     assert "exit status 1" in said
-    [line] = [line for line in said.splitlines() if line.startswith("replay it: python -m proving simulate ")]
+    [line] = [
+        line
+        for line in said.splitlines()
+        if line.startswith("replay it: python -m proving simulate ")
+    ]
     given = line.removeprefix("replay it: python -m proving simulate ").split()
-    assert set(given[given.index("--without") + 1].split(",")) == set(KINDS)  # none of them was to blame
+    # none of them was to blame
+    assert set(given[given.index("--without") + 1].split(",")) == set(KINDS)
     replayed = simulate(*given, driver="proving.broken:PaidTwiceDriver")
     assert said.splitlines()[-2] == replayed.splitlines()[-2]
 
@@ -102,13 +143,26 @@ def test_another_payment_may_be_begun_beside_one_that_the_gateway_calls_paid() -
 @pytest.mark.parametrize(
     ("driver", "violated"),
     [
-        ("SilentDriver", "I3: elsewhere ["),  # a remote outbox event that raised is never carried again
+        # a remote outbox event that raised is never carried again
+        (
+            "SilentDriver",
+            "I3: elsewhere [",
+        ),
         ("PesteringDriver", "seconds after the turn of one mail came that of another"),
     ],
 )
 def test_what_is_told_over_the_network_is_judged(driver: str, violated: str) -> None:
-    harmless = ",".join(set(KINDS) - {"amounts", "handlers"})  # what is left out already needs not be left out to find the smallest trace
-    said = simulate("--seed", "5-9", "--payments", "20", "--without", harmless, driver=f"proving.broken:{driver}")
+    # what is left out already needs not be left out to find the smallest trace
+    harmless = ",".join(set(KINDS) - {"amounts", "handlers"})
+    said = simulate(
+        "--seed",
+        "5-9",
+        "--payments",
+        "20",
+        "--without",
+        harmless,
+        driver=f"proving.broken:{driver}",
+    )
     assert violated in said
     assert "exit status 1" in said
 
@@ -129,11 +183,16 @@ def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_w
 @pytest.mark.parametrize("settings", ["tests.django.project"])
 def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
     said = simulate("--payments", "2", settings=settings)
-    assert "the simulation needs a database backend of its own: ENGINE is 'django.db.backends.sqlite3', and must be one of proving." in said
+    assert (
+        "the simulation needs a database backend of its own: ENGINE is "
+        "'django.db.backends.sqlite3', and must be one of proving." in said
+    )
     assert "exit status 2" in said
 
 
-def test_everything_that_can_happen_to_a_payment_and_its_notification_is_tried_a_crash_and_a_fault_included() -> None:
+def test_everything_that_can_happen_to_a_payment_and_its_notification_is_tried_a_crash_and_a_fault_included() -> (
+    None
+):
     said = simulate("--exhaust", "refunds=0,payments=1,worker_runs=0,returns=0")
     assert "all explored, no violation" in said
     assert int(said.rpartition(" states, ")[0].split()[-1]) > 50
@@ -143,14 +202,41 @@ def test_everything_that_can_happen_to_a_payment_and_its_notification_is_tried_a
 @pytest.mark.parametrize(
     ("driver", "scope", "violated"),
     [
-        ("PaidTwiceDriver", "refunds=0,crashes=0,faults=0", "I3: being paid took effect 2 times in the shop"),
-        ("CutOffDriver", "refunds=1,crashes=1,faults=0", "was sent 2 times"),  # needs a death between sending and hearing
-        ("HopefulDriver", "refunds=1,crashes=0,faults=1", "was sent 2 times"),  # needs a lost answer
-        ("ForgetfulDriver", "refunds=0,crashes=1,faults=0", "and never given up"),  # needs a death before the creation, and weeks
+        (
+            "PaidTwiceDriver",
+            "refunds=0,crashes=0,faults=0",
+            "I3: being paid took effect 2 times in the shop",
+        ),
+        # needs a death between sending and hearing
+        (
+            "CutOffDriver",
+            "refunds=1,crashes=1,faults=0",
+            "was sent 2 times",
+        ),
+        # needs a lost answer
+        (
+            "HopefulDriver",
+            "refunds=1,crashes=0,faults=1",
+            "was sent 2 times",
+        ),
+        # needs a death before the creation, and weeks
+        (
+            "ForgetfulDriver",
+            "refunds=0,crashes=1,faults=0",
+            "and never given up",
+        ),
     ],
 )
-def test_what_is_broken_is_found_by_trying_everything(driver: str, scope: str, violated: str) -> None:
-    said = simulate("--exhaust", f"payments=1,worker_runs=0,returns=0,{scope}", driver=f"proving.broken:{driver}")
+def test_what_is_broken_is_found_by_trying_everything(
+    driver: str,
+    scope: str,
+    violated: str,
+) -> None:
+    said = simulate(
+        "--exhaust",
+        f"payments=1,worker_runs=0,returns=0,{scope}",
+        driver=f"proving.broken:{driver}",
+    )
     assert violated in said
     assert "exit status 1" in said
 
@@ -158,19 +244,29 @@ def test_what_is_broken_is_found_by_trying_everything(driver: str, scope: str, v
 def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path: Path) -> None:
     results = tmp_path / "exhaustion.jsonl"
     scope = "refunds=0,payments=1"
-    first = simulate("--exhaust", " refunds = 0, payments = 1, dying=shopper, failing=shopper", "--results", str(results))
+    first = simulate(
+        "--exhaust",
+        " refunds = 0, payments = 1, dying=shopper, failing=shopper",
+        "--results",
+        str(results),
+    )
     rest = simulate("--exhaust", scope, "--results", str(results))
     lines = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
     parts = [line["part"] for line in lines]
     others = ("shopper", "payment notification of paypal")
     assert parts[0] == "shopper dies, shopper fails"
-    assert sorted(parts) == sorted(f"{dies} dies, {fails} fails" for dies in others for fails in others)
+    assert sorted(parts) == sorted(
+        f"{dies} dies, {fails} fails" for dies in others for fails in others
+    )
     assert {line["parts"] for line in lines} == {4}
     assert "shopper dies, shopper fails" not in rest
     assert "all explored, no violation" in first
     assert "no violation (1 of 4 parts were on file)" in rest
     unknown = simulate("--exhaust", f"{scope},dying=payment page")
-    assert "dying=payment page: nobody of that name; whose processes there are: shopper, payment notification of paypal" in unknown
+    assert (
+        "dying=payment page: nobody of that name; whose processes there are: shopper, payment "
+        "notification of paypal" in unknown
+    )
     assert "exit status 2" in unknown
 
 
@@ -179,7 +275,8 @@ def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path:
     [
         (
             "gremlins=1",
-            "'gremlins=1' is no part of a scope: give NAME=NUMBER of payments, refunds, worker_runs, returns, crashes, faults, dying",
+            "'gremlins=1' is no part of a scope: give NAME=NUMBER of payments, refunds, "
+            "worker_runs, returns, crashes, faults, dying",
         ),
         ("refunds", "'refunds' says no number: give 0 or more"),
         ("refunds=-1", "'refunds=-1' says no number: give 0 or more"),
@@ -193,12 +290,33 @@ def test_a_scope_that_makes_no_sense_is_refused(scope: str, said: str) -> None:
 
 
 def test_ctrl_c_ends_a_simulation_with_one_line() -> None:
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
-    hearing = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a test in the background hears nothing
-    program = f"{hearing}; from proving.simulation.__main__ import main; sys.exit(main(sys.argv[1:]))"
-    few = ["--driver", "tests.smallest_shop.driver:SmallestShopDriver", "--seed", "1-9", "--payments", "2"]
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "proving.project",
+        "TILLGATE_TEST_DATABASE": "sqlite",
+    }
+    # a test in the background hears nothing
+    hearing = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = (
+        f"{hearing}; from proving.simulation.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
+    few = [
+        "--driver",
+        "tests.smallest_shop.driver:SmallestShopDriver",
+        "--seed",
+        "1-9",
+        "--payments",
+        "2",
+    ]
     command, pipe = [sys.executable, "-c", program, *few], subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True) as ran:
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+    ) as ran:
         assert ran.stdout
         assert ran.stderr
         ran.stdout.readline()  # the first world was played, and others are
@@ -211,36 +329,71 @@ def test_ctrl_c_ends_a_simulation_with_one_line() -> None:
 @pytest.mark.parametrize("program", ["compiled", "replayed"])
 def test_what_is_remembered_is_what_doing_it_again_comes_to(program: str) -> None:
     """A query that was compiled, and a step that was played, where it could be played as well."""
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "proving.project",
+        "TILLGATE_TEST_DATABASE": "sqlite",
+    }
     command = [sys.executable, "-m", f"proving.{program}"]
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # our own line
+    # our own line
+    ran = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.fixture(scope="module")
 def seen_over_http() -> list[str]:
     """Return what a driver over HTTP has lived through, a line each."""
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "proving.project",
+        "TILLGATE_TEST_DATABASE": "sqlite",
+    }
     command = [sys.executable, "-m", "proving.over_http"]
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # our own line
+    # our own line
+    ran = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout.splitlines()
 
 
 @pytest.mark.xdist_group("over_http")
-def test_a_framework_with_content_types_plays_one_world_after_another(seen_over_http: list[str]) -> None:
+def test_a_framework_with_content_types_plays_one_world_after_another(
+    seen_over_http: list[str],
+) -> None:
     assert "worlds: [2, 2]" in seen_over_http
 
 
 @pytest.mark.xdist_group("over_http")
-def test_a_database_that_fails_while_the_driver_writes_a_session_ends_the_request_and_not_the_world(seen_over_http: list[str]) -> None:
-    failed = [line.partition(": ")[2] for line in seen_over_http if line.startswith("write that fails")]
+def test_a_database_that_fails_while_the_driver_writes_a_session_ends_the_request_and_not_the_world(
+    seen_over_http: list[str],
+) -> None:
+    failed = [
+        line.partition(": ")[2] for line in seen_over_http if line.startswith("write that fails")
+    ]
     assert "('UpdateError after a fault, None', 'cancelled')" in failed
-    assert set(failed) <= {"('UpdateError after a fault, None', 'cancelled')", "('deadlock detected, None', 'cancelled')"}
+    assert set(failed) <= {
+        "('UpdateError after a fault, None', 'cancelled')",
+        "('deadlock detected, None', 'cancelled')",
+    }
 
 
 @pytest.mark.xdist_group("over_http")
-def test_staff_close_no_order_that_is_paid_and_a_shop_may_refuse_with_an_error_of_its_own(seen_over_http: list[str]) -> None:
+def test_staff_close_no_order_that_is_paid_and_a_shop_may_refuse_with_an_error_of_its_own(
+    seen_over_http: list[str],
+) -> None:
     assert "paid: ('not to be closed', 'paid')" in seen_over_http
     assert "paid meanwhile: ('refused: ValidationError', 'paid')" in seen_over_http
 

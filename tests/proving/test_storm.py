@@ -1,4 +1,6 @@
-"""The storm: each payment has one effect however many are at it, shoppers get their answers, and what is lost or doubled is told."""
+"""The storm: each payment has one effect however many are at it, shoppers get their answers, and
+what is lost or doubled is told.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,35 @@ PAYMENTS, COPIES = 5, 8
 
 
 @pytest.fixture(scope="module")
-def stormed(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Run the command as a person would, in a process of its own; return how it ended and what it noted."""
+def stormed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Run the command as a person would, in a process of its own; return how it ended and what it
+    noted.
+    """
     results = tmp_path_factory.mktemp("storm") / "results.jsonl"
-    little = ["--payments", str(PAYMENTS), "--copies", str(COPIES), "--peer-payments", "0", "--seconds", "2", "--connections", "4"]
-    command = [sys.executable, "-m", "proving.storm", "--databases", "sqlite", *little, "--results", str(results)]
+    little = [
+        "--payments",
+        str(PAYMENTS),
+        "--copies",
+        str(COPIES),
+        "--peer-payments",
+        "0",
+        "--seconds",
+        "2",
+        "--connections",
+        "4",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "proving.storm",
+        "--databases",
+        "sqlite",
+        *little,
+        "--results",
+        str(results),
+    ]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert results.exists(), ran.stderr
     [line] = map(json.loads, results.read_text("utf-8").splitlines())
@@ -34,10 +60,18 @@ def stormed(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Comple
 
 
 @pytest.mark.xdist_group("storm")
-def test_i3_each_payment_has_one_effect_while_copies_of_its_notification_returns_and_workers_are_at_it(stormed: Any) -> None:
+def test_i3_each_payment_has_one_effect_while_copies_of_its_notification_returns_and_workers_are_at_it(
+    stormed: Any,
+) -> None:
     _, noted = stormed
     told = noted["one_effect"]
-    assert (told["effects"], told["orders"], told["lost"], told["doubled"], told["wrong"]) == (PAYMENTS, PAYMENTS, [], [], [])
+    assert (told["effects"], told["orders"], told["lost"], told["doubled"], told["wrong"]) == (
+        PAYMENTS,
+        PAYMENTS,
+        [],
+        [],
+        [],
+    )
     assert told["kinds"]["notification"]["requests"] == PAYMENTS * COPIES
     assert told["kinds"]["return"]["requests"] == PAYMENTS * 4
     assert sum(told["doors"].values()) == PAYMENTS
@@ -55,7 +89,9 @@ def test_i2_every_shopper_who_pays_in_mixed_traffic_has_a_paid_order(stormed: An
 @pytest.mark.xdist_group("storm")
 def test_a_storm_without_errors_says_so_and_succeeds(stormed: Any) -> None:
     ran, noted = stormed
-    assert (noted["errors"], noted["lost"], noted["doubled"], ran.returncode) == (0, 0, 0, 0), ran.stdout + ran.stderr
+    assert (noted["errors"], noted["lost"], noted["doubled"], ran.returncode) == (0, 0, 0, 0), (
+        ran.stdout + ran.stderr
+    )
     assert "sqlite: errors 0, lost 0, doubled 0" in ran.stdout
 
 
@@ -70,25 +106,48 @@ def test_what_is_lost_doubled_or_otherwise_wrong_is_told() -> None:
         actor.do("create")
         try:
             lost, once, doubled, unpaid = actor.do("seed", count=4, status="paid", letter="P")
-            with contextlib.closing(sqlite3.connect(databases.settings("sqlite", chosen["BENCHMARK_DATABASE_NAME"])["NAME"])) as rows, rows:
-                rows.executemany("INSERT INTO benchmark_shop_effect (order_key) VALUES (?)", [("1",), ("2",), ("2",), ("3",)])
+            with (
+                contextlib.closing(
+                    sqlite3.connect(
+                        databases.settings("sqlite", chosen["BENCHMARK_DATABASE_NAME"])["NAME"],
+                    ),
+                ) as rows,
+                rows,
+            ):
+                rows.executemany(
+                    "INSERT INTO benchmark_shop_effect (order_key) VALUES (?)",
+                    [("1",), ("2",), ("2",), ("3",)],
+                )
             compared = actor.do("compare", paid=[lost, once, doubled, "unheard-of"])
         finally:
             actor.do("destroy")
     assert (compared["effects"], compared["orders"]) == (4, 3)
     assert compared["lost"] == [f"{lost}: paid, and no effect", "unheard-of: paid, and no effect"]
     assert compared["doubled"] == ["order 2: 2 effects"]
-    assert compared["wrong"] == [f"{unpaid}: paid in the shop, and not paid at the gateway", "order 3: told to be paid, and it is not"]
+    assert compared["wrong"] == [
+        f"{unpaid}: paid in the shop, and not paid at the gateway",
+        "order 3: told to be paid, and it is not",
+    ]
 
 
 def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed() -> None:
     def storm(ci: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PGHOST": "127.0.0.1", "PGPORT": "1", "CI": ci}
         command = [sys.executable, "-m", "proving.storm", "--databases", "postgresql"]
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     ran = storm(ci="")
-    assert (ran.returncode, ran.stdout) == (0, "postgresql: not run: needs PostgreSQL at 127.0.0.1:1\n")
+    assert (ran.returncode, ran.stdout) == (
+        0,
+        "postgresql: not run: needs PostgreSQL at 127.0.0.1:1\n",
+    )
     assert "continuous integration must have PostgreSQL" in storm(ci="true").stderr
 
 

@@ -1,4 +1,6 @@
-"""Merchants to call the emulator with, in process and over HTTP, and a receiver for its notifications."""
+"""Merchants to call the emulator with, in process and over HTTP, and a receiver for its
+notifications.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,22 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Answer, Clock, Options, Sandbox, Service
+from tillgate.sandbox import (
+    PUBLISHED_MERCHANT_NO,
+    PUBLISHED_TEST_TOKEN,
+    Answer,
+    Clock,
+    Options,
+    Sandbox,
+    Service,
+)
 from tillgate.sandbox.signing import signature
 
-PATHS = {"pay": "/online/v1/secure-pay", "query": "/online/v1/tran-query", "refund": "/online/v1/refund"}
+PATHS = {
+    "pay": "/online/v1/secure-pay",
+    "query": "/online/v1/tran-query",
+    "refund": "/online/v1/refund",
+}
 ORDER = {
     "currency": "USD",
     "amount": "12.50",
@@ -51,7 +65,11 @@ class Merchant:
     def send(self, path: str, parameters: dict[str, Any], *, form: bool = False) -> Answer:
         """Send exactly these parameters."""
         if form:
-            return self.service.handle(path, "application/x-www-form-urlencoded", urlencode(parameters).encode())
+            return self.service.handle(
+                path,
+                "application/x-www-form-urlencoded",
+                urlencode(parameters).encode(),
+            )
         return self.service.handle(path, "application/json", json.dumps(parameters).encode())
 
     def call(self, operation: str, parameters: dict[str, Any], *, form: bool = False) -> Answer:
@@ -61,7 +79,10 @@ class Merchant:
     def pay(self, **changes: Any) -> Answer:
         """Create a payment; None leaves a field out."""
         wanted = {**ORDER, **changes}
-        return self.call("pay", {name: value for name, value in wanted.items() if value is not None})
+        return self.call(
+            "pay",
+            {name: value for name, value in wanted.items() if value is not None},
+        )
 
     def query(self, reference: str = ORDER["reference"]) -> Answer:
         """Ask for a payment."""
@@ -89,7 +110,13 @@ def merchant() -> Callable[..., Merchant]:
 
     def build(**options: Any) -> Merchant:
         clock = Clock.standing()
-        return Merchant(Service(Options.read({"seed": 7, "public_url": "https://pay.example", **options}), clock=clock), clock)
+        return Merchant(
+            Service(
+                Options.read({"seed": 7, "public_url": "https://pay.example", **options}),
+                clock=clock,
+            ),
+            clock,
+        )
 
     return build
 
@@ -101,7 +128,12 @@ class HttpMerchant:
     base_url: str
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout_seconds: float = 5
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        timeout_seconds: float = 5,
     ) -> tuple[int, dict[str, str], bytes]:
         """Make one request on a connection of its own."""
         parts = urlsplit(self.base_url)
@@ -109,13 +141,22 @@ class HttpMerchant:
         try:
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
-            return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+            return (
+                response.status,
+                {name.lower(): value for name, value in response.getheaders()},
+                response.read(),
+            )
         finally:
             connection.close()
 
     def post(self, path: str, parameters: dict[str, Any], **headers: str) -> tuple[int, Any]:
         """Post JSON and read JSON."""
-        status, _, body = self.request("POST", path, json.dumps(parameters).encode(), {"Content-Type": "application/json", **headers})
+        status, _, body = self.request(
+            "POST",
+            path,
+            json.dumps(parameters).encode(),
+            {"Content-Type": "application/json", **headers},
+        )
         return status, json.loads(body)
 
     def pay(self, **changes: Any) -> tuple[int, Any]:
@@ -128,13 +169,18 @@ class HttpMerchant:
 
     def refund(self, amount: str, **changes: Any) -> tuple[int, Any]:
         """Refund."""
-        return self.post(PATHS["refund"], signed({"reference": ORDER["reference"], "amount": amount, **changes}))
+        return self.post(
+            PATHS["refund"],
+            signed({"reference": ORDER["reference"], "amount": amount, **changes}),
+        )
 
 
 @pytest.fixture(scope="module")
 def shared_sandbox() -> Iterator[Sandbox]:
     """One sandbox for the tests of a module that do not mind each other."""
-    with Sandbox(Options(seed=7, delay_seconds=0.05, drip_pause_seconds=0.001, huge_body_bytes=200_000)) as running:
+    with Sandbox(
+        Options(seed=7, delay_seconds=0.05, drip_pause_seconds=0.001, huge_body_bytes=200_000),
+    ) as running:
         yield running
 
 
@@ -160,7 +206,9 @@ def merchant_at() -> Callable[[str], HttpMerchant]:
 
 @dataclass
 class Receiver:
-    """A merchant's own server: keeps what it gets, answers what it is told to, the last answer for ever."""
+    """A merchant's own server: keeps what it gets, answers what it is told to, the last answer for
+    ever.
+    """
 
     url: str = ""
     answers: list[tuple[int, bytes]] = field(default_factory=lambda: [(200, b"success")])
@@ -181,7 +229,9 @@ def receiver() -> Iterator[Receiver]:
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             with lock:
-                kept.got.append((self.command, self.path, self.headers.get("content-type") or "", body))
+                kept.got.append(
+                    (self.command, self.path, self.headers.get("content-type") or "", body),
+                )
                 status, answer = kept.next_answer()
             self.send_response(status)
             if 300 <= status < 400:

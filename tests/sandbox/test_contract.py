@@ -1,4 +1,6 @@
-"""The emulator answers as its own OpenAPI document says, over real HTTP, to bodies that the document generates."""
+"""The emulator answers as its own OpenAPI document says, over real HTTP, to bodies that the
+document generates.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,36 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
+from tillgate.sandbox import (
+    PUBLISHED_MERCHANT_NO,
+    PUBLISHED_STORE_NO,
+    PUBLISHED_TEST_TOKEN,
+    Options,
+    Sandbox,
+)
 from tillgate.sandbox.openapi import document
 from tillgate.sandbox.signing import signature
 
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+# the same examples in every run: a contract, not a hunt
 BOUNDED = settings(
-    max_examples=30, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)  # the same examples in every run: a contract, not a hunt
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 SERVED = Options(seed=7, magic_amounts=False, json_numbers="refuse")  # the interface by the letter
 schema = schemathesis.openapi.from_dict(document(SERVED))
 
@@ -34,7 +56,9 @@ def gateway() -> Iterator[Sandbox]:
 
 
 def sign(body: dict[str, Any]) -> None:
-    """Sign the generated body as a merchant would, so that it reaches what lies behind the signature."""
+    """Sign the generated body as a merchant would, so that it reaches what lies behind the
+    signature.
+    """
     body["merchantNo"] = PUBLISHED_MERCHANT_NO
     texts = {name: value for name, value in body.items() if isinstance(value, str)}
     body["verifySign"] = signature(texts, PUBLISHED_TEST_TOKEN)
@@ -56,7 +80,10 @@ def test_what_is_as_documented_is_accepted(case: Any, gateway: Sandbox) -> None:
     case.body["reference"] = paid_reference(gateway)
     case.body.pop("transactionNo", None)
     if "goodsInfo" in case.body:
-        case.body["goodsInfo"] = '[{"goods_name":"Tea","quantity":"1"}]'  # a grammar in a grammar: no schema generates it
+        case.body["goodsInfo"] = (
+            # a grammar in a grammar: no schema generates it
+            '[{"goods_name":"Tea","quantity":"1"}]'
+        )
     if "secure-pay" in case.path:
         case.body["reference"] += "-NEXT"
     if "storeNo" in case.body:
@@ -85,7 +112,11 @@ def paid_reference(gateway: Sandbox) -> str:
     }
     sign(body)
     gateway.control.set_options({"notification_on_paid": False, "notification_on_refund": False})
-    gateway.control.handle("/online/v1/secure-pay", "application/x-www-form-urlencoded", urlencode(body).encode())
+    gateway.control.handle(
+        "/online/v1/secure-pay",
+        "application/x-www-form-urlencoded",
+        urlencode(body).encode(),
+    )
     gateway.control.pay(reference)
     return reference
 
@@ -100,11 +131,26 @@ def test_the_document_is_served(gateway: Sandbox) -> None:
     [
         (Options(), 8, {"200", "400"}, {"application/json", "application/x-www-form-urlencoded"}),
         (Options(prefixes="online", encodings="json"), 3, {"200", "400"}, {"application/json"}),
-        (Options(prefixes="examples", encodings="form", refusal_http_status=200), 3, {"200", "400"}, {"application/x-www-form-urlencoded"}),
-        (Options(refusal_http_status=422), 8, {"200", "400", "422"}, {"application/json", "application/x-www-form-urlencoded"}),
+        (
+            Options(prefixes="examples", encodings="form", refusal_http_status=200),
+            3,
+            {"200", "400"},
+            {"application/x-www-form-urlencoded"},
+        ),
+        (
+            Options(refusal_http_status=422),
+            8,
+            {"200", "400", "422"},
+            {"application/json", "application/x-www-form-urlencoded"},
+        ),
     ],
 )
-def test_the_document_follows_the_switches(options: Options, paths: int, statuses: set[str], kinds: set[str]) -> None:
+def test_the_document_follows_the_switches(
+    options: Options,
+    paths: int,
+    statuses: set[str],
+    kinds: set[str],
+) -> None:
     described: Any = document(options)
     query = next(path for path in described["paths"] if path.endswith("tran-query"))
     assert len(described["paths"]) == paths

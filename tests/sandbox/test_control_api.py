@@ -24,7 +24,12 @@ LOCAL = ["/", "/transactions/1", "/_control/state"]
 
 def action(http: HttpMerchant, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     raw = None if body is None else json.dumps(body).encode()
-    status, _, answer = http.request(method, f"/_control{path}", raw, {"Content-Type": "application/json"} if raw else {})
+    status, _, answer = http.request(
+        method,
+        f"/_control{path}",
+        raw,
+        {"Content-Type": "application/json"} if raw else {},
+    )
     return status, json.loads(answer)
 
 
@@ -48,13 +53,22 @@ def _has_ipv6() -> bool:
     return True
 
 
-def test_on_a_public_address_there_is_no_control_and_no_ledger_but_a_service(public_sandbox: Sandbox, merchant_at: At) -> None:
+def test_on_a_public_address_there_is_no_control_and_no_ledger_but_a_service(
+    public_sandbox: Sandbox,
+    merchant_at: At,
+) -> None:
     http = merchant_at(public_sandbox.base_url)
     assert [http.request("GET", path)[0] for path in LOCAL] == [404, 404, 404]
-    assert http.request("POST", "/_control/reset", b"{}", {"Content-Type": "application/json"})[0] == 404
+    assert (
+        http.request("POST", "/_control/reset", b"{}", {"Content-Type": "application/json"})[0]
+        == 404
+    )
     status, answer = http.pay()
     assert status == 200
-    assert http.request("GET", "/cashier/" + answer["result"]["cashierUrl"].rpartition("/")[2])[0] == 200
+    assert (
+        http.request("GET", "/cashier/" + answer["result"]["cashierUrl"].rpartition("/")[2])[0]
+        == 200
+    )
 
 
 def test_on_a_public_address_control_works_when_it_was_asked_for(merchant_at: At) -> None:
@@ -76,28 +90,49 @@ def test_on_a_public_address_control_works_when_it_was_asked_for(merchant_at: At
     ],
 )
 @pytest.mark.parametrize("path", LOCAL)
-def test_a_foreign_host_or_a_proxy_sees_nothing(sandbox: Sandbox, http: HttpMerchant, path: str, headers: dict[str, str]) -> None:
+def test_a_foreign_host_or_a_proxy_sees_nothing(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    path: str,
+    headers: dict[str, str],
+) -> None:
     assert http.request("GET", path, headers=headers)[0] == 404
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://["])
-def test_a_page_of_another_origin_cannot_act(sandbox: Sandbox, http: HttpMerchant, origin: str) -> None:
+@pytest.mark.parametrize(
+    "origin",
+    ["https://evil.example", "null", "http://127.0.0.1:1", "http://["],
+)
+def test_a_page_of_another_origin_cannot_act(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    origin: str,
+) -> None:
     headers = {"Content-Type": "application/json", "Origin": origin}
     assert http.request("POST", "/_control/reset", b"{}", headers)[0] == 404
 
 
 @pytest.mark.parametrize("control_public", [False, True])
 def test_a_notification_is_never_a_command(merchant_at: At, control_public: bool) -> None:
-    with Sandbox(Options(seed=1, notification_format="json"), control_public=control_public) as sandbox:
+    with Sandbox(
+        Options(seed=1, notification_format="json"),
+        control_public=control_public,
+    ) as sandbox:
         merchant_at(sandbox.base_url).pay(ipnUrl=f"{sandbox.base_url}/_control/reset")
         sandbox.control.pay(REFERENCE)
         assert sandbox.control.wait_for_notifications()
         assert len(sandbox.service.transactions()) == 1
-        assert sandbox.service.outbox.next_due() is not None, "it was not acknowledged and comes again"
+        assert sandbox.service.outbox.next_due() is not None, (
+            "it was not acknowledged and comes again"
+        )
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
-def test_what_a_form_can_send_across_sites_is_refused(sandbox: Sandbox, http: HttpMerchant, content_type: str) -> None:
+def test_what_a_form_can_send_across_sites_is_refused(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    content_type: str,
+) -> None:
     assert http.request("POST", "/_control/reset", b"{}", {"Content-Type": content_type})[0] == 400
 
 
@@ -119,10 +154,19 @@ def test_a_client_from_elsewhere_sees_nothing_even_under_a_local_name() -> None:
     ],
     ids=["too deep", "no number of seconds", "past the end of the calendar"],
 )
-def test_what_cannot_be_done_is_refused_with_a_sentence(merchant_at: At, path: str, body: bytes) -> None:
+def test_what_cannot_be_done_is_refused_with_a_sentence(
+    merchant_at: At,
+    path: str,
+    body: bytes,
+) -> None:
     with Sandbox(Options(seed=1)) as sandbox:
         http = merchant_at(sandbox.base_url)
-        status, _, answer = http.request("POST", f"/_control{path}", body, {"Content-Type": "application/json"})
+        status, _, answer = http.request(
+            "POST",
+            f"/_control{path}",
+            body,
+            {"Content-Type": "application/json"},
+        )
         assert (status, list(json.loads(answer))) == (400, ["error"])
         assert http.request("GET", "/")[0] == 200
 
@@ -155,7 +199,12 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(merchant_at: At, path: s
     ],
 )
 def test_what_is_not_understood_is_refused_with_a_sentence(
-    sandbox: Sandbox, http: HttpMerchant, method: str, path: str, body: Any, status: int
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    method: str,
+    path: str,
+    body: Any,
+    status: int,
 ) -> None:
     http.pay()
     got, answer = action(http, method, path, body)
@@ -175,10 +224,25 @@ def test_the_clock_is_moved_ahead(sandbox: Sandbox, http: HttpMerchant) -> None:
 
 def test_options_and_faults_are_set_and_cleared(sandbox: Sandbox, http: HttpMerchant) -> None:
     http.pay()
-    assert action(http, "PATCH", "/options", {"query_amount": "text", "query.broken_json": 1})[1]["faults"] == {"query.broken_json": 1.0}
-    planned = action(http, "POST", "/faults", {"fault": "server_error", "occasion": "query", "reference": REFERENCE, "times": 1})
-    assert planned == (200, [{"fault": "server_error", "occasion": "query", "reference": REFERENCE, "times": 1}])
-    assert http.request("POST", "/online/v1/tran-query", b"{}", {"Content-Type": "application/json"})[0] == 400
+    assert action(http, "PATCH", "/options", {"query_amount": "text", "query.broken_json": 1})[1][
+        "faults"
+    ] == {"query.broken_json": 1.0}
+    planned = action(
+        http,
+        "POST",
+        "/faults",
+        {"fault": "server_error", "occasion": "query", "reference": REFERENCE, "times": 1},
+    )
+    assert planned == (
+        200,
+        [{"fault": "server_error", "occasion": "query", "reference": REFERENCE, "times": 1}],
+    )
+    assert (
+        http.request("POST", "/online/v1/tran-query", b"{}", {"Content-Type": "application/json"})[
+            0
+        ]
+        == 400
+    )
     assert action(http, "DELETE", "/faults") == (200, {"ok": True})
     assert http.query()[1]["result"]["amount"] == "12.50"
     action(http, "PATCH", "/options", {"query_amount": "number"})
@@ -186,9 +250,20 @@ def test_options_and_faults_are_set_and_cleared(sandbox: Sandbox, http: HttpMerc
 
 @pytest.mark.parametrize(
     ("actions", "word"),
-    [(["pay"], "success"), (["decline"], "failed"), (["leave"], "pending"), (["expire"], "closed"), (["expire", "pay"], "success")],
+    [
+        (["pay"], "success"),
+        (["decline"], "failed"),
+        (["leave"], "pending"),
+        (["expire"], "closed"),
+        (["expire", "pay"], "success"),
+    ],
 )
-def test_a_transaction_is_acted_on(sandbox: Sandbox, http: HttpMerchant, actions: list[str], word: str) -> None:
+def test_a_transaction_is_acted_on(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    actions: list[str],
+    word: str,
+) -> None:
     http.pay()
     for one in actions:
         status, answer = action(http, "POST", f"/transactions/{REFERENCE}/{one}", {})
@@ -197,19 +272,40 @@ def test_a_transaction_is_acted_on(sandbox: Sandbox, http: HttpMerchant, actions
     assert (answer["redirect"] is None) == (actions[-1] == "expire")
 
 
-def test_a_payment_is_refunded_and_reversed_behind_the_merchants_back(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_a_payment_is_refunded_and_reversed_behind_the_merchants_back(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     http.pay()
     action(http, "POST", f"/transactions/{REFERENCE}/pay", {})
-    assert action(http, "POST", f"/transactions/{REFERENCE}/refund", {"amount": "2.50"})[1]["transaction"]["refunded"] == "2.50"
-    assert action(http, "POST", f"/transactions/{REFERENCE}/reverse", {})[1]["transaction"]["status"] == "reversed"
+    assert (
+        action(http, "POST", f"/transactions/{REFERENCE}/refund", {"amount": "2.50"})[1][
+            "transaction"
+        ]["refunded"]
+        == "2.50"
+    )
+    assert (
+        action(http, "POST", f"/transactions/{REFERENCE}/reverse", {})[1]["transaction"]["status"]
+        == "reversed"
+    )
 
 
-def test_a_notification_is_sent_at_once_true_forged_or_double(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
+def test_a_notification_is_sent_at_once_true_forged_or_double(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    receiver: Receiver,
+) -> None:
     http.pay(ipnUrl=receiver.url)
     for body in ({}, {"kind": "forged"}, {"kind": "stale", "status": "dealing"}):
-        assert action(http, "POST", f"/transactions/{REFERENCE}/notifications", body) == (200, {"ok": True})
+        assert action(http, "POST", f"/transactions/{REFERENCE}/notifications", body) == (
+            200,
+            {"ok": True},
+        )
         assert sandbox.control.wait_for_notifications()
-    words = [next(part for part in body.decode().split("&") if part.startswith("status=")) for _, _, _, body in receiver.got]
+    words = [
+        next(part for part in body.decode().split("&") if part.startswith("status="))
+        for _, _, _, body in receiver.got
+    ]
     assert words == ["status=pending", "status=success", "status=dealing"]
 
 

@@ -1,4 +1,6 @@
-"""The reference page says what is: every switch with its default, every fault, magic amount and address."""
+"""The reference page says what is: every switch with its default, every fault, magic amount and
+address.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def _default(name: str) -> str:
 
 
 def test_every_switch_is_explained_with_its_default() -> None:
-    assert [(row[0], row[2]) for row in table("Switches")] == [(f"`{item.name}`", _default(item.name)) for item in fields(Options)]
+    assert [(row[0], row[2]) for row in table("Switches")] == [
+        (f"`{item.name}`", _default(item.name)) for item in fields(Options)
+    ]
     assert all(row[3] for row in table("Switches"))
 
 
@@ -50,7 +54,9 @@ def test_every_fault_is_explained_with_its_occasions_and_magic_amounts() -> None
     for cents, magic in MAGIC.items():
         strikes: list[str] = [magic.occasion] if magic.occasion in ("pay", "query") else []
         strikes += [f"{magic.times} times"] if magic.times else []
-        amounts[magic.fault].append(f"{cents // 100}.{cents % 100:02d}" + (f" ({', '.join(strikes)})" if strikes else ""))
+        amounts[magic.fault].append(
+            f"{cents // 100}.{cents % 100:02d}" + (f" ({', '.join(strikes)})" if strikes else ""),
+        )
     assert table("Faults") == [
         [
             f"`{fault.name}`",
@@ -69,7 +75,12 @@ def control() -> Control:
 
 
 def test_every_address_of_the_control_api_is_listed(control: Control) -> None:
-    served = {(method, route.path) for route in control_routes(control, Access()) for method in (route.methods or ()) if method != "HEAD"}
+    served = {
+        (method, route.path)
+        for route in control_routes(control, Access())
+        for method in (route.methods or ())
+        if method != "HEAD"
+    }
     assert {(row[0], row[1].strip("`")) for row in table("Control API")} == served
 
 
@@ -81,4 +92,6 @@ def test_every_other_address_is_listed(control: Control) -> None:
 
 def test_every_option_names_only_known_things() -> None:
     for name in re.findall(r"`([a-z_]+)=", PAGE):
-        assert name in FAULTS or name in {item.name for item in fields(Options)} | {"control_public"}
+        assert name in FAULTS or name in {item.name for item in fields(Options)} | {
+            "control_public",
+        }

@@ -1,4 +1,6 @@
-"""Every fault does what its line says, at the occasions it names, called for by plan, amount or chance."""
+"""Every fault does what its line says, at the occasions it names, called for by plan, amount or
+chance.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def struck(shop: Merchant, fault: str, operation: str) -> Answer:
     if operation != "pay":
         shop.paid()
     shop.service.faults.plan(fault, occasion=operation)
-    return {"pay": shop.pay, "query": shop.query, "refund": lambda: shop.refund("1.00")}[operation]()
+    return {"pay": shop.pay, "query": shop.query, "refund": lambda: shop.refund("1.00")}[
+        operation
+    ]()
 
 
 def done(shop: Merchant, operation: str) -> bool:
@@ -39,18 +43,32 @@ def done(shop: Merchant, operation: str) -> bool:
     return bool(known) if operation == "pay" else bool(known[0].refunds)
 
 
-@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.stage == "instead"])
+@pytest.mark.parametrize(
+    "name",
+    [name for name, fault in FAULTS.items() if fault.stage == "instead"],
+)
 @pytest.mark.parametrize("operation", ["pay", "refund"])
-def test_a_fault_instead_of_the_work_leaves_it_undone(merchant: Build, name: str, operation: str) -> None:
+def test_a_fault_instead_of_the_work_leaves_it_undone(
+    merchant: Build,
+    name: str,
+    operation: str,
+) -> None:
     if operation in FAULTS[name].occasions:
         shop = merchant()
         struck(shop, name, operation)
         assert not done(shop, operation)
 
 
-@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.stage == "damage"])
+@pytest.mark.parametrize(
+    "name",
+    [name for name, fault in FAULTS.items() if fault.stage == "damage"],
+)
 @pytest.mark.parametrize("operation", ["pay", "refund"])
-def test_a_fault_of_the_answer_comes_after_the_work(merchant: Build, name: str, operation: str) -> None:
+def test_a_fault_of_the_answer_comes_after_the_work(
+    merchant: Build,
+    name: str,
+    operation: str,
+) -> None:
     if operation in FAULTS[name].occasions:
         shop = merchant()
         struck(shop, name, operation)
@@ -63,26 +81,38 @@ HOW: dict[str, Callable[[Answer], bool]] = {
     "delay": lambda answer: answer.delay_seconds == 3 and said(answer)["ret_code"] == "000100",
     "server_error": lambda answer: answer.http_status == 503,
     "server_error_done": lambda answer: answer.http_status == 502,
-    "rate_limited": lambda answer: answer.http_status == 429 and ("retry-after", "1") in answer.headers,
+    "rate_limited": lambda answer: (
+        answer.http_status == 429 and ("retry-after", "1") in answer.headers
+    ),
     "broken_json": lambda answer: answer.http_status == 200 and not answer.body.endswith(b"}"),
     "html_body": lambda answer: answer.http_status == 200 and b"<title>" in answer.body,
-    "redirect": lambda answer: answer.http_status == 302 and answer.headers == (("location", "https://pay.example/elsewhere"),),
+    "redirect": lambda answer: (
+        answer.http_status == 302
+        and answer.headers == (("location", "https://pay.example/elsewhere"),)
+    ),
     "json_list": lambda answer: said(answer)[0]["ret_code"] == "000100",
     "missing_ret_code": lambda answer: set(said(answer)) in ({"ret_msg"}, {"ret_msg", "result"}),
     "numeric_ret_code": lambda answer: said(answer)["ret_code"] == 100,
-    "huge_body": lambda answer: len(answer.body) >= 10 * 1024 * 1024 and said(answer)["ret_code"] == "000100",
+    "huge_body": lambda answer: (
+        len(answer.body) >= 10 * 1024 * 1024 and said(answer)["ret_code"] == "000100"
+    ),
     "slow_drip": lambda answer: answer.fate == "drip" and answer.pause_seconds == 0.2,
     "cut": lambda answer: answer.fate == "cut" and 0 <= answer.cut_after < len(answer.raw()),
     "empty_body": lambda answer: answer.http_status == 200 and answer.body == b"",
     "system_error": lambda answer: said(answer)["ret_code"] == "000000",
     "bad_signature": lambda answer: "verifySign" in said(answer).get("result", said(answer)),
     "refused": lambda answer: (answer.http_status, said(answer)["ret_code"]) == (400, "000040"),
-    "unknown_code": lambda answer: (answer.http_status, said(answer)["ret_code"]) == (200, "000999"),
+    "unknown_code": lambda answer: (
+        (answer.http_status, said(answer)["ret_code"]) == (200, "000999")
+    ),
     "denied": lambda answer: (answer.http_status, said(answer)["ret_code"]) == (400, "000022"),
 }
 
 
-@pytest.mark.parametrize(("name", "operation"), [(name, one) for name in HOW for one in FAULTS[name].occasions])
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [(name, one) for name in HOW for one in FAULTS[name].occasions],
+)
 def test_a_fault_looks_as_its_line_says(merchant: Build, name: str, operation: str) -> None:
     assert HOW[name](struck(merchant(), name, operation))
 
@@ -103,8 +133,15 @@ WHAT: dict[str, Callable[[dict[str, Any], str], bool]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "operation"), [(name, one) for name in WHAT for one in FAULTS[name].occasions])
-def test_a_fault_says_what_its_line_says_and_signs_it(merchant: Build, name: str, operation: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [(name, one) for name in WHAT for one in FAULTS[name].occasions],
+)
+def test_a_fault_says_what_its_line_says_and_signs_it(
+    merchant: Build,
+    name: str,
+    operation: str,
+) -> None:
     shop = merchant(answer_signature="valid")
     answer = struck(shop, name, operation)
     result = json.loads(answer.body, parse_float=str)["result"]
@@ -150,7 +187,12 @@ def test_a_planned_fault_strikes_as_often_as_asked_and_where_it_was_asked(mercha
         ("delay", {"times": 0}, WrongOption),
     ],
 )
-def test_a_plan_that_cannot_come_true_is_refused(merchant: Build, name: str, wishes: dict[str, Any], error: type[Exception]) -> None:
+def test_a_plan_that_cannot_come_true_is_refused(
+    merchant: Build,
+    name: str,
+    wishes: dict[str, Any],
+    error: type[Exception],
+) -> None:
     with pytest.raises(error):
         merchant().service.faults.plan(name, **wishes)
 
@@ -172,7 +214,23 @@ def test_certainty_strikes_always_and_only_its_own_operation(merchant: Build) ->
 # Magic amounts.
 
 
-@pytest.mark.parametrize("amount", ["1.00", "12.50", "2.50", "9.99", "13", "13.00", "13.10", "13.25", "13.50", "13.75", "13.99", "113.02"])
+@pytest.mark.parametrize(
+    "amount",
+    [
+        "1.00",
+        "12.50",
+        "2.50",
+        "9.99",
+        "13",
+        "13.00",
+        "13.10",
+        "13.25",
+        "13.50",
+        "13.75",
+        "13.99",
+        "113.02",
+    ],
+)
 def test_ordinary_prices_behave(merchant: Build, amount: str) -> None:
     shop = merchant()
     shop.paid(amount=amount)
@@ -181,14 +239,20 @@ def test_ordinary_prices_behave(merchant: Build, amount: str) -> None:
     assert len(shop.service.due_notifications(shop.clock())) == 1
 
 
-@pytest.mark.parametrize(("cents", "magic"), [(cents, magic) for cents, magic in MAGIC.items() if magic.occasion in ("carrier", "pay")])
+@pytest.mark.parametrize(
+    ("cents", "magic"),
+    [(cents, magic) for cents, magic in MAGIC.items() if magic.occasion in ("carrier", "pay")],
+)
 def test_a_magic_payment_meets_its_fault(merchant: Build, cents: int, magic: Any) -> None:
     shop = merchant()
     shop.pay(amount=f"{cents / 100:.2f}")
     assert faults_of(shop) == [magic.fault]
 
 
-@pytest.mark.parametrize(("cents", "magic"), [(cents, magic) for cents, magic in MAGIC.items() if magic.occasion == "carrier"])
+@pytest.mark.parametrize(
+    ("cents", "magic"),
+    [(cents, magic) for cents, magic in MAGIC.items() if magic.occasion == "carrier"],
+)
 def test_a_magic_refund_meets_its_fault(merchant: Build, cents: int, magic: Any) -> None:
     shop = merchant()
     shop.paid(amount="50.00")
@@ -196,8 +260,15 @@ def test_a_magic_refund_meets_its_fault(merchant: Build, cents: int, magic: Any)
     assert faults_of(shop) == [magic.fault]
 
 
-@pytest.mark.parametrize(("cents", "magic"), [(cents, magic) for cents, magic in MAGIC.items() if magic.occasion == "query"])
-def test_the_query_of_a_magic_payment_meets_its_fault_as_often_as_the_table_says(merchant: Build, cents: int, magic: Any) -> None:
+@pytest.mark.parametrize(
+    ("cents", "magic"),
+    [(cents, magic) for cents, magic in MAGIC.items() if magic.occasion == "query"],
+)
+def test_the_query_of_a_magic_payment_meets_its_fault_as_often_as_the_table_says(
+    merchant: Build,
+    cents: int,
+    magic: Any,
+) -> None:
     shop = merchant()
     shop.pay(amount=f"{cents / 100:.2f}")
     for _ in range(5):
@@ -206,9 +277,18 @@ def test_the_query_of_a_magic_payment_meets_its_fault_as_often_as_the_table_says
 
 
 @pytest.mark.parametrize(
-    ("cents", "magic"), [(cents, magic) for cents, magic in MAGIC.items() if magic.occasion not in ("carrier", "pay", "query")]
+    ("cents", "magic"),
+    [
+        (cents, magic)
+        for cents, magic in MAGIC.items()
+        if magic.occasion not in ("carrier", "pay", "query")
+    ],
 )
-def test_the_life_of_a_magic_payment_meets_its_fault(merchant: Build, cents: int, magic: Any) -> None:
+def test_the_life_of_a_magic_payment_meets_its_fault(
+    merchant: Build,
+    cents: int,
+    magic: Any,
+) -> None:
     shop = merchant(late_seconds=5)
     number = said(shop.pay(amount=f"{cents / 100:.2f}"))["result"]["transactionNo"]
     shop.service.decide(number, "pay")

@@ -16,18 +16,26 @@ MODULES = sorted(HERE.glob("*.py"))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_a_module_imports_nothing_of_the_rest_of_the_package_and_no_http_client_of_others(path: Path) -> None:
+def test_a_module_imports_nothing_of_the_rest_of_the_package_and_no_http_client_of_others(
+    path: Path,
+) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level <= 1
             names = [] if node.level else [node.module or ""]
         else:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        assert not any(name.split(".")[0] in ("tillgate", "httpx", "requests", "aiohttp", "pydantic") for name in names)
+        assert not any(
+            name.split(".")[0] in ("tillgate", "httpx", "requests", "aiohttp", "pydantic")
+            for name in names
+        )
 
 
 def test_the_service_needs_no_web_server_installed() -> None:
-    code = "import sys; import tillgate.sandbox; sys.exit(any(m in sys.modules for m in ('starlette', 'uvicorn', 'jinja2')))"
+    code = (
+        "import sys; import tillgate.sandbox; sys.exit(any(m in sys.modules for m in "
+        "('starlette', 'uvicorn', 'jinja2')))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

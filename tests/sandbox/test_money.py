@@ -1,4 +1,6 @@
-"""Amounts are whole numbers of a currency's smallest unit, read from plain text and nothing else."""
+"""Amounts are whole numbers of a currency's smallest unit, read from plain text and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,26 @@ currencies = st.sampled_from(["KRW", "JPY", "USD", "PHP", "KWD"])
 
 @pytest.mark.parametrize(
     "text",
-    ["", " 1", "1 ", "1.", ".5", "1.234", "1e3", "1_000", "+1", "-1", "NaN", "Infinity", "\uff11", "١٢", "0x1", "1,00", "9" * 16, "1.0\n"],
+    [
+        "",
+        " 1",
+        "1 ",
+        "1.",
+        ".5",
+        "1.234",
+        "1e3",
+        "1_000",
+        "+1",
+        "-1",
+        "NaN",
+        "Infinity",
+        "\uff11",
+        "١٢",
+        "0x1",
+        "1,00",
+        "9" * 16,
+        "1.0\n",
+    ],
 )
 def test_what_is_no_plain_amount_is_none(text: str) -> None:
     assert units_of(text, "USD") is None
@@ -39,7 +60,11 @@ def test_what_is_no_plain_amount_is_none(text: str) -> None:
         ("1", "ABC", None),
     ],
 )
-def test_a_plain_amount_is_read_exactly_with_the_decimals_of_its_currency(text: str, currency: str, units: int | None) -> None:
+def test_a_plain_amount_is_read_exactly_with_the_decimals_of_its_currency(
+    text: str,
+    currency: str,
+    units: int | None,
+) -> None:
     assert units_of(text, currency) == units
 
 
@@ -54,11 +79,16 @@ def test_the_sandbox_and_the_client_agree_on_every_amount(units: int, currency: 
 
 
 @pytest.mark.parametrize(
-    ("currency", "decimals"), [("KRW", 0), ("JPY", 0), ("USD", 2), ("KWD", 3), ("XAU", None), ("usd", None), ("CLF", None)]
+    ("currency", "decimals"),
+    [("KRW", 0), ("JPY", 0), ("USD", 2), ("KWD", 3), ("XAU", None), ("usd", None), ("CLF", None)],
 )
 def test_the_decimals_are_those_of_iso_4217(currency: str, decimals: int | None) -> None:
     assert decimals_of(currency) == decimals
 
 
 def test_people_see_thousands() -> None:
-    assert (shown(123456789, "USD"), shown(1234567, "KRW"), shown(1234567, "KWD")) == ("1,234,567.89", "1,234,567", "1,234.567")
+    assert (shown(123456789, "USD"), shown(1234567, "KRW"), shown(1234567, "KWD")) == (
+        "1,234,567.89",
+        "1,234,567",
+        "1,234.567",
+    )

@@ -38,7 +38,9 @@ def form(attempt: NotificationAttempt) -> dict[str, str]:
 # Failure first.
 
 
-def test_what_is_answered_to_a_notification_from_before_a_reset_settles_none_from_after_it(merchant: Build) -> None:
+def test_what_is_answered_to_a_notification_from_before_a_reset_settles_none_from_after_it(
+    merchant: Build,
+) -> None:
     shop = merchant()
     shop.paid()
     (before,) = due(shop)
@@ -61,8 +63,15 @@ def test_of_several_refunds_the_newest_that_named_an_address_is_told(merchant: B
     assert [attempt.url for attempt in due(shop)] == ["http://127.0.0.1:9/refund/1"]
 
 
-@pytest.mark.parametrize(("kind", "word"), [("payment", "success"), ("forged", "success"), ("stale", "pending")])
-def test_a_notification_that_is_asked_for_says_what_its_kind_says(merchant: Build, kind: NotificationKind, word: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [("payment", "success"), ("forged", "success"), ("stale", "pending")],
+)
+def test_a_notification_that_is_asked_for_says_what_its_kind_says(
+    merchant: Build,
+    kind: NotificationKind,
+    word: str,
+) -> None:
     shop = merchant(notification_on_paid=False)
     transaction = shop.service.find(shop.paid())
     shop.service.notify(transaction, kind)
@@ -70,9 +79,20 @@ def test_a_notification_that_is_asked_for_says_what_its_kind_says(merchant: Buil
     assert [form(attempt)["status"] for attempt in due(shop)] == [word, "dealing"]
 
 
-@pytest.mark.parametrize("answer", [(500, b"success"), (200, b"ok"), (200, b""), (200, b'"success"'), (302, b"success"), (None, b"")])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (500, b"success"),
+        (200, b"ok"),
+        (200, b""),
+        (200, b'"success"'),
+        (302, b"success"),
+        (None, b""),
+    ],
+)
 def test_a_notification_that_is_not_acknowledged_comes_again_along_the_schedule_and_is_given_up_after_eight(
-    merchant: Build, answer: tuple[int | None, bytes]
+    merchant: Build,
+    answer: tuple[int | None, bytes],
 ) -> None:
     shop = merchant()
     shop.paid()
@@ -126,8 +146,15 @@ def test_a_payment_notification_tells_the_transaction_in_the_familys_words(merch
     number = shop.paid()
     (attempt,) = due(shop)
     said = form(attempt)
-    assert (attempt.method, attempt.url, attempt.content_type) == ("POST", "http://127.0.0.1:9/ipn", "application/x-www-form-urlencoded")
-    assert {name: said[name] for name in ("transactionNo", "reference", "amount", "currency", "status", "time")} == {
+    assert (attempt.method, attempt.url, attempt.content_type) == (
+        "POST",
+        "http://127.0.0.1:9/ipn",
+        "application/x-www-form-urlencoded",
+    )
+    assert {
+        name: said[name]
+        for name in ("transactionNo", "reference", "amount", "currency", "status", "time")
+    } == {
         "transactionNo": number,
         "reference": "100017-7Q2MZK4RXW3DA",
         "amount": "12.50",
@@ -138,8 +165,16 @@ def test_a_payment_notification_tells_the_transaction_in_the_familys_words(merch
     assert matches(said, TOKEN)
 
 
-@pytest.mark.parametrize(("switch", "there", "right"), [("valid", True, True), ("none", False, False), ("wrong", True, False)])
-def test_the_signature_of_notifications_is_a_switch(merchant: Build, switch: str, there: bool, right: bool) -> None:
+@pytest.mark.parametrize(
+    ("switch", "there", "right"),
+    [("valid", True, True), ("none", False, False), ("wrong", True, False)],
+)
+def test_the_signature_of_notifications_is_a_switch(
+    merchant: Build,
+    switch: str,
+    there: bool,
+    right: bool,
+) -> None:
     shop = merchant(notification_signature=switch)
     shop.paid()
     said = form(due(shop)[0])
@@ -154,8 +189,14 @@ def test_a_notification_can_be_json(merchant: Build) -> None:
     assert matches(json.loads(attempt.body), TOKEN)
 
 
-@pytest.mark.parametrize("ipn_url", ["http://127.0.0.1:9/ipn", "http://127.0.0.1:9/ipn?shop=1&name=a%20b"])
-def test_a_notification_can_be_a_get_that_keeps_the_address_own_query(merchant: Build, ipn_url: str) -> None:
+@pytest.mark.parametrize(
+    "ipn_url",
+    ["http://127.0.0.1:9/ipn", "http://127.0.0.1:9/ipn?shop=1&name=a%20b"],
+)
+def test_a_notification_can_be_a_get_that_keeps_the_address_own_query(
+    merchant: Build,
+    ipn_url: str,
+) -> None:
     shop = merchant(notification_method="GET")
     shop.paid(ipnUrl=ipn_url)
     (attempt,) = due(shop)
@@ -165,12 +206,22 @@ def test_a_notification_can_be_a_get_that_keeps_the_address_own_query(merchant: 
 
 
 def test_which_endings_are_told_is_a_switch(merchant: Build) -> None:
-    shop = merchant(notification_on_paid=False, notification_on_failed=True, notification_on_expired=True)
+    shop = merchant(
+        notification_on_paid=False,
+        notification_on_failed=True,
+        notification_on_expired=True,
+    )
     actions: tuple[tuple[str, Decision], ...] = (("A", "pay"), ("B", "decline"), ("C", "leave"))
     for reference, action in actions:
-        shop.service.decide(json.loads(shop.pay(reference=reference).body)["result"]["transactionNo"], action)
+        shop.service.decide(
+            json.loads(shop.pay(reference=reference).body)["result"]["transactionNo"],
+            action,
+        )
     shop.clock.advance(7200)
-    assert [(form(one)["reference"], form(one)["status"]) for one in due(shop)] == [("B", "failed"), ("C", "closed")]
+    assert [(form(one)["reference"], form(one)["status"]) for one in due(shop)] == [
+        ("B", "failed"),
+        ("C", "closed"),
+    ]
 
 
 def test_a_refund_that_names_an_ipn_url_is_told_there(merchant: Build) -> None:
@@ -181,7 +232,9 @@ def test_a_refund_that_names_an_ipn_url_is_told_there(merchant: Build) -> None:
     shop.refund("100.00", ipnUrl="http://127.0.0.1:9/refused")
     (attempt,) = due(shop)
     assert (attempt.kind, attempt.url) == ("refund", "http://127.0.0.1:9/refund")
-    assert form(attempt).keys() == {"transactionNo", "status", "reference", "verifySign"}, "as version 1 documents it"
+    assert form(attempt).keys() == {"transactionNo", "status", "reference", "verifySign"}, (
+        "as version 1 documents it"
+    )
 
 
 def test_refund_notifications_can_be_switched_off(merchant: Build) -> None:
@@ -195,7 +248,9 @@ def test_refund_notifications_can_be_switched_off(merchant: Build) -> None:
 
 
 def moments(shop: Merchant, amount: str) -> list[tuple[str, str, str, bool]]:
-    """Pay a magic amount and list the notifications of the next two minutes: kind, status, amount, rightly signed."""
+    """Pay a magic amount and list the notifications of the next two minutes: kind, status, amount,
+    rightly signed.
+    """
     shop.paid(amount=amount)
     seen: list[tuple[str, str, str, bool]] = []
     for _ in range(120):
@@ -218,7 +273,11 @@ def moments(shop: Merchant, amount: str) -> list[tuple[str, str, str, bool]]:
         ("13.67", [("forged", "success", "13.67", False), ("payment", "success", "13.67", True)]),
     ],
 )
-def test_missing_double_reordered_badly_signed_wrong_and_forged_notifications(merchant: Build, amount: str, expected: list[Any]) -> None:
+def test_missing_double_reordered_badly_signed_wrong_and_forged_notifications(
+    merchant: Build,
+    amount: str,
+    expected: list[Any],
+) -> None:
     assert moments(merchant(), amount) == expected
 
 
@@ -275,40 +334,76 @@ def transaction_with(callback_url: str, reference: str = "R") -> Transaction:
 @pytest.mark.parametrize(
     ("callback_url", "back"),
     [
-        ("https://shop.example/b?a={amount}&s={status}", "https://shop.example/b?a=12.50&s=success"),
-        ("https://shop.example/b?x={unknown}&{}&v={vendor}", "https://shop.example/b?x={unknown}&{}&v={vendor}"),
-        ("https://shop.example/b?keep=a%20b&r={reference}#top", "https://shop.example/b?keep=a%20b&r=a%26b%3D%C3%BC%20%7B#top"),
+        (
+            "https://shop.example/b?a={amount}&s={status}",
+            "https://shop.example/b?a=12.50&s=success",
+        ),
+        (
+            "https://shop.example/b?x={unknown}&{}&v={vendor}",
+            "https://shop.example/b?x={unknown}&{}&v={vendor}",
+        ),
+        (
+            "https://shop.example/b?keep=a%20b&r={reference}#top",
+            "https://shop.example/b?keep=a%20b&r=a%26b%3D%C3%BC%20%7B#top",
+        ),
         ("https://shop.example/bäck", "https://shop.example/b%C3%A4ck"),
         ("https://bücher.example:8443/b", "https://xn--bcher-kva.example:8443/b"),
         ("http://[::1]:8000/bäck", "http://[::1]:8000/b%C3%A4ck"),
         ("http://[::1]/bäck", "http://[::1]/b%C3%A4ck"),
-        ("https://ann:pässword@bücher.example/b", "https://ann:p%C3%A4ssword@xn--bcher-kva.example/b"),
+        (
+            "https://ann:pässword@bücher.example/b",
+            "https://ann:p%C3%A4ssword@xn--bcher-kva.example/b",
+        ),
     ],
 )
-def test_macros_are_replaced_and_escaped_and_the_rest_is_left_alone(callback_url: str, back: str) -> None:
+def test_macros_are_replaced_and_escaped_and_the_rest_is_left_alone(
+    callback_url: str,
+    back: str,
+) -> None:
     assert way_back(transaction_with(callback_url, "a&b=ü {"), "success", Options(), 0.0) == back
 
 
 def test_the_list_of_macros_is_data() -> None:
     transaction = transaction_with("https://shop.example/{vendor}/{amount}")
-    assert way_back(transaction, "success", Options(macros=("vendor",)), 0.0) == "https://shop.example/alipay/{amount}"
+    assert (
+        way_back(transaction, "success", Options(macros=("vendor",)), 0.0)
+        == "https://shop.example/alipay/{amount}"
+    )
 
 
 def test_every_macro_that_the_reference_names_can_be_replaced() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "sandbox.md").read_text()
-    names = [*Options().macros, *re.findall(r"`(\w+)`", page.split("Also known: ")[1].splitlines()[0])]
-    transaction = transaction_with("https://shop.example/" + "".join(f"{{{name}}}" for name in names))
+    names = [
+        *Options().macros,
+        *re.findall(r"`(\w+)`", page.split("Also known: ")[1].splitlines()[0]),
+    ]
+    transaction = transaction_with(
+        "https://shop.example/" + "".join(f"{{{name}}}" for name in names),
+    )
     assert "{" not in way_back(transaction, "success", Options(macros=tuple(names)), 0.0)
 
 
 @given(st.text(st.characters(codec="utf-8")))
 def test_a_value_can_never_add_a_parameter_of_its_own(reference: str) -> None:
-    back = way_back(transaction_with("https://shop.example/b?r={reference}&end=1", reference), "success", Options(), 0.0)
-    assert parse_qs(urlsplit(back).query, keep_blank_values=True) == {"r": [reference], "end": ["1"]}
+    back = way_back(
+        transaction_with("https://shop.example/b?r={reference}&end=1", reference),
+        "success",
+        Options(),
+        0.0,
+    )
+    assert parse_qs(urlsplit(back).query, keep_blank_values=True) == {
+        "r": [reference],
+        "end": ["1"],
+    }
 
 
-@pytest.mark.parametrize(("amount", "back"), [("13.72", "https://shop.example/b?a={amount}"), ("13.73", None)])
+@pytest.mark.parametrize(
+    ("amount", "back"),
+    [("13.72", "https://shop.example/b?a={amount}"), ("13.73", None)],
+)
 def test_the_way_back_can_be_raw_or_missing(merchant: Build, amount: str, back: str | None) -> None:
     shop = merchant()
-    number = json.loads(shop.pay(amount=amount, callbackUrl="https://shop.example/b?a={amount}").body)["result"]["transactionNo"]
+    number = json.loads(
+        shop.pay(amount=amount, callbackUrl="https://shop.example/b?a={amount}").body,
+    )["result"]["transactionNo"]
     assert shop.service.decide(number, "pay") == back

@@ -12,7 +12,12 @@ from tillgate.sandbox import PUBLISHED_TEST_TOKEN, Options, UnknownOption, Wrong
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("query_amout", "query_amount"), ("lost_respons", "lost_response"), ("zzzz", ""), ("pay.delaj", "delay")],
+    [
+        ("query_amout", "query_amount"),
+        ("lost_respons", "lost_response"),
+        ("zzzz", ""),
+        ("pay.delaj", "delay"),
+    ],
 )
 def test_an_unknown_name_is_an_error_that_names_the_nearest(name: str, near: str) -> None:
     with pytest.raises(UnknownOption, match=f"'{near}'" if near else "no option or fault 'zzzz'$"):
@@ -69,7 +74,15 @@ def test_a_value_that_a_switch_cannot_have_is_an_error(name: str, value: Any) ->
         Options.read({name: value})
 
 
-@pytest.mark.parametrize("given", ["200043=a-secret", ["200043", "a-secret"], {"200043": ["a-secret"]}, '{"200043": ["a-secret"]}'])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "200043=a-secret",
+        ["200043", "a-secret"],
+        {"200043": ["a-secret"]},
+        '{"200043": ["a-secret"]}',
+    ],
+)
 def test_no_token_is_in_an_error(given: Any) -> None:
     with pytest.raises(WrongOption, match="merchantNo") as told:
         Options.read({"merchants": given})
@@ -87,16 +100,26 @@ def test_text_is_read_as_what_the_switch_holds() -> None:
             "word_refunded": "refunded",
             "lost_response": "0.25",
             "query.server_error": 1,
-        }
+        },
     )
-    assert (options.seed, options.delay_seconds, options.magic_amounts, options.word_refunded) == (42, 2.0, False, "refunded")
+    assert (options.seed, options.delay_seconds, options.magic_amounts, options.word_refunded) == (
+        42,
+        2.0,
+        False,
+        "refunded",
+    )
     assert (options.notification_schedule_seconds, options.macros) == ((0, 1.5), ("amount",))
     assert dict(options.faults) == {"lost_response": 0.25, "query.server_error": 1.0}
 
 
 @pytest.mark.parametrize(
     "given",
-    [{"late_seconds": 10**10}, {"late_seconds": 1e308}, {"journal_entries": 10**30}, {"notification_schedule_seconds": [0, 10**400]}],
+    [
+        {"late_seconds": 10**10},
+        {"late_seconds": 1e308},
+        {"journal_entries": 10**30},
+        {"notification_schedule_seconds": [0, 10**400]},
+    ],
     ids=str,
 )
 def test_what_nobody_can_reckon_with_is_refused(given: dict[str, object]) -> None:
@@ -107,7 +130,11 @@ def test_what_nobody_can_reckon_with_is_refused(given: dict[str, object]) -> Non
 def test_changes_start_from_the_options_that_are_given() -> None:
     base = Options(seed=3, query_amount="text", faults={"delay": 0.5})
     changed = Options.read({"cut": 0.5}, base)
-    assert (changed.seed, changed.query_amount, dict(changed.faults)) == (3, "text", {"delay": 0.5, "cut": 0.5})
+    assert (changed.seed, changed.query_amount, dict(changed.faults)) == (
+        3,
+        "text",
+        {"delay": 0.5, "cut": 0.5},
+    )
 
 
 def test_options_cannot_be_changed_in_place() -> None:

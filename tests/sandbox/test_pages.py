@@ -1,4 +1,6 @@
-"""The payment page for the shopper and the pages for the developer, as a browser without JavaScript gets them."""
+"""The payment page for the shopper and the pages for the developer, as a browser without JavaScript
+gets them.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,22 @@ class Outline(HTMLParser):
 
 
 @pytest.mark.parametrize("path", ["/cashier/0000", "/cashier/", "/transactions/1", "/nothing"])
-def test_an_unknown_address_is_a_readable_404(sandbox: Sandbox, http: HttpMerchant, path: str) -> None:
+def test_an_unknown_address_is_a_readable_404(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    path: str,
+) -> None:
     status, headers, body = http.request("GET", path)
     assert (status, headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert b"<h1>" in body
 
 
 @pytest.mark.parametrize("form", [b"", b"decision=steal", b"decision=", b"other=pay"])
-def test_a_form_without_one_of_the_three_decisions_changes_nothing(sandbox: Sandbox, http: HttpMerchant, form: bytes) -> None:
+def test_a_form_without_one_of_the_three_decisions_changes_nothing(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    form: bytes,
+) -> None:
     assert http.request("POST", payment_page(http), form, FORM)[0] == 400
     assert http.query()[1]["result"]["status"] == "pending"
 
@@ -68,9 +78,15 @@ def test_what_is_settled_cannot_be_paid_again(sandbox: Sandbox, http: HttpMercha
 
 
 @pytest.mark.parametrize("decision", ["pay", "decline"])
-def test_a_double_click_is_one_decision_and_goes_to_the_same_place(sandbox: Sandbox, http: HttpMerchant, decision: str) -> None:
+def test_a_double_click_is_one_decision_and_goes_to_the_same_place(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    decision: str,
+) -> None:
     path = payment_page(http)
-    first, second = (http.request("POST", path, f"decision={decision}".encode(), FORM) for _ in range(2))
+    first, second = (
+        http.request("POST", path, f"decision={decision}".encode(), FORM) for _ in range(2)
+    )
     assert (first[0], first[1]["location"]) == (second[0], second[1]["location"])
     assert sandbox.service.outbox.count == (decision == "pay")
 
@@ -94,38 +110,94 @@ def test_what_a_merchant_writes_cannot_become_markup(sandbox: Sandbox, http: Htt
 # What is promised.
 
 
-@pytest.mark.parametrize(("decision", "status"), [("pay", "success"), ("decline", "failed"), ("leave", "pending")])
-def test_each_button_does_what_it_says_and_sends_the_shopper_back(sandbox: Sandbox, http: HttpMerchant, decision: str, status: str) -> None:
-    code, headers, _ = http.request("POST", payment_page(http), f"decision={decision}".encode(), FORM)
+@pytest.mark.parametrize(
+    ("decision", "status"),
+    [("pay", "success"), ("decline", "failed"), ("leave", "pending")],
+)
+def test_each_button_does_what_it_says_and_sends_the_shopper_back(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    decision: str,
+    status: str,
+) -> None:
+    code, headers, _ = http.request(
+        "POST",
+        payment_page(http),
+        f"decision={decision}".encode(),
+        FORM,
+    )
     number = sandbox.service.transactions()[0].transaction_no
     assert code == 303
-    assert headers["location"] == f"https://shop.example/back?amount=12.50&status={status}&no={number}&reference={REFERENCE}"
+    assert (
+        headers["location"]
+        == f"https://shop.example/back?amount=12.50&status={status}&no={number}&reference={REFERENCE}"
+    )
     assert http.query()[1]["result"]["status"] == status
 
 
-def test_an_unreplaced_macro_reaches_the_browser_as_it_is(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_an_unreplaced_macro_reaches_the_browser_as_it_is(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     headers = http.request("POST", payment_page(http, amount="13.72"), b"decision=pay", FORM)[1]
-    assert headers["location"].startswith("https://shop.example/back?amount={amount}&status={status}")
+    assert headers["location"].startswith(
+        "https://shop.example/back?amount={amount}&status={status}",
+    )
 
 
 def test_a_shopper_who_is_not_sent_back_is_told(sandbox: Sandbox, http: HttpMerchant) -> None:
-    status, headers, body = http.request("POST", payment_page(http, amount="13.73"), b"decision=pay", FORM)
+    status, headers, body = http.request(
+        "POST",
+        payment_page(http, amount="13.73"),
+        b"decision=pay",
+        FORM,
+    )
     assert (status, headers.get("location")) == (200, None)
     assert "not to send you back" in body.decode()
 
 
-def test_the_payment_page_shows_what_is_paid_to_whom_and_until_when(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_the_payment_page_shows_what_is_paid_to_whom_and_until_when(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     goods = '[{"goods_name":"Green tea, 250 g","quantity":"2"}]'
-    path = payment_page(http, amount="1234.50", description="Order 17", goodsInfo=goods, vendor="gcash", timeout="30")
+    path = payment_page(
+        http,
+        amount="1234.50",
+        description="Order 17",
+        goodsInfo=goods,
+        vendor="gcash",
+        timeout="30",
+    )
     html = http.request("GET", path)[2].decode()
-    for text in ("Test shop", "1,234.50", REFERENCE, "Order 17", "Green tea, 250 g", "\u00d7 2", "GCash", "29 min", "No real money moves"):
+    for text in (
+        "Test shop",
+        "1,234.50",
+        REFERENCE,
+        "Order 17",
+        "Green tea, 250 g",
+        "\u00d7 2",
+        "GCash",
+        "29 min",
+        "No real money moves",
+    ):
         assert text in html
 
 
-def test_the_payment_page_is_usable_by_keyboard_and_ear_and_needs_no_script(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_the_payment_page_is_usable_by_keyboard_and_ear_and_needs_no_script(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     html = http.request("GET", payment_page(http))[2].decode()
     outline = Outline(html)
-    assert [outline.count(tag) for tag in ("h1", "main", "form", "button", "title", "script")] == [1, 1, 1, 3, 1, 0]
+    assert [outline.count(tag) for tag in ("h1", "main", "form", "button", "title", "script")] == [
+        1,
+        1,
+        1,
+        3,
+        1,
+        0,
+    ]
     assert ("html", {"lang": "en"}) in outline.tags
     ids = {attributes["id"] for _, attributes in outline.tags if "id" in attributes}
     for _, attributes in outline.tags:
@@ -137,7 +209,11 @@ def test_the_payment_page_is_usable_by_keyboard_and_ear_and_needs_no_script(sand
 @pytest.mark.parametrize(
     ("ink", "ground", "least"),
     [
-        *((ink, ground, 4.5) for ink in ("ink", "soft", "brand", "bad", "good") for ground in ("ground", "card")),
+        *(
+            (ink, ground, 4.5)
+            for ink in ("ink", "soft", "brand", "bad", "good")
+            for ground in ("ground", "card")
+        ),
         *((f"{word}", f"{word}-soft", 4.5) for word in ("good", "bad", "wait")),
         *((ink, "brand-soft", 4.5) for ink in ("ink", "soft")),
         ("ink", "line", 4.5),
@@ -146,10 +222,18 @@ def test_the_payment_page_is_usable_by_keyboard_and_ear_and_needs_no_script(sand
         ("field", "card", 3.0),
     ],
 )
-def test_every_colour_can_be_read_on_its_ground(scheme: str, ink: str, ground: str, least: float) -> None:
+def test_every_colour_can_be_read_on_its_ground(
+    scheme: str,
+    ink: str,
+    ground: str,
+    least: float,
+) -> None:
     """The contrast of WCAG 2.2, level AA: 4.5 for text, 3 for the edge of a button."""
     css = (Path(pages.__file__).parent / "static" / "sandbox.css").read_text()
-    blocks = [dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{(.*?)\n *\}", css, re.DOTALL)]
+    blocks = [
+        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", block))
+        for block in re.findall(r":root \{(.*?)\n *\}", css, re.DOTALL)
+    ]
     colours = blocks[0] if scheme == "light" else {**blocks[0], **blocks[1]}
     lighter, darker = sorted((_luminance(colours[ink]), _luminance(colours[ground])), reverse=True)
     assert (lighter + 0.05) / (darker + 0.05) >= least
@@ -157,11 +241,16 @@ def test_every_colour_can_be_read_on_its_ground(scheme: str, ink: str, ground: s
 
 def _luminance(colour: str) -> float:
     parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_the_pages_are_not_kept_framed_or_told_to_others(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_the_pages_are_not_kept_framed_or_told_to_others(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     for path in (payment_page(http), "/"):
         headers = http.request("GET", path)[1]
         assert (headers["cache-control"], headers["referrer-policy"]) == ("no-store", "no-referrer")
@@ -169,7 +258,10 @@ def test_the_pages_are_not_kept_framed_or_told_to_others(sandbox: Sandbox, http:
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
 
 
-def test_the_magic_amounts_are_listed_on_the_payment_page_unless_they_are_off(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_the_magic_amounts_are_listed_on_the_payment_page_unless_they_are_off(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     path = payment_page(http)
     html = http.request("GET", path)[2].decode()
     assert all(f"{cents / 100:.2f}</th>" in html for cents in MAGIC)
@@ -178,22 +270,43 @@ def test_the_magic_amounts_are_listed_on_the_payment_page_unless_they_are_off(sa
     sandbox.control.set_options({"magic_amounts": True})
 
 
-def test_the_ledger_lists_transactions_calls_without_one_faults_and_the_seed(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_the_ledger_lists_transactions_calls_without_one_faults_and_the_seed(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     http.pay()
     http.query("NOBODY")
     sandbox.control.fault("lost_response", times=3)
     html = http.request("GET", "/")[2].decode()
-    for text in (REFERENCE, "Calls that belong to no transaction", "NOBODY", "lost_response", "\u00d7 3", str(sandbox.seed)):
+    for text in (
+        REFERENCE,
+        "Calls that belong to no transaction",
+        "NOBODY",
+        "lost_response",
+        "\u00d7 3",
+        str(sandbox.seed),
+    ):
         assert text in html
     assert PUBLISHED_TEST_TOKEN not in html
 
 
-def test_the_ledger_refreshes_only_when_asked_and_only_at_a_pace_it_offers(sandbox: Sandbox, http: HttpMerchant) -> None:
-    for query, refreshes in (("", False), ("?refresh=5", True), ("?refresh=0", False), ("?refresh=x", False)):
+def test_the_ledger_refreshes_only_when_asked_and_only_at_a_pace_it_offers(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
+    for query, refreshes in (
+        ("", False),
+        ("?refresh=5", True),
+        ("?refresh=0", False),
+        ("?refresh=x", False),
+    ):
         assert ('http-equiv="refresh"' in http.request("GET", f"/{query}")[2].decode()) is refreshes
 
 
-def test_a_timeline_tells_every_call_answer_event_and_notification_with_signatures_masked(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_a_timeline_tells_every_call_answer_event_and_notification_with_signatures_masked(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     http.pay(ipnUrl="http://127.0.0.1:9/ipn")
     sandbox.control.pay(REFERENCE)
     assert sandbox.control.wait_for_notifications()
@@ -217,9 +330,18 @@ def test_a_timeline_tells_every_call_answer_event_and_notification_with_signatur
 @pytest.mark.parametrize(
     ("body", "readable"),
     [
-        (b'{"amount":12.50,"verifySign":"0123456789abcdef0123456789abcdef"}', 'amount: 12.50\nverifySign: "0123…"'),
-        (b"amount=12.50&verifySign=0123456789abcdef0123456789abcdef", "amount=12.50\nverifySign=0123…"),
-        (b"https://shop.example/ipn?a=b%20c&verifySign=0123456789abcdef", "https://shop.example/ipn?\na=b c\nverifySign=0123…"),
+        (
+            b'{"amount":12.50,"verifySign":"0123456789abcdef0123456789abcdef"}',
+            'amount: 12.50\nverifySign: "0123…"',
+        ),
+        (
+            b"amount=12.50&verifySign=0123456789abcdef0123456789abcdef",
+            "amount=12.50\nverifySign=0123…",
+        ),
+        (
+            b"https://shop.example/ipn?a=b%20c&verifySign=0123456789abcdef",
+            "https://shop.example/ipn?\na=b c\nverifySign=0123…",
+        ),
         (b'[{"a":null}]', "-\n  a: null"),
         (b"<html>", "<html>"),
         (b'{"verifySign":"0123456789abcdef', '{"verifySign":"0123…'),
@@ -231,7 +353,10 @@ def test_bodies_are_shown_readably_and_without_signatures(body: bytes, readable:
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_magic_amounts_are_told_of_only_where_they_work(merchant_at: Callable[[str], HttpMerchant], is_on: bool) -> None:
+def test_magic_amounts_are_told_of_only_where_they_work(
+    merchant_at: Callable[[str], HttpMerchant],
+    is_on: bool,
+) -> None:
     with Sandbox(Options(seed=1, magic_amounts=is_on)) as running:
         http = merchant_at(running.base_url)
         for path in ("/", payment_page(http)):

@@ -28,7 +28,10 @@ def refused(answer: Any, code: str, word: str) -> None:
     assert "result" not in said
 
 
-@pytest.mark.parametrize("name", ["currency", "amount", "vendor", "reference", "terminal", "ipnUrl", "callbackUrl"])
+@pytest.mark.parametrize(
+    "name",
+    ["currency", "amount", "vendor", "reference", "terminal", "ipnUrl", "callbackUrl"],
+)
 @pytest.mark.parametrize("value", [None, ""])
 def test_each_required_field_is_required(merchant: Build, name: str, value: str | None) -> None:
     refused(merchant().pay(**{name: value}), "000020", name)
@@ -37,7 +40,12 @@ def test_each_required_field_is_required(merchant: Build, name: str, value: str 
 @pytest.mark.parametrize("name", ["merchantNo", "verifySign"])
 def test_nobody_goes_without_name_or_signature(merchant: Build, name: str) -> None:
     refused(
-        merchant().send("/online/v1/tran-query", {"reference": "R", "merchantNo": "200043", "verifySign": "x", name: ""}), "000020", name
+        merchant().send(
+            "/online/v1/tran-query",
+            {"reference": "R", "merchantNo": "200043", "verifySign": "x", name: ""},
+        ),
+        "000020",
+        name,
     )
 
 
@@ -103,7 +111,11 @@ def test_no_refusal_gives_a_token_or_signature_away(merchant: Build) -> None:
         ("description", {"a": "b"}),
     ],
 )
-def test_a_field_that_the_interface_does_not_allow_is_refused_by_name(merchant: Build, name: str, value: Any) -> None:
+def test_a_field_that_the_interface_does_not_allow_is_refused_by_name(
+    merchant: Build,
+    name: str,
+    value: Any,
+) -> None:
     refused(merchant().pay(**{name: value}), "000023", name)
 
 
@@ -120,13 +132,21 @@ def test_every_vendor_and_terminal_is_accepted(merchant: Build, vendor: str, ter
 
 
 @pytest.mark.parametrize("amount", ["12.50", "12.5", "12", 12, 12.5, "99999999999999.99"])
-def test_an_amount_may_be_text_or_a_number_and_is_echoed_as_sent(merchant: Build, amount: Any) -> None:
+def test_an_amount_may_be_text_or_a_number_and_is_echoed_as_sent(
+    merchant: Build,
+    amount: Any,
+) -> None:
     answer = json.loads(merchant().pay(amount=amount).body)
     assert answer["result"]["amount"] == str(amount)
 
 
 def test_goods_of_any_script_are_accepted(merchant: Build) -> None:
-    goods = json.dumps([{"goods_name": name, "quantity": "2"} for name in ("Tea-Set, No. 5", "日本語", "हिन्दी", "Ñandú")])
+    goods = json.dumps(
+        [
+            {"goods_name": name, "quantity": "2"}
+            for name in ("Tea-Set, No. 5", "日本語", "हिन्दी", "Ñandú")
+        ],
+    )
     assert merchant().pay(goodsInfo=goods).http_status == 200
 
 
@@ -150,21 +170,38 @@ def test_a_body_that_is_no_json_object_is_refused(merchant: Build, body: bytes) 
     refused(merchant().service.handle(PAY, "application/json", body), "000023", "")
 
 
-@pytest.mark.parametrize("body", [b"\xff=1", b"a=%ff", b"a=1&a=2", b"&".join(b"a%d=1" % number for number in range(200))])
+@pytest.mark.parametrize(
+    "body",
+    [b"\xff=1", b"a=%ff", b"a=1&a=2", b"&".join(b"a%d=1" % number for number in range(200))],
+)
 def test_a_body_that_is_no_form_is_refused(merchant: Build, body: bytes) -> None:
     refused(merchant().service.handle(PAY, "application/x-www-form-urlencoded", body), "000023", "")
 
 
-@pytest.mark.parametrize("content_type", ["", "text/plain", "multipart/form-data; boundary=x", "application/xml"])
+@pytest.mark.parametrize(
+    "content_type",
+    ["", "text/plain", "multipart/form-data; boundary=x", "application/xml"],
+)
 def test_another_content_type_is_refused(merchant: Build, content_type: str) -> None:
     refused(merchant().service.handle(PAY, content_type, b"{}"), "000023", "Content-Type")
 
 
-@pytest.mark.parametrize(("encodings", "as_json", "as_form"), [("both", True, True), ("json", True, False), ("form", False, True)])
-def test_the_encoding_is_a_switch(merchant: Build, encodings: str, as_json: bool, as_form: bool) -> None:
+@pytest.mark.parametrize(
+    ("encodings", "as_json", "as_form"),
+    [("both", True, True), ("json", True, False), ("form", False, True)],
+)
+def test_the_encoding_is_a_switch(
+    merchant: Build,
+    encodings: str,
+    as_json: bool,
+    as_form: bool,
+) -> None:
     shop = merchant(encodings=encodings)
     by_json, by_form = (shop.call("query", {"reference": "R"}, form=form) for form in (False, True))
-    assert ("000022" in by_json.body.decode(), "000022" in by_form.body.decode()) == (as_json, as_form)
+    assert ("000022" in by_json.body.decode(), "000022" in by_form.body.decode()) == (
+        as_json,
+        as_form,
+    )
 
 
 @pytest.mark.parametrize("value", [None, False, 0])
@@ -201,6 +238,8 @@ def test_special_characters_in_goods_can_be_allowed(merchant: Build) -> None:
     assert merchant(goods_characters="any").pay(goodsInfo=goods).http_status == 200
 
 
-def test_half_a_character_in_goods_is_refused_whatever_is_allowed_since_no_page_could_show_it(merchant: Build) -> None:
+def test_half_a_character_in_goods_is_refused_whatever_is_allowed_since_no_page_could_show_it(
+    merchant: Build,
+) -> None:
     goods = r'[{"goods_name":"Tea \ud83c","quantity":"1"}]'
     refused(merchant(goods_characters="any").pay(goodsInfo=goods), "000023", "half a character")

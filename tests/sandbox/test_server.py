@@ -1,4 +1,6 @@
-"""The emulator over real HTTP: fates of answers, notifications to a real receiver, starting and stopping."""
+"""The emulator over real HTTP: fates of answers, notifications to a real receiver, starting and
+stopping.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,19 @@ REFERENCE = "100017-7Q2MZK4RXW3DA"
 # What becomes of an answer.
 
 
-def test_a_lost_request_closes_the_connection_and_does_nothing(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_a_lost_request_closes_the_connection_and_does_nothing(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     with pytest.raises((RemoteDisconnected, ConnectionError)):
         http.pay(amount="13.01")
     assert http.query()[1]["ret_code"] == "000022"
 
 
-def test_a_lost_response_closes_the_connection_after_the_work(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_a_lost_response_closes_the_connection_after_the_work(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     with pytest.raises((RemoteDisconnected, ConnectionError)):
         http.pay(amount="13.02")
     assert http.query()[1]["result"]["status"] == "pending"
@@ -48,7 +56,11 @@ def test_a_delayed_answer_comes_late(sandbox: Sandbox, http: HttpMerchant) -> No
 
 
 @pytest.mark.parametrize("after", [0, 1, 40, 200])
-def test_an_answer_is_cut_at_the_byte_that_was_asked(sandbox: Sandbox, http: HttpMerchant, after: int) -> None:
+def test_an_answer_is_cut_at_the_byte_that_was_asked(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    after: int,
+) -> None:
     sandbox.control.set_options({"cut_after_bytes": after})
     sandbox.control.fault("cut", occasion="pay")
     with pytest.raises((HTTPException, ConnectionError, ValueError)):
@@ -56,7 +68,10 @@ def test_an_answer_is_cut_at_the_byte_that_was_asked(sandbox: Sandbox, http: Htt
     assert http.query()[1]["result"]["status"] == "pending"
 
 
-def test_a_dripping_answer_arrives_whole_for_who_waits(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_a_dripping_answer_arrives_whole_for_who_waits(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     assert http.pay(amount="13.15")[1]["ret_code"] == "000100"
 
 
@@ -64,8 +79,14 @@ def test_a_huge_answer_arrives_whole_for_who_reads_it(sandbox: Sandbox, http: Ht
     assert http.pay(amount="13.14")[1]["ret_code"] == "000100"
 
 
-def test_the_connection_lives_on_after_an_answer_without_fault(sandbox: Sandbox, http: HttpMerchant) -> None:
-    request = b"POST /online/v1/tran-query HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+def test_the_connection_lives_on_after_an_answer_without_fault(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
+    request = (
+        b"POST /online/v1/tran-query HTTP/1.1\r\nHost: x\r\nContent-Type: "
+        b"application/json\r\nContent-Length: 2\r\n\r\n{}"
+    )
     with socket.create_connection(("127.0.0.1", sandbox.port), timeout=5) as connection:
         for _ in range(3):
             connection.sendall(request)
@@ -82,7 +103,12 @@ def test_the_endpoints_take_post_only(sandbox: Sandbox, http: HttpMerchant, meth
 
 
 def test_a_body_without_end_is_not_kept(sandbox: Sandbox, http: HttpMerchant) -> None:
-    status, _, body = http.request("POST", "/online/v1/refund", b" " * 2_000_000, {"Content-Type": "application/json"})
+    status, _, body = http.request(
+        "POST",
+        "/online/v1/refund",
+        b" " * 2_000_000,
+        {"Content-Type": "application/json"},
+    )
     assert status == 400
     assert b"longer" in body
 
@@ -90,7 +116,11 @@ def test_a_body_without_end_is_not_kept(sandbox: Sandbox, http: HttpMerchant) ->
 # Notifications.
 
 
-def test_notifications_are_sent_until_they_are_acknowledged(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
+def test_notifications_are_sent_until_they_are_acknowledged(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    receiver: Receiver,
+) -> None:
     receiver.answers = [(500, b"success"), (200, b"later"), (302, b"success"), (200, b"success")]
     http.pay(ipnUrl=f"{receiver.url}/ipn/x?y=1")
     sandbox.control.pay(REFERENCE)
@@ -100,7 +130,8 @@ def test_notifications_are_sent_until_they_are_acknowledged(sandbox: Sandbox, ht
         sandbox.control.advance(seconds_to_next)
     assert sandbox.control.wait_for_notifications()
     assert len(receiver.got) == 4
-    assert {(method, path) for method, path, _, _ in receiver.got} == {("POST", "/ipn/x?y=1")}  # no redirect was followed
+    # no redirect was followed
+    assert {(method, path) for method, path, _, _ in receiver.got} == {("POST", "/ipn/x?y=1")}
     assert dict(parse_qsl(receiver.got[0][3].decode()))["reference"] == REFERENCE
 
 
@@ -114,7 +145,10 @@ def test_a_receiver_that_is_not_there_is_tried_again(sandbox: Sandbox, http: Htt
     assert any("ConnectionRefusedError" in entry.title for entry in sandbox.service.journal.all())
 
 
-def test_a_receiver_that_never_answers_holds_nobody_up(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_a_receiver_that_never_answers_holds_nobody_up(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     sandbox.control.set_options({"notification_timeout_seconds": 0.1})
     with socket.create_server(("127.0.0.1", 0)) as silent:
         http.pay(ipnUrl=f"http://127.0.0.1:{silent.getsockname()[1]}/")
@@ -147,7 +181,11 @@ def test_a_receiver_that_answers_byte_by_byte_is_hung_up_on() -> None:
     assert heard
 
 
-def test_notifications_can_be_kept_to_some_hosts(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
+def test_notifications_can_be_kept_to_some_hosts(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    receiver: Receiver,
+) -> None:
     sandbox.control.set_options({"notification_hosts": ["shop.example"]})
     http.pay(ipnUrl=receiver.url)
     sandbox.control.pay(REFERENCE)
@@ -156,14 +194,20 @@ def test_notifications_can_be_kept_to_some_hosts(sandbox: Sandbox, http: HttpMer
     assert receiver.got == []
 
 
-def test_a_public_sandbox_is_no_way_into_its_own_network(receiver: Receiver, merchant_at: Callable[[str], HttpMerchant]) -> None:
+def test_a_public_sandbox_is_no_way_into_its_own_network(
+    receiver: Receiver,
+    merchant_at: Callable[[str], HttpMerchant],
+) -> None:
     with Sandbox(Options(seed=1), host="0.0.0.0") as sandbox:
         http = merchant_at(sandbox.base_url)
         http.pay(ipnUrl=receiver.url)
         sandbox.control.pay(REFERENCE)
         assert sandbox.control.wait_for_notifications()
         assert receiver.got == []
-        assert any("127.0.0.1, which is not public" in entry.title for entry in sandbox.service.journal.all())
+        assert any(
+            "127.0.0.1, which is not public" in entry.title
+            for entry in sandbox.service.journal.all()
+        )
         sandbox.control.set_options({"notification_hosts": ["127.0.0.1"]})
         sandbox.control.notify(REFERENCE)
         assert sandbox.control.wait_for_notifications()
@@ -175,14 +219,20 @@ def attempt_to(url: str) -> NotificationAttempt:
 
 
 def resolving_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
-    """Let every name have these addresses, and return the list of those that are connected to; nobody answers at any."""
+    """Let every name have these addresses, and return the list of those that are connected to;
+    nobody answers at any.
+    """
     connected: list[str] = []
 
     def connect(target: tuple[str, int], _timeout: float) -> socket.socket:
         connected.append(target[0])
         raise ConnectionRefusedError(target[0])
 
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 0)) for address in addresses])
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda *_, **__: [(0, 0, 0, "", (address, 0)) for address in addresses],
+    )
     monkeypatch.setattr(socket, "create_connection", connect)
     return connected
 
@@ -191,34 +241,67 @@ def resolving_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
 @pytest.mark.parametrize(
     "address",
     [
-        *("127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1"),
+        *(
+            "127.0.0.1",
+            "10.0.0.1",
+            "172.16.0.1",
+            "192.168.0.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "0.0.0.0",
+            "224.0.0.1",
+        ),
         *("::1", "::", "fe80::1%2", "fd00::1", "ff02::1", "::ffff:127.0.0.1"),
     ],
 )
-def test_one_address_that_is_not_public_refuses_the_host(monkeypatch: pytest.MonkeyPatch, address: str, scheme: str) -> None:
+def test_one_address_that_is_not_public_refuses_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    scheme: str,
+) -> None:
     connected = resolving_to(monkeypatch, "93.184.215.14", address)
-    assert send(attempt_to(f"{scheme}://shop.example/"), 1, public=True)[2].startswith(f"PermissionError: shop.example is at {address},")
+    assert send(attempt_to(f"{scheme}://shop.example/"), 1, public=True)[2].startswith(
+        f"PermissionError: shop.example is at {address},",
+    )
     assert connected == []
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_what_was_checked_is_what_is_connected_to(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+def test_what_was_checked_is_what_is_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: str,
+) -> None:
     connected = resolving_to(monkeypatch, "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "93.184.215.14")
-    assert send(attempt_to(f"{scheme}://shop.example/"), 1, public=True) == (None, b"", "ConnectionRefusedError: 93.184.215.14")
+    assert send(attempt_to(f"{scheme}://shop.example/"), 1, public=True) == (
+        None,
+        b"",
+        "ConnectionRefusedError: 93.184.215.14",
+    )
     assert connected == ["2606:2800:21f:cb07:6820:80da:af6b:8b2c", "93.184.215.14"]
 
 
-def test_notifications_of_get_and_refunds_arrive(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
+def test_notifications_of_get_and_refunds_arrive(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    receiver: Receiver,
+) -> None:
     sandbox.control.set_options({"notification_method": "GET"})
     http.pay(ipnUrl=f"{receiver.url}/payment")
     sandbox.control.pay(REFERENCE)
     http.refund("2.50", ipnUrl=f"{receiver.url}/refund")
     assert sandbox.control.wait_for_notifications()
     sandbox.control.set_options({"notification_method": "POST"})
-    assert sorted((method, path.partition("?")[0]) for method, path, _, _ in receiver.got) == [("GET", "/payment"), ("GET", "/refund")]
+    assert sorted((method, path.partition("?")[0]) for method, path, _, _ in receiver.got) == [
+        ("GET", "/payment"),
+        ("GET", "/refund"),
+    ]
 
 
-def test_expiry_comes_by_itself_when_the_clock_moves(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
+def test_expiry_comes_by_itself_when_the_clock_moves(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+    receiver: Receiver,
+) -> None:
     sandbox.control.set_options({"notification_on_expired": True})
     http.pay(ipnUrl=receiver.url)
     sandbox.control.advance(7200)
@@ -245,7 +328,10 @@ def test_the_public_address_is_what_the_payment_page_gets() -> None:
 
 
 @pytest.mark.parametrize(("control_public", "is_told"), [(False, False), (True, True)])
-def test_a_public_sandbox_names_the_ledger_only_where_it_can_be_seen(control_public: bool, is_told: bool) -> None:
+def test_a_public_sandbox_names_the_ledger_only_where_it_can_be_seen(
+    control_public: bool,
+    is_told: bool,
+) -> None:
     with Sandbox(Options(seed=1), host="0.0.0.0", control_public=control_public) as sandbox:
         said = "\n".join(greeting(sandbox))
     assert (f"{sandbox.base_url}/_control/state" in said) == is_told
@@ -253,14 +339,19 @@ def test_a_public_sandbox_names_the_ledger_only_where_it_can_be_seen(control_pub
 
 
 def test_a_port_that_is_taken_is_a_clear_error(sandbox: Sandbox) -> None:
-    with pytest.raises(NotPossible, match=f"port {sandbox.port}: .*; choose another port with --port"):
+    with pytest.raises(
+        NotPossible,
+        match=f"port {sandbox.port}: .*; choose another port with --port",
+    ):
         Sandbox(port=sandbox.port)
 
 
 def test_stopping_does_not_wait_for_a_slow_answer() -> None:
     with Sandbox(Options(seed=1, faults={"delay": 1}, delay_seconds=60)) as sandbox:
         connection = socket.create_connection(("127.0.0.1", sandbox.port), timeout=5)
-        connection.sendall(b"POST /online/v1/refund HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        connection.sendall(
+            b"POST /online/v1/refund HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+        )
         time.sleep(0.1)
         started = time.monotonic()
     connection.close()
@@ -277,9 +368,19 @@ def test_stopping_leaves_no_thread_and_no_port_behind() -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_serving_in_the_foreground_prints_seed_and_address_and_ends_cleanly(ending: signal.Signals) -> None:
-    code = "from tillgate.sandbox import Options, serve; serve(Options(seed=99), port=0, write=lambda line: print(line, flush=True))"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def test_serving_in_the_foreground_prints_seed_and_address_and_ends_cleanly(
+    ending: signal.Signals,
+) -> None:
+    code = (
+        "from tillgate.sandbox import Options, serve; serve(Options(seed=99), port=0, "
+        "write=lambda line: print(line, flush=True))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         lines = [process.stdout.readline() for _ in range(6)]
@@ -287,7 +388,10 @@ def test_serving_in_the_foreground_prints_seed_and_address_and_ends_cleanly(endi
         _wait_for(port)
         process.send_signal(ending)
         process.wait(10)
-        assert (process.returncode if ending is signal.SIGINT else 0, process.stderr.read()) == (0, "")
+        assert (process.returncode if ending is signal.SIGINT else 0, process.stderr.read()) == (
+            0,
+            "",
+        )
     assert "seed       99" in lines[1]
 
 
@@ -295,7 +399,9 @@ def _wait_for(port: int) -> None:
     for _ in range(200):
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-                connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                connection.sendall(
+                    b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                )
                 if connection.recv(12) == b"HTTP/1.1 200":
                     return
         except OSError:

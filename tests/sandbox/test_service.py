@@ -31,9 +31,14 @@ def said(answer: Any) -> Any:
 # Failure first.
 
 
-def test_a_query_for_an_unknown_reference_is_http_400_and_000022_without_result(merchant: Build) -> None:
+def test_a_query_for_an_unknown_reference_is_http_400_and_000022_without_result(
+    merchant: Build,
+) -> None:
     answer = merchant(refusal_http_status=200).query("NOBODY")
-    assert (answer.http_status, said(answer)) == (400, {"ret_code": "000022", "ret_msg": "order not found"})
+    assert (answer.http_status, said(answer)) == (
+        400,
+        {"ret_code": "000022", "ret_msg": "order not found"},
+    )
 
 
 def test_a_reference_is_refused_the_second_time(merchant: Build) -> None:
@@ -61,7 +66,10 @@ def test_only_a_paid_transaction_can_be_refunded(merchant: Build, action: str) -
 
 
 @pytest.mark.parametrize("amount", ["12.51", "100", "0", "-1", "1.234", "", "NaN", 1, 12.5])
-def test_a_refund_of_a_wrong_amount_is_refused_and_changes_nothing(merchant: Build, amount: Any) -> None:
+def test_a_refund_of_a_wrong_amount_is_refused_and_changes_nothing(
+    merchant: Build,
+    amount: Any,
+) -> None:
     shop = merchant()
     number = shop.paid()
     assert shop.refund(amount).http_status == 400
@@ -76,7 +84,10 @@ def test_merchants_do_not_see_each_other(merchant: Build) -> None:
     shop = merchant(merchants={"200043": TOKEN, "200044": "another"})
     shop.pay()
     other = {"merchantNo": "200044", "reference": "100017-7Q2MZK4RXW3DA"}
-    answer = shop.send("/online/v1/tran-query", {**other, "verifySign": signature(other, "another")})
+    answer = shop.send(
+        "/online/v1/tran-query",
+        {**other, "verifySign": signature(other, "another")},
+    )
     assert said(answer)["ret_code"] == "000022"
 
 
@@ -103,13 +114,30 @@ def test_an_unknown_path_and_an_unknown_transaction_are_not_found(merchant: Buil
 def test_a_creation_is_answered_with_every_field_of_the_interface(merchant: Build) -> None:
     answer = merchant().pay()
     result = said(answer)["result"]
-    assert (answer.http_status, said(answer)["ret_code"], said(answer)["ret_msg"]) == (200, "000100", "prepay success")
-    assert set(result) == {"amount", "currency", "transactionNo", "reference", "cashierUrl", "settleCurrency"}
-    assert (result["amount"], result["currency"], result["settleCurrency"]) == ("12.50", "USD", "USD")
+    assert (answer.http_status, said(answer)["ret_code"], said(answer)["ret_msg"]) == (
+        200,
+        "000100",
+        "prepay success",
+    )
+    assert set(result) == {
+        "amount",
+        "currency",
+        "transactionNo",
+        "reference",
+        "cashierUrl",
+        "settleCurrency",
+    }
+    assert (result["amount"], result["currency"], result["settleCurrency"]) == (
+        "12.50",
+        "USD",
+        "USD",
+    )
     assert result["cashierUrl"].startswith("https://pay.example/cashier/")
 
 
-def test_a_payment_goes_from_pending_to_success_and_is_refunded_part_by_part(merchant: Build) -> None:
+def test_a_payment_goes_from_pending_to_success_and_is_refunded_part_by_part(
+    merchant: Build,
+) -> None:
     shop = merchant(query_amount="text")
     number = said(shop.pay())["result"]["transactionNo"]
     assert said(shop.query())["result"]["status"] == "pending"
@@ -131,9 +159,15 @@ def test_a_payment_goes_from_pending_to_success_and_is_refunded_part_by_part(mer
     assert said(shop.refund("0.01"))["ret_code"] == "000040"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the fixture only builds: every example has its own shop
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # the fixture only builds: every example has its own shop
 @given(paid_cents=st.integers(1, 100_000), refunds=st.lists(st.integers(1, 60_000), max_size=20))
-def test_refunds_never_exceed_the_payment(merchant: Build, paid_cents: int, refunds: list[int]) -> None:
+def test_refunds_never_exceed_the_payment(
+    merchant: Build,
+    paid_cents: int,
+    refunds: list[int],
+) -> None:
     shop = merchant(magic_amounts=False)
     number = shop.paid(amount=f"{paid_cents // 100}.{paid_cents % 100:02d}")
     left = paid_cents
@@ -145,7 +179,11 @@ def test_refunds_never_exceed_the_payment(merchant: Build, paid_cents: int, refu
 
 
 @pytest.mark.parametrize(("minutes", "sent"), [(120, None), (5, "5")])
-def test_a_transaction_expires_when_its_time_is_up(merchant: Build, minutes: int, sent: str | None) -> None:
+def test_a_transaction_expires_when_its_time_is_up(
+    merchant: Build,
+    minutes: int,
+    sent: str | None,
+) -> None:
     shop = merchant()
     number = said(shop.pay(timeout=sent))["result"]["transactionNo"]
     shop.clock.advance(minutes * 60 - 1)
@@ -185,11 +223,23 @@ def test_a_payment_can_be_reversed_and_refunded_behind_the_merchants_back(mercha
 
 def test_one_seed_and_one_order_of_calls_give_the_same_bytes(merchant: Build) -> None:
     def run(seed: int) -> list[bytes]:
-        shop = merchant(seed=seed, server_error=0.2, broken_json=0.2, cut=0.2, wrong_amount=0.2, notification_duplicate=0.5)
+        shop = merchant(
+            seed=seed,
+            server_error=0.2,
+            broken_json=0.2,
+            cut=0.2,
+            wrong_amount=0.2,
+            notification_duplicate=0.5,
+        )
         heard = []
         for number in range(50):
             answer = shop.pay(reference=f"R{number}")
-            heard += [answer.body, answer.fate.encode(), str(answer.cut_after).encode(), shop.query(f"R{number}").body]
+            heard += [
+                answer.body,
+                answer.fate.encode(),
+                str(answer.cut_after).encode(),
+                shop.query(f"R{number}").body,
+            ]
         for transaction in shop.service.transactions():
             shop.service.decide(transaction.transaction_no, "pay")
         return heard + [attempt.body for attempt in shop.service.due_notifications(shop.clock())]
@@ -214,7 +264,11 @@ def test_a_fault_more_does_not_rename_the_transactions(merchant: Build) -> None:
         ("examples", {"online": False, "app-data-search": True}),
     ],
 )
-def test_unspecified_behaviour_2_the_prefix_of_query_and_refund(merchant: Build, prefixes: str, served: dict[str, bool]) -> None:
+def test_unspecified_behaviour_2_the_prefix_of_query_and_refund(
+    merchant: Build,
+    prefixes: str,
+    served: dict[str, bool],
+) -> None:
     shop = merchant(prefixes=prefixes)
     assert shop.pay().http_status == 200
     for prefix, answers in served.items():
@@ -222,8 +276,15 @@ def test_unspecified_behaviour_2_the_prefix_of_query_and_refund(merchant: Build,
             assert (shop.send(f"/{prefix}/v1/{call}", {}).http_status != 404) is answers
 
 
-@pytest.mark.parametrize(("switch", "raw"), [("text", b'"amount":"12.50"'), ("number", b'"amount":12.50')])
-def test_unspecified_behaviour_4_the_amount_is_text_or_a_number(merchant: Build, switch: str, raw: bytes) -> None:
+@pytest.mark.parametrize(
+    ("switch", "raw"),
+    [("text", b'"amount":"12.50"'), ("number", b'"amount":12.50')],
+)
+def test_unspecified_behaviour_4_the_amount_is_text_or_a_number(
+    merchant: Build,
+    switch: str,
+    raw: bytes,
+) -> None:
     shop = merchant(pay_amount=switch, query_amount=switch)
     assert raw in shop.pay().body
     assert raw in shop.query().body
@@ -236,7 +297,11 @@ def test_unspecified_behaviour_4_a_number_is_written_exactly(merchant: Build) ->
 
 
 @pytest.mark.parametrize(("sent", "written"), [("012.50", "12.50"), ("000.5", "0.5"), ("007", "7")])
-def test_unspecified_behaviour_4_a_number_is_written_without_leading_zeros(merchant: Build, sent: str, written: str) -> None:
+def test_unspecified_behaviour_4_a_number_is_written_without_leading_zeros(
+    merchant: Build,
+    sent: str,
+    written: str,
+) -> None:
     shop = merchant(pay_amount="number")
     shop.service.faults.plan("amount_number", occasion="query")
     assert f'"amount":{written},' in shop.pay(amount=sent).body.decode()
@@ -251,7 +316,13 @@ def test_unspecified_behaviour_5_the_amount_may_be_missing(merchant: Build) -> N
 
 
 def test_unspecified_behaviour_6_the_status_words(merchant: Build) -> None:
-    shop = merchant(word_pending="init", word_paid="PAID", word_failed="fail", word_expired="expired", word_reversed="charged back")
+    shop = merchant(
+        word_pending="init",
+        word_paid="PAID",
+        word_failed="fail",
+        word_expired="expired",
+        word_reversed="charged back",
+    )
     words = []
     actions: tuple[tuple[str, Decision], ...] = (("A", "leave"), ("B", "pay"), ("C", "decline"))
     for reference, action in actions:
@@ -264,11 +335,23 @@ def test_unspecified_behaviour_6_the_status_words(merchant: Build) -> None:
     assert words == ["init", "PAID", "fail", "charged back", "expired"]
 
 
-@pytest.mark.parametrize(("switch", "there", "right"), [("none", False, False), ("valid", True, True), ("wrong", True, False)])
-def test_unspecified_behaviour_7_the_signature_of_answers(merchant: Build, switch: str, there: bool, right: bool) -> None:
+@pytest.mark.parametrize(
+    ("switch", "there", "right"),
+    [("none", False, False), ("valid", True, True), ("wrong", True, False)],
+)
+def test_unspecified_behaviour_7_the_signature_of_answers(
+    merchant: Build,
+    switch: str,
+    there: bool,
+    right: bool,
+) -> None:
     shop = merchant(answer_signature=switch)
     shop.paid()
-    for place in (said(shop.query())["result"], said(shop.refund("1.00")), said(shop.refund("100.00"))):
+    for place in (
+        said(shop.query())["result"],
+        said(shop.refund("1.00")),
+        said(shop.refund("100.00")),
+    ):
         assert ("verifySign" in place) is there
         assert matches({name: str(value) for name, value in place.items()}, TOKEN) is right
 
@@ -321,7 +404,10 @@ def test_unspecified_behaviour_19_an_expired_transaction_can_be_forgotten(mercha
 
 
 @pytest.mark.parametrize("word", ["EUR", ""])
-def test_unspecified_behaviour_20_other_or_absent_currencies_in_answers(merchant: Build, word: str) -> None:
+def test_unspecified_behaviour_20_other_or_absent_currencies_in_answers(
+    merchant: Build,
+    word: str,
+) -> None:
     shop = merchant(answer_currency=word, answer_settle_currency=word)
     for result in (said(shop.pay())["result"], said(shop.query())["result"]):
         assert (result.get("currency", ""), result.get("settleCurrency", "")) == (word, word)

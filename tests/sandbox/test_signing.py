@@ -22,7 +22,9 @@ VECTOR = {
     "goodsInfo": '[{"goods_name":"Yuansfer","quantity":"1"}]',
     "timeout": "120",
 }
-NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1).filter(lambda name: name != "verifySign")
+NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1).filter(
+    lambda name: name != "verifySign",
+)
 TEXTS = st.text(st.characters(codec="utf-8"))
 PARAMETERS = st.dictionaries(NAMES, TEXTS, min_size=1)
 
@@ -32,9 +34,14 @@ def test_the_published_vector_has_the_published_signature() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reading", "skip_is_right", "keep_is_right"), [("skip", True, False), ("keep", False, True), ("either", True, True)]
+    ("reading", "skip_is_right", "keep_is_right"),
+    [("skip", True, False), ("keep", False, True), ("either", True, True)],
 )
-def test_an_empty_parameter_is_read_as_the_switch_says(reading: str, skip_is_right: bool, keep_is_right: bool) -> None:
+def test_an_empty_parameter_is_read_as_the_switch_says(
+    reading: str,
+    skip_is_right: bool,
+    keep_is_right: bool,
+) -> None:
     given = {**VECTOR, "description": ""}
     skipped = {**given, "verifySign": signature(given, PUBLISHED_TEST_TOKEN)}
     kept = {**given, "verifySign": signature(given, PUBLISHED_TEST_TOKEN, keep_empty=True)}
@@ -61,10 +68,17 @@ def test_what_was_signed_verifies_in_any_order(parameters: dict[str, str], token
 @given(PARAMETERS, st.data())
 def test_a_changed_value_is_noticed(parameters: dict[str, str], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(parameters)))
-    changed = {**parameters, name: parameters[name] + "1", "verifySign": signature(parameters, "token")}
+    changed = {
+        **parameters,
+        name: parameters[name] + "1",
+        "verifySign": signature(parameters, "token"),
+    }
     assert not matches(changed, "token")
 
 
 @given(PARAMETERS, TEXTS)
-def test_a_signature_made_wrong_on_purpose_is_never_right(parameters: dict[str, str], token: str) -> None:
+def test_a_signature_made_wrong_on_purpose_is_never_right(
+    parameters: dict[str, str],
+    token: str,
+) -> None:
     assert not matches({**parameters, "verifySign": wrong(parameters, token)}, token)

@@ -1,4 +1,6 @@
-"""The sandbox speaks version 3: its own requests, currencies and answers, to a merchant and to the client."""
+"""The sandbox speaks version 3: its own requests, currencies and answers, to a merchant and to the
+client.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.sandbox.conftest import ORDER, said, signed
-from tillgate import V3, Account, AsyncGateway, Gateway, Money, PaymentRequest, RefundRequest, Refused, TransactionStatus, new_reference
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, NotPossible, Options, Sandbox
+from tillgate import (
+    V3,
+    Account,
+    AsyncGateway,
+    Gateway,
+    Money,
+    PaymentRequest,
+    RefundRequest,
+    Refused,
+    TransactionStatus,
+    new_reference,
+)
+from tillgate.sandbox import (
+    PUBLISHED_MERCHANT_NO,
+    PUBLISHED_STORE_NO,
+    PUBLISHED_TEST_TOKEN,
+    NotPossible,
+    Options,
+    Sandbox,
+)
 from tillgate.wire.dialects import RefundOutcome
 
 if TYPE_CHECKING:
@@ -24,23 +44,50 @@ if TYPE_CHECKING:
 
     Build = Callable[..., Merchant]
 
-PATHS = {"pay": "/online/v3/secure-pay", "query": "/app-data-search/v3/tran-query", "refund": "/app-data-search/v3/refund"}
+PATHS = {
+    "pay": "/online/v3/secure-pay",
+    "query": "/app-data-search/v3/tran-query",
+    "refund": "/app-data-search/v3/refund",
+}
 CURRENCIES = (*V3.currencies, "JPY", "KWD")
-ANY_METHOD = replace(V3, currencies=CURRENCIES, methods=("alipay",))  # type: ignore[arg-type]  # codes are read
-ORDER_3 = {**ORDER, "storeNo": PUBLISHED_STORE_NO, "settleCurrency": "USD", "currency": "KRW", "amount": "1250", "vendor": "kakaopay"}
+# codes are read
+ANY_METHOD = replace(V3, currencies=CURRENCIES, methods=("alipay",))  # type: ignore[arg-type]
+ORDER_3 = {
+    **ORDER,
+    "storeNo": PUBLISHED_STORE_NO,
+    "settleCurrency": "USD",
+    "currency": "KRW",
+    "amount": "1250",
+    "vendor": "kakaopay",
+}
 
 
 def pay(shop: Merchant, **changes: Any) -> Any:
     wanted = {**ORDER_3, **changes}
-    return said(shop.send(PATHS["pay"], signed({name: value for name, value in wanted.items() if value is not None})))
+    return said(
+        shop.send(
+            PATHS["pay"],
+            signed({name: value for name, value in wanted.items() if value is not None}),
+        ),
+    )
 
 
 def query(shop: Merchant, **changes: Any) -> Any:
-    return said(shop.send(PATHS["query"], signed({"storeNo": PUBLISHED_STORE_NO, "reference": ORDER["reference"], **changes})))
+    return said(
+        shop.send(
+            PATHS["query"],
+            signed({"storeNo": PUBLISHED_STORE_NO, "reference": ORDER["reference"], **changes}),
+        ),
+    )
 
 
 def refund(shop: Merchant, amount: str, **changes: Any) -> Any:
-    wanted = {"storeNo": PUBLISHED_STORE_NO, "reference": ORDER["reference"], "refundAmount": amount, "currency": "KRW"}
+    wanted = {
+        "storeNo": PUBLISHED_STORE_NO,
+        "reference": ORDER["reference"],
+        "refundAmount": amount,
+        "currency": "KRW",
+    }
     return said(shop.send(PATHS["refund"], signed({**wanted, "settleCurrency": "USD", **changes})))
 
 
@@ -67,7 +114,12 @@ def paid(shop: Merchant, **changes: Any) -> str:
         ({"terminal": "WAP", "osType": "LINUX"}, "000023", "osType"),
     ],
 )
-def test_a_wrong_field_of_a_creation_is_refused_by_name(merchant: Build, changes: dict[str, Any], code: str, word: str) -> None:
+def test_a_wrong_field_of_a_creation_is_refused_by_name(
+    merchant: Build,
+    changes: dict[str, Any],
+    code: str,
+    word: str,
+) -> None:
     answer = pay(merchant(), **changes)
     assert (answer["ret_code"], word in answer["ret_msg"]) == (code, True)
 
@@ -87,7 +139,12 @@ def test_a_phone_names_its_system(merchant: Build) -> None:
         ({"storeNo": "999"}, "000021", "storeNo"),
     ],
 )
-def test_a_wrong_field_of_a_refund_is_refused_by_name(merchant: Build, changes: dict[str, Any], code: str, word: str) -> None:
+def test_a_wrong_field_of_a_refund_is_refused_by_name(
+    merchant: Build,
+    changes: dict[str, Any],
+    code: str,
+    word: str,
+) -> None:
     shop = merchant()
     paid(shop)
     answer = refund(shop, "250", **changes)
@@ -97,8 +154,14 @@ def test_a_wrong_field_of_a_refund_is_refused_by_name(merchant: Build, changes: 
 
 def test_a_wrong_signature_is_answered_as_documented(merchant: Build) -> None:
     for path in PATHS.values():
-        answer = merchant().send(path, {"merchantNo": PUBLISHED_MERCHANT_NO, "verifySign": "0" * 32})
-        assert (answer.http_status, said(answer)) == (400, {"ret_code": "000000", "retMsg": "data error : verifySign"})
+        answer = merchant().send(
+            path,
+            {"merchantNo": PUBLISHED_MERCHANT_NO, "verifySign": "0" * 32},
+        )
+        assert (answer.http_status, said(answer)) == (
+            400,
+            {"ret_code": "000000", "retMsg": "data error : verifySign"},
+        )
 
 
 def test_version_1_takes_dollars_only(merchant: Build) -> None:
@@ -108,7 +171,9 @@ def test_version_1_takes_dollars_only(merchant: Build) -> None:
 def test_a_transaction_is_named_by_its_number_too(merchant: Build) -> None:
     shop = merchant()
     number = paid(shop)
-    assert query(shop, reference="", transactionNo=number)["result"]["reference"] == ORDER["reference"]
+    assert (
+        query(shop, reference="", transactionNo=number)["result"]["reference"] == ORDER["reference"]
+    )
     assert query(shop, reference="", transactionNo="1")["ret_code"] == "000022"
     assert refund(shop, "250", reference="", transactionNo=number)["ret_code"] == "000100"
 
@@ -119,7 +184,14 @@ def test_a_transaction_is_named_by_its_number_too(merchant: Build) -> None:
 def test_the_answers_have_the_documented_fields(merchant: Build) -> None:
     shop = merchant(query_amount="text")
     created = pay(shop)["result"]
-    assert set(created) == {"amount", "cashierUrl", "currency", "reference", "settleCurrency", "transactionNo"}
+    assert set(created) == {
+        "amount",
+        "cashierUrl",
+        "currency",
+        "reference",
+        "settleCurrency",
+        "transactionNo",
+    }
     shop.service.decide(created["transactionNo"], "pay")
     refunded = refund(shop, "250", refundReference="R-1")["result"]
     assert refunded == {
@@ -148,7 +220,7 @@ def test_the_answers_have_the_documented_fields(merchant: Build) -> None:
                 "refundAmount": "250",
                 "currency": "KRW",
                 "settleCurrency": "USD",
-            }
+            },
         ],
     }
 
@@ -161,8 +233,15 @@ def test_a_refund_reference_is_refused_the_second_time(merchant: Build) -> None:
     assert shop.service.totals() == {"KRW": 1000}
 
 
-@pytest.mark.parametrize(("refund_info", "listed"), [("finished", [None]), ("status", ["pending", "success"]), ("none", [])])
-def test_the_list_of_refunds_is_a_switch(merchant: Build, refund_info: str, listed: list[str | None]) -> None:
+@pytest.mark.parametrize(
+    ("refund_info", "listed"),
+    [("finished", [None]), ("status", ["pending", "success"]), ("none", [])],
+)
+def test_the_list_of_refunds_is_a_switch(
+    merchant: Build,
+    refund_info: str,
+    listed: list[str | None],
+) -> None:
     shop = merchant(refund_info=refund_info)
     number = paid(shop)
     shop.service.use(Options.read({"refund_outcome": "pending"}, shop.service.options))
@@ -172,12 +251,25 @@ def test_the_list_of_refunds_is_a_switch(merchant: Build, refund_info: str, list
 
 
 @pytest.mark.parametrize(("end", "held"), [("succeeded", 1000), ("failed", 1250)])
-def test_a_pending_refund_takes_its_part_and_is_notified_when_it_ends(merchant: Build, end: Any, held: int) -> None:
+def test_a_pending_refund_takes_its_part_and_is_notified_when_it_ends(
+    merchant: Build,
+    end: Any,
+    held: int,
+) -> None:
     shop = merchant(refund_outcome="pending", notification_on_paid=False)
     number = paid(shop)
-    assert refund(shop, "250", ipnUrl="https://shop.example/refunds/1", refundReference="R-1")["result"]["status"] == "pending"
+    assert (
+        refund(shop, "250", ipnUrl="https://shop.example/refunds/1", refundReference="R-1")[
+            "result"
+        ]["status"]
+        == "pending"
+    )
     transaction = shop.service.find(number)
-    assert (transaction.refunded_units, transaction.refundable_units, shop.service.due_notifications(shop.clock())) == (0, 1000, [])
+    assert (
+        transaction.refunded_units,
+        transaction.refundable_units,
+        shop.service.due_notifications(shop.clock()),
+    ) == (0, 1000, [])
     assert refund(shop, "1001")["ret_code"] == "000040"
     shop.service.finish_refund(number, end)
     (notification,) = shop.service.due_notifications(shop.clock())
@@ -192,22 +284,37 @@ def test_a_refund_can_fail_at_once(merchant: Build) -> None:
     shop = merchant(refund_outcome="failed")
     paid(shop)
     answer = refund(shop, "250")
-    assert (answer["ret_code"], answer["result"]["status"], shop.service.totals()) == ("000100", "failed", {"KRW": 1250})
+    assert (answer["ret_code"], answer["result"]["status"], shop.service.totals()) == (
+        "000100",
+        "failed",
+        {"KRW": 1250},
+    )
 
 
-def test_a_pending_refund_is_finished_over_the_control_api(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_a_pending_refund_is_finished_over_the_control_api(
+    sandbox: Sandbox,
+    http: HttpMerchant,
+) -> None:
     with_pending = {"refund_outcome": "pending"}
     headers = {"Content-Type": "application/json"}
     sandbox.control.set_options(with_pending)
     try:
         http.post(PATHS["pay"], signed(ORDER_3))
         sandbox.control.pay(ORDER["reference"])
-        wanted = {"storeNo": PUBLISHED_STORE_NO, "reference": ORDER["reference"], "refundAmount": "250", "currency": "KRW"}
+        wanted = {
+            "storeNo": PUBLISHED_STORE_NO,
+            "reference": ORDER["reference"],
+            "refundAmount": "250",
+            "currency": "KRW",
+        }
         http.post(PATHS["refund"], signed({**wanted, "settleCurrency": "USD"}))
         address = f"/_control/transactions/{ORDER['reference']}/finish_refund"
         assert http.request("POST", address, b'{"outcome": "perhaps"}', headers)[0] == 400
         status, _, body = http.request("POST", address, b"{}", headers)
-        assert (status, json.loads(body)["transaction"]["refunds"][0]["status"]) == (200, "succeeded")
+        assert (status, json.loads(body)["transaction"]["refunds"][0]["status"]) == (
+            200,
+            "succeeded",
+        )
         assert http.request("POST", address, b"{}", headers)[0] == 409
     finally:
         sandbox.control.set_options({"refund_outcome": "succeeded"})
@@ -217,7 +324,10 @@ def test_a_magic_amount_is_1301_and_more_of_the_smallest_unit(merchant: Build) -
     shop = merchant(currencies=["KRW", "KWD"])
     for currency, magic, ordinary in (("KRW", "1321", "1320"), ("KWD", "1.321", "1.320")):
         assert pay(shop, currency=currency, amount=magic)["ret_code"] == "000040"
-        assert pay(shop, currency=currency, amount=ordinary, reference=currency)["ret_code"] == "000100"
+        assert (
+            pay(shop, currency=currency, amount=ordinary, reference=currency)["ret_code"]
+            == "000100"
+        )
 
 
 def test_the_pages_show_the_currency(sandbox: Sandbox, http: HttpMerchant) -> None:
@@ -237,7 +347,9 @@ def test_the_pages_show_the_currency(sandbox: Sandbox, http: HttpMerchant) -> No
 
 @pytest.fixture(scope="module")
 def service_3() -> Iterator[Sandbox]:
-    with Sandbox(Options(seed=7, currencies=CURRENCIES, magic_amounts=False, notification_on_paid=False)) as running:
+    with Sandbox(
+        Options(seed=7, currencies=CURRENCIES, magic_amounts=False, notification_on_paid=False),
+    ) as running:
         yield running
 
 
@@ -267,8 +379,17 @@ def payment_of(money: Money) -> PaymentRequest:
     )
 
 
-def refund_of(request: PaymentRequest, amount: Decimal, refund_id: str | None = None) -> RefundRequest:
-    return RefundRequest(reference=request.reference, currency=request.currency, amount=amount, refund_id=refund_id or new_reference("R"))
+def refund_of(
+    request: PaymentRequest,
+    amount: Decimal,
+    refund_id: str | None = None,
+) -> RefundRequest:
+    return RefundRequest(
+        reference=request.reference,
+        currency=request.currency,
+        amount=amount,
+        refund_id=refund_id or new_reference("R"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,17 +404,30 @@ def refund_of(request: PaymentRequest, amount: Decimal, refund_id: str | None = 
 )
 @pytest.mark.parametrize("query_amount", ["number", "text"])
 def test_a_payment_of_any_currency_is_created_queried_and_refunded_in_parts(
-    service_3: Sandbox, account_3: Account, currency: str, price: str, part: str, query_amount: str
+    service_3: Sandbox,
+    account_3: Account,
+    currency: str,
+    price: str,
+    part: str,
+    query_amount: str,
 ) -> None:
     service_3.control.set_options({"query_amount": query_amount})
     request = payment_of(Money(price, currency))
     rest = Decimal(price) - Decimal(part)
     with Gateway(account_3) as gateway:
         created = gateway.pay(request)
-        assert (created.amount, created.currency, created.settle_currency) == (Decimal(price), currency, "USD")
+        assert (created.amount, created.currency, created.settle_currency) == (
+            Decimal(price),
+            currency,
+            "USD",
+        )
         service_3.control.pay(request.reference)
         found = gateway.query(request.reference)
-        assert (found.status, found.amount, found.currency) == (TransactionStatus.PAID, Decimal(price), currency)
+        assert (found.status, found.amount, found.currency) == (
+            TransactionStatus.PAID,
+            Decimal(price),
+            currency,
+        )
         assert found.refunds is None
         first = gateway.refund(refund_of(request, Decimal(part)))
         gateway.refund(refund_of(request, rest))
@@ -307,7 +441,11 @@ def test_a_payment_of_any_currency_is_created_queried_and_refunded_in_parts(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_refund_is_found_by_its_reference_once_it_is_finished(service_3: Sandbox, account_3: Account, asynchronous: bool) -> None:
+def test_a_refund_is_found_by_its_reference_once_it_is_finished(
+    service_3: Sandbox,
+    account_3: Account,
+    asynchronous: bool,
+) -> None:
     request = payment_of(Money("1250", "KRW"))
     wanted = refund_of(request, Decimal(250), "R-1")
 
@@ -318,7 +456,9 @@ def test_a_refund_is_found_by_its_reference_once_it_is_finished(service_3: Sandb
     with Gateway(account_3) as gateway:
 
         def find() -> Any:
-            return asyncio.run(find_asynchronously()) if asynchronous else gateway.query_refund(wanted)
+            return (
+                asyncio.run(find_asynchronously()) if asynchronous else gateway.query_refund(wanted)
+            )
 
         gateway.pay(request)
         service_3.control.pay(request.reference)
@@ -331,20 +471,31 @@ def test_a_refund_is_found_by_its_reference_once_it_is_finished(service_3: Sandb
         for refund_info in ("status", "finished"):
             service_3.control.set_options({"refund_info": refund_info})
             found = find()
-            assert (found.outcome, found.amount, found.refund_no) == (RefundOutcome.SUCCEEDED, Decimal(250), sent.refund_no)
+            assert (found.outcome, found.amount, found.refund_no) == (
+                RefundOutcome.SUCCEEDED,
+                Decimal(250),
+                sent.refund_no,
+            )
         other = refund_of(request, Decimal(250), "R-2")
         assert gateway.query_refund(other) is None
         assert gateway.query_refund(other, sent.refund_no) is not None
 
 
-def test_a_refund_of_the_portal_is_listed_without_a_reference(service_3: Sandbox, account_3: Account) -> None:
+def test_a_refund_of_the_portal_is_listed_without_a_reference(
+    service_3: Sandbox,
+    account_3: Account,
+) -> None:
     request = payment_of(Money("12.505", "KWD"))
     with Gateway(account_3) as gateway:
         gateway.pay(request)
         service_3.control.pay(request.reference)
         service_3.control.refund(request.reference, "2.501")
         (listed,) = gateway.query(request.reference).refunds or ()
-    assert (listed.amount, listed.refund_id, listed.outcome) == (Decimal("2.501"), None, RefundOutcome.SUCCEEDED)
+    assert (listed.amount, listed.refund_id, listed.outcome) == (
+        Decimal("2.501"),
+        None,
+        RefundOutcome.SUCCEEDED,
+    )
 
 
 def test_version_1_lists_no_refunds(service_3: Sandbox, account_3: Account) -> None:
@@ -357,11 +508,20 @@ def test_version_1_lists_no_refunds(service_3: Sandbox, account_3: Account) -> N
         assert gateway.query_refund(wanted) is None
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the fixture only builds: every example has its own shop
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # the fixture only builds: every example has its own shop
 @given(
-    currency=st.sampled_from(["KRW", "JPY", "USD", "KWD"]), price=st.integers(1, 10**6), refunds=st.lists(st.integers(1, 10**6), max_size=8)
+    currency=st.sampled_from(["KRW", "JPY", "USD", "KWD"]),
+    price=st.integers(1, 10**6),
+    refunds=st.lists(st.integers(1, 10**6), max_size=8),
 )
-def test_refunds_never_exceed_the_payment_in_any_currency(merchant: Build, currency: str, price: int, refunds: list[int]) -> None:
+def test_refunds_never_exceed_the_payment_in_any_currency(
+    merchant: Build,
+    currency: str,
+    price: int,
+    refunds: list[int],
+) -> None:
     shop = merchant(magic_amounts=False, currencies=[currency], minimum_amount="0.001")
     paid(shop, currency=currency, amount=str(Money.of_minor_units(price, currency).amount))
     left = price
@@ -377,10 +537,16 @@ def test_refund_notification_names_the_refund(merchant: Build, name: str) -> Non
     shop = merchant(notification_on_paid=False)
     number = pay(shop)["result"]["transactionNo"]
     shop.service.decide(number, "pay")
-    refunded = refund(shop, "250", refundReference=name, ipnUrl="http://127.0.0.1:9/refund")["result"]
+    refunded = refund(shop, "250", refundReference=name, ipnUrl="http://127.0.0.1:9/refund")[
+        "result"
+    ]
     [sent] = shop.service.due_notifications(shop.clock())
     fields = dict(parse_qsl(sent.body.decode()))
     del fields["verifySign"]
-    names = {"refundReference": name, "refundTransactionNo": refunded["refundTransactionNo"], "refundAmount": "250"}
+    names = {
+        "refundReference": name,
+        "refundTransactionNo": refunded["refundTransactionNo"],
+        "refundAmount": "250",
+    }
     about = {"transactionNo": number, "status": "success", "reference": ORDER["reference"]}
     assert fields == about | (names if name else {})

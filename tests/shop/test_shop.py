@@ -51,7 +51,10 @@ def paid_order(world: World, total: str = "10.00") -> str:
 
 
 def test_every_public_name_can_be_imported_without_a_django_project() -> None:
-    script = "import sys, tillgate.shop; assert 'django' not in sys.modules; tillgate.shop.money.total([])"
+    script = (
+        "import sys, tillgate.shop; assert 'django' not in sys.modules; "
+        "tillgate.shop.money.total([])"
+    )
     subprocess.run([sys.executable, "-c", script], check=True)
     for module, names in shop.MODULES.items():
         assert list(names) == import_module(f"tillgate.shop.{module}").__all__
@@ -63,23 +66,38 @@ def test_a_name_that_is_not_public_is_an_error() -> None:
         shop.pay_all  # type: ignore[attr-defined]  # noqa: B018  # the access is what is tested
 
 
-# Orders -----------------------------------------------------------------------------------------------------------------------------------
+# Orders -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call", [shop.open_order, shop.close_order, shop.pay_url])
 @pytest.mark.parametrize(("plugin", "key"), [("no-such-plugin", "1"), (PLUGIN, "987654321")])
-def test_an_unknown_plugin_or_order_is_refused_now_and_not_an_hour_later(world: World, call: Any, plugin: str, key: str) -> None:
+def test_an_unknown_plugin_or_order_is_refused_now_and_not_an_hour_later(
+    world: World,
+    call: Any,
+    plugin: str,
+    key: str,
+) -> None:
     with pytest.raises(ConfigurationError, match=f"{plugin}|{key}"):
         call(plugin, key)
     assert not Order.objects.exists()
 
 
 @pytest.mark.parametrize(
-    "call", [shop.open_order, shop.close_order, shop.pay_url, shop.pay_path, lambda plugin, key: shop.pay_path(plugin, key, "alipay")]
+    "call",
+    [
+        shop.open_order,
+        shop.close_order,
+        shop.pay_url,
+        shop.pay_path,
+        lambda plugin, key: shop.pay_path(plugin, key, "alipay"),
+    ],
 )
 def test_an_order_key_that_is_not_text_is_refused_with_the_remedy(world: World, call: Any) -> None:
     key = UUID(int=7)
-    with pytest.raises(InvalidRequest, match=r"order_key: .* is not text: give str\(\.\.\.\) of it") as wrong:
+    with pytest.raises(
+        InvalidRequest,
+        match=r"order_key: .* is not text: give str\(\.\.\.\) of it",
+    ) as wrong:
         call(PLUGIN, key)
     assert (wrong.value.field, wrong.value.value) == ("order_key", key)
 
@@ -102,7 +120,11 @@ def test_an_order_that_tillgate_does_not_know_has_no_state_and_no_lock(world: Wo
 def test_an_open_order_waits_for_money_and_a_closed_one_takes_none(world: World) -> None:
     key = world.order("10.00")
     shop.open_order(PLUGIN, key)
-    assert (state(key).is_closed, state(key).waits_since is None, state(key).is_paid) == (False, False, False)
+    assert (state(key).is_closed, state(key).waits_since is None, state(key).is_paid) == (
+        False,
+        False,
+        False,
+    )
     shop.close_order(PLUGIN, key)
     assert state(key).is_closed
     assert shop.start_payment(PLUGIN, key, "alipay").redirect_url == ""
@@ -132,7 +154,10 @@ def move_to(world: World, moment: datetime) -> None:
 
 
 @pytest.mark.parametrize("tries", [0, 1, 3])
-def test_an_order_can_be_paid_until_the_time_to_which_it_is_kept_and_is_released_after_it(world: World, tries: int) -> None:
+def test_an_order_can_be_paid_until_the_time_to_which_it_is_kept_and_is_released_after_it(
+    world: World,
+    tries: int,
+) -> None:
     key = opened(world)
     for _ in range(tries):
         world.time.advance(minutes=20)
@@ -149,7 +174,9 @@ def test_an_order_can_be_paid_until_the_time_to_which_it_is_kept_and_is_released
     assert not shop.start_payment(PLUGIN, key, "alipay").redirect_url
 
 
-def test_an_order_is_never_released_before_a_time_that_was_stated_however_often_it_is_tried(world: World) -> None:
+def test_an_order_is_never_released_before_a_time_that_was_stated_however_often_it_is_tried(
+    world: World,
+) -> None:
     world.configure(ORDER_UNPAID_AFTER_MINUTES=60, ORDER_PAYABLE_FOR_MINUTES=150)
     key, stated = opened(world), []
     for _ in range(3):
@@ -160,7 +187,9 @@ def test_an_order_is_never_released_before_a_time_that_was_stated_however_often_
         declined(world, payment)
     stated.append(kept_until(key))
     assert stated == sorted(stated)
-    assert stated[-1] - stated[-2] < timedelta(minutes=40), "the time of the first payment bounds them all"
+    assert stated[-1] - stated[-2] < timedelta(minutes=40), (
+        "the time of the first payment bounds them all"
+    )
     move_to(world, stated[-1] - timedelta(seconds=20))
     assert ShopOrder.objects.get().status == "open"
     move_to(world, stated[-1] + timedelta(seconds=1))
@@ -178,7 +207,9 @@ def test_no_time_is_stated_that_has_passed(world: World) -> None:
     assert ShopOrder.objects.get().status == "cancelled"
 
 
-def test_nothing_releases_an_order_that_is_paid_or_closed_or_whose_money_is_held(world: World) -> None:
+def test_nothing_releases_an_order_that_is_paid_or_closed_or_whose_money_is_held(
+    world: World,
+) -> None:
     paid, closed, held = paid_order(world), opened(world), opened(world)
     shop.close_order(PLUGIN, closed)
     ShopOrder.objects.filter(pk=held).update(total="11.00")
@@ -199,7 +230,8 @@ def test_nothing_releases_an_order_that_is_paid_or_closed_or_whose_money_is_held
 def test_the_time_has_a_zone_in_a_project_without_use_tz(world: World, settings: Any) -> None:
     settings.USE_TZ, settings.TIME_ZONE = False, "Europe/Berlin"
     key = opened(world)
-    Order.objects.update(unpaid_check_at=datetime(2099, 7, 1, 12, 0))  # noqa: DTZ001  # as Django stores it there
+    # as Django stores it there
+    Order.objects.update(unpaid_check_at=datetime(2099, 7, 1, 12, 0))  # noqa: DTZ001
     assert kept_until(key).isoformat() == "2099-07-01T12:00:00+02:00"
 
 
@@ -215,21 +247,40 @@ def test_a_closed_order_that_holds_its_stock_again_is_told_unpaid_once_more(worl
 
 def test_the_state_of_a_paid_and_partly_refunded_order_adds_up(world: World) -> None:
     key = paid_order(world)
-    assert (state(key).held_amount, state(key).refundable_amount, state(key).is_paid) == (Decimal("10.00"), Decimal("10.00"), True)
+    assert (state(key).held_amount, state(key).refundable_amount, state(key).is_paid) == (
+        Decimal("10.00"),
+        Decimal("10.00"),
+        True,
+    )
     shop.refund_order(PLUGIN, key, "3.00", staff="ann", reason="late")
     now = state(key)
-    assert (now.held_amount, now.refunded_amount, now.refundable_amount) == (Decimal("7.00"), Decimal("3.00"), Decimal("7.00"))
+    assert (now.held_amount, now.refunded_amount, now.refundable_amount) == (
+        Decimal("7.00"),
+        Decimal("3.00"),
+        Decimal("7.00"),
+    )
     assert now.paid_by is not None
-    assert (now.paid_by.status, now.paid_by.paid_the_order, now.held == (now.paid_by,)) == (PaymentStatus.PAID, True, True)
-    assert [(one.amount, one.requested_by, one.status) for one in now.paid_by.refunds] == [(Decimal("3.00"), "ann", RefundStatus.SUCCEEDED)]
+    assert (now.paid_by.status, now.paid_by.paid_the_order, now.held == (now.paid_by,)) == (
+        PaymentStatus.PAID,
+        True,
+        True,
+    )
+    assert [(one.amount, one.requested_by, one.status) for one in now.paid_by.refunds] == [
+        (Decimal("3.00"), "ann", RefundStatus.SUCCEEDED),
+    ]
 
 
-def test_a_refund_of_unknown_outcome_can_not_be_refunded_again_and_is_still_held(world: World) -> None:
+def test_a_refund_of_unknown_outcome_can_not_be_refunded_again_and_is_still_held(
+    world: World,
+) -> None:
     key = paid_order(world)
     world.sandbox.control.fault("lost_response", occasion="refund", times=1)
     asked = shop.refund_order(PLUGIN, key, "10.00")
     assert asked.status is RefundStatus.UNKNOWN
-    assert (state(key).held_amount, state(key).refundable_amount) == (Decimal("10.00"), Decimal("0.00"))
+    assert (state(key).held_amount, state(key).refundable_amount) == (
+        Decimal("10.00"),
+        Decimal("0.00"),
+    )
     shop.settle_refund(asked.id, done=True, staff="ann")
     assert (state(key).held_amount, state(key).is_paid) == (Decimal("0.00"), True)
 
@@ -255,18 +306,25 @@ def test_a_paid_order_awaits_delivery_until_the_shop_has_applied_its_payment(wor
         world.notification(payment)
     waiting = state(key).payment(str(payment.pk))
     assert waiting is not None
-    assert (waiting.awaits_delivery, waiting.paid_the_order, state(key).is_paid) == (True, False, True)
+    assert (waiting.awaits_delivery, waiting.paid_the_order, state(key).is_paid) == (
+        True,
+        False,
+        True,
+    )
     newest = shop.last_change_at(waiting.id)
     assert newest is not None
     assert newest >= waiting.status_since
     world.time.advance(hours=1)
     world.run_worker()
-    assert [(one.awaits_delivery, one.paid_the_order) for one in state(key).payments] == [(False, True)]
+    assert [(one.awaits_delivery, one.paid_the_order) for one in state(key).payments] == [
+        (False, True),
+    ]
     assert state(key).payment("987654321") is None
 
 
 def test_states_of_many_orders_cost_as_many_statements_as_the_state_of_one(
-    world: World, django_assert_num_queries: Callable[..., Any]
+    world: World,
+    django_assert_num_queries: Callable[..., Any],
 ) -> None:
     keys = [paid_order(world), paid_order(world), world.order("1.00")]
     world.start(keys[2])
@@ -281,7 +339,9 @@ def test_states_of_several_orders_are_found_by_keys_and_by_prefix(world: World) 
     for key in keys:
         shop.open_order(PLUGIN, key)
     assert [one.key for one in shop.order_states(PLUGIN, keys[:2])] == keys[:2]
-    assert {one.key for one in shop.order_states(PLUGIN, prefix=keys[2])} == {key for key in keys if key.startswith(keys[2])}
+    assert {one.key for one in shop.order_states(PLUGIN, prefix=keys[2])} == {
+        key for key in keys if key.startswith(keys[2])
+    }
     assert shop.order_states("another", keys) == []
 
 
@@ -294,23 +354,29 @@ def test_data_of_the_plugin_is_kept_with_the_order_and_forgotten_by_none(world: 
         assert locked.data == {"released": {"1": 2}}
 
 
-# Payments ---------------------------------------------------------------------------------------------------------------------------------
+# Payments -----------------------------------------------------------------------------------------
 
 
-def test_a_started_payment_redirects_to_the_payment_page_and_a_paid_order_to_itself(world: World) -> None:
+def test_a_started_payment_redirects_to_the_payment_page_and_a_paid_order_to_itself(
+    world: World,
+) -> None:
     key = world.order("10.00")
     started = shop.start_payment(PLUGIN, key, "alipay", data={"language": "de"})
     assert started.payment is not None
     assert (started.redirect_url, started.message) == (started.payment.payment_url, "")
     assert (started.payment.data, started.payment.is_open) == ({"language": "de"}, True)
-    assert shop.start_payment(PLUGIN, key, "alipay").payment == started.payment, "a double click makes one payment"
+    assert shop.start_payment(PLUGIN, key, "alipay").payment == started.payment, (
+        "a double click makes one payment"
+    )
     payment = Payment.objects.get(order__key=key)
     world.shopper_pays(payment)
     assert shop.poll(started.payment.id, actor="test").status is PaymentStatus.PAID
     assert shop.start_payment(PLUGIN, key, "alipay").redirect_url == ""
 
 
-def test_what_cannot_be_started_becomes_a_message_for_the_shopper_in_their_language(world: World) -> None:
+def test_what_cannot_be_started_becomes_a_message_for_the_shopper_in_their_language(
+    world: World,
+) -> None:
     key = world.order("10.00")
     world.sandbox.control.fault("server_error", occasion="pay", times=5)
     unknown = shop.start_payment(PLUGIN, key, "alipay")
@@ -320,7 +386,10 @@ def test_what_cannot_be_started_becomes_a_message_for_the_shopper_in_their_langu
         assert shop.start_payment(PLUGIN, key, "no-such-method").message.startswith("Die Zahlung")
 
 
-def test_plugin_hears_that_nothing_was_charged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_hears_that_nothing_was_charged(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     key = world.order("10.00")
     with monkeypatch.context() as patch:
         patch.setattr(starting, "creation_state", lambda *_: CreationState.RESTS)
@@ -339,10 +408,16 @@ def test_payment_methods_are_those_of_the_owner_in_order(world: World, settings:
     ]
 
 
-def test_a_payment_is_found_by_id_and_reference_of_the_plugins_own_orders_only(world: World) -> None:
+def test_a_payment_is_found_by_id_and_reference_of_the_plugins_own_orders_only(
+    world: World,
+) -> None:
     key = paid_order(world)
     payment = state(key).payments[0]
-    assert shop.find_payment(PLUGIN, payment_id=payment.id) == shop.find_payment(PLUGIN, reference=payment.reference) == payment
+    assert (
+        shop.find_payment(PLUGIN, payment_id=payment.id)
+        == shop.find_payment(PLUGIN, reference=payment.reference)
+        == payment
+    )
     assert shop.find_payment(PLUGIN, paid_order=key) == payment
     unpaid = world.start(world.order("1.00"))
     assert shop.find_payment(PLUGIN, paid_order=unpaid.order.key) is None
@@ -376,7 +451,7 @@ def test_the_worker_polls_what_is_due(world: World) -> None:
     assert state(key).is_paid
 
 
-# Refunds ----------------------------------------------------------------------------------------------------------------------------------
+# Refunds ------------------------------------------------------------------------------------------
 
 
 def test_a_refund_inside_a_transaction_is_queued_and_sent_after_the_commit(world: World) -> None:
@@ -389,7 +464,9 @@ def test_a_refund_inside_a_transaction_is_queued_and_sent_after_the_commit(world
     assert found.status is RefundStatus.SUCCEEDED
 
 
-def test_a_refund_is_refused_for_too_much_for_a_newer_one_and_for_an_unpaid_order(world: World) -> None:
+def test_a_refund_is_refused_for_too_much_for_a_newer_one_and_for_an_unpaid_order(
+    world: World,
+) -> None:
     key = paid_order(world)
     with pytest.raises(InvalidRequest, match=r"10\.01"):
         shop.refund_order(PLUGIN, key, "10.01")
@@ -404,7 +481,9 @@ def test_a_refund_is_refused_for_too_much_for_a_newer_one_and_for_an_unpaid_orde
 @pytest.mark.parametrize("given", ["", "0x1", "-1", "1e3", "9" * 30, "٣"])
 def test_a_newest_refund_that_a_form_cannot_have_sent_is_none(world: World, given: str) -> None:
     key = paid_order(world)
-    assert shop.refund_order(PLUGIN, key, "1.00", newest_refund=given).status is RefundStatus.SUCCEEDED
+    assert (
+        shop.refund_order(PLUGIN, key, "1.00", newest_refund=given).status is RefundStatus.SUCCEEDED
+    )
     with pytest.raises(shop.RefundNotPossible):
         shop.refund_order(PLUGIN, key, "1.00", newest_refund=given)
 
@@ -436,11 +515,18 @@ def test_repeated_key_returns_first_refund(world: World) -> None:
         queued = shop.refund_order(PLUGIN, key, "4.00", idempotency_key="return 1")
         assert shop.refund_order(PLUGIN, key, Decimal(4), idempotency_key="return 1") == queued
     sent = shop.refund_order(PLUGIN, key, "4.00", idempotency_key="return 1", newest_refund="")
-    assert (sent.id, sent.status, sent.idempotency_key) == (queued.id, RefundStatus.SUCCEEDED, "return 1")
+    assert (sent.id, sent.status, sent.idempotency_key) == (
+        queued.id,
+        RefundStatus.SUCCEEDED,
+        "return 1",
+    )
     world.sandbox.control.fault("refused", occasion="refund")
     refused = [shop.refund_order(PLUGIN, key, "6.00", idempotency_key="return 2") for _ in range(2)]
     assert [(one.id, one.status) for one in refused] == [(refused[0].id, RefundStatus.FAILED)] * 2
-    assert shop.refund_order(PLUGIN, key, "6.00", idempotency_key="return 3").status is RefundStatus.SUCCEEDED
+    assert (
+        shop.refund_order(PLUGIN, key, "6.00", idempotency_key="return 3").status
+        is RefundStatus.SUCCEEDED
+    )
     assert shop.refund_order(PLUGIN, key, "4.00", idempotency_key="return 1").id == queued.id
     assert state(key).refunded_amount == Decimal("10.00")
 
@@ -448,7 +534,10 @@ def test_repeated_key_returns_first_refund(world: World) -> None:
 def test_repeated_key_refuses_another_amount(world: World) -> None:
     key = paid_order(world)
     shop.refund_order(PLUGIN, key, "4.00", idempotency_key="return 1")
-    said = "idempotency key 'return 1' already names a refund of USD 4.00 of .*choose a new key to refund USD 5.00 as well"
+    said = (
+        "idempotency key 'return 1' already names a refund of USD 4.00 of .*choose a new key "
+        "to refund USD 5.00 as well"
+    )
     with pytest.raises(shop.RefundNotPossible, match=said):
         shop.refund_order(PLUGIN, key, "5.00", idempotency_key="return 1")
     assert Refund.objects.count() == 1
@@ -456,7 +545,10 @@ def test_repeated_key_refuses_another_amount(world: World) -> None:
 
 def test_key_names_refund_of_one_payment(world: World) -> None:
     for key in (paid_order(world), paid_order(world)):
-        assert shop.refund_order(PLUGIN, key, "4.00", idempotency_key="same").status is RefundStatus.SUCCEEDED
+        assert (
+            shop.refund_order(PLUGIN, key, "4.00", idempotency_key="same").status
+            is RefundStatus.SUCCEEDED
+        )
     shop.refund_order(PLUGIN, key, "1.00", idempotency_key="SAME")
     for _ in range(2):  # without a key each call is a wish of its own
         shop.refund_order(PLUGIN, key, "1.00")
@@ -471,7 +563,7 @@ def test_unusable_key_names_its_field(world: World, wrong: str) -> None:
     assert not Refund.objects.exists()
 
 
-# Reviews ----------------------------------------------------------------------------------------------------------------------------------
+# Reviews ------------------------------------------------------------------------------------------
 
 
 def test_repeated_key_of_review_refunds_once(world: World) -> None:
@@ -488,11 +580,18 @@ def test_repeated_key_of_review_refunds_once(world: World) -> None:
     assert state(key).refunded_amount == Decimal("5.00")
     with pytest.raises(shop.RefundNotPossible, match=r"already names a refund of USD 5\.00"):
         shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"amount": "4.00"})
-    rest = [shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"idempotency_key": "rest"}) for _ in range(2)]
+    rest = [
+        shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"idempotency_key": "rest"})
+        for _ in range(2)
+    ]
     assert rest == [shop.ActionResult(resolved=True, message="refund success")] * 2
     with pytest.raises(shop.RefundNotPossible, match=r"already names a refund of USD 5\.00"):
         shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"amount": "4.00"})
-    assert shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"idempotency_key": "more"}).message.startswith("ann had resolved")
+    assert shop.resolve_review(
+        review.id,
+        ReviewAction.REFUND,
+        **given | {"idempotency_key": "more"},
+    ).message.startswith("ann had resolved")
     assert state(key).refunded_amount == Decimal("10.00")
 
 
@@ -504,11 +603,25 @@ def test_an_order_in_doubt_says_so_and_its_review_can_be_accepted(world: World) 
     world.notification(payment)
     assert (state(key).reported_paid, state(key).is_paid) == (True, False)
     (review,) = shop.open_reviews(PLUGIN, order_keys=[key])
-    assert (review.reason, review.reference, review.order_key) == (ReviewReason.AMOUNT_MISMATCH, payment.reference, key)
+    assert (review.reason, review.reference, review.order_key) == (
+        ReviewReason.AMOUNT_MISMATCH,
+        payment.reference,
+        key,
+    )
     assert review.actions[0] is ReviewAction.ACCEPT_AS_PAID
     with pytest.raises(TillgateError):
-        shop.resolve_review(review.id, ReviewAction.ACCEPT_AS_PAID, staff="ann", version="read-long-ago")
-    assert shop.resolve_review(review.id, ReviewAction.ACCEPT_AS_PAID, staff="ann", version=review.version).resolved
+        shop.resolve_review(
+            review.id,
+            ReviewAction.ACCEPT_AS_PAID,
+            staff="ann",
+            version="read-long-ago",
+        )
+    assert shop.resolve_review(
+        review.id,
+        ReviewAction.ACCEPT_AS_PAID,
+        staff="ann",
+        version=review.version,
+    ).resolved
     assert state(key).held_amount == Decimal("13.44")
     assert review.id not in {one.id for one in shop.open_reviews(PLUGIN, order_keys=[key])}
 
@@ -518,7 +631,12 @@ def test_reviews_are_found_by_order_prefix_account_and_reason(world: World) -> N
     shop.open_review(state(key).payments[0].id, "The seat was sold twice.", actor=PLUGIN)
     (review,) = shop.open_reviews(PLUGIN)
     assert review.message == "The seat was sold twice."
-    for chosen in ({"order_keys": [key]}, {"prefix": key}, {"accounts": ["default"]}, {"account_prefix": "def"}):
+    for chosen in (
+        {"order_keys": [key]},
+        {"prefix": key},
+        {"accounts": ["default"]},
+        {"account_prefix": "def"},
+    ):
         assert shop.open_reviews(PLUGIN, **chosen) == (review,), chosen
     assert shop.open_reviews(PLUGIN, order_keys=[f"{key}0"]) == ()
     assert shop.open_reviews(PLUGIN, reasons=[ReviewReason.UNDERPAID]) == ()
@@ -533,12 +651,18 @@ def test_more_open_reviews_cost_no_more_statements(world: World) -> None:
 
     counts = []
     for _ in range(2):
-        shop.open_review(state(paid_order(world)).payments[0].id, "The seat was sold twice.", actor=PLUGIN)
+        shop.open_review(
+            state(paid_order(world)).payments[0].id,
+            "The seat was sold twice.",
+            actor=PLUGIN,
+        )
         counts.append(statements())
     assert counts == [2, 2]
 
 
-def test_a_review_names_the_newest_refund_and_the_queued_one_that_staff_can_withdraw(world: World) -> None:
+def test_a_review_names_the_newest_refund_and_the_queued_one_that_staff_can_withdraw(
+    world: World,
+) -> None:
     key = paid_order(world)
     payment = state(key).payments[0]
     sent = shop.refund(payment.id, "1.00")
@@ -565,7 +689,10 @@ def test_the_same_case_is_open_once_and_ends_without_staff(world: World) -> None
     assert Review.objects.get().resolution == "the seat is free again"
 
 
-def test_i11_no_secret_stands_in_a_review_a_result_or_a_timeline(world: World, settings: Any) -> None:
+def test_i11_no_secret_stands_in_a_review_a_result_or_a_timeline(
+    world: World,
+    settings: Any,
+) -> None:
     key = paid_order(world)
     payment = Payment.objects.get(order__key=key)
     shop.open_review(str(payment.pk), f"Look at {payment.notification_key}.", actor=PLUGIN)
@@ -576,34 +703,47 @@ def test_i11_no_secret_stands_in_a_review_a_result_or_a_timeline(world: World, s
     assert payment.notification_key not in shown
 
 
-def test_the_newest_reviews_are_those_of_a_prefix_and_of_accounts_and_are_counted_all(world: World) -> None:
+def test_the_newest_reviews_are_those_of_a_prefix_and_of_accounts_and_are_counted_all(
+    world: World,
+) -> None:
     keys = [paid_order(world), paid_order(world)]
     for key in keys:
         world.time.advance(minutes=1)
         shop.open_review(state(key).payments[0].id, "The seat was sold twice.", actor=PLUGIN)
-    Review.objects.create(reason="account-gone", account="default", facts={"detail": "It is gone."}, opened_at=shop.now())
+    Review.objects.create(
+        reason="account-gone",
+        account="default",
+        facts={"detail": "It is gone."},
+        opened_at=shop.now(),
+    )
     count, reviews = shop.newest_reviews(PLUGIN, prefix="", accounts=["default"], at_most=2)
     assert (count, [review.order_key for review in reviews]) == (3, ["", keys[1]])
     count, reviews = shop.newest_reviews(PLUGIN, prefix=keys[0], accounts=["another"], at_most=2)
     assert (count, [review.order_key for review in reviews]) == (1, [keys[0]])
 
 
-# Remote events ----------------------------------------------------------------------------------------------------------------------------
+# Remote events ------------------------------------------------------------------------------------
 
 
-def test_remote_events_are_found_with_their_status_and_their_data_can_be_added_to(world: World) -> None:
+def test_remote_events_are_found_with_their_status_and_their_data_can_be_added_to(
+    world: World,
+) -> None:
     key = paid_order(world)
     payment = state(key).payments[0]
     event = shop.enqueue_remote(PLUGIN, key, "mail", payment_id=payment.id, data={"to": "ann"})
     shop.set_remote_data(event, dropped=True)
     (mail,) = shop.remote_events(PLUGIN, order_key=key, name="mail")
-    assert (mail.event_id, mail.data, mail.status) == (event, {"to": "ann", "dropped": True}, "waiting")
+    assert (mail.event_id, mail.data, mail.status) == (
+        event,
+        {"to": "ann", "dropped": True},
+        "waiting",
+    )
     assert shop.remote_events(PLUGIN, payment_id=payment.id) == (mail,)
     assert shop.remote_events(PLUGIN, order_key=key, name="other") == ()
     assert OutboxEvent.objects.get(event_id=event).done_at is None
 
 
-# Staff pages and views --------------------------------------------------------------------------------------------------------------------
+# Staff pages and views ----------------------------------------------------------------------------
 
 
 def test_a_badge_names_the_status_of_a_payment_or_a_refund(world: World) -> None:
@@ -628,11 +768,17 @@ def test_only_who_may_see_the_admin_gets_an_address_in_it(rf: RequestFactory) ->
     request = rf.get("/")
     request.user = SimpleNamespace(is_staff=True, has_perm=lambda _: False)  # type: ignore[assignment]
     assert shop.admin_url(request, "payment", "1") == ""
-    request.user = SimpleNamespace(is_staff=True, has_perm=lambda name: name == "tillgate.view_payment")  # type: ignore[assignment]
+    request.user = SimpleNamespace(
+        is_staff=True,
+        has_perm=lambda name: name == "tillgate.view_payment",
+    )  # type: ignore[assignment]
     assert shop.admin_url(request, "payment", "1").endswith("/payment/1/change/")
 
 
-def test_a_notification_at_an_address_of_the_shops_own_is_a_hint_like_any_other(world: World, rf: RequestFactory) -> None:
+def test_a_notification_at_an_address_of_the_shops_own_is_a_hint_like_any_other(
+    world: World,
+    rf: RequestFactory,
+) -> None:
     key = world.order("10.00")
     payment = world.start(key)
     world.shopper_pays(payment)
@@ -665,13 +811,15 @@ def test_a_payment_that_another_request_is_creating_is_waited_for(world: World) 
     assert waited is True
 
 
-# Accounts ---------------------------------------------------------------------------------------------------------------------------------
+# Accounts -----------------------------------------------------------------------------------------
 
 
 def test_an_account_is_found_by_its_name_and_checked_without_moving_money(world: World) -> None:
     account = shop.find_account("default")
     assert shop.check_account(account, seconds=5).passed
-    stranger = account.model_copy(update={"token": type(account.token)("of somebody else, and long enough to be one")})
+    stranger = account.model_copy(
+        update={"token": type(account.token)("of somebody else, and long enough to be one")},
+    )
     check = shop.check_account(stranger, seconds=5)
     assert not check.passed
     assert "token" in check.finding
@@ -679,10 +827,12 @@ def test_an_account_is_found_by_its_name_and_checked_without_moving_money(world:
         shop.find_account("gone")
 
 
-# Settings and checks ----------------------------------------------------------------------------------------------------------------------
+# Settings and checks ------------------------------------------------------------------------------
 
 
-def test_a_settings_dictionary_is_read_by_a_model_and_an_unknown_key_says_which_was_meant(settings: Any) -> None:
+def test_a_settings_dictionary_is_read_by_a_model_and_an_unknown_key_says_which_was_meant(
+    settings: Any,
+) -> None:
     from pydantic import BaseModel
 
     class Model(BaseModel):
@@ -692,7 +842,11 @@ def test_a_settings_dictionary_is_read_by_a_model_and_an_unknown_key_says_which_
     assert load().paid_status == "Paid"
     settings.SHOP_TEST = {"PAID_STATUS": "Done"}
     assert load().paid_status == "Done"
-    for wrong, remedy in ((["x"], "must be a dictionary"), ({"PAID_STATSU": "x"}, "PAID_STATUS"), ({"PAID_STATUS": 1}, "PAID_STATUS")):
+    for wrong, remedy in (
+        (["x"], "must be a dictionary"),
+        ({"PAID_STATSU": "x"}, "PAID_STATUS"),
+        ({"PAID_STATUS": 1}, "PAID_STATUS"),
+    ):
         settings.SHOP_TEST = wrong
         with pytest.raises(ConfigurationError, match=remedy):
             load()

@@ -1,4 +1,6 @@
-"""What was caught is listed at the end of a run: the broken shops and cores, and the scenario that noticed each."""
+"""What was caught is listed at the end of a run: the broken shops and cores, and the scenario that
+noticed each.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ import pytest
 from tests.smallest_shop.driver import SmallestShopDriver
 
 CAUGHT = "caught-mutant"
-"""The name under which a test tells what it has caught; a property travels from xdist's workers too."""
+"""The name under which a test tells what it has caught; a property travels from xdist's workers
+too.
+"""
 
 
 @pytest.fixture
@@ -18,7 +22,12 @@ def shop_driver() -> SmallestShopDriver:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the list."""
-    lines = [said for report in terminalreporter.getreports("passed") for name, said in report.user_properties if name == CAUGHT]
+    lines = [
+        said
+        for report in terminalreporter.getreports("passed")
+        for name, said in report.user_properties
+        if name == CAUGHT
+    ]
     if lines:
         terminalreporter.section(f"{len(lines)} mutants, each caught by a scenario")
         for line in lines:

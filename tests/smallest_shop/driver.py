@@ -13,7 +13,9 @@ from tillgate.testing.driver import ShopDriver, pay_link
 
 
 class SmallestShopDriver(ShopDriver):
-    """Places orders as a checkout does, takes the way to pay from the order's page, and looks directly into the shop's table."""
+    """Places orders as a checkout does, takes the way to pay from the order's page, and looks
+    directly into the shop's table.
+    """
 
     plugin = "smallest-shop"
 
@@ -57,14 +59,19 @@ class SmallestShopDriver(ShopDriver):
         ShopOrder.objects.filter(pk=order_key).update(total=total)
 
     def place_order_paid_otherwise(self, total: Decimal) -> str:
-        return str(ShopOrder.objects.create(total=total, status="paid", paid_amount=total, times_paid=1).pk)
+        return str(
+            ShopOrder.objects.create(
+                total=total, status="paid", paid_amount=total, times_paid=1
+            ).pk,
+        )
 
     def place_order_in(self, currency: str, total: Decimal) -> str:
         return str(place(total, currency, self.plugin).pk)
 
 
 class BareShopDriver(SmallestShopDriver):
-    """Orders that Tillgate does not know before their first payment, led to Tillgate's own page whatever becomes of them.
+    """Orders that Tillgate does not know before their first payment, led to Tillgate's own page
+    whatever becomes of them.
 
     For the tests of the Django app, which must hold for a shop that registers nothing.
     """

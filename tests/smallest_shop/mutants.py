@@ -1,4 +1,6 @@
-"""Shops and cores that are broken on purpose, each in one way, and the scenario that must notice it."""
+"""Shops and cores that are broken on purpose, each in one way, and the scenario that must notice
+it.
+"""
 
 from __future__ import annotations
 
@@ -38,20 +40,36 @@ from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, Transaction
 from tillgate.wire.notifications import read_notification
 
-__all__ = ["MUTANTS", "MUTANTS_OF_ROW_LOCKS", "MUTANTS_OF_THE_KIT", "MUTANTS_OF_THE_SIMULATOR", "Mutant", "misfits"]
+__all__ = [
+    "MUTANTS",
+    "MUTANTS_OF_ROW_LOCKS",
+    "MUTANTS_OF_THE_KIT",
+    "MUTANTS_OF_THE_SIMULATOR",
+    "Mutant",
+    "misfits",
+]
 
-interpreting: Any = sys.modules["tillgate.lifecycle.interpret"]  # the package gives its function under the same name
+# the package gives its function under the same name
+interpreting: Any = sys.modules["tillgate.lifecycle.interpret"]
 _log = logging.getLogger("tillgate")  # the logger of the core, which the judge must hear
 
 
 def misfits(text: str) -> bool:
     """Tell whether a mutant failed since it cannot be called as what it replaces."""
-    return re.search(r"unexpected keyword argument|required positional argument|positional arguments? but", text) is not None
+    return (
+        re.search(
+            r"unexpected keyword argument|required positional argument|positional arguments? but",
+            text,
+        )
+        is not None
+    )
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """What is broken, the scenario that notices it, how to break it, and what is raised if not an assertion."""
+    """What is broken, the scenario that notices it, how to break it, and what is raised if not an
+    assertion.
+    """
 
     name: str
     scenario: str
@@ -61,19 +79,25 @@ class Mutant:
 
 MUTANTS: list[Mutant] = []
 MUTANTS_OF_THE_KIT: list[Mutant] = []
-"""Those that break what the simulator does not play: it looks at no page, sells nothing otherwise, places no order wrongly, edits no order
-in mid-outbox event, repeats no idempotency key, asks of what was given up only in the end, and its gateway takes every payment in its
-currency, whatever it says."""
+"""Those that break what the simulator does not play: it looks at no page, sells nothing otherwise,
+places no order wrongly, edits no order in mid-outbox event, repeats no idempotency key, asks of
+what was given up only in the end, and its gateway takes every payment in its currency, whatever it
+says.
+"""
 MUTANTS_OF_ROW_LOCKS: list[Mutant] = []
 """Those that only a database shows on which several transactions write at a time: not SQLite."""
 MUTANTS_OF_THE_SIMULATOR: list[Mutant] = []
-"""Those that break what the kit does not play, and so name no scenario: no driver makes its shop's own code swallow a failure, and no
-gateway of the kit names a payer."""
+"""Those that break what the kit does not play, and so name no scenario: no driver makes its shop's
+own code swallow a failure, and no gateway of the kit names a payer.
+"""
 _Breaks = Callable[[pytest.MonkeyPatch], None]
 
 
 def mutant(
-    scenario: str, raises: type[BaseException] = AssertionError, among: list[Mutant] = MUTANTS, name: str = ""
+    scenario: str,
+    raises: type[BaseException] = AssertionError,
+    among: list[Mutant] = MUTANTS,
+    name: str = "",
 ) -> Callable[[_Breaks], _Breaks]:
     """Add one; its name is the function's, unless one is given."""
 
@@ -87,14 +111,18 @@ def mutant(
 def use(patch: pytest.MonkeyPatch, hook: str, function: Callable[..., Any]) -> None:
     """Give the smallest shop another function for a hook."""
     implementations = getattr(hooks.plugin_manager().hook, hook).get_hookimpls()
-    patch.setattr(next(one for one in implementations if one.plugin is plugin), "function", function)
+    patch.setattr(
+        next(one for one in implementations if one.plugin is plugin),
+        "function",
+        function,
+    )
 
 
 def orders(payment: hooks.Payment) -> Any:
     return ShopOrder.objects.filter(pk=payment.order.key)
 
 
-# Shops ------------------------------------------------------------------------------------------------------------------------------------
+# Shops --------------------------------------------------------------------------------------------
 
 
 @mutant("notification_only")
@@ -115,7 +143,10 @@ def _pays_whatever(payment: hooks.Payment) -> hooks.PaidOutcome:
 def marks_every_open_order_paid(patch: pytest.MonkeyPatch) -> None:
     def paid(payment: hooks.Payment) -> hooks.PaidOutcome:
         outcome = plugin.tillgate_payment_paid(payment)
-        ShopOrder.objects.filter(status="open").update(status="paid", times_paid=F("times_paid") + 1)
+        ShopOrder.objects.filter(status="open").update(
+            status="paid",
+            times_paid=F("times_paid") + 1,
+        )
         return outcome
 
     use(patch, "tillgate_payment_paid", paid)
@@ -184,7 +215,10 @@ def keeps_what_nobody_paid(patch: pytest.MonkeyPatch) -> None:
 @mutant("expiry", among=MUTANTS_OF_THE_KIT)
 def gives_up_every_open_order(patch: pytest.MonkeyPatch) -> None:
     def unpaid(order: hooks.Order) -> None:
-        ShopOrder.objects.filter(status="open").update(status="cancelled", times_released=F("times_released") + 1)
+        ShopOrder.objects.filter(status="open").update(
+            status="cancelled",
+            times_released=F("times_released") + 1,
+        )
 
     use(patch, "tillgate_order_unpaid", unpaid)
 
@@ -193,7 +227,10 @@ def gives_up_every_open_order(patch: pytest.MonkeyPatch) -> None:
 def loses_cents_in_a_float(patch: pytest.MonkeyPatch) -> None:
     def describe(order_key: str) -> Any:
         described = plugin.tillgate_describe_order(order_key)
-        return described and dataclasses.replace(described, amount=Decimal(int(float(described.amount) * 100)) / 100)
+        return described and dataclasses.replace(
+            described,
+            amount=Decimal(int(float(described.amount) * 100)) / 100,
+        )
 
     use(patch, "tillgate_describe_order", describe)
 
@@ -204,10 +241,17 @@ def remembers_the_first_total(patch: pytest.MonkeyPatch) -> None:
 
     def describe(order_key: str) -> Any:
         described = plugin.tillgate_describe_order(order_key)
-        return described and dataclasses.replace(described, amount=totals.setdefault(order_key, described.amount))
+        return described and dataclasses.replace(
+            described,
+            amount=totals.setdefault(order_key, described.amount),
+        )
 
     def paid(payment: hooks.Payment) -> hooks.PaidOutcome:
-        changed = orders(payment).filter(status="open").update(status="paid", times_paid=F("times_paid") + 1)
+        changed = (
+            orders(payment)
+            .filter(status="open")
+            .update(status="paid", times_paid=F("times_paid") + 1)
+        )
         return hooks.PaidOutcome.APPLIED if changed else hooks.PaidOutcome.NOT_PAYABLE
 
     use(patch, "tillgate_describe_order", describe)
@@ -217,7 +261,11 @@ def remembers_the_first_total(patch: pytest.MonkeyPatch) -> None:
 @mutant("order_became_dearer", among=MUTANTS_OF_THE_KIT)
 def does_not_look_at_the_price_when_it_marks_an_order_paid(patch: pytest.MonkeyPatch) -> None:
     def paid(payment: hooks.Payment) -> hooks.PaidOutcome:
-        changed = orders(payment).filter(status="open").update(status="paid", times_paid=F("times_paid") + 1)
+        changed = (
+            orders(payment)
+            .filter(status="open")
+            .update(status="paid", times_paid=F("times_paid") + 1)
+        )
         return hooks.PaidOutcome.APPLIED if changed else hooks.PaidOutcome.NOT_PAYABLE
 
     use(patch, "tillgate_payment_paid", paid)
@@ -244,7 +292,10 @@ def gives_up_an_order_that_was_paid_otherwise(patch: pytest.MonkeyPatch) -> None
 def frees_twice_what_nobody_paid(patch: pytest.MonkeyPatch) -> None:
     def unpaid(order: hooks.Order) -> None:
         for _ in range(2):
-            ShopOrder.objects.filter(pk=order.key).exclude(status="paid").update(status="cancelled", times_released=F("times_released") + 1)
+            ShopOrder.objects.filter(pk=order.key).exclude(status="paid").update(
+                status="cancelled",
+                times_released=F("times_released") + 1,
+            )
 
     use(patch, "tillgate_order_unpaid", unpaid)
 
@@ -295,7 +346,11 @@ def lets_an_order_be_paid_that_was_paid_otherwise(patch: pytest.MonkeyPatch) -> 
     def describe(order_key: str) -> hooks.OrderDescription | None:
         described = plugin.tillgate_describe_order(order_key)
         is_paid = ShopOrder.objects.filter(pk=order_key, status="paid").exists()
-        return dataclasses.replace(described, not_payable_detail=None) if described and is_paid else described
+        return (
+            dataclasses.replace(described, not_payable_detail=None)
+            if described and is_paid
+            else described
+        )
 
     use(patch, "tillgate_describe_order", describe)
 
@@ -333,7 +388,7 @@ def lets_a_free_order_wait_for_money(patch: pytest.MonkeyPatch) -> None:
     _places(patch, lambda order: str(order.pk))
 
 
-# Shops that register, link, book or lock wrongly -----------------------------------------------------------------------------------------
+# Shops that register, link, book or lock wrongly --------------------------------------------------
 
 
 def _places(patch: pytest.MonkeyPatch, key_of: Callable[[ShopOrder], str | None]) -> None:
@@ -360,7 +415,10 @@ def registers_its_orders_after_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("expiry", among=MUTANTS_OF_THE_KIT)
 def registers_another_order(patch: pytest.MonkeyPatch) -> None:
-    _places(patch, lambda order: str(ShopOrder.objects.order_by("pk").values_list("pk", flat=True)[0]))
+    _places(
+        patch,
+        lambda order: str(ShopOrder.objects.order_by("pk").values_list("pk", flat=True)[0]),
+    )
 
 
 @mutant("expiry", among=MUTANTS_OF_THE_KIT)
@@ -371,7 +429,14 @@ def registers_under_a_key_that_pays_nothing(patch: pytest.MonkeyPatch) -> None:
 @mutant("notification_only", among=MUTANTS_OF_THE_KIT)
 def leads_to_the_payment_of_another_order(patch: pytest.MonkeyPatch) -> None:
     real = shop.pay_path
-    patch.setattr(shop, "pay_path", lambda plugin, key: real(plugin, str(ShopOrder.objects.order_by("pk").values_list("pk", flat=True)[0])))
+    patch.setattr(
+        shop,
+        "pay_path",
+        lambda plugin, key: real(
+            plugin,
+            str(ShopOrder.objects.order_by("pk").values_list("pk", flat=True)[0]),
+        ),
+    )
 
 
 @mutant("notification_only", among=MUTANTS_OF_THE_KIT)
@@ -383,7 +448,11 @@ def leads_to_the_payment_of_an_order_under_another_key(patch: pytest.MonkeyPatch
 @mutant("notification_only", among=MUTANTS_OF_THE_KIT)
 def leads_to_the_payment_of_the_newest_order(patch: pytest.MonkeyPatch) -> None:
     real = shop.pay_path
-    patch.setattr(shop, "pay_path", lambda plugin, key: real(plugin, str(ShopOrder.objects.latest("pk").pk)))
+    patch.setattr(
+        shop,
+        "pay_path",
+        lambda plugin, key: real(plugin, str(ShopOrder.objects.latest("pk").pk)),
+    )
 
 
 @mutant("notification_only", among=MUTANTS_OF_THE_KIT)
@@ -418,14 +487,23 @@ def locks_no_row(patch: pytest.MonkeyPatch) -> None:
             return hooks.PaidOutcome.NOT_PAYABLE
         if order.total > payment.amount:
             return hooks.PaidOutcome.UNDERPAID
-        order.status, order.paid_amount, order.times_paid = "paid", payment.amount, order.times_paid + 1
+        order.status, order.paid_amount, order.times_paid = (
+            "paid",
+            payment.amount,
+            order.times_paid + 1,
+        )
         order.save()
         return hooks.PaidOutcome.APPLIED
 
     use(patch, "tillgate_payment_paid", paid)
 
 
-def _swallows(patch: pytest.MonkeyPatch, hook: str, answer: object, key_of: Callable[[Any], str]) -> None:
+def _swallows(
+    patch: pytest.MonkeyPatch,
+    hook: str,
+    answer: object,
+    key_of: Callable[[Any], str],
+) -> None:
     """Let a function read its order first, and hide whatever goes wrong."""
     real = getattr(plugin, hook)
 
@@ -442,12 +520,22 @@ def _swallows(patch: pytest.MonkeyPatch, hook: str, answer: object, key_of: Call
 
 @mutant("paid_handler_raises", among=MUTANTS_OF_THE_KIT)
 def swallows_errors_and_says_applied(patch: pytest.MonkeyPatch) -> None:
-    _swallows(patch, "tillgate_payment_paid", hooks.PaidOutcome.APPLIED, lambda payment: payment.order.key)
+    _swallows(
+        patch,
+        "tillgate_payment_paid",
+        hooks.PaidOutcome.APPLIED,
+        lambda payment: payment.order.key,
+    )
 
 
 @mutant("paid_handler_raises", among=MUTANTS_OF_THE_KIT)
 def swallows_errors_and_says_not_payable(patch: pytest.MonkeyPatch) -> None:
-    _swallows(patch, "tillgate_payment_paid", hooks.PaidOutcome.NOT_PAYABLE, lambda payment: payment.order.key)
+    _swallows(
+        patch,
+        "tillgate_payment_paid",
+        hooks.PaidOutcome.NOT_PAYABLE,
+        lambda payment: payment.order.key,
+    )
 
 
 @mutant("unpaid_handler_raises", among=MUTANTS_OF_THE_KIT)
@@ -465,7 +553,7 @@ def swallows_errors_of_a_description(patch: pytest.MonkeyPatch) -> None:
     _swallows(patch, "tillgate_describe_order", None, lambda order_key: order_key)
 
 
-# Cores ------------------------------------------------------------------------------------------------------------------------------------
+# Cores --------------------------------------------------------------------------------------------
 
 
 def _paid_by_word(payment: Payment) -> None:
@@ -500,13 +588,21 @@ def trusts_the_status_in_the_callback(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("forged_notifications")
 def trusts_the_status_in_a_notification(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(notifications, "receive_payment_notification", _trusting(notifications.receive_payment_notification))
+    patch.setattr(
+        notifications,
+        "receive_payment_notification",
+        _trusting(notifications.receive_payment_notification),
+    )
 
 
 @mutant("forged_notifications")
 def asks_at_every_notification(patch: pytest.MonkeyPatch) -> None:
     real = reconciling._claim
-    patch.setattr(reconciling, "_claim", lambda *claimed, **options: (real(*claimed, **options)[0], True))
+    patch.setattr(
+        reconciling,
+        "_claim",
+        lambda *claimed, **options: (real(*claimed, **options)[0], True),
+    )
 
 
 @mutant("amount_mismatch")
@@ -516,12 +612,23 @@ def ignores_the_amount(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("currency_mismatch", among=MUTANTS_OF_THE_KIT)
 def ignores_the_currency(patch: pytest.MonkeyPatch) -> None:
-    _compare_after(patch, lambda facts, found: dataclasses.replace(found, currency=facts.currency, settle_currency=facts.currency))
+    _compare_after(
+        patch,
+        lambda facts, found: dataclasses.replace(
+            found,
+            currency=facts.currency,
+            settle_currency=facts.currency,
+        ),
+    )
 
 
 def _compare_after(patch: pytest.MonkeyPatch, made_equal: Callable[[Any, Any], Any]) -> None:
     compare = interpreting._contradiction
-    patch.setattr(interpreting, "_contradiction", lambda facts, found, **given: compare(facts, made_equal(facts, found), **given))
+    patch.setattr(
+        interpreting,
+        "_contradiction",
+        lambda facts, found, **given: compare(facts, made_equal(facts, found), **given),
+    )
 
 
 @mutant("notification_is_kept_before_it_is_acknowledged")
@@ -604,15 +711,27 @@ def delivers_every_paid_payment(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(handlers.HANDLERS, OutboxEventKind.PAYMENT_PAID, deliver)
 
 
-def _deciding(patch: pytest.MonkeyPatch, change: Callable[[PaymentFacts, Any, Decision], PaymentStatus | None]) -> None:
+def _deciding(
+    patch: pytest.MonkeyPatch,
+    change: Callable[[PaymentFacts, Any, Decision], PaymentStatus | None],
+) -> None:
     """Let `change` move a payment where the lifecycle does not."""
     for module in (reconciling, polls):
         real = module.interpret
 
-        def interpret(facts: PaymentFacts, reviews: Any, answer: Any, real: Callable[..., Decision] = real) -> Decision:
+        def interpret(
+            facts: PaymentFacts,
+            reviews: Any,
+            answer: Any,
+            real: Callable[..., Decision] = real,
+        ) -> Decision:
             decision = real(facts, reviews, answer)
             status = change(facts, answer, decision)
-            return decision if status is None else dataclasses.replace(decision, status=status, review=None, is_conclusive=True)
+            return (
+                decision
+                if status is None
+                else dataclasses.replace(decision, status=status, review=None, is_conclusive=True)
+            )
 
         patch.setattr(module, "interpret", interpret)
 
@@ -620,7 +739,9 @@ def _deciding(patch: pytest.MonkeyPatch, change: Callable[[PaymentFacts, Any, De
 @mutant("changed_after_paid")
 def downgrades_a_paid_payment(patch: pytest.MonkeyPatch) -> None:
     def change(facts: PaymentFacts, answer: Any, _: Decision) -> PaymentStatus | None:
-        is_other = isinstance(answer, Found) and answer.transaction.status is not TransactionStatus.PAID
+        is_other = (
+            isinstance(answer, Found) and answer.transaction.status is not TransactionStatus.PAID
+        )
         return PaymentStatus.FAILED if is_other and facts.status is PaymentStatus.PAID else None
 
     _deciding(patch, change)
@@ -629,13 +750,19 @@ def downgrades_a_paid_payment(patch: pytest.MonkeyPatch) -> None:
 @mutant("late_money")
 def drops_a_late_payment(patch: pytest.MonkeyPatch) -> None:
     ended = (PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
-    _deciding(patch, lambda facts, answer, decision: facts.status if facts.status in ended else None)
+    _deciding(
+        patch,
+        lambda facts, answer, decision: facts.status if facts.status in ended else None,
+    )
 
 
 @mutant("unrecognised_status")
 def takes_an_unknown_word_for_a_failure(patch: pytest.MonkeyPatch) -> None:
     def change(_: PaymentFacts, answer: Any, __: Decision) -> PaymentStatus | None:
-        is_unknown = isinstance(answer, Found) and answer.transaction.status is TransactionStatus.UNRECOGNISED
+        is_unknown = (
+            isinstance(answer, Found)
+            and answer.transaction.status is TransactionStatus.UNRECOGNISED
+        )
         return PaymentStatus.FAILED if is_unknown else None
 
     _deciding(patch, change)
@@ -704,7 +831,11 @@ def logs_what_a_notification_says(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("kept_while_another_payment_is_open")
 def gives_up_an_order_while_a_payment_of_it_is_open(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(handlers, "is_unpaid", lambda order: not order.payments.filter(status="paid").exists())
+    patch.setattr(
+        handlers,
+        "is_unpaid",
+        lambda order: not order.payments.filter(status="paid").exists(),
+    )
 
 
 @mutant("neither_notification_nor_return")
@@ -715,7 +846,11 @@ def never_asks_by_itself(patch: pytest.MonkeyPatch) -> None:
 @mutant("crash_at_a_notification")
 def queues_the_outbox_event_after_the_commit(patch: pytest.MonkeyPatch) -> None:
     real = reconciling.after_change
-    patch.setattr(reconciling, "after_change", lambda order, payment: transaction.on_commit(lambda: real(order, payment)))
+    patch.setattr(
+        reconciling,
+        "after_change",
+        lambda order, payment: transaction.on_commit(lambda: real(order, payment)),
+    )
 
 
 @mutant("crash_while_starting")
@@ -742,7 +877,12 @@ def takes_what_a_handler_swallowed_for_told(patch: pytest.MonkeyPatch) -> None:
 def logs_the_key_of_a_payment_page(patch: pytest.MonkeyPatch) -> None:
     real = hooks.pay
 
-    def pay(account: Account, request: PaymentRequest, *, deadline_seconds: float | None = None) -> CreatedPayment:
+    def pay(
+        account: Account,
+        request: PaymentRequest,
+        *,
+        deadline_seconds: float | None = None,
+    ) -> CreatedPayment:
         created = real(account, request, deadline_seconds=deadline_seconds)
         _log.info("the shopper of %s goes to %s", request.reference, created.payment_url)
         return created

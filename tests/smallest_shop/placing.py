@@ -1,4 +1,6 @@
-"""What a checkout does: it writes an order, and registers it with Tillgate in the same transaction."""
+"""What a checkout does: it writes an order, and registers it with Tillgate in the same
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ __all__ = ["place", "unregistered"]
 @transaction.atomic
 def place(total: Decimal, currency: str = "USD", plugin: str = "smallest-shop") -> ShopOrder:
     """Place an order that waits to be paid. One that costs nothing is paid at once."""
-    order = ShopOrder.objects.create(total=total, currency=currency, status="open" if total else "paid")
+    order = ShopOrder.objects.create(
+        total=total,
+        currency=currency,
+        status="open" if total else "paid",
+    )
     if total:
         shop.open_order(plugin, str(order.pk))
     return order

@@ -1,4 +1,6 @@
-"""The plugin: how an order becomes a payment, and what a paid, unpaid or refunded one changes in the shop."""
+"""The plugin: how an order becomes a payment, and what a paid, unpaid or refunded one changes in
+the shop.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ from django.db.models import F
 
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Goods
-from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RefundStatus, hookimpl
+from tillgate.hooks import (
+    Order,
+    OrderDescription,
+    PaidOutcome,
+    Payment,
+    Refund,
+    RefundStatus,
+    hookimpl,
+)
 
 
 @hookimpl
@@ -37,14 +47,19 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
 @hookimpl
 def tillgate_order_unpaid(order: Order) -> None:
     """Cancel the order that nobody paid."""
-    ShopOrder.objects.filter(pk=order.key, status="open").update(status="cancelled", times_released=F("times_released") + 1)
+    ShopOrder.objects.filter(pk=order.key, status="open").update(
+        status="cancelled",
+        times_released=F("times_released") + 1,
+    )
 
 
 @hookimpl
 def tillgate_refund_changed(refund: Refund) -> None:
     """Note money refunded. A second payment was never booked here, and neither is its refund."""
     if refund.status is RefundStatus.SUCCEEDED and refund.payment_paid_the_order:
-        ShopOrder.objects.filter(pk=refund.payment.order.key).update(refunded=F("refunded") + refund.amount)
+        ShopOrder.objects.filter(pk=refund.payment.order.key).update(
+            refunded=F("refunded") + refund.amount,
+        )
 
 
 @hookimpl

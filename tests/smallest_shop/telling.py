@@ -1,7 +1,8 @@
-"""The smallest shop once more, for proofs only: it tells others over the network what was paid and what was refunded.
+"""The smallest shop once more, for proofs only: it tells others over the network what was paid and
+what was refunded.
 
-What the shop does itself is done by the smallest shop's own functions, whatever stands in their places. What arrives is kept in files,
-which outlive whoever sent it.
+What the shop does itself is done by the smallest shop's own functions, whatever stands in their
+places. What arrives is kept in files, which outlive whoever sent it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ from typing import Any
 
 from tests.smallest_shop import plugin as smallest
 from tests.smallest_shop.driver import SmallestShopDriver
-from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RefundStatus, RemoteEvent, hookimpl, plugin_manager
+from tillgate.hooks import (
+    Order,
+    OrderDescription,
+    PaidOutcome,
+    Payment,
+    Refund,
+    RefundStatus,
+    RemoteEvent,
+    hookimpl,
+    plugin_manager,
+)
 from tillgate.shop import enqueue_remote, pay_path
 
 __all__ = ["NAME", "TellingDriver"]
@@ -28,7 +39,9 @@ NAME = "telling-shop"
 def _own(hook: str) -> Callable[..., Any]:
     """Return what the smallest shop does at a hook."""
     implementations = getattr(plugin_manager().hook, hook).get_hookimpls()
-    own: Callable[..., Any] = next(one.function for one in implementations if one.plugin is smallest)
+    own: Callable[..., Any] = next(
+        one.function for one in implementations if one.plugin is smallest
+    )
     return own
 
 
@@ -55,7 +68,13 @@ class TellingShop:
         """Mark the order paid, and have others told of it."""
         outcome: PaidOutcome = _own("tillgate_payment_paid")(payment)
         if outcome is PaidOutcome.APPLIED:
-            enqueue_remote(NAME, payment.order.key, "paid", payment_id=payment.id, data={"amount": str(payment.amount)})
+            enqueue_remote(
+                NAME,
+                payment.order.key,
+                "paid",
+                payment_id=payment.id,
+                data={"amount": str(payment.amount)},
+            )
         return outcome
 
     @hookimpl
@@ -69,7 +88,13 @@ class TellingShop:
         _own("tillgate_refund_changed")(refund)
         if refund.status is RefundStatus.SUCCEEDED:
             payment = refund.payment
-            enqueue_remote(NAME, payment.order.key, "refunded", payment_id=payment.id, refund_id=refund.id)
+            enqueue_remote(
+                NAME,
+                payment.order.key,
+                "refunded",
+                payment_id=payment.id,
+                refund_id=refund.id,
+            )
 
     @hookimpl
     def tillgate_deliver(self, outbox_event: RemoteEvent) -> None:
@@ -104,7 +129,8 @@ class TellingDriver(SmallestShopDriver):
         return pay_path(NAME, order_key)
 
     def _without_traces(self, key: str) -> str:
-        (self._elsewhere / key).unlink(missing_ok=True)  # of an order that bore this number before the tables were emptied
+        # of an order that bore this number before the tables were emptied
+        (self._elsewhere / key).unlink(missing_ok=True)
         return key
 
     def heard_elsewhere(self, order_key: str) -> list[str]:

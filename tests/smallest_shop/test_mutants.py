@@ -1,11 +1,19 @@
-"""The kit can fail: each of many shops and cores that are broken on purpose is caught by the scenario that is named for it."""
+"""The kit can fail: each of many shops and cores that are broken on purpose is caught by the
+scenario that is named for it.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.smallest_shop.conftest import CAUGHT
-from tests.smallest_shop.mutants import MUTANTS, MUTANTS_OF_ROW_LOCKS, MUTANTS_OF_THE_KIT, Mutant, misfits
+from tests.smallest_shop.mutants import (
+    MUTANTS,
+    MUTANTS_OF_ROW_LOCKS,
+    MUTANTS_OF_THE_KIT,
+    Mutant,
+    misfits,
+)
 from tillgate.testing.conformance import Conformance
 from tillgate.testing.guard import guarded_sockets
 from tillgate.testing.world import World
@@ -52,16 +60,24 @@ COMMONEST = {
 
 @pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name.replace(" ", "-"))
 def test_a_mutant_is_caught(
-    world: World, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture, mutant: Mutant
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+    mutant: Mutant,
 ) -> None:
     scenario = getattr(Conformance(), f"test_{mutant.scenario}")
     with monkeypatch.context() as patch, guarded_sockets():
         mutant.breaks(patch)
         with pytest.raises(mutant.raises) as caught:
             scenario(world)
-    assert not misfits(f"{caught.value}\n{caplog.text}"), "it is called as what it replaces, or it is caught for nothing"
+    assert not misfits(f"{caught.value}\n{caplog.text}"), (
+        "it is called as what it replaces, or it is caught for nothing"
+    )
     said = next(iter(str(caught.value).splitlines()), type(caught.value).__name__)
-    request.node.user_properties.append((CAUGHT, f"{mutant.name}: caught by {mutant.scenario}: {said[:140]}"))
+    request.node.user_properties.append(
+        (CAUGHT, f"{mutant.name}: caught by {mutant.scenario}: {said[:140]}"),
+    )
 
 
 def test_every_mutant_names_a_scenario_that_exists() -> None:

@@ -1,4 +1,6 @@
-"""The smallest shop's own hooks, where no scenario of the kit comes between the look at an order and its change."""
+"""The smallest shop's own hooks, where no scenario of the kit comes between the look at an order
+and its change.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from tillgate.testing.world import World
 
 
 def test_an_order_that_becomes_dearer_after_it_was_described_is_not_marked_paid_and_a_person_is_told(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment = world.start(world.order("12.50"))
     world.shopper_pays(payment)
@@ -31,9 +34,14 @@ def test_an_order_that_becomes_dearer_after_it_was_described_is_not_marked_paid_
 
 
 @pytest.mark.parametrize(
-    ("total", "outcome"), [("12.50", "applied"), ("12.49", "applied"), ("12.51", "underpaid"), ("100.00", "underpaid")]
+    ("total", "outcome"),
+    [("12.50", "applied"), ("12.49", "applied"), ("12.51", "underpaid"), ("100.00", "underpaid")],
 )
-def test_an_order_is_marked_paid_by_no_less_than_it_costs(world: World, total: str, outcome: str) -> None:
+def test_an_order_is_marked_paid_by_no_less_than_it_costs(
+    world: World,
+    total: str,
+    outcome: str,
+) -> None:
     order = ShopOrder.objects.create(total=Decimal(total))
     payment = hooks.Payment(
         id="1",

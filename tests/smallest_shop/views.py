@@ -14,9 +14,14 @@ __all__ = ["order_page"]
 
 @login_not_required
 def order_page(request: HttpRequest, key: str) -> HttpResponse:
-    """Show an order. Other shops' tests lead their shoppers here too: of an order that is none of ours the page says nothing."""
+    """Show an order. Other shops' tests lead their shoppers here too: of an order that is none of
+    ours the page says nothing.
+    """
     order = ShopOrder.objects.filter(pk=key).first() if key.isdecimal() else None
     page = "<p>Your order.</p>"
     if order and order.status == "open":
-        page += format_html('<p><a href="{}">Pay</a></p>', shop.pay_path("smallest-shop", str(order.pk)))
+        page += format_html(
+            '<p><a href="{}">Pay</a></p>',
+            shop.pay_path("smallest-shop", str(order.pk)),
+        )
     return HttpResponse(page)

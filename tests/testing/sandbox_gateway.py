@@ -19,5 +19,10 @@ class Examples(SandboxDriver):
 
 
 class V3(SandboxDriver):
-    accounts: ClassVar[Sequence[Mapping[str, Any]]] = ({"dialect": "v3", "store_no": PUBLISHED_STORE_NO},)
-    options: ClassVar[Mapping[str, Any]] = {"currencies": DIALECTS["v3"].currencies, "refund_info": "status"}
+    accounts: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {"dialect": "v3", "store_no": PUBLISHED_STORE_NO},
+    )
+    options: ClassVar[Mapping[str, Any]] = {
+        "currencies": DIALECTS["v3"].currencies,
+        "refund_info": "status",
+    }

@@ -1,4 +1,6 @@
-"""The database of a plugin's tests is chosen from outside, and is one that the threads of a scenario can share."""
+"""The database of a plugin's tests is chosen from outside, and is one that the threads of a
+scenario can share.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,15 @@ def test_sqlite_is_a_file_whose_writers_wait_for_each_other() -> None:
     assert chosen["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
 
 
-@pytest.mark.parametrize(("name", "engine", "host"), [("postgresql", "postgresql", "PGHOST"), ("mariadb", "mysql", "MYSQL_HOST")])
+@pytest.mark.parametrize(
+    ("name", "engine", "host"),
+    [("postgresql", "postgresql", "PGHOST"), ("mariadb", "mysql", "MYSQL_HOST")],
+)
 def test_a_server_is_on_this_machine_unless_its_own_variable_says_where(
-    monkeypatch: pytest.MonkeyPatch, name: str, engine: str, host: str
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    engine: str,
+    host: str,
 ) -> None:
     monkeypatch.setenv("TILLGATE_TEST_DATABASE", name)
     chosen = chosen_database("my-shop-tests")
@@ -35,9 +43,14 @@ def test_a_server_is_on_this_machine_unless_its_own_variable_says_where(
     assert chosen_database("my-shop-tests")["HOST"] == "db.example"
 
 
-@pytest.mark.parametrize(("host", "options"), [("127.0.0.1", {"ssl_disabled": True}), ("db.example", {})])
+@pytest.mark.parametrize(
+    ("host", "options"),
+    [("127.0.0.1", {"ssl_disabled": True}), ("db.example", {})],
+)
 def test_pymysql_connects_without_tls_to_this_machine_alone_however_often_it_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, host: str, options: dict[str, bool]
+    monkeypatch: pytest.MonkeyPatch,
+    host: str,
+    options: dict[str, bool],
 ) -> None:
     monkeypatch.delitem(sys.modules, "MySQLdb", raising=False)
     monkeypatch.setenv("TILLGATE_TEST_DATABASE", "mariadb")
@@ -59,7 +72,12 @@ def test_two_runs_can_go_on_beside_each_other(monkeypatch: pytest.MonkeyPatch, n
 
 @pytest.mark.parametrize("name", DATABASE_NAMES)
 @pytest.mark.parametrize("chosen_name", [None, "another"])
-def test_two_checkouts_share_no_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, chosen_name: str | None) -> None:
+def test_two_checkouts_share_no_database(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
+    chosen_name: str | None,
+) -> None:
     monkeypatch.setenv("TILLGATE_TEST_DATABASE", name)
     if chosen_name:
         monkeypatch.setenv("TILLGATE_TEST_NAME", chosen_name)
@@ -71,7 +89,12 @@ def test_two_checkouts_share_no_database(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert names[0] == names[2] != names[1]
 
 
-def test_a_database_that_is_not_known_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_not_known_is_refused_with_those_that_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TILLGATE_TEST_DATABASE", "postgres")
-    with pytest.raises(ConfigurationError, match="TILLGATE_TEST_DATABASE: 'postgres' must be one of sqlite, postgresql, mariadb"):
+    with pytest.raises(
+        ConfigurationError,
+        match="TILLGATE_TEST_DATABASE: 'postgres' must be one of sqlite, postgresql, mariadb",
+    ):
         chosen_database("my-shop-tests")

@@ -1,4 +1,6 @@
-"""The gateway conformance kit: a toy gateway holds every promise, and each of many broken plugins is caught by its scenario."""
+"""The gateway conformance kit: a toy gateway holds every promise, and each of many broken plugins
+is caught by its scenario.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from typing import Any
 import pytest
 
 from tests.toy_gateway import ToyDriver, ToyPlugin
-from tillgate import Account, CreatedPayment, NotSent, OutcomeUnknown, RefundRequest, SignatureMismatch, TillgateError, Transaction
+from tillgate import (
+    Account,
+    CreatedPayment,
+    NotSent,
+    OutcomeUnknown,
+    RefundRequest,
+    SignatureMismatch,
+    TillgateError,
+    Transaction,
+)
 from tillgate.hooks import Hint, RefundOutcome, build_plugin_manager
 from tillgate.testing.gateway_conformance import GatewayConformance
 from tillgate.testing.gateway_driver import GatewayDriver
@@ -41,7 +52,9 @@ def mutant(scenario: str) -> Callable[[Breaks], Breaks]:
 
 
 def after(patch: pytest.MonkeyPatch, name: str, change: Callable[..., Any]) -> None:
-    """Let a function of the plugin return something else: `change` gets the plugin, the answer and the arguments by name."""
+    """Let a function of the plugin return something else: `change` gets the plugin, the answer and
+    the arguments by name.
+    """
     real = getattr(ToyPlugin, name)
 
     def changed(self: ToyPlugin, *arguments: Any) -> Any:
@@ -60,7 +73,11 @@ def use(patch: pytest.MonkeyPatch, name: str, function: Any) -> None:
 
 @mutant("paid_payment")
 def gives_the_status_as_text(patch: pytest.MonkeyPatch) -> None:
-    after(patch, "tillgate_query", lambda _, answer, *__: replace(answer, status=str(answer.status)))
+    after(
+        patch,
+        "tillgate_query",
+        lambda _, answer, *__: replace(answer, status=str(answer.status)),
+    )
 
 
 @mutant("exact_amount_without_decimals")
@@ -101,19 +118,36 @@ def calls_a_pending_refund_done(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("pending_refund_fails")
 def calls_a_failed_refund_pending_for_ever(patch: pytest.MonkeyPatch) -> None:
-    use(patch, "outcome", lambda _, refund: RefundOutcome("pending" if refund["state"] == "failed" else refund["state"]))
+    use(
+        patch,
+        "outcome",
+        lambda _, refund: RefundOutcome(
+            "pending" if refund["state"] == "failed" else refund["state"],
+        ),
+    )
 
 
 @mutant("refund_that_fails")
 def calls_a_failed_refund_done(patch: pytest.MonkeyPatch) -> None:
-    use(patch, "outcome", lambda _, refund: RefundOutcome("succeeded" if refund["state"] == "failed" else refund["state"]))
+    use(
+        patch,
+        "outcome",
+        lambda _, refund: RefundOutcome(
+            "succeeded" if refund["state"] == "failed" else refund["state"],
+        ),
+    )
 
 
 @mutant("forged_notification")
 def believes_every_notification(patch: pytest.MonkeyPatch) -> None:
     real: Callable[..., Any] = ToyPlugin.tillgate_read_notification
 
-    def believing(self: ToyPlugin, account: Account, headers: Mapping[str, str], body: bytes) -> Any:
+    def believing(
+        self: ToyPlugin,
+        account: Account,
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> Any:
         with suppress(SignatureMismatch):
             return real(self, account, headers, body)
         return [Hint(reference="x")]
@@ -123,7 +157,11 @@ def believes_every_notification(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("notification_is_a_hint")
 def finds_another_payment_in_a_notification(patch: pytest.MonkeyPatch) -> None:
-    after(patch, "tillgate_read_notification", lambda self, *_: [Hint(reference=list(self.toy.payments)[-1])])
+    after(
+        patch,
+        "tillgate_read_notification",
+        lambda self, *_: [Hint(reference=list(self.toy.payments)[-1])],
+    )
 
 
 @mutant("notification_is_a_hint")
@@ -197,7 +235,11 @@ def puts_the_token_into_an_error(patch: pytest.MonkeyPatch) -> None:
         try:
             return real(self, account, *arguments)
         except OutcomeUnknown as error:
-            raise OutcomeUnknown("pay", "x", f"no answer for {account.token.get_secret_value()}") from error
+            raise OutcomeUnknown(
+                "pay",
+                "x",
+                f"no answer for {account.token.get_secret_value()}",
+            ) from error
 
     patch.setattr(ToyPlugin, "send", talkative)
 
@@ -234,25 +276,43 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")
     pytester.makeconftest('pytest_plugins = ["tillgate.testing.gateways"]')
-    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider -p no:xdist -p no:django\nfilterwarnings = error\n")
+    pytester.makeini(
+        "[pytest]\naddopts = -p no:cacheprovider -p no:xdist -p no:django\nfilterwarnings = error\n",
+    )
     return pytester
 
 
-def test_the_report_names_what_was_skipped_declined_overridden_and_not_run(project: pytest.Pytester) -> None:
-    body = "def account(self, currency=None):\n            return None if currency in ('KWD', 'BHD') else super().account(currency)"
+def test_the_report_names_what_was_skipped_declined_overridden_and_not_run(
+    project: pytest.Pytester,
+) -> None:
+    body = (
+        "def account(self, currency=None):\n            return None if currency in ('KWD', "
+        "'BHD') else super().account(currency)"
+    )
     source = PROJECT.format(body=body, declined='{"refund_in_the_portal": "it has no portal"}')
     source += "\n        def test_full_refund(self, gateway):\n            pass\n"
     project.makepyfile(test_mine=source)
     chosen = "exact_amount or paid_payment or portal or full_refund"
     result = project.runpytest_subprocess("-k", chosen, "--conformance-report", "report.md")
-    result.stdout.re_match_lines([r"paid_payment +held", r"slow_query +not run", r"exact_amount_with_three_decimals +skipped: .*KWD"])
+    result.stdout.re_match_lines(
+        [
+            r"paid_payment +held",
+            r"slow_query +not run",
+            r"exact_amount_with_three_decimals +skipped: .*KWD",
+        ],
+    )
     result.stdout.re_match_lines([r"full_refund +not proven: TestMine overrides the scenario"])
     result.stdout.re_match_lines([rf"3 of {len(SCENARIOS)} scenarios held: tillgate "])
-    assert f"| paid_payment | {SCENARIOS['paid_payment']} | held |" in (project.path / "report.md").read_text("utf-8")
+    assert f"| paid_payment | {SCENARIOS['paid_payment']} | held |" in (
+        project.path / "report.md"
+    ).read_text("utf-8")
 
 
 def test_an_account_of_none_of_the_currencies_proves_no_amount(project: pytest.Pytester) -> None:
-    body = "def account(self, currency=None):\n            return None if currency else super().account()"
+    body = (
+        "def account(self, currency=None):\n            return None if currency else "
+        "super().account()"
+    )
     project.makepyfile(test_mine=PROJECT.format(body=body, declined="{}"))
     result = project.runpytest_subprocess("-k", "exact_amount")
     result.assert_outcomes(failed=3, deselected=len(SCENARIOS) - 3)
@@ -260,12 +320,26 @@ def test_an_account_of_none_of_the_currencies_proves_no_amount(project: pytest.P
 
 def test_what_a_driver_cannot_do_is_to_be_declined(project: pytest.Pytester) -> None:
     body = "hold_refund = __import__('tillgate.testing.gateway_driver').testing.gateway_driver.GatewayDriver.hold_refund"
-    project.makepyfile(test_mine=PROJECT.format(body=body, declined='{"pending_refund_fails": "it finishes refunds at once"}'))
-    project.runpytest_subprocess("-k", "pending_refund").assert_outcomes(failed=1, xfailed=1, deselected=len(SCENARIOS) - 2)
+    project.makepyfile(
+        test_mine=PROJECT.format(
+            body=body,
+            declined='{"pending_refund_fails": "it finishes refunds at once"}',
+        ),
+    )
+    project.runpytest_subprocess("-k", "pending_refund").assert_outcomes(
+        failed=1,
+        xfailed=1,
+        deselected=len(SCENARIOS) - 2,
+    )
 
 
 def test_a_plugin_that_is_not_installed_is_named(project: pytest.Pytester) -> None:
-    project.makepyfile(test_mine=PROJECT.format(body="def __enter__(self):\n            return self", declined="{}"))
+    project.makepyfile(
+        test_mine=PROJECT.format(
+            body="def __enter__(self):\n            return self",
+            declined="{}",
+        ),
+    )
     result = project.runpytest_subprocess("-k", "paid_payment")
     result.assert_outcomes(errors=1, deselected=len(SCENARIOS) - 1)
     result.stdout.fnmatch_lines(["*no plugin 'toy' is installed*"])
@@ -274,7 +348,11 @@ def test_a_plugin_that_is_not_installed_is_named(project: pytest.Pytester) -> No
 def _rows(heading: str) -> dict[str, str]:
     page = (ROOT / "docs/reference/testing.md").read_text("utf-8")
     part = re.split(r"^#+ ", page.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
-    lines = [line.removeprefix("- `").split("`", 1) for line in part.splitlines() if line.startswith("- `")]
+    lines = [
+        line.removeprefix("- `").split("`", 1)
+        for line in part.splitlines()
+        if line.startswith("- `")
+    ]
     return {name.partition("(")[0]: text.removeprefix(": ") for name, text in lines}
 
 
@@ -284,4 +362,6 @@ def test_every_scenario_and_act_is_documented_and_no_other() -> None:
     table = (ROOT / "docs/reference" / report).read_text("utf-8")
     assert dict(re.findall(r"^\| (\w+) \| (.+?\.) \| ", table, re.MULTILINE)) == SCENARIOS
     assert all(message.endswith(".") and "|" not in message for message in SCENARIOS.values())
-    assert set(_rows("GatewayDriver")) == {name for name in vars(GatewayDriver) if not name.startswith("_")} | {"plugin"}
+    assert set(_rows("GatewayDriver")) == {
+        name for name in vars(GatewayDriver) if not name.startswith("_")
+    } | {"plugin"}

@@ -13,7 +13,8 @@ V1_DECLINED = {
     **V3_DECLINED,
     "pending_refund_succeeds": NO_STATUS,
     "pending_refund_fails": NO_STATUS,
-    "same_refund_id": "version 1 knows no id of a refund: Tillgate sends a refund of unknown outcome never again",
+    "same_refund_id": "version 1 knows no id of a refund: Tillgate sends a refund of unknown "
+    "outcome never again",
 }
 
 

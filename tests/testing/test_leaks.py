@@ -35,14 +35,29 @@ def folded(token: str) -> str:
 REQUEST = '"verifySign": "SIGNATURE"'
 MESSAGE = '"ret_msg": "prepay success"'
 PLANTS = {
-    "token in a request": (REQUEST, f'"verifySign": "SIGNATURE",\n        "x": "{PUBLISHED_TOKEN}"'),
+    "token in a request": (
+        REQUEST,
+        f'"verifySign": "SIGNATURE",\n        "x": "{PUBLISHED_TOKEN}"',
+    ),
     "token in an answer": (MESSAGE, f'"ret_msg": "use {PUBLISHED_TOKEN}"'),
     "token in capitals": (MESSAGE, f'"ret_msg": "use {PUBLISHED_TOKEN.upper()}"'),
     "token inside a word": (MESSAGE, f'"ret_msg": "x{PUBLISHED_TOKEN}y"'),
-    "token in escapes": (MESSAGE, '"ret_msg": "' + "".join(f"\\u{ord(c):04x}" for c in PUBLISHED_TOKEN) + '"'),
-    "token in percent signs": (MESSAGE, '"ret_msg": "' + "".join(f"%{ord(c):02x}" for c in PUBLISHED_TOKEN) + '"'),
-    "token in twofold percent signs": (MESSAGE, '"ret_msg": "' + "".join(f"%25{ord(c):02x}" for c in PUBLISHED_TOKEN) + '"'),
-    "token in JSON inside JSON": (MESSAGE, '"ret_msg": "{\\"k\\":\\"\\\\u0035' + PUBLISHED_TOKEN[1:] + '\\"}"'),
+    "token in escapes": (
+        MESSAGE,
+        '"ret_msg": "' + "".join(f"\\u{ord(c):04x}" for c in PUBLISHED_TOKEN) + '"',
+    ),
+    "token in percent signs": (
+        MESSAGE,
+        '"ret_msg": "' + "".join(f"%{ord(c):02x}" for c in PUBLISHED_TOKEN) + '"',
+    ),
+    "token in twofold percent signs": (
+        MESSAGE,
+        '"ret_msg": "' + "".join(f"%25{ord(c):02x}" for c in PUBLISHED_TOKEN) + '"',
+    ),
+    "token in JSON inside JSON": (
+        MESSAGE,
+        '"ret_msg": "{\\"k\\":\\"\\\\u0035' + PUBLISHED_TOKEN[1:] + '\\"}"',
+    ),
     "MD5 of the token": (MESSAGE, f'"ret_msg": "{digest(PUBLISHED_TOKEN)}"'),
     "real token of the environment": (MESSAGE, f'"ret_msg": "{REAL_TOKEN}"'),
     "real token in percent signs": (MESSAGE, '"ret_msg": "correct%20horse%2Fbattery%2Bstaple"'),
@@ -55,12 +70,24 @@ PLANTS = {
     "merchant number in a request": ('"merchantNo": "MERCHANT"', '"merchantNo": "200043"'),
     "merchant number in an address": ("/online/v1/refund", "/online/v1/refund?merchantNo=990001"),
     "token in an address": ("/online/v1/refund", f"/online/v1/refund?k={PUBLISHED_TOKEN}"),
-    "real host": ("https://gateway.example/online/v1/refund", "https://pay.gateway.test/online/v1/refund"),
-    "token in a header": ("content-type:\n      - application/json", f"retry-after:\n      - {PUBLISHED_TOKEN}"),
+    "real host": (
+        "https://gateway.example/online/v1/refund",
+        "https://pay.gateway.test/online/v1/refund",
+    ),
+    "token in a header": (
+        "content-type:\n      - application/json",
+        f"retry-after:\n      - {PUBLISHED_TOKEN}",
+    ),
     "cookie": ("content-type:\n      - application/json", "Set-Cookie:\n      - session=1"),
-    "date": ("content-type:\n      - application/json", "date:\n      - Tue, 18 Nov 2025 10:00:00 GMT"),
+    "date": (
+        "content-type:\n      - application/json",
+        "date:\n      - Tue, 18 Nov 2025 10:00:00 GMT",
+    ),
     "folded over lines": ("code: 200", f"code: 200\n      note: {folded(PUBLISHED_TOKEN)}"),
-    "binary": ("code: 200", f"code: 200\n      note: !!binary {base64.b64encode(PUBLISHED_TOKEN.encode()).decode()}"),
+    "binary": (
+        "code: 200",
+        f"code: 200\n      note: !!binary {base64.b64encode(PUBLISHED_TOKEN.encode()).decode()}",
+    ),
     "comment": ("version: 1", f"# {PUBLISHED_TOKEN}\nversion: 1"),
 }
 
@@ -80,7 +107,11 @@ def test_planted_secret_is_found(clean: str, tmp_path: Path, plant: str) -> None
 
 @pytest.mark.parametrize("name", ["notes.txt", "broken.yaml", "odd.yaml", "binary.bin"])
 def test_files_that_are_no_cassettes_are_searched_too(tmp_path: Path, name: str) -> None:
-    content = {"broken.yaml": b"a: [\n", "odd.yaml": b"interactions: [7, {request: 7, response: {body: 7}}]\n", "binary.bin": b"\xff\xfe"}
+    content = {
+        "broken.yaml": b"a: [\n",
+        "odd.yaml": b"interactions: [7, {request: 7, response: {body: 7}}]\n",
+        "binary.bin": b"\xff\xfe",
+    }
     (tmp_path / name).write_bytes(content.get(name, b""))
     assert find_leaks(tmp_path) == []
     (tmp_path / name).write_bytes(content.get(name, b"") + f"# {PUBLISHED_TOKEN}".encode())

@@ -1,4 +1,6 @@
-"""Recording and replaying one cassette, against a gateway of the standard library that betrays every secret it knows."""
+"""Recording and replaying one cassette, against a gateway of the standard library that betrays
+every secret it knows.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Blabber:
         self.headers: dict[str, str] = {}
 
     def say(self, answer: object, status: int = 200) -> None:
-        self.answers.append((status, answer if isinstance(answer, bytes) else json.dumps(answer).encode()))
+        self.answers.append(
+            (status, answer if isinstance(answer, bytes) else json.dumps(answer).encode()),
+        )
 
 
 @pytest.fixture
@@ -53,7 +57,9 @@ def blabber() -> Iterator[Blabber]:
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("content-length", "0")))
-            status, body = gateway.answers.pop(0) if len(gateway.answers) > 1 else gateway.answers[0]
+            status, body = (
+                gateway.answers.pop(0) if len(gateway.answers) > 1 else gateway.answers[0]
+            )
             self.send_response(status)
             for name, value in {"Content-Type": "application/json", **gateway.headers}.items():
                 self.send_header(name, value)
@@ -83,20 +89,43 @@ def live(blabber: Blabber) -> Account:
 
 @pytest.fixture
 def recorder(tmp_path: Path, live: Account) -> Cassette:
-    return Cassette(tmp_path / "one.yaml", live, is_recording=True, title="a test", command="pytest --record-cassettes")
+    return Cassette(
+        tmp_path / "one.yaml",
+        live,
+        is_recording=True,
+        title="a test",
+        command="pytest --record-cassettes",
+    )
 
 
 @pytest.fixture
 def player(tmp_path: Path) -> Cassette:
-    account = Account(base_url="https://gateway.example", merchant_no="200043", token=PUBLISHED_TOKEN)
-    return Cassette(tmp_path / "one.yaml", account, is_recording=False, title="a test", command="pytest --record-cassettes")
+    account = Account(
+        base_url="https://gateway.example",
+        merchant_no="200043",
+        token=PUBLISHED_TOKEN,
+    )
+    return Cassette(
+        tmp_path / "one.yaml",
+        account,
+        is_recording=False,
+        title="a test",
+        command="pytest --record-cassettes",
+    )
 
 
 def signed(members: dict[str, Any]) -> dict[str, Any]:
-    return {**members, "verifySign": signing.sign({name: str(value) for name, value in members.items()}, TOKEN)}
+    return {
+        **members,
+        "verifySign": signing.sign({name: str(value) for name, value in members.items()}, TOKEN),
+    }
 
 
-def order(reference: str, base_url: str = "https://shop.example", merchant_no: str = MERCHANT_NO) -> PaymentRequest:
+def order(
+    reference: str,
+    base_url: str = "https://shop.example",
+    merchant_no: str = MERCHANT_NO,
+) -> PaymentRequest:
     return PaymentRequest(
         reference=reference,
         currency="USD",
@@ -109,7 +138,9 @@ def order(reference: str, base_url: str = "https://shop.example", merchant_no: s
 
 
 class TestWhatIsWritten:
-    """Before: a gateway that repeats merchantNo, token, signature, its own address. After: none of it, and the rest as it was."""
+    """Before: a gateway that repeats merchantNo, token, signature, its own address. After: none of
+    it, and the rest as it was.
+    """
 
     @pytest.fixture
     def betrayal(self, blabber: Blabber, live: Account, recorder: Cassette) -> str:
@@ -125,7 +156,10 @@ class TestWhatIsWritten:
             "merchantNo": MERCHANT_NO,
             "buyerEmail": "ada@example.org",
         }
-        message = f"prepay success for merchant {MERCHANT_NO}. See {blabber.base_url}/t/300014000098765 ({TOKEN_MD5})"
+        message = (
+            f"prepay success for merchant {MERCHANT_NO}. See "
+            f"{blabber.base_url}/t/300014000098765 ({TOKEN_MD5})"
+        )
         blabber.say({"ret_code": "000100", "ret_msg": message, "result": signed(result)})
         blabber.headers = {
             "Set-Cookie": f"session={TOKEN}",
@@ -143,28 +177,62 @@ class TestWhatIsWritten:
         recorder.finish()
         return recorder.path.read_text("utf-8")
 
-    @pytest.mark.parametrize("secret", [TOKEN, TOKEN_MD5, MERCHANT_NO, "127.0.0.1", "300014000098765", "5f2c8d1e", "ada@example.org"])
-    def test_no_secret_of_the_answer_or_the_request_reaches_the_file(self, betrayal: str, secret: str) -> None:
+    @pytest.mark.parametrize(
+        "secret",
+        [
+            TOKEN,
+            TOKEN_MD5,
+            MERCHANT_NO,
+            "127.0.0.1",
+            "300014000098765",
+            "5f2c8d1e",
+            "ada@example.org",
+        ],
+    )
+    def test_no_secret_of_the_answer_or_the_request_reaches_the_file(
+        self,
+        betrayal: str,
+        secret: str,
+    ) -> None:
         assert secret not in betrayal
 
     @pytest.mark.parametrize(
-        "header", ["cookie", "etag", "date", "location", "server", "last-modified", "x-request-id", "authorization", "host"]
+        "header",
+        [
+            "cookie",
+            "etag",
+            "date",
+            "location",
+            "server",
+            "last-modified",
+            "x-request-id",
+            "authorization",
+            "host",
+        ],
     )
     def test_headers_that_change_or_betray_are_dropped(self, betrayal: str, header: str) -> None:
         assert f"{header}:" not in betrayal.lower()
 
-    def test_rest_of_the_conversation_is_there_for_a_person_to_read(self, betrayal: str, recorder: Cassette) -> None:
-        assert betrayal.startswith("# a test\n# Record it again: pytest --record-cassettes\nversion: 1\n")
+    def test_rest_of_the_conversation_is_there_for_a_person_to_read(
+        self,
+        betrayal: str,
+        recorder: Cassette,
+    ) -> None:
+        assert betrayal.startswith(
+            "# a test\n# Record it again: pytest --record-cassettes\nversion: 1\n",
+        )
         for line in (
             '"merchantNo": "MERCHANT"',
             '"verifySign": "SIGNATURE"',
             '"reference": "100017-0000000000001"',
             '"ipnUrl": "https://gateway.example/ipn?merchantNo=MERCHANT"',
-            '"callbackUrl": "https://gateway.example/back?to=https%3A%2F%2Fgateway.example&amount={amount}"',
+            '"callbackUrl": '
+            '"https://gateway.example/back?to=https%3A%2F%2Fgateway.example&amount={amount}"',
             '"cashierUrl": "https://gateway.example/cashier/1"',
             '"transactionNo": "TRANSACTION-1"',
             '"buyerEmail": "***"',
-            '"ret_msg": "prepay success for merchant MERCHANT. See https://gateway.example/t/TRANSACTION-1 (TOKEN)"',
+            '"ret_msg": "prepay success for merchant MERCHANT. See '
+            'https://gateway.example/t/TRANSACTION-1 (TOKEN)"',
             "uri: https://gateway.example/online/v1/secure-pay",
         ):
             assert line in betrayal
@@ -172,16 +240,31 @@ class TestWhatIsWritten:
     def test_search_for_leaks_finds_none(self, betrayal: str, recorder: Cassette) -> None:
         assert find_leaks(recorder.path.parent, secrets=[TOKEN], environment={}) == []
 
-    def test_replay_verifies_the_recomputed_signature(self, betrayal: str, player: Cassette) -> None:
-        account = Account(base_url="https://gateway.example", merchant_no="200043", token=PUBLISHED_TOKEN)
+    def test_replay_verifies_the_recomputed_signature(
+        self,
+        betrayal: str,
+        player: Cassette,
+    ) -> None:
+        account = Account(
+            base_url="https://gateway.example",
+            merchant_no="200043",
+            token=PUBLISHED_TOKEN,
+        )
         request = order("100017-0000000000001", "https://gateway.example", "200043")
         with player.running(), Gateway(account) as gateway:
             created = gateway.pay(request)
         player.finish()
-        assert (created.transaction_no, created.payment_url) == ("TRANSACTION-1", "https://gateway.example/cashier/1")
+        assert (created.transaction_no, created.payment_url) == (
+            "TRANSACTION-1",
+            "https://gateway.example/cashier/1",
+        )
 
     def test_vcrpy_logs_no_answer_while_it_records(
-        self, caplog: pytest.LogCaptureFixture, blabber: Blabber, live: Account, recorder: Cassette
+        self,
+        caplog: pytest.LogCaptureFixture,
+        blabber: Blabber,
+        live: Account,
+        recorder: Cassette,
     ) -> None:
         caplog.set_level(logging.DEBUG)
         blabber.say({"ret_code": "000100", "ret_msg": TOKEN})
@@ -192,9 +275,16 @@ class TestWhatIsWritten:
 
 
 class TestRecording:
-    def test_compressed_answers_are_scrubbed_too(self, blabber: Blabber, live: Account, recorder: Cassette) -> None:
+    def test_compressed_answers_are_scrubbed_too(
+        self,
+        blabber: Blabber,
+        live: Account,
+        recorder: Cassette,
+    ) -> None:
         blabber.headers = {"Content-Encoding": "gzip"}
-        blabber.say(gzip.compress(json.dumps({"ret_code": "000100", "ret_msg": f"key {TOKEN}"}).encode()))
+        blabber.say(
+            gzip.compress(json.dumps({"ret_code": "000100", "ret_msg": f"key {TOKEN}"}).encode()),
+        )
         with recorder.running():
             answer = httpx.post(f"{live.base_url}/online/v1/refund", json={})
             assert TOKEN in answer.text
@@ -203,7 +293,12 @@ class TestRecording:
         assert '"ret_msg": "key TOKEN"' in text
         assert "content-encoding" not in text
 
-    def test_answers_that_cannot_be_read_are_not_kept(self, blabber: Blabber, live: Account, recorder: Cassette) -> None:
+    def test_answers_that_cannot_be_read_are_not_kept(
+        self,
+        blabber: Blabber,
+        live: Account,
+        recorder: Cassette,
+    ) -> None:
         blabber.headers = {"Content-Encoding": "rot13"}
         blabber.say(bytes(range(256)))
         with recorder.running():
@@ -211,20 +306,32 @@ class TestRecording:
         recorder.finish()
         assert "string: '***'" in recorder.path.read_text("utf-8")
 
-    def test_nothing_is_written_before_the_test_has_passed(self, blabber: Blabber, live: Account, recorder: Cassette) -> None:
+    def test_nothing_is_written_before_the_test_has_passed(
+        self,
+        blabber: Blabber,
+        live: Account,
+        recorder: Cassette,
+    ) -> None:
         blabber.say({"ret_code": "000100", "ret_msg": ""})
         with recorder.running():
             httpx.post(f"{live.base_url}/online/v1/refund", json={})
         assert not recorder.path.exists()
 
     def test_recording_that_still_holds_a_secret_is_not_written(
-        self, monkeypatch: pytest.MonkeyPatch, blabber: Blabber, live: Account, recorder: Cassette
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        blabber: Blabber,
+        live: Account,
+        recorder: Cassette,
     ) -> None:
         monkeypatch.setattr("tillgate.testing.scrubbing.Scrubber._text", lambda self, text: text)
         blabber.say({"ret_code": "000100", "ret_msg": TOKEN})
         with recorder.running():
             httpx.post(f"{live.base_url}/online/v1/refund", json={"merchantNo": MERCHANT_NO})
-        with pytest.raises(Failed, match="was not written, since it would hold a known token or its MD5") as failure:
+        with pytest.raises(
+            Failed,
+            match="was not written, since it would hold a known token or its MD5",
+        ) as failure:
             recorder.finish()
         assert TOKEN not in str(failure.value)
         assert not recorder.path.exists()
@@ -235,7 +342,12 @@ class TestRecording:
         with pytest.raises(Failed, match="needs no cassette"):
             recorder.finish()
 
-    def test_requests_to_others_are_no_part_of_the_conversation(self, blabber: Blabber, live: Account, recorder: Cassette) -> None:
+    def test_requests_to_others_are_no_part_of_the_conversation(
+        self,
+        blabber: Blabber,
+        live: Account,
+        recorder: Cassette,
+    ) -> None:
         blabber.say({"ret_code": "000100", "ret_msg": ""})
         with recorder.running():
             httpx.post(f"{live.base_url}/online/v1/refund", json={})
@@ -264,7 +376,9 @@ SHAPES: dict[str, object] = {
     "token in base64, shifted by two": {"ret_msg": f"Basic {base64_of(TOKEN, 2)}"},
     "token cut to 16": {"ret_msg": f"wrong key {TOKEN[:16]}..."},
     "last 16 of the token": {"ret_msg": f"wrong key ...{TOKEN[16:]}"},
-    "token with escapes": b'{"ret_msg": "' + "".join(f"\\u{ord(one):04x}" for one in TOKEN).encode() + b'"}',
+    "token with escapes": b'{"ret_msg": "'
+    + "".join(f"\\u{ord(one):04x}" for one in TOKEN).encode()
+    + b'"}',
     "token with escapes in a text": {"ret_msg": "".join(f"\\u{ord(one):04x}" for one in TOKEN)},
     "token with percent signs": {"ret_msg": "".join(f"%{ord(one):02x}" for one in TOKEN)},
     "token as entities": {"ret_msg": "".join(f"&#{ord(one)};" for one in TOKEN)},
@@ -279,26 +393,47 @@ SHAPES: dict[str, object] = {
 
 
 class TestShapes:
-    """A gateway may repeat the shopper's data and the token anywhere: either the file is without it, or there is no file."""
+    """A gateway may repeat the shopper's data and the token anywhere: either the file is without
+    it, or there is no file.
+    """
 
     @pytest.mark.parametrize("shape", SHAPES)
-    def test_answer_of_any_shape(self, shape: str, blabber: Blabber, live: Account, recorder: Cassette) -> None:
+    def test_answer_of_any_shape(
+        self,
+        shape: str,
+        blabber: Blabber,
+        live: Account,
+        recorder: Cassette,
+    ) -> None:
         blabber.say(SHAPES[shape])
         with recorder.running():
             httpx.post(live.base_url + PATH, json=SENT)
         with contextlib.suppress(Failed):
             recorder.finish()
         text = recorder.path.read_text("utf-8") if recorder.path.exists() else ""
-        assert not [word for word in ("Ann", "ann@", "4111", TOKEN[:12], TOKEN[-12:], TOKEN_MD5[:12]) if word in text]
+        assert not [
+            word
+            for word in ("Ann", "ann@", "4111", TOKEN[:12], TOKEN[-12:], TOKEN_MD5[:12])
+            if word in text
+        ]
         if "token" in shape.lower() or "MD5" in shape:
             assert find_leaks(recorder.path.parent, secrets=[TOKEN], environment={}) == []
             assert not text or "TOKEN" in text or "***" in text
 
     @pytest.mark.parametrize("member", ["email", "payerName", "note"])
-    def test_own_members_of_a_request(self, member: str, blabber: Blabber, live: Account, recorder: Cassette) -> None:
+    def test_own_members_of_a_request(
+        self,
+        member: str,
+        blabber: Blabber,
+        live: Account,
+        recorder: Cassette,
+    ) -> None:
         blabber.say({"ret_code": "000100"})
         with recorder.running():
-            httpx.post(live.base_url + PATH, json={**SENT, member: PERSONAL, "description": PERSONAL})
+            httpx.post(
+                live.base_url + PATH,
+                json={**SENT, member: PERSONAL, "description": PERSONAL},
+            )
         recorder.finish()
         text = recorder.path.read_text("utf-8")
         assert f'"{member}": "***"' in text
@@ -323,22 +458,47 @@ class TestMatching:
     def send(self, player: Cassette) -> Callable[..., httpx.Response]:
         def send(method: str = "POST", path: str = PATH, **body: Any) -> httpx.Response:
             with player.running():
-                return httpx.request(method, f"https://gateway.example{path}", **(body or {"json": SENT}))
+                return httpx.request(
+                    method,
+                    f"https://gateway.example{path}",
+                    **(body or {"json": SENT}),
+                )
 
         return send
 
-    def test_same_request_is_answered(self, send: Callable[..., httpx.Response], player: Cassette) -> None:
+    def test_same_request_is_answered(
+        self,
+        send: Callable[..., httpx.Response],
+        player: Cassette,
+    ) -> None:
         assert send().json() == {"ret_code": "000100", "ret_msg": "refund of 1.00"}
         player.finish()
 
-    def test_order_and_spacing_of_members_do_not_matter(self, send: Callable[..., httpx.Response]) -> None:
+    def test_order_and_spacing_of_members_do_not_matter(
+        self,
+        send: Callable[..., httpx.Response],
+    ) -> None:
         content = json.dumps(dict(reversed(SENT.items())), indent=4)
-        assert send(content=content, headers={"Content-Type": "application/json; charset=utf-8"}).status_code == 200
+        assert (
+            send(
+                content=content,
+                headers={"Content-Type": "application/json; charset=utf-8"},
+            ).status_code
+            == 200
+        )
 
-    def test_values_of_merchant_no_and_signature_do_not_matter(self, send: Callable[..., httpx.Response]) -> None:
-        assert send(json={**SENT, "merchantNo": "200043", "verifySign": "f" * 32}).status_code == 200
+    def test_values_of_merchant_no_and_signature_do_not_matter(
+        self,
+        send: Callable[..., httpx.Response],
+    ) -> None:
+        assert (
+            send(json={**SENT, "merchantNo": "200043", "verifySign": "f" * 32}).status_code == 200
+        )
 
-    def test_amount_999_does_not_replay_the_answer_for_1(self, send: Callable[..., httpx.Response]) -> None:
+    def test_amount_999_does_not_replay_the_answer_for_1(
+        self,
+        send: Callable[..., httpx.Response],
+    ) -> None:
         with pytest.raises(Failed) as failure:
             send(json={**SENT, "amount": "999"})
         assert 'amount: "1.00" on file, "999" sent' in str(failure.value)
@@ -350,24 +510,46 @@ class TestMatching:
             ({"json": {**SENT, "amount": 1.00}}, "amount"),
             ({"json": {**SENT, "reference": "A-2"}}, 'reference: "A-1" on file, "A-2" sent'),
             ({"json": {**SENT, "ipnUrl": "https://shop.example/"}}, "ipnUrl: nothing on file"),
-            ({"json": {name: SENT[name] for name in ("reference", "amount", "merchantNo")}}, "verifySign"),
+            (
+                {"json": {name: SENT[name] for name in ("reference", "amount", "merchantNo")}},
+                "verifySign",
+            ),
             ({"json": [SENT]}, "body"),
             ({"data": SENT}, "Content-Type"),
             ({"content": b"{", "headers": {"Content-Type": "application/json"}}, "body"),
             ({"path": PATH + "?x=1", "json": SENT}, "x: nothing on file, *** sent"),
-            ({"path": "/online/v1/tran-query", "json": SENT}, "it holds POST https://gateway.example/online/v1/refund"),
+            (
+                {"path": "/online/v1/tran-query", "json": SENT},
+                "it holds POST https://gateway.example/online/v1/refund",
+            ),
             ({"method": "PUT", "json": SENT}, "it holds POST"),
         ],
     )
-    def test_any_other_difference_is_another_request(self, send: Callable[..., httpx.Response], change: dict[str, Any], said: str) -> None:
+    def test_any_other_difference_is_another_request(
+        self,
+        send: Callable[..., httpx.Response],
+        change: dict[str, Any],
+        said: str,
+    ) -> None:
         with pytest.raises(Failed) as failure:
             send(**change)
         assert said in str(failure.value)
 
-    def test_complaint_shows_neither_merchant_no_nor_signature(self, send: Callable[..., httpx.Response]) -> None:
+    def test_complaint_shows_neither_merchant_no_nor_signature(
+        self,
+        send: Callable[..., httpx.Response],
+    ) -> None:
         with pytest.raises(Failed) as failure:
-            send(json={"merchantNo": "200043", "verifySign": "ab" * 16, "note": f"token {PUBLISHED_TOKEN}"})
-        assert not {"200043", "ab" * 16, PUBLISHED_TOKEN} & set(str(failure.value).replace('"', " ").split())
+            send(
+                json={
+                    "merchantNo": "200043",
+                    "verifySign": "ab" * 16,
+                    "note": f"token {PUBLISHED_TOKEN}",
+                },
+            )
+        assert not {"200043", "ab" * 16, PUBLISHED_TOKEN} & set(
+            str(failure.value).replace('"', " ").split(),
+        )
 
     def test_answer_is_replayed_once(self, player: Cassette) -> None:
         with player.running():
@@ -392,7 +574,11 @@ class TestMatching:
     def test_request_that_is_not_sent_any_more_is_told(self, player: Cassette) -> None:
         with player.running():
             pass
-        with pytest.raises(Failed, match=r"holds requests that the test did not send:\n  POST https://gateway\.example/online/v1/refund"):
+        with pytest.raises(
+            Failed,
+            match=r"holds requests that the test did not send:\n  POST "
+            r"https://gateway\.example/online/v1/refund",
+        ):
             player.finish()
 
     def test_broken_file_is_told(self, player: Cassette) -> None:
@@ -402,18 +588,32 @@ class TestMatching:
 
 
 def test_missing_cassette_is_told_with_the_command_that_records_it(player: Cassette) -> None:
-    with player.running(), pytest.raises(Failed, match=r"there is no cassette .*one\.yaml\nRecord it: pytest --record-cassettes"):
+    with (
+        player.running(),
+        pytest.raises(
+            Failed,
+            match=r"there is no cassette .*one\.yaml\nRecord it: pytest --record-cassettes",
+        ),
+    ):
         httpx.post(f"https://gateway.example{PATH}", json=SENT)
     with pytest.raises(Failed, match="there is no cassette"):
         player.finish()
 
 
-def test_forms_are_compared_by_their_pairs(blabber: Blabber, live: Account, recorder: Cassette, player: Cassette) -> None:
+def test_forms_are_compared_by_their_pairs(
+    blabber: Blabber,
+    live: Account,
+    recorder: Cassette,
+    player: Cassette,
+) -> None:
     blabber.say({"ret_code": "000100", "ret_msg": ""})
     with recorder.running():
         httpx.post(live.base_url + PATH, data=SENT)
     recorder.finish()
-    assert "body: reference=A-1&amount=1.00&merchantNo=MERCHANT&verifySign=SIGNATURE" in recorder.path.read_text("utf-8")
+    assert (
+        "body: reference=A-1&amount=1.00&merchantNo=MERCHANT&verifySign=SIGNATURE"
+        in recorder.path.read_text("utf-8")
+    )
     with player.running():
         httpx.post(f"https://gateway.example{PATH}", data=dict(reversed(SENT.items())))
         with pytest.raises(Failed, match=r"amount: 1\.00 on file, 999 sent"):
@@ -423,10 +623,24 @@ def test_forms_are_compared_by_their_pairs(blabber: Blabber, live: Account, reco
 @given(
     st.binary()
     | st.text().map(str.encode)
-    | st.sampled_from([b"", b"null", b"1.10", b"a\r\nb ", b" a\n b", "\u2028\x85\ufeff".encode(), "\x85".encode(), "a\n\x85".encode()])
+    | st.sampled_from(
+        [
+            b"",
+            b"null",
+            b"1.10",
+            b"a\r\nb ",
+            b" a\n b",
+            "\u2028\x85\ufeff".encode(),
+            "\x85".encode(),
+            "a\n\x85".encode(),
+        ],
+    ),
 )
 def test_bodies_come_back_from_the_file(body: bytes) -> None:
     request = Request("POST", "https://gateway.example/x", body, {"content-type": "text/plain"})
     answer = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": body}}
-    requests, answers = deserialize(serialize({"requests": [request], "responses": [answer]}, _Readable), yamlserializer)
+    requests, answers = deserialize(
+        serialize({"requests": [request], "responses": [answer]}, _Readable),
+        yamlserializer,
+    )
     assert (requests[0].body or b"", answers[0]["body"]["string"]) == (body, body)

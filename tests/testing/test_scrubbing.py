@@ -23,12 +23,20 @@ LIVE = Account(base_url=BASE, merchant_no="990001", token=HEX_TOKEN)
 FORM = "application/x-www-form-urlencoded"
 
 
-def sent(body: str, content_type: str = "application/json", url: str = f"{BASE}/online/v1/refund", at: Account = LIVE) -> Any:
+def sent(
+    body: str,
+    content_type: str = "application/json",
+    url: str = f"{BASE}/online/v1/refund",
+    at: Account = LIVE,
+) -> Any:
     return Scrubber(at).request(Request("POST", url, body.encode(), {"content-type": content_type}))
 
 
 def response(body: str | bytes, **headers: str) -> dict[str, Any]:
-    named = {name.replace("_", "-"): [value] for name, value in {"content_type": "application/json", **headers}.items()}
+    named = {
+        name.replace("_", "-"): [value]
+        for name, value in {"content_type": "application/json", **headers}.items()
+    }
     return {
         "status": {"code": 200, "message": "OK"},
         "headers": named,
@@ -54,7 +62,10 @@ class TestAddresses:
             (f"{BASE}/x", f"{REPLAY_BASE_URL}/x"),
             ("https://pay.gateway.test:8443/other", f"{REPLAY_BASE_URL}/other"),
             ("HTTP://PAY.gateway.test:8443/", f"{REPLAY_BASE_URL}/"),
-            ("see pay.gateway.test:8443 or pay.gateway.test", "see gateway.example or gateway.example"),
+            (
+                "see pay.gateway.test:8443 or pay.gateway.test",
+                "see gateway.example or gateway.example",
+            ),
             ("to=%2F%2Fpay.gateway.test%3A8443%2Fx", "to=%2F%2Fgateway.example%2Fx"),
             ("https://shop.example/pay.gateway.tests", "https://shop.example/pay.gateway.tests"),
         ],
@@ -64,21 +75,38 @@ class TestAddresses:
 
     def test_request_loses_the_base_path(self) -> None:
         kept = sent("{}", url=f"{BASE}/online/v1/refund?merchantNo=990001&amount=%26&verifySign=x")
-        assert kept.uri == f"{REPLAY_BASE_URL}/online/v1/refund?merchantNo=MERCHANT&amount=%26&verifySign=SIGNATURE"
+        assert (
+            kept.uri
+            == f"{REPLAY_BASE_URL}/online/v1/refund?merchantNo=MERCHANT&amount=%26&verifySign=SIGNATURE"
+        )
 
     def test_other_ports_of_this_machine_stay(self) -> None:
         local = Account(base_url="http://127.0.0.1:8181", merchant_no="1", token="t", sandbox=True)
         text = "http://127.0.0.1:8000/back http://127.0.0.1:81810/ http://127.0.0.1:8181/c"
-        assert scrubbed({"ret_msg": text}, local)["ret_msg"] == f"http://127.0.0.1:8000/back http://127.0.0.1:81810/ {REPLAY_BASE_URL}/c"
+        assert (
+            scrubbed({"ret_msg": text}, local)["ret_msg"]
+            == f"http://127.0.0.1:8000/back http://127.0.0.1:81810/ {REPLAY_BASE_URL}/c"
+        )
 
     def test_payment_page_has_one_placeholder(self) -> None:
-        url, stand_in = "https://cashier.gateway.test/p/8d1e?session=x&y", f"{REPLAY_BASE_URL}/cashier/1"
-        said = {"ret_msg": f"go to {url} or next={quote(url, safe='')}", "result": {"cashierUrl": url}}
-        assert scrubbed(said) == {"ret_msg": f"go to {stand_in} or next={quote(stand_in, safe='')}", "result": {"cashierUrl": stand_in}}
+        url, stand_in = (
+            "https://cashier.gateway.test/p/8d1e?session=x&y",
+            f"{REPLAY_BASE_URL}/cashier/1",
+        )
+        said = {
+            "ret_msg": f"go to {url} or next={quote(url, safe='')}",
+            "result": {"cashierUrl": url},
+        }
+        assert scrubbed(said) == {
+            "ret_msg": f"go to {stand_in} or next={quote(stand_in, safe='')}",
+            "result": {"cashierUrl": stand_in},
+        }
 
     def test_payment_page_with_half_a_surrogate_pair(self) -> None:
         url = "https://cashier.gateway.test/p/8d1e\ud83d?session=x"
-        assert "8d1e" not in str(scrubbed({"ret_msg": f"go to {url}", "result": {"cashierUrl": url}}))
+        assert "8d1e" not in str(
+            scrubbed({"ret_msg": f"go to {url}", "result": {"cashierUrl": url}}),
+        )
 
     @pytest.mark.parametrize(
         ("url", "kept"),
@@ -90,7 +118,10 @@ class TestAddresses:
         ],
     )
     def test_payment_page_keeps_its_kind_only(self, url: str, kept: str) -> None:
-        assert scrubbed({"ret_code": "000100", "result": {"cashierUrl": url}})["result"]["cashierUrl"] == kept
+        assert (
+            scrubbed({"ret_code": "000100", "result": {"cashierUrl": url}})["result"]["cashierUrl"]
+            == kept
+        )
 
     @pytest.mark.parametrize(
         ("url", "ours"),
@@ -111,43 +142,87 @@ class TestAddresses:
 
 class TestMembers:
     def test_request_keeps_order_and_names(self) -> None:
-        body = {"timeout": 1.50, "merchantNo": "990001", "amount": "1.00", "verifySign": "a" * 32, "status": None, "z": True, "e": ""}
+        body = {
+            "timeout": 1.50,
+            "merchantNo": "990001",
+            "amount": "1.00",
+            "verifySign": "a" * 32,
+            "status": None,
+            "z": True,
+            "e": "",
+        }
         kept = json.loads(sent(json.dumps(body)).body)
         assert kept == {**body, "merchantNo": "MERCHANT", "verifySign": "SIGNATURE"}
         assert list(kept) == list(body)
 
     def test_numbers_keep_their_text(self) -> None:
-        assert '"amount": 99999999999999.90' in answered('{"ret_code":"000100","result":{"amount":99999999999999.90}}')
+        assert '"amount": 99999999999999.90' in answered(
+            '{"ret_code":"000100","result":{"amount":99999999999999.90}}',
+        )
 
     def test_form_stays_a_form(self) -> None:
-        form = urlencode({"merchantNo": "990001", "goodsInfo": '[{"goods_name":"Café & Co"}]', "verifySign": "a" * 32})
-        assert sent(form, FORM).body.decode() == form.replace("990001", "MERCHANT").replace("a" * 32, "SIGNATURE")
+        form = urlencode(
+            {
+                "merchantNo": "990001",
+                "goodsInfo": '[{"goods_name":"Café & Co"}]',
+                "verifySign": "a" * 32,
+            },
+        )
+        assert sent(form, FORM).body.decode() == form.replace("990001", "MERCHANT").replace(
+            "a" * 32,
+            "SIGNATURE",
+        )
 
     def test_unknown_members_lose_their_values(self) -> None:
-        found = scrubbed({"ret_code": "000100", "result": {"payer": {"email": "ada@x.org", "age": 36}, "paidAt": "2025-01-01", "ok": True}})
+        found = scrubbed(
+            {
+                "ret_code": "000100",
+                "result": {
+                    "payer": {"email": "ada@x.org", "age": 36},
+                    "paidAt": "2025-01-01",
+                    "ok": True,
+                },
+            },
+        )
         assert found["result"] == {"payer": {"email": "***", "age": 0}, "paidAt": "***", "ok": True}
-        assert scrubbed({"result": {"vendor": "alipay", "method": "ada"}})["result"] == {"vendor": "alipay", "method": "***"}
+        assert scrubbed({"result": {"vendor": "alipay", "method": "ada"}})["result"] == {
+            "vendor": "alipay",
+            "method": "***",
+        }
 
     def test_merchant_number_is_a_whole_word(self) -> None:
         found = scrubbed({"ret_msg": "990001, 990001.50, 1990001, id_990001 and merchant 990001."})
         assert found["ret_msg"] == "MERCHANT, 990001.50, 1990001, id_990001 and merchant MERCHANT."
 
     def test_dates_in_messages_are_one_date(self) -> None:
-        found = scrubbed({"ret_msg": "refunded at 2025-11-18T10:01:02.345+08:00, ask before 2025-12-01 10:00"})
-        assert found["ret_msg"] == "refunded at 2000-01-01T00:00:00Z, ask before 2000-01-01T00:00:00Z"
+        found = scrubbed(
+            {"ret_msg": "refunded at 2025-11-18T10:01:02.345+08:00, ask before 2025-12-01 10:00"},
+        )
+        assert (
+            found["ret_msg"] == "refunded at 2000-01-01T00:00:00Z, ask before 2000-01-01T00:00:00Z"
+        )
 
     def test_transaction_has_one_placeholder(self) -> None:
         scrubber = Scrubber(LIVE)
 
         def created(number: str) -> dict[str, Any]:
-            body = json.dumps({"ret_code": "000100", "ret_msg": f"made {number}", "result": {"transactionNo": number}})
+            body = json.dumps(
+                {
+                    "ret_code": "000100",
+                    "ret_msg": f"made {number}",
+                    "result": {"transactionNo": number},
+                },
+            )
             found = json.loads(answered(body, scrubber))
             assert isinstance(found, dict)
             return found
 
         first, second, third = created("3000111"), created("3000222"), created("3000111")
         assert first == third
-        assert (first["result"]["transactionNo"], second["ret_msg"]) == ("TRANSACTION-1", "made TRANSACTION-2")
+        assert (first["result"]["transactionNo"], second["ret_msg"]) == (
+            "TRANSACTION-1",
+            "made TRANSACTION-2",
+        )
 
     def test_short_transaction_number_stays(self) -> None:
         said = {"ret_msg": "7 days", "result": {"transactionNo": "7"}}
@@ -158,18 +233,34 @@ class TestMembers:
 
     def test_scrubbing_twice_changes_nothing_more(self) -> None:
         scrubber = Scrubber(LIVE)
-        once = sent(json.dumps({"merchantNo": "990001", "ipnUrl": f"{BASE}/ipn", "transactionNo": "3000111"}))
+        once = sent(
+            json.dumps(
+                {"merchantNo": "990001", "ipnUrl": f"{BASE}/ipn", "transactionNo": "3000111"},
+            ),
+        )
         again = scrubber.request(once)
         assert (again.uri, again.body, again.headers) == (once.uri, once.body, once.headers)
 
     def test_store_and_refund_numbers_are_replaced(self) -> None:
         live = LIVE.model_copy(update={"dialect": "v3", "store_no": "990014"})
-        asked = json.loads(sent('{"storeNo":"990014","refundReference":"R-1","refundAmount":"250"}', at=live).body)
+        asked = json.loads(
+            sent('{"storeNo":"990014","refundReference":"R-1","refundAmount":"250"}', at=live).body,
+        )
         assert asked == {"storeNo": "300014", "refundReference": "R-1", "refundAmount": "250"}
-        listed = [{"refundTransactionId": "3000112", "refundReference": "R-1", "refundAmount": "250"}]
-        found = scrubbed({"ret_msg": "store 990014", "result": {"transactionNo": "3000111", "refundInfo": listed}}, live)
+        listed = [
+            {"refundTransactionId": "3000112", "refundReference": "R-1", "refundAmount": "250"},
+        ]
+        found = scrubbed(
+            {
+                "ret_msg": "store 990014",
+                "result": {"transactionNo": "3000111", "refundInfo": listed},
+            },
+            live,
+        )
         assert found["ret_msg"] == "store 300014"
-        assert found["result"]["refundInfo"] == [{**listed[0], "refundTransactionId": "TRANSACTION-2"}]
+        assert found["result"]["refundInfo"] == [
+            {**listed[0], "refundTransactionId": "TRANSACTION-2"},
+        ]
 
 
 class TestPersonalData:
@@ -214,10 +305,16 @@ class TestPersonalData:
     def test_empty_body_stays_empty(self) -> None:
         assert answered("") == ""
 
-    @pytest.mark.parametrize("member", ["email", "name", "phone", "token", "accessToken", "client_secret"])
+    @pytest.mark.parametrize(
+        "member",
+        ["email", "name", "phone", "token", "accessToken", "client_secret"],
+    )
     def test_request_loses_it(self, member: str) -> None:
         assert json.loads(sent(json.dumps({member: "ann@shopper.example"})).body) == {member: "***"}
-        assert sent(urlencode({member: "ann@shopper.example"}), FORM).body == urlencode({member: "***"}).encode()
+        assert (
+            sent(urlencode({member: "ann@shopper.example"}), FORM).body
+            == urlencode({member: "***"}).encode()
+        )
 
     def test_request_that_is_no_json_is_not_kept(self) -> None:
         assert sent("Ann Other", "text/plain").body == b"***"
@@ -238,9 +335,15 @@ class TestSignatures:
 
     def test_signature_over_the_whole_answer(self) -> None:
         found = self.envelope()
-        found["verifySign"] = signing.sign({"ret_code": "000100", "ret_msg": "ok", **found["result"]}, HEX_TOKEN)
+        found["verifySign"] = signing.sign(
+            {"ret_code": "000100", "ret_msg": "ok", **found["result"]},
+            HEX_TOKEN,
+        )
         kept = scrubbed(found)
-        assert kept["verifySign"] == signing.sign({"ret_code": "000100", "ret_msg": "ok", **kept["result"]}, PUBLISHED_TOKEN)
+        assert kept["verifySign"] == signing.sign(
+            {"ret_code": "000100", "ret_msg": "ok", **kept["result"]},
+            PUBLISHED_TOKEN,
+        )
 
     def test_signature_without_a_result(self) -> None:
         found = {"ret_code": "000100", "ret_msg": "refund success"}
@@ -258,7 +361,12 @@ class TestSignatures:
 
 class TestHeaders:
     def test_two_headers_stay(self) -> None:
-        headers = {"retry_after": "3", "location": "/x", "set_cookie": "a=b", "authorization": "hush"}
+        headers = {
+            "retry_after": "3",
+            "location": "/x",
+            "set_cookie": "a=b",
+            "authorization": "hush",
+        }
         kept = Scrubber(LIVE).response(response("{}", **headers))["headers"]
         assert kept == {"content-type": ["application/json"], "retry-after": ["3"]}
 
@@ -269,7 +377,10 @@ class TestHeaders:
 
 def test_number_may_be_a_secret() -> None:
     account = Account(base_url="https://pay.gateway.test", merchant_no="1", token="12345678")
-    found = scrubbed({"result": {"status": {"amount": 12345678, "timeout": 123, "quantity": 10**31}}}, account)
+    found = scrubbed(
+        {"result": {"status": {"amount": 12345678, "timeout": 123, "quantity": 10**31}}},
+        account,
+    )
     assert found == {"result": {"status": {"amount": 0, "timeout": 123, "quantity": 0}}}
 
 
@@ -286,13 +397,19 @@ secret_texts = st.builds(
 )
 values = st.recursive(
     secret_texts | texts | st.integers() | st.booleans() | st.none(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts | secret_texts, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(texts | secret_texts, inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @given(values)
 def test_token_is_gone_from_any_json(value: object) -> None:
-    for body in (json.dumps({"x": value}), json.dumps({"result": {"status": value}}), json.dumps([value])):
+    for body in (
+        json.dumps({"x": value}),
+        json.dumps({"result": {"status": value}}),
+        json.dumps([value]),
+    ):
         for kept in (sent(body).body.decode(), answered(body)):
             assert not holds_secret(kept, [HEX_TOKEN])

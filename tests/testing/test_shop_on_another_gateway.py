@@ -1,4 +1,6 @@
-"""The kit of shops on a gateway unlike the built-in one: other payment methods, and notifications to the account's own address."""
+"""The kit of shops on a gateway unlike the built-in one: other payment methods, and notifications
+to the account's own address.
+"""
 
 from __future__ import annotations
 
@@ -46,22 +48,41 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     monkeypatch.setenv("TILLGATE_TEST_NAME", pytester.path.name)
     monkeypatch.setenv("TMPDIR", str(pytester.path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT, ROOT / "src"))))
-    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider -p no:xdist\nfilterwarnings = error\n")
+    pytester.makeini(
+        "[pytest]\naddopts = -p no:cacheprovider -p no:xdist\nfilterwarnings = error\n",
+    )
     return pytester
 
 
-def run(project: pytest.Pytester, *chosen: str, gateway: str = "pass", shop: str = "pass", declined: str = "{}") -> dict[str, str]:
+def run(
+    project: pytest.Pytester,
+    *chosen: str,
+    gateway: str = "pass",
+    shop: str = "pass",
+    declined: str = "{}",
+) -> dict[str, str]:
     """Run scenarios, and return the result of each."""
     project.makeconftest(CONFTEST.format(body=gateway))
     project.makepyfile(test_shop=SHOP.format(body=shop, declined=declined))
-    result = project.runpytest_subprocess(*(f"test_shop.py::TestShop::test_{name}" for name in chosen))
+    result = project.runpytest_subprocess(
+        *(f"test_shop.py::TestShop::test_{name}" for name in chosen),
+    )
     lines = [line.split(maxsplit=1) for line in result.outlines]
-    found = {line[0]: line[1] for line in lines if len(line) == 2 and line[0] in Conformance.scenarios()}
+    found = {
+        line[0]: line[1] for line in lines if len(line) == 2 and line[0] in Conformance.scenarios()
+    }
     return {name: found[name] for name in chosen}
 
 
 def test_a_shop_is_paid_and_refunded_on_another_gateway(project: pytest.Pytester) -> None:
-    chosen = ("pay_and_return", "notification_only", "duplicate_notifications", "decline", "method_that_is_not_offered", "full_refund")
+    chosen = (
+        "pay_and_return",
+        "notification_only",
+        "duplicate_notifications",
+        "decline",
+        "method_that_is_not_offered",
+        "full_refund",
+    )
     assert run(project, *chosen) == dict.fromkeys(chosen, "held")
 
 
@@ -69,23 +90,47 @@ def test_a_shop_is_paid_and_refunded_on_another_gateway(project: pytest.Pytester
     ("scenario", "gateway"),
     [
         ("pay_and_return", "method = 'pearls'"),
-        ("notification_only", "def notification(self, reference, **_):\n            return {}, super().notification(reference)[1]"),
+        (
+            "notification_only",
+            "def notification(self, reference, **_):\n            return {}, "
+            "super().notification(reference)[1]",
+        ),
     ],
 )
-def test_a_gateway_that_does_not_play_its_part_is_noticed(project: pytest.Pytester, scenario: str, gateway: str) -> None:
+def test_a_gateway_that_does_not_play_its_part_is_noticed(
+    project: pytest.Pytester,
+    scenario: str,
+    gateway: str,
+) -> None:
     assert run(project, scenario, gateway=gateway) == {scenario: "FAILED in call"}
 
 
-def test_what_the_driver_cannot_do_is_skipped_in_its_words_or_declined(project: pytest.Pytester) -> None:
+def test_what_the_driver_cannot_do_is_skipped_in_its_words_or_declined(
+    project: pytest.Pytester,
+) -> None:
     chosen = ("amount_mismatch", "changed_after_paid", "refund_notification_before_the_answer")
-    gateway = "def notify(self, reference, kind='payment', *, status=''):\n            raise NotImplementedError('it sends nothing')"
-    assert run(project, *chosen, gateway=gateway, declined="{'changed_after_paid': 'nobody takes beads back'}") == {
-        "amount_mismatch": "skipped: the driver does not play the fault 'wrong_amount' of query: implement it, or decline the scenario",
+    gateway = (
+        "def notify(self, reference, kind='payment', *, status=''):\n            raise "
+        "NotImplementedError('it sends nothing')"
+    )
+    assert run(
+        project,
+        *chosen,
+        gateway=gateway,
+        declined="{'changed_after_paid': 'nobody takes beads back'}",
+    ) == {
+        "amount_mismatch": "skipped: the driver does not play the fault 'wrong_amount' of query: "
+        "implement it, or decline the scenario",
         "changed_after_paid": "declined: nobody takes beads back",
         "refund_notification_before_the_answer": "skipped: it sends nothing",
     }
 
 
 def test_what_the_driver_of_the_shop_cannot_do_still_fails(project: pytest.Pytester) -> None:
-    shop = "def place_order_in(self, currency, total):\n            raise NotImplementedError('it knows one currency')"
-    assert run(project, "order_in_another_currency", shop=shop) == {"order_in_another_currency": "FAILED in call"}
+    shop = (
+        "def place_order_in(self, currency, total):\n            raise NotImplementedError('it "
+        "knows one currency')"
+    )
+    assert run(project, "order_in_another_currency", shop=shop) == {
+        "order_in_another_currency": "FAILED in call",
+    }

@@ -31,23 +31,66 @@ def change(path: Path, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "fault"),
     [
-        ("pages/tickets.py", '"""Tickets', 'gettext_noop("Not yet translated")\n"""Tickets', "not in django.po: 'Not yet translated'"),
-        ("pages/tickets.py", '"""Tickets', 'translation.gettext("By the module")\n"""Tickets', "not in django.po: 'By the module'"),
-        ("pages/tickets.py", '"""Tickets', 'ngettext_lazy("%d cat", "%d cats", 2)\n"""Tickets', "not in django.po: '%d cat'"),
-        ("pages/tickets.py", '"""Tickets', 'ngettext_lazy("%d cat", "%d cats", 2)\n"""Tickets', "not in django.po: '%d cats'"),
-        ("templates/tillgate/base.html", "{% load", '{% load i18n %}{% translate "Forgotten" %}{% load', "not in django.po: 'Forgotten'"),
-        (SOURCE, 'msgstr "', 'msgstr ""\n\nmsgid "Nobody says this"\nmsgstr "', "nothing uses it any more: 'Nobody says this'"),
+        (
+            "pages/tickets.py",
+            '"""Tickets',
+            'gettext_noop("Not yet translated")\n"""Tickets',
+            "not in django.po: 'Not yet translated'",
+        ),
+        (
+            "pages/tickets.py",
+            '"""Tickets',
+            'translation.gettext("By the module")\n"""Tickets',
+            "not in django.po: 'By the module'",
+        ),
+        (
+            "pages/tickets.py",
+            '"""Tickets',
+            'ngettext_lazy("%d cat", "%d cats", 2)\n"""Tickets',
+            "not in django.po: '%d cat'",
+        ),
+        (
+            "pages/tickets.py",
+            '"""Tickets',
+            'ngettext_lazy("%d cat", "%d cats", 2)\n"""Tickets',
+            "not in django.po: '%d cats'",
+        ),
+        (
+            "templates/tillgate/base.html",
+            "{% load",
+            '{% load i18n %}{% translate "Forgotten" %}{% load',
+            "not in django.po: 'Forgotten'",
+        ),
+        (
+            SOURCE,
+            'msgstr "',
+            'msgstr ""\n\nmsgid "Nobody says this"\nmsgstr "',
+            "nothing uses it any more: 'Nobody says this'",
+        ),
         (SOURCE, "#, python-format", "#, fuzzy, python-format", "fuzzy in django.po"),
-        (SOURCE, "werden: %(detail)s.", "werden.", "other placeholders: 'Diese Bestellung kann nicht bezahlt werden.'"),
+        (
+            SOURCE,
+            "werden: %(detail)s.",
+            "werden.",
+            "other placeholders: 'Diese Bestellung kann nicht bezahlt werden.'",
+        ),
         (SOURCE, "#, python-format", '#~ msgid "a"\n\n#, python-format', "#~ in django.po"),
     ],
 )
-def test_what_is_wrong_with_a_catalogue_is_found(app: Path, file: str, old: str, new: str, fault: str) -> None:
+def test_what_is_wrong_with_a_catalogue_is_found(
+    app: Path,
+    file: str,
+    old: str,
+    new: str,
+    fault: str,
+) -> None:
     change(app / file, old, new)
     assert fault in faults_of_catalogue(app, "de")
 
 
-def test_a_text_without_a_translation_and_a_catalogue_that_was_not_compiled_again_are_found(app: Path) -> None:
+def test_a_text_without_a_translation_and_a_catalogue_that_was_not_compiled_again_are_found(
+    app: Path,
+) -> None:
     change(app / SOURCE, "Diese Bestellung kann nicht bezahlt werden: %(detail)s.", "")
     assert faults_of_catalogue(app, "de") == [
         "not translated: 'This order cannot be paid: %(detail)s.'",

@@ -1,4 +1,6 @@
-"""The world of a shop's tests, in what a shop's author relies on and no scenario of ours happens to use."""
+"""The world of a shop's tests, in what a shop's author relies on and no scenario of ours happens to
+use.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,16 @@ class Browser:
 def choose(*answers: tuple[int, str]) -> list[tuple[str, str, Any]]:
     browser = Browser(*answers)
     shop: Any = SimpleNamespace(pay_path=lambda key: f"/orders/{key}/pay/?lang=en")
-    world = World(shop, GATEWAY, time=None, client=browser, configure=None)  # type: ignore[arg-type]  # what these tests need of them
+    # what these tests need of them
+    world = World(shop, GATEWAY, time=None, client=browser, configure=None)  # type: ignore[arg-type]
     assert world.choose("7").get("Location") == answers[-1][1]
     return browser.asked[1:]
 
 
-GATEWAY: Any = SimpleNamespace(method="alipay", is_payment_page=lambda url: url.startswith("http://127.0.0.1:8181"))
+GATEWAY: Any = SimpleNamespace(
+    method="alipay",
+    is_payment_page=lambda url: url.startswith("http://127.0.0.1:8181"),
+)
 PAYMENT_PAGE = (302, "http://127.0.0.1:8181/cashier/1")
 
 
@@ -56,27 +62,42 @@ def test_a_redirect_is_followed_as_a_browser_does(to: str, asked: str) -> None:
 
 
 def test_a_redirect_from_a_page_that_was_redirected_to_is_relative_to_that() -> None:
-    assert choose((302, "confirm/"), (303, "now/"), PAYMENT_PAGE)[1] == ("GET", "/orders/7/pay/confirm/now/", None)
+    assert choose((302, "confirm/"), (303, "now/"), PAYMENT_PAGE)[1] == (
+        "GET",
+        "/orders/7/pay/confirm/now/",
+        None,
+    )
 
 
 @pytest.mark.parametrize("status", [307, 308])
 def test_a_redirect_that_keeps_the_request_is_posted_again(status: int) -> None:
-    assert choose((status, "/checkout/"), PAYMENT_PAGE) == [("POST", "/checkout/", {"method": "alipay"})]
+    assert choose((status, "/checkout/"), PAYMENT_PAGE) == [
+        ("POST", "/checkout/", {"method": "alipay"}),
+    ]
 
 
 @pytest.mark.parametrize(
     ("page", "said"),
     [
         (
-            b"<head><title>Pay</title></head><main class='a'>\n<h1>Choose</h1> <p role='alert'>It isn&#x27;t\n yours.</p></main>",
+            b"<head><title>Pay</title></head><main class='a'>\n<h1>Choose</h1> <p role='alert'>It "
+            b"isn&#x27;t\n yours.</p></main>",
             "Choose It isn't yours.",
         ),
         (b"<p>Closed.</p>", "Closed."),
     ],
 )
-def test_who_does_not_come_to_the_payment_page_is_told_what_the_page_said(page: bytes, said: str) -> None:
+def test_who_does_not_come_to_the_payment_page_is_told_what_the_page_said(
+    page: bytes,
+    said: str,
+) -> None:
     shop: Any = SimpleNamespace(pay_path=lambda key: "/pay/", plugin="shop")
     browser: Any = SimpleNamespace(post=lambda path, data: HttpResponse(page, status=409))
-    world = World(shop, GATEWAY, time=None, client=browser, configure=None)  # type: ignore[arg-type]  # what this test needs of them
-    with pytest.raises(AssertionError, match=f"^choosing alipay led to HTTP 409, and not to the payment page; the page says: {said}"):
+    # what this test needs of them
+    world = World(shop, GATEWAY, time=None, client=browser, configure=None)  # type: ignore[arg-type]
+    with pytest.raises(
+        AssertionError,
+        match="^choosing alipay led to HTTP 409, and not to the payment page; the page says: "
+        f"{said}",
+    ):
         world.pay_page("7")

@@ -10,7 +10,11 @@ import pytest
 from tools.audit_dependencies import NO_DATA, judge
 
 SOUND: dict[str, Any] = {"name": "sound", "version": "1.0", "vulns": []}
-HOLED: dict[str, Any] = {"name": "holed", "version": "1.0", "vulns": [{"id": "PYSEC-1", "fix_versions": ["1.1"]}]}
+HOLED: dict[str, Any] = {
+    "name": "holed",
+    "version": "1.0",
+    "vulns": [{"id": "PYSEC-1", "fix_versions": ["1.1"]}],
+}
 SKIPPED: dict[str, Any] = {"name": "ours", "skip_reason": "Dependency not found on PyPI"}
 
 
@@ -23,7 +27,11 @@ SKIPPED: dict[str, Any] = {"name": "ours", "skip_reason": "Dependency not found 
         ([], 0, NO_DATA),
     ],
 )
-def test_a_hole_is_a_failure_and_what_was_not_found_is_not_called_sound(dependencies: list[Any], status: int, said: str) -> None:
+def test_a_hole_is_a_failure_and_what_was_not_found_is_not_called_sound(
+    dependencies: list[Any],
+    status: int,
+    said: str,
+) -> None:
     came, lines = judge(json.dumps({"dependencies": dependencies}), "")
     assert came == status
     assert said in lines
@@ -31,4 +39,7 @@ def test_a_hole_is_a_failure_and_what_was_not_found_is_not_called_sound(dependen
 
 @pytest.mark.parametrize("report", ["", "[]", "{}", "Traceback"])
 def test_without_a_report_it_says_that_nothing_was_audited_and_why(report: str) -> None:
-    assert judge(report, "much\nConnectionError: no route") == (0, [NO_DATA, "ConnectionError: no route"])
+    assert judge(report, "much\nConnectionError: no route") == (
+        0,
+        [NO_DATA, "ConnectionError: no route"],
+    )

@@ -1,4 +1,6 @@
-"""The benchmarks run and write a page where every figure says how it was made. What the figures are is nobody's promise."""
+"""The benchmarks run and write a page where every figure says how it was made. What the figures are
+is nobody's promise.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,27 @@ FIGURES = {
     "repeated notification, PostgreSQL: rate of a bare insert": "notifications",
     "repeated notification, MariaDB: rate of a bare insert": "notifications",
     "repeated notification, SQLite, `synchronous=FULL`: rate of a bare insert": "notifications",
-    "repeated notification, SQLite, `synchronous=FULL`: rate of dj-stripe handling an event of a payment": "notifications",
+    "repeated notification, SQLite, `synchronous=FULL`: rate of dj-stripe handling an event of a "
+    "payment": "notifications",
     "worker run of 400 payments: rate of bare queries": "working",
     "worker run of 400 payments: peak memory of 200": "working",
     "worker run of 200 among 20,000 rows: time among 200": "working",
-    "10 payments, 16 simultaneous copies of each notification, SQLite, `synchronous=FULL`: effects": "effects",
+    "10 payments, 16 simultaneous copies of each notification, SQLite, `synchronous=FULL`: "
+    "effects": "effects",
     "16 simultaneous shoppers, 2x4, gateway of 0.1 s: reach the payment page": "sale",
 }
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tools.benchmarks", *arguments]
-    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -82,15 +93,35 @@ def test_every_ratio_is_shown_with_its_spread_and_judged_against_its_target(page
 
 @pytest.mark.provers
 @pytest.mark.xdist_group("page")
-@pytest.mark.parametrize("named", ["date", "commit", "CPU", "seed", "python", "httpx", "aiohttp", "pydantic", "stripe", "yuansfer"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        "date",
+        "commit",
+        "CPU",
+        "seed",
+        "python",
+        "httpx",
+        "aiohttp",
+        "pydantic",
+        "stripe",
+        "yuansfer",
+    ],
+)
 def test_the_page_says_where_and_with_what_it_was_measured(page: str, named: str) -> None:
     run_of_page = page.partition("## The run")[2]
-    assert re.search(rf"^\| {named}[^|]* \| [^|]+ \|$|^\| packages \|.* {named} [\d.]+", run_of_page, re.MULTILINE)
+    assert re.search(
+        rf"^\| {named}[^|]* \| [^|]+ \|$|^\| packages \|.* {named} [\d.]+",
+        run_of_page,
+        re.MULTILINE,
+    )
 
 
 @pytest.mark.provers
 @pytest.mark.xdist_group("page")
-def test_the_shop_hears_of_each_payment_once_however_many_copies_of_its_notification_come(page: str) -> None:
+def test_the_shop_hears_of_each_payment_once_however_many_copies_of_its_notification_come(
+    page: str,
+) -> None:
     (counted,) = (
         [ratio, judged.partition(": ")[2]]
         for compared, ratio, judged in rows(page)
@@ -114,7 +145,9 @@ def test_a_page_says_what_could_not_be_measured_and_for_want_of_what() -> None:
     assert "nothing was measured" in text
 
 
-def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PGHOST", "127.0.0.1")
     monkeypatch.setenv("PGPORT", "1")
     monkeypatch.delenv("CI", raising=False)

@@ -1,4 +1,6 @@
-"""The generated parts of the documentation are what their commands write, and the commands write what is there."""
+"""The generated parts of the documentation are what their commands write, and the commands write
+what is there.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def test_a_part_is_replaced_between_its_marks_and_nothing_else() -> None:
     assert parts.replaced(page, "b", "make c", "new\n") == page.replace("old", "new")
 
 
-@pytest.mark.parametrize("page", ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN.replace('make c', 'make d')}{END}"])
+@pytest.mark.parametrize(
+    "page",
+    ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN.replace('make c', 'make d')}{END}"],
+)
 def test_a_page_without_both_marks_is_an_error(page: str) -> None:
     with pytest.raises(ValueError, match="no part between"):
         parts.replaced(page, "b", "make c", "new")
@@ -48,30 +53,57 @@ def test_the_architecture_is_what_make_architecture_writes() -> None:
 
 def test_the_architecture_has_every_package_and_every_review_reason_with_its_policy() -> None:
     (page,) = architecture.pages().values()
-    packages = {f"src/tillgate/{path.parent.name}" for path in (parts.ROOT / "src" / "tillgate").glob("*/__init__.py")}
+    packages = {
+        f"src/tillgate/{path.parent.name}"
+        for path in (parts.ROOT / "src" / "tillgate").glob("*/__init__.py")
+    }
     assert [package for package in packages if f"]({package})" not in page] == []
     table = page.partition("\n## Reviews\n")[2]
     for reason, policy in lifecycle.POLICIES.items():
-        (row,) = [line for line in table.splitlines() if line.startswith("|") and f"`{reason}`" in line]
+        (row,) = [
+            line for line in table.splitlines() if line.startswith("|") and f"`{reason}`" in line
+        ]
         _, _, scope, actions, ends, more, _ = (cell.strip() for cell in row.split("|"))
         assert (scope, re.findall(r"`([a-z-]+)`", actions)) == (policy.scope, list(policy.actions))
         assert set(filter(None, ends.split(", "))) == policy.ends
-        assert ("means paid" in more, "blocks refunds" in more) == (policy.reported_paid, policy.blocks_refunds)
+        assert ("means paid" in more, "blocks refunds" in more) == (
+            policy.reported_paid,
+            policy.blocks_refunds,
+        )
 
 
 def test_the_architecture_follows_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(architecture.MACHINES, "order", {"open": frozenset({"paid"}), "paid": frozenset()})
+    monkeypatch.setitem(
+        architecture.MACHINES,
+        "order",
+        {"open": frozenset({"paid"}), "paid": frozenset()},
+    )
     (page,) = architecture.pages().values()
     drawing = page.partition("order: written")[2].partition("<!-- end")[0]
-    assert [line.strip() for line in drawing.splitlines() if "-->" in line][1:] == ["[*] --> open", "open --> paid", "paid --> [*]"]
+    assert [line.strip() for line in drawing.splitlines() if "-->" in line][1:] == [
+        "[*] --> open",
+        "open --> paid",
+        "paid --> [*]",
+    ]
 
 
-def test_the_reference_has_every_hook_with_its_signature_and_all_that_its_docstring_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reference_has_every_hook_with_its_signature_and_all_that_its_docstring_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     (page,) = hooks.pages().values()
     names = [name for name in vars(hookspecs) if name.startswith("tillgate_")]
-    assert [line.removeprefix("### ") for line in page.splitlines() if line.startswith("### tillgate_")] == names
-    assert "```text\ntillgate_refund(account: Account, request: RefundRequest) -> Refunded | None\n```" in page
-    monkeypatch.setattr(hookspecs.tillgate_deliver, "__doc__", "Do something else.\n\n    It raises `Refused`.")
+    assert [
+        line.removeprefix("### ") for line in page.splitlines() if line.startswith("### tillgate_")
+    ] == names
+    assert (
+        "```text\ntillgate_refund(account: Account, request: RefundRequest) -> Refunded | None\n```"
+        in page
+    )
+    monkeypatch.setattr(
+        hookspecs.tillgate_deliver,
+        "__doc__",
+        "Do something else.\n\n    It raises `Refused`.",
+    )
     (page,) = hooks.pages().values()
     assert "\n\nDo something else.\n\nIt raises [`Refused`](errors.md#refused).\n\n" in page
 
@@ -85,7 +117,7 @@ def test_the_reference_has_every_name_that_a_shop_plugin_may_use() -> None:
     assert "Raises [`ConfigurationError`](errors.md#configurationerror)" in page
 
 
-# Conformance ------------------------------------------------------------------------------------------------------------------------------
+# Conformance --------------------------------------------------------------------------------------
 
 
 def test_the_tables_of_scenarios_are_made_of_the_reports_alone() -> None:
@@ -94,20 +126,31 @@ def test_the_tables_of_scenarios_are_made_of_the_reports_alone() -> None:
 
 
 def test_every_shop_that_has_the_kit_has_a_report_and_no_other() -> None:
-    assert set(REPORTS) == {suite.plugin for suite in conformance.suites()}, "run `nox -s conformance`"
+    assert set(REPORTS) == {suite.plugin for suite in conformance.suites()}, (
+        "run `nox -s conformance`"
+    )
 
 
 @pytest.mark.parametrize("plugin", REPORTS)
 def test_every_report_has_every_scenario_and_no_other(plugin: str) -> None:
     for table in REPORTS[plugin].tables:
-        assert sorted(table.results) == sorted(table.scenarios), "scenarios have changed since: run `nox -s conformance`"
+        assert sorted(table.results) == sorted(table.scenarios), (
+            "scenarios have changed since: run `nox -s conformance`"
+        )
 
 
 @pytest.mark.parametrize("plugin", REPORTS)
 def test_every_scenario_has_held_or_was_declined_with_a_reason(plugin: str) -> None:
     for table in REPORTS[plugin].tables:
-        others = {name: result for name, result in table.results.items() if result != "held" and not result.startswith("declined: ")}
-        assert all("exact_amount_with" in name and result.startswith("skipped: ") for name, result in others.items()), others
+        others = {
+            name: result
+            for name, result in table.results.items()
+            if result != "held" and not result.startswith("declined: ")
+        }
+        assert all(
+            "exact_amount_with" in name and result.startswith("skipped: ")
+            for name, result in others.items()
+        ), others
 
 
 @pytest.mark.parametrize("plugin", REPORTS)
@@ -115,20 +158,34 @@ def test_every_report_says_of_which_versions_commit_and_day_it_is(plugin: str) -
     assert REPORTS[plugin].origin.startswith("commit ")
     for table in REPORTS[plugin].tables:
         assert set(table.versions) >= {"tillgate", "Python"}
-        assert "Django" in table.versions or plugin in {suite.plugin for suite in conformance.suites() if suite.is_gateway}
+        assert "Django" in table.versions or plugin in {
+            suite.plugin for suite in conformance.suites() if suite.is_gateway
+        }
 
 
 def reported(**results: str) -> Report:
-    table = Table("TestShop", "some-shop", {"tillgate": "9.9"}, dict.fromkeys(SCENARIOS, "held") | results)
+    table = Table(
+        "TestShop",
+        "some-shop",
+        {"tillgate": "9.9"},
+        dict.fromkeys(SCENARIOS, "held") | results,
+    )
     return Report("commit abc, 2026-01-02", (table,))
 
 
 def test_what_failed_what_was_declined_and_what_was_not_run_stand_in_the_tables() -> None:
-    report = reported(notification_only="FAILED in call", decline="declined: by | hand", expiry="declined: by | hand")
+    report = reported(
+        notification_only="FAILED in call",
+        decline="declined: by | hand",
+        expiry="declined: by | hand",
+    )
     del report.tables[0].results["full_refund"]
     written = conformance.pages({"some-shop": report})
     page = written[conformance.PAGE]
-    assert f"| some-shop | {len(SCENARIOS) - 4} of {len(SCENARIOS) - 1} | tillgate 9.9 | commit abc, 2026-01-02 |" in page
+    assert (
+        f"| some-shop | {len(SCENARIOS) - 4} of {len(SCENARIOS) - 1} | tillgate 9.9 | commit abc, "
+        "2026-01-02 |" in page
+    )
     for row in (
         "notification_only` | FAILED in call",
         "decline` | declined (1)",
@@ -140,42 +197,75 @@ def test_what_failed_what_was_declined_and_what_was_not_run_stand_in_the_tables(
     assert "late_money" not in page
     assert page.count("\n1. by | hand\n") == 1
     paying = sum(f"test_{name}" in vars(Conformance.groups()[0]) for name in SCENARIOS)
-    assert f"| Paying: a shopper who pays, leaves, comes back or does not | {paying - 3} of {paying} |" in page
+    assert (
+        f"| Paying: a shopper who pays, leaves, comes back or does not | {paying - 3} of {paying} |"
+        in page
+    )
     assert f"| **all** | {len(SCENARIOS) - 4} of {len(SCENARIOS)} |" in page
 
 
 def test_a_gateway_has_a_table_of_its_own_with_a_column_for_each_preset() -> None:
     shop_report = reported()
-    results = dict.fromkeys(GatewayConformance.scenarios(), "held") | {"same_refund_id": "declined: no ids"}
+    results = dict.fromkeys(GatewayConformance.scenarios(), "held") | {
+        "same_refund_id": "declined: no ids",
+    }
     kit = "tillgate.testing.gateway_conformance:GatewayConformance"
-    tables = [Table(f"Test{name}", "gateway", {}, dict(results), kit) for name in ("Reference", "V3")]
+    tables = [
+        Table(f"Test{name}", "gateway", {}, dict(results), kit) for name in ("Reference", "V3")
+    ]
     tables[1].results["same_refund_id"] = "held"
-    written = conformance.pages({"some-shop": shop_report, "gateway": Report("commit abc, 2026-01-02", tuple(tables))})
+    written = conformance.pages(
+        {"some-shop": shop_report, "gateway": Report("commit abc, 2026-01-02", tuple(tables))},
+    )
     assert "| scenario | gateway, reference | gateway, v3 |" in written[conformance.PAGE]
     assert "| `same_refund_id` | declined (1) | held |" in written[conformance.PAGE]
-    assert "gateway" not in written[conformance.PAGE].partition("| scenarios that held |")[2].partition("\n")[0]
+    assert (
+        "gateway"
+        not in written[conformance.PAGE].partition("| scenarios that held |")[2].partition("\n")[0]
+    )
 
 
 def test_two_classes_of_one_shop_are_two_columns() -> None:
     (table,) = reported().tables
-    report = Report("commit abc, 2026-01-02", (table, Table("TestFixedMethods", "some-shop", {}, table.results)))
+    report = Report(
+        "commit abc, 2026-01-02",
+        (table, Table("TestFixedMethods", "some-shop", {}, table.results)),
+    )
     assert list(report.columns()) == ["some-shop, shop", "some-shop, fixed methods"]
 
 
-def test_a_run_keeps_its_report_and_tells_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_keeps_its_report_and_tells_what_failed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name, result in (("good", "held"), ("bad", "FAILED in call")):
-        report = json.dumps({"origin": "o", "tables": [{"name": "T", "plugin": name, "versions": {}, "results": {"expiry": result}}]})
+        report = json.dumps(
+            {
+                "origin": "o",
+                "tables": [
+                    {"name": "T", "plugin": name, "versions": {}, "results": {"expiry": result}},
+                ],
+            },
+        )
         python = tmp_path / name
-        python.write_text(f"#!/bin/sh\ncat > \"$6\" <<'END'\n{report}\nEND\ntest {name} = good\n", "utf-8")
+        python.write_text(
+            f"#!/bin/sh\ncat > \"$6\" <<'END'\n{report}\nEND\ntest {name} = good\n",
+            "utf-8",
+        )
         python.chmod(0o755)
     monkeypatch.setattr(conformance, "REPORTS", tmp_path / "reports")
-    chosen = [conformance.Suite(name, parts.ROOT / "tests" / "test_x.py", tmp_path / name) for name in ("good", "bad")]
+    chosen = [
+        conformance.Suite(name, parts.ROOT / "tests" / "test_x.py", tmp_path / name)
+        for name in ("good", "bad")
+    ]
     monkeypatch.setattr(conformance.Suite, "folder", parts.ROOT)
     assert conformance.run(chosen) == ["bad"]
-    assert [report.tables[0].results["expiry"] for report in conformance.read_reports().values()] == ["FAILED in call", "held"]
+    assert [
+        report.tables[0].results["expiry"] for report in conformance.read_reports().values()
+    ] == ["FAILED in call", "held"]
 
 
-# Reliability ------------------------------------------------------------------------------------------------------------------------------
+# Reliability --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -187,12 +277,27 @@ def test_a_run_keeps_its_report_and_tells_what_failed(tmp_path: Path, monkeypatc
     ],
 )
 def test_an_act_is_whole_once_it_was_killed_at_every_line_until_it_was_over(
-    points: tuple[int, ...], places: tuple[str, ...], whole: str
+    points: tuple[int, ...],
+    places: tuple[str, ...],
+    whole: str,
 ) -> None:
-    about = {"commit": "c", "source": "s", "database": "sqlite", "action": "start", "outcome": "held"}
-    lines = [{**about, "point": point, "place": place} for point, place in zip(points, places, strict=True)]
+    about = {
+        "commit": "c",
+        "source": "s",
+        "database": "sqlite",
+        "action": "start",
+        "outcome": "held",
+    }
+    lines = [
+        {**about, "point": point, "place": place}
+        for point, place in zip(points, places, strict=True)
+    ]
     [entry] = reliability.folded("kill-lines", lines).values()
-    assert (entry["whole"], entry["count"], entry["violations"]) == (whole, sum(map(bool, places)), 0)
+    assert (entry["whole"], entry["count"], entry["violations"]) == (
+        whole,
+        sum(map(bool, places)),
+        0,
+    )
 
 
 def test_the_page_of_reliability_is_made_of_the_summary_alone() -> None:
@@ -201,15 +306,37 @@ def test_the_page_of_reliability_is_made_of_the_summary_alone() -> None:
 
 
 def seed(number: int, payments: int, commit: str = "aaa") -> dict[str, object]:
-    noted = {"commit": commit, "database": "sqlite", "orders_each": 10, "python": "3.11.7", "django": "5.2", "seed": number}
+    noted = {
+        "commit": commit,
+        "database": "sqlite",
+        "orders_each": 10,
+        "python": "3.11.7",
+        "django": "5.2",
+        "seed": number,
+    }
     counted = dict.fromkeys(("orders", "paid", "refunds", "steps", "judged"), payments)
-    return {**noted, **counted, "payments": payments, "days": 1.5, "seconds": 2.0, "struck": {"crash": 2}, "digest": f"d{number}"}
+    return {
+        **noted,
+        **counted,
+        "payments": payments,
+        "days": 1.5,
+        "seconds": 2.0,
+        "struck": {"crash": 2},
+        "digest": f"d{number}",
+    }
 
 
-def test_seeds_of_one_commit_are_added_up_once_each_and_those_of_another_stand_beside_them() -> None:
+def test_seeds_of_one_commit_are_added_up_once_each_and_those_of_another_stand_beside_them() -> (
+    None
+):
     lines = [seed(1, 10), seed(2, 20), seed(2, 20), seed(5, 30), seed(1, 7, "bbb")]
     first, second = reliability.folded("simulation", lines).values()
-    assert (first["count"], first["seeds"], first["faults"], second["count"]) == (60, "1-2, 5", 6, 7)
+    assert (first["count"], first["seeds"], first["faults"], second["count"]) == (
+        60,
+        "1-2, 5",
+        6,
+        7,
+    )
 
 
 def test_what_was_kept_stays_unless_the_files_know_more(tmp_path: Path) -> None:
@@ -221,10 +348,14 @@ def test_what_was_kept_stays_unless_the_files_know_more(tmp_path: Path) -> None:
     assert reliability.summarised(kept, tmp_path / "none") == kept
 
 
-def test_seeds_that_another_machine_has_simulated_are_added_to_those_that_were_kept(tmp_path: Path) -> None:
+def test_seeds_that_another_machine_has_simulated_are_added_to_those_that_were_kept(
+    tmp_path: Path,
+) -> None:
     def summary_of(name: str, *numbers: int, kept: reliability.Summary) -> reliability.Summary:
         (tmp_path / name).mkdir()
-        (tmp_path / name / "simulation.jsonl").write_text("".join(f"{json.dumps(seed(number, 10))}\n" for number in numbers))
+        (tmp_path / name / "simulation.jsonl").write_text(
+            "".join(f"{json.dumps(seed(number, 10))}\n" for number in numbers),
+        )
         return reliability.summarised(kept, tmp_path / name)
 
     together = summary_of("one", 1, 2, 3, 5, kept={})
@@ -234,13 +365,25 @@ def test_seeds_that_another_machine_has_simulated_are_added_to_those_that_were_k
 
 
 @pytest.mark.parametrize("name", ["simulation", "fuzz"])
-def test_new_seeds_beside_some_that_were_kept_are_added_and_those_count_once(name: str, tmp_path: Path) -> None:
+def test_new_seeds_beside_some_that_were_kept_are_added_and_those_count_once(
+    name: str,
+    tmp_path: Path,
+) -> None:
     def line(number: int) -> dict[str, object]:
-        drawn = {"commit": "aaa", "database": "sqlite", "python": "3.11.7", "seeds": [[number, number]], "inputs": 10, "faults": 0}
+        drawn = {
+            "commit": "aaa",
+            "database": "sqlite",
+            "python": "3.11.7",
+            "seeds": [[number, number]],
+            "inputs": 10,
+            "faults": 0,
+        }
         return drawn if name == "fuzz" else seed(number, 10)
 
     def summary_of(*numbers: int, kept: reliability.Summary) -> reliability.Summary:
-        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(line(number))}\n" for number in numbers))
+        (tmp_path / f"{name}.jsonl").write_text(
+            "".join(f"{json.dumps(line(number))}\n" for number in numbers),
+        )
         return reliability.summarised(kept, tmp_path)
 
     kept = summary_of(1, 2, 3, 4, kept={})
@@ -250,7 +393,14 @@ def test_new_seeds_beside_some_that_were_kept_are_added_and_those_count_once(nam
 
 def test_a_line_of_many_seeds_is_left_out_when_one_of_them_was_kept(tmp_path: Path) -> None:
     def summary_of(first: int, last: int, kept: reliability.Summary) -> reliability.Summary:
-        line = {"commit": "aaa", "database": "sqlite", "python": "3.11.7", "seeds": [[first, last]], "inputs": 100, "faults": 1}
+        line = {
+            "commit": "aaa",
+            "database": "sqlite",
+            "python": "3.11.7",
+            "seeds": [[first, last]],
+            "inputs": 100,
+            "faults": 1,
+        }
         (tmp_path / "fuzz.jsonl").write_text(f"{json.dumps(line)}\n")
         return reliability.summarised(kept, tmp_path)
 
@@ -262,12 +412,20 @@ def test_a_line_of_many_seeds_is_left_out_when_one_of_them_was_kept(tmp_path: Pa
 
 def test_the_headline_says_the_most_at_one_commit_and_all_only_where_there_are_others() -> None:
     def headline(*commits: str) -> str:
-        lines = [seed(number, 10 * number, commit) | {"database": f"of {commit}"} for number, commit in enumerate(commits, 1)]
+        lines = [
+            seed(number, 10 * number, commit) | {"database": f"of {commit}"}
+            for number, commit in enumerate(commits, 1)
+        ]
         [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
-        return page.partition("simulation: written by `python -m tools.docgen reliability` -->\n\n")[2].partition(". A full run is")[0]
+        return page.partition(
+            "simulation: written by `python -m tools.docgen reliability` -->\n\n",
+        )[2].partition(". A full run is")[0]
 
     assert headline("aaa", "aaa") == "30 payments were simulated so far"
-    assert headline("aaa", "bbb", "bbb") == "50 payments were simulated so far at one commit, 60 in all commits"
+    assert (
+        headline("aaa", "bbb", "bbb")
+        == "50 payments were simulated so far at one commit, 60 in all commits"
+    )
     assert headline() == "0 payments were simulated so far"
 
 
@@ -283,7 +441,9 @@ def test_of_runs_that_differ_in_their_source_alone_the_page_has_the_longest_alon
         lines = [seed(number, 10 * number, commit) for number, commit in enumerate(commits, 1)]
         [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
         return (
-            page.partition("simulation: written by `python -m tools.docgen reliability` -->\n\n")[2].partition("\n\n<!--")[0].splitlines()
+            page.partition("simulation: written by `python -m tools.docgen reliability` -->\n\n")[2]
+            .partition("\n\n<!--")[0]
+            .splitlines()
         )
 
     alone, pair, three = table("aaa"), table("aaa", "bbb"), table("aaa", "bbb", "ccc")
@@ -291,26 +451,56 @@ def test_of_runs_that_differ_in_their_source_alone_the_page_has_the_longest_alon
     assert len(alone) == len(pair) == len(three)
 
 
-def test_the_rows_of_the_last_prove_stand_before_longer_ones_of_older_code_and_are_counted_apart() -> None:
+def test_the_rows_of_the_last_prove_stand_before_longer_ones_of_older_code_and_are_counted_apart() -> (
+    None
+):
     lines = [seed(1, 10, "aaaaaaabbbbb"), seed(2, 20, "ccc"), seed(3, 30, "ddd")]
-    summary = reliability.proven({"simulation": reliability.folded("simulation", lines)}, "aaaaaaa", datetime.date(2026, 11, 28))
+    summary = reliability.proven(
+        {"simulation": reliability.folded("simulation", lines)},
+        "aaaaaaa",
+        datetime.date(2026, 11, 28),
+    )
     [page] = reliability.pages(summary).values()
     part = page.partition("simulation: written by `python -m tools.docgen reliability` -->\n\n")[2]
     said, *_, first, second = part.partition("\n\n<!--")[0].splitlines()
     assert [line.split(" | ")[1] for line in (first, second)] == ["10", "30"]
-    assert said.startswith("10 payments were simulated by the last `python -m proving all`, on 2026-11-28. A full run is")
+    assert said.startswith(
+        "10 payments were simulated by the last `python -m proving all`, on 2026-11-28. A full "
+        "run is",
+    )
 
 
 def test_a_prove_of_two_commits_has_the_rows_of_both() -> None:
-    lines = [{"mutant": "logs the token", "scenario": "logs", "noticed": "I11: it is logged", "payments": 7, "commit": "cccccccddddd"}]
-    kept = {"simulation": reliability.folded("simulation", [seed(1, 10, "aaaaaaabbbbb")]), "mutants": reliability.folded("mutants", lines)}
-    [page] = reliability.pages(reliability.proven(kept, "aaaaaaa ccccccc", datetime.date(2026, 11, 28))).values()
+    lines = [
+        {
+            "mutant": "logs the token",
+            "scenario": "logs",
+            "noticed": "I11: it is logged",
+            "payments": 7,
+            "commit": "cccccccddddd",
+        },
+    ]
+    kept = {
+        "simulation": reliability.folded("simulation", [seed(1, 10, "aaaaaaabbbbb")]),
+        "mutants": reliability.folded("mutants", lines),
+    }
+    [page] = reliability.pages(
+        reliability.proven(kept, "aaaaaaa ccccccc", datetime.date(2026, 11, 28)),
+    ).values()
     assert "10 payments were simulated by the last `python -m proving all`" in page
     assert "1 mutants were simulated by the last `python -m proving all`" in page
 
 
 def explored(states: int) -> dict[str, object]:
-    part = {"scope": "whole", "part": "shopper dies, clerk fails", "parts": 25, "states": states, "steps": 9, "ends": 2, "played": 3}
+    part = {
+        "scope": "whole",
+        "part": "shopper dies, clerk fails",
+        "parts": 25,
+        "states": states,
+        "steps": 9,
+        "ends": 2,
+        "played": 3,
+    }
     return {**part, "followed": 4, "seconds": 5.5, "commit": "aaa", "python": "3.11.2"}
 
 
@@ -323,28 +513,61 @@ def test_of_a_part_that_was_explored_again_the_newest_count_stands(tmp_path: Pat
     assert entry["states"] == 100
 
 
-def stormed(effects: int, p99_ms: float, *, peer: bool = True, doubled: int = 0) -> dict[str, object]:
-    setting = {"commit": "aaa", "database": "mariadb", "copies": 64, "connections": 32, "python": "3.11.7"}
+def stormed(
+    effects: int,
+    p99_ms: float,
+    *,
+    peer: bool = True,
+    doubled: int = 0,
+) -> dict[str, object]:
+    setting = {
+        "commit": "aaa",
+        "database": "mariadb",
+        "copies": 64,
+        "connections": 32,
+        "python": "3.11.7",
+    }
     told = {"payments": 1000, "effects": effects, "orders": 1000}
     traffic = {"requests": 4000, "seconds": 20.0, "p50_ms": 9.5, "p99_ms": p99_ms}
     theirs = {"payments": 100, "effects": 131, "orders": 99} if peer else None
-    return {**setting, "one_effect": told, "mixed": traffic, "peer": theirs, "errors": 0, "lost": 0, "doubled": doubled}
+    return {
+        **setting,
+        "one_effect": told,
+        "mixed": traffic,
+        "peer": theirs,
+        "errors": 0,
+        "lost": 0,
+        "doubled": doubled,
+    }
 
 
 def test_storms_of_one_setting_are_added_up_and_none_hides_another() -> None:
-    [entry] = reliability.folded("storm", [stormed(1001, 80.5, doubled=1), stormed(1000, 20.5, peer=False)]).values()
-    assert (entry["effects"], entry["doubled"], entry["p99_ms"], entry["per_second"]) == ("2,001 on 2,000 orders", 1, 80.5, 200)
+    [entry] = reliability.folded(
+        "storm",
+        [stormed(1001, 80.5, doubled=1), stormed(1000, 20.5, peer=False)],
+    ).values()
+    assert (entry["effects"], entry["doubled"], entry["p99_ms"], entry["per_second"]) == (
+        "2,001 on 2,000 orders",
+        1,
+        80.5,
+        200,
+    )
     assert entry["peer"] == "131 on 99 orders of 100 payments"
 
 
-def test_a_storm_stands_on_the_page_with_what_its_peer_came_to_or_that_it_was_not_measured() -> None:
+def test_a_storm_stands_on_the_page_with_what_its_peer_came_to_or_that_it_was_not_measured() -> (
+    None
+):
     summary = {"storm": reliability.folded("storm", [stormed(1000, 20.5, peer=False)])}
     [page] = reliability.pages(summary).values()
-    row = "| mariadb | 1,000 | 64 | 1,000 on 1,000 orders | not measured | 4,000 | 200 | 9.5 | 20.5 | 0 | 0 | 0 | aaa |"
+    row = (
+        "| mariadb | 1,000 | 64 | 1,000 on 1,000 orders | not measured | 4,000 | 200 | 9.5 | "
+        "20.5 | 0 | 0 | 0 | aaa |"
+    )
     assert row in page.partition("## The storm")[2].partition("\n## ")[0]
 
 
-# The site ---------------------------------------------------------------------------------------------------------------------------------
+# The site -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -359,7 +582,10 @@ def test_a_storm_stands_on_the_page_with_what_its_peer_came_to_or_that_it_was_no
         ("```\n[a](../README.md)\n```\n", "```\n[a](../README.md)\n```\n"),
     ],
 )
-def test_a_link_of_a_page_leads_to_where_the_page_stands_on_the_site(written: str, on_the_site: str) -> None:
+def test_a_link_of_a_page_leads_to_where_the_page_stands_on_the_site(
+    written: str,
+    on_the_site: str,
+) -> None:
     assert site.moved(written, "docs/index.md", "index.md") == on_the_site
 
 
@@ -370,9 +596,15 @@ def test_a_picture_of_a_page_that_stands_elsewhere_is_found() -> None:
 
 def test_every_page_of_the_documentation_and_every_plugin_stands_in_the_sites_menu() -> None:
     menu = (site.ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
-    pages = {path.relative_to(site.ROOT / "docs").as_posix() for path in site.ROOT.glob("docs/**/*.md")}
+    pages = {
+        path.relative_to(site.ROOT / "docs").as_posix() for path in site.ROOT.glob("docs/**/*.md")
+    }
     in_detail = {page for page in pages if page.startswith("reference/conformance/")}
-    assert [page for page in sorted((pages | set(site.pages().values())) - in_detail) if page not in menu] == []
+    assert [
+        page
+        for page in sorted((pages | set(site.pages().values())) - in_detail)
+        if page not in menu
+    ] == []
 
 
 def test_a_source_that_a_page_links_to_is_shown_on_the_site() -> None:

@@ -35,17 +35,40 @@ Requires-Dist: tillgate>=0.1,<0.2
 """
 
 
-def test_all_distributions_have_the_version_of_tillgate_and_plugins_ask_for_its_minor_version() -> None:
-    assert {one.name: one.version for one in distributions()} == {one.name: tillgate.__version__ for one in distributions()}
+def test_all_distributions_have_the_version_of_tillgate_and_plugins_ask_for_its_minor_version() -> (
+    None
+):
+    assert {one.name: one.version for one in distributions()} == {
+        one.name: tillgate.__version__ for one in distributions()
+    }
     own = Version(tillgate.__version__)
     for one in distributions()[1:]:
-        (asked,) = [Requirement(text) for text in one.project["dependencies"] if Requirement(text).name == "tillgate"]
-        assert str(asked.specifier) in (f"<{own.major}.{own.minor + 1},>={own.major}.{own.minor}",), one.name
+        (asked,) = [
+            Requirement(text)
+            for text in one.project["dependencies"]
+            if Requirement(text).name == "tillgate"
+        ]
+        assert str(asked.specifier) in (
+            f"<{own.major}.{own.minor + 1},>={own.major}.{own.minor}",
+        ), one.name
 
 
-def write(into: Path, distribution: Distribution, *, metadata: str, without: str = "", extra: str = "") -> None:
+def write(
+    into: Path,
+    distribution: Distribution,
+    *,
+    metadata: str,
+    without: str = "",
+    extra: str = "",
+) -> None:
     """Write the two archives of a distribution by hand."""
-    listed = subprocess.run(["git", "ls-files"], cwd=distribution.folder, capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = subprocess.run(
+        ["git", "ls-files"],
+        cwd=distribution.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
     files = [name for name in listed if name != without]
     with zipfile.ZipFile(distribution.wheel(into), "w") as wheel:
         for name in files:
@@ -73,14 +96,36 @@ def write(into: Path, distribution: Distribution, *, metadata: str, without: str
         ("", "", ("tillgate>=0.1,<0.2", "tillgate @ file:///x"), "", "an index refuses"),
         ("", "", (f"Version: {STRIPE.version}", "Version: 7"), "", "Version is '7'"),
         ("", "", ("# Words", "/path/to/tillgate"), "", "only a clone has"),
-        ("", "", ("", ""), '<h1>x</h1><a href="docs/x.md">', "its description links to 'docs/x.md'"),
+        (
+            "",
+            "",
+            ("", ""),
+            '<h1>x</h1><a href="docs/x.md">',
+            "its description links to 'docs/x.md'",
+        ),
     ],
 )
 def test_a_fault_of_an_archive_is_found(
-    without: str, extra: str, change: tuple[str, str], html: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    without: str,
+    extra: str,
+    change: tuple[str, str],
+    html: str,
+    fault: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(archives, "rendered", lambda _: html or '<h1>Words</h1><a href="https://tillgate.example">')
-    write(tmp_path, STRIPE, metadata=METADATA.replace(*change) if change[0] else METADATA, without=without, extra=extra)
+    monkeypatch.setattr(
+        archives,
+        "rendered",
+        lambda _: html or '<h1>Words</h1><a href="https://tillgate.example">',
+    )
+    write(
+        tmp_path,
+        STRIPE,
+        metadata=METADATA.replace(*change) if change[0] else METADATA,
+        without=without,
+        extra=extra,
+    )
     found = list(faults(STRIPE, tmp_path))
     assert any(fault in one for one in found) if fault else found == []
 
@@ -93,17 +138,36 @@ def test_every_distribution_says_what_it_is(one: Distribution) -> None:
 
 
 @pytest.mark.parametrize("one", distributions(), ids=lambda one: str(one.name))
-def test_every_page_with_addresses_has_a_picture_and_leads_to_what_is_there(one: Distribution) -> None:
-    page = addressed((one.folder / "README.md").read_text("utf-8"), one, "https://code.example/tillgate")
-    found = re.findall(rf"https://code\.example/tillgate/(blob|raw)/v{re.escape(one.version)}/([^)#\"]+)", page)
+def test_every_page_with_addresses_has_a_picture_and_leads_to_what_is_there(
+    one: Distribution,
+) -> None:
+    page = addressed(
+        (one.folder / "README.md").read_text("utf-8"),
+        one,
+        "https://code.example/tillgate",
+    )
+    found = re.findall(
+        rf"https://code\.example/tillgate/(blob|raw)/v{re.escape(one.version)}/([^)#\"]+)",
+        page,
+    )
     assert [path for _, path in found if not (ROOT / path).exists()] == []
     assert {path.rpartition(".")[2] for kind, path in found if kind == "raw"} == {"png"}
-    assert re.findall(r'\]\((?!https?:|#)[^)]*\)|src="(?!https:)', re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)) == []
+    assert (
+        re.findall(
+            r'\]\((?!https?:|#)[^)]*\)|src="(?!https:)',
+            re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE),
+        )
+        == []
+    )
 
 
 def test_no_file_is_left_out_on_other_databases_that_has_a_test_which_sqlite_skips() -> None:
     """It would run nowhere."""
-    files = [file for name in noxfile.ANYWHERE for file in ([ROOT / name] if name.endswith(".py") else (ROOT / name).rglob("*.py"))]
+    files = [
+        file
+        for name in noxfile.ANYWHERE
+        for file in ([ROOT / name] if name.endswith(".py") else (ROOT / name).rglob("*.py"))
+    ]
     assert len(files) > 20
     assert [file.name for file in files if 'DATABASE == "sqlite"' in file.read_text("utf-8")] == []
 
@@ -112,8 +176,18 @@ def test_the_workflow_runs_every_part_of_the_one_ci_script() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     together = re.search(r"^stages (.+)$", script, re.MULTILINE)
     assert together is not None
-    stages = set(re.findall(r"^stage (.+)$", script, re.MULTILINE)) - {"make setup"} | set(shlex.split(together[1]))
+    stages = set(re.findall(r"^stage (.+)$", script, re.MULTILINE)) - {"make setup"} | set(
+        shlex.split(together[1]),
+    )
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
     matrix = workflow.partition("        run:\n")[2].partition("    services:")[0]
-    parts = set(re.findall(r"^ {10}- (.+)$", matrix.replace("nox -s simulator plugins", "nox -s plugins"), re.MULTILINE))
-    assert parts == stages | {"nox -s provers"}, "the tests of the long proofs, for which the script has no time"
+    parts = set(
+        re.findall(
+            r"^ {10}- (.+)$",
+            matrix.replace("nox -s simulator plugins", "nox -s plugins"),
+            re.MULTILINE,
+        ),
+    )
+    assert parts == stages | {"nox -s provers"}, (
+        "the tests of the long proofs, for which the script has no time"
+    )

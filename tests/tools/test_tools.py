@@ -14,27 +14,49 @@ import noxfile
 from proving import __main__ as proving
 
 ROOT = Path(__file__).parents[2]
-SESSIONS = set(re.findall(r"^def (\w+)\(session: nox", (ROOT / "noxfile.py").read_text("utf-8"), re.MULTILINE))
-LISTS = {"long": noxfile.LONG, "provers": noxfile.PROVERS, "anywhere": noxfile.ANYWHERE, "postgresql": noxfile.ON_POSTGRESQL}
+SESSIONS = set(
+    re.findall(r"^def (\w+)\(session: nox", (ROOT / "noxfile.py").read_text("utf-8"), re.MULTILINE),
+)
+LISTS = {
+    "long": noxfile.LONG,
+    "provers": noxfile.PROVERS,
+    "anywhere": noxfile.ANYWHERE,
+    "postgresql": noxfile.ON_POSTGRESQL,
+}
 
 
 def test_make_has_eight_documented_targets() -> None:
-    shown = subprocess.run(["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        ["make", "--no-print-directory", "help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     [phony] = re.findall(r"^\.PHONY: (.+)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert [line.split()[0] for line in shown.splitlines()] == phony.split()
     assert len(phony.split()) == 8
 
 
-@pytest.mark.parametrize("paths", [*LISTS.values(), noxfile.ON_OTHER_PYTHONS], ids=[*LISTS, "pythons"])
+@pytest.mark.parametrize(
+    "paths",
+    [*LISTS.values(), noxfile.ON_OTHER_PYTHONS],
+    ids=[*LISTS, "pythons"],
+)
 def test_every_listed_path_exists(paths: tuple[str, ...]) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("script", [".ci/run", *(str(path.relative_to(ROOT)) for path in (ROOT / ".github/workflows").iterdir())])
+@pytest.mark.parametrize(
+    "script",
+    [".ci/run", *(str(path.relative_to(ROOT)) for path in (ROOT / ".github/workflows").iterdir())],
+)
 def test_ci_runs_sessions_that_exist(script: str) -> None:
     text = (ROOT / script).read_text("utf-8")
     named = re.findall(r"nox (?:--install-only )?-s ((?:[\w.-]+ ?|\"[\w()]+\" ?)+)", text)
-    assert {re.split(r"[(-]", word.strip('"'))[0] for words in named for word in words.split()} <= SESSIONS
+    assert {
+        re.split(r"[(-]", word.strip('"'))[0] for words in named for word in words.split()
+    } <= SESSIONS
     assert set(re.findall(r"proving ([a-z-]+)", text)) <= set(proving.PROOFS)
 
 
@@ -45,7 +67,13 @@ def test_every_proof_has_a_module(name: str) -> None:
 
 @pytest.mark.parametrize(("arguments", "status"), [((), 0), (("--help",), 0), (("nonsense",), 2)])
 def test_proofs_are_listed(arguments: tuple[str, ...], status: int) -> None:
-    done = subprocess.run([sys.executable, "-m", "proving", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "proving", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == status
     assert [name for name in (*proving.PROOFS, "all") if f"  {name} " not in done.stderr] == []
 

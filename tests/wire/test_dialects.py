@@ -1,4 +1,6 @@
-"""Dialect: each unspecified behaviour of the interface is one field, and each of its values has its effect."""
+"""Dialect: each unspecified behaviour of the interface is one field, and each of its values has its
+effect.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,17 @@ from tillgate.wire.dialects import DIALECTS
 from tillgate.wire.exchange import HttpRequest
 from tillgate.wire.methods import Method
 
-UNRECOGNISED = ("Success", "SUCCESS", " success", "paid", "repaid", "", "succes", "success\n", "\u0441uccess")
+UNRECOGNISED = (
+    "Success",
+    "SUCCESS",
+    " success",
+    "paid",
+    "repaid",
+    "",
+    "succes",
+    "success\n",
+    "\u0441uccess",
+)
 
 
 def written(dialect: Dialect) -> dict[str, HttpRequest]:
@@ -71,10 +83,18 @@ def test_the_vocabulary_of_unspecified_behaviour_6(word: str, status: str) -> No
 
 
 def test_the_vocabulary_is_data() -> None:
-    dialect = dataclasses.replace(REFERENCE, paid_words=frozenset({"PAID"}), pending_words=frozenset({"success"}))
+    dialect = dataclasses.replace(
+        REFERENCE,
+        paid_words=frozenset({"PAID"}),
+        pending_words=frozenset({"success"}),
+    )
     assert dialect.status("PAID") is TransactionStatus.PAID
     assert dialect.status("success") is TransactionStatus.PENDING
-    answer = exchange.read_query(credentials(dialect=dialect), ORDER, answered(envelope(found(status="PAID"))))
+    answer = exchange.read_query(
+        credentials(dialect=dialect),
+        ORDER,
+        answered(envelope(found(status="PAID"))),
+    )
     assert (answer.status, answer.status_text) == (TransactionStatus.PAID, "PAID")
 
 
@@ -82,17 +102,39 @@ def test_the_vocabulary_is_data() -> None:
     ("dialect", "paths"),
     [
         (REFERENCE, ("/online/v1/secure-pay", "/online/v1/tran-query", "/online/v1/refund")),
-        (EXAMPLES, ("/online/v1/secure-pay", "/app-data-search/v1/tran-query", "/app-data-search/v1/refund")),
-        (V3, ("/online/v3/secure-pay", "/app-data-search/v3/tran-query", "/app-data-search/v3/refund")),
+        (
+            EXAMPLES,
+            (
+                "/online/v1/secure-pay",
+                "/app-data-search/v1/tran-query",
+                "/app-data-search/v1/refund",
+            ),
+        ),
+        (
+            V3,
+            (
+                "/online/v3/secure-pay",
+                "/app-data-search/v3/tran-query",
+                "/app-data-search/v3/refund",
+            ),
+        ),
     ],
 )
-def test_both_path_shapes_of_unspecified_behaviour_2(dialect: Dialect, paths: tuple[str, ...]) -> None:
-    assert tuple(request.url for request in written(dialect).values()) == tuple(f"https://pay.example{path}" for path in paths)
+def test_both_path_shapes_of_unspecified_behaviour_2(
+    dialect: Dialect,
+    paths: tuple[str, ...],
+) -> None:
+    assert tuple(request.url for request in written(dialect).values()) == tuple(
+        f"https://pay.example{path}" for path in paths
+    )
 
 
 @pytest.mark.parametrize("encoding", Encoding)
 @pytest.mark.parametrize("operation", ["pay", "query", "refund"])
-def test_both_encodings_of_unspecified_behaviour_3_carry_the_same_signed_texts(encoding: Encoding, operation: str) -> None:
+def test_both_encodings_of_unspecified_behaviour_3_carry_the_same_signed_texts(
+    encoding: Encoding,
+    operation: str,
+) -> None:
     request = written(dataclasses.replace(REFERENCE, encoding=encoding))[operation]
     if encoding is Encoding.JSON:
         assert request.content_type == "application/json"
@@ -120,18 +162,45 @@ def test_the_defaults_of_the_unspecified_behaviour() -> None:
     assert REFERENCE.answer_signature is SignatureRule.CHECKED  # 7
     assert REFERENCE.notification_signature is SignatureRule.CHECKED  # 8
     assert REFERENCE.acknowledgement == "success"  # 9
-    assert REFERENCE.macros == ("amount", "status", "transactionNo", "reference", "time", "note")  # 10
+    # 10
+    assert REFERENCE.macros == (
+        "amount",
+        "status",
+        "transactionNo",
+        "reference",
+        "time",
+        "note",
+    )
     assert (REFERENCE.success_code, REFERENCE.not_found_code) == ("000100", "000022")  # 12
     assert REFERENCE.unknown_codes == {"000000", "000080"}  # 12
-    assert sorted(REFERENCE.refund_refusal_codes) == ["000010", "000020", "000021", "000022", "000023", "000030", "000040"]  # 12
+    # 12
+    assert sorted(REFERENCE.refund_refusal_codes) == [
+        "000010",
+        "000020",
+        "000021",
+        "000022",
+        "000023",
+        "000030",
+        "000040",
+    ]
     assert {method.fault(Decimal("0.01"), "USD") for method in REFERENCE.methods} == {None}  # 17
     assert REFERENCE.expired_is_forgotten is False  # 19
-    assert dataclasses.replace(EXAMPLES, name="reference", query_path=REFERENCE.query_path, refund_path=REFERENCE.refund_path) == REFERENCE
+    assert (
+        dataclasses.replace(
+            EXAMPLES,
+            name="reference",
+            query_path=REFERENCE.query_path,
+            refund_path=REFERENCE.refund_path,
+        )
+        == REFERENCE
+    )
 
 
 def test_unspecified_behaviour_10_the_list_of_macros_is_data() -> None:
     dialect = dataclasses.replace(REFERENCE, macros=("amount", "orderNo"))
-    assert callback_url("https://shop.example/", dialect.macros).endswith("?amount={amount}&orderNo={orderNo}")
+    assert callback_url("https://shop.example/", dialect.macros).endswith(
+        "?amount={amount}&orderNo={orderNo}",
+    )
 
 
 def test_unspecified_behaviour_12_the_code_tables_are_data() -> None:
@@ -144,7 +213,9 @@ def test_unspecified_behaviour_12_the_code_tables_are_data() -> None:
         not_found_code="E4",
     )
     at = credentials(dialect=dialect)
-    assert exchange.read_refund(at, refund(), answered(envelope(code="OK"))).amount == Decimal("2.50")
+    assert exchange.read_refund(at, refund(), answered(envelope(code="OK"))).amount == Decimal(
+        "2.50",
+    )
     with pytest.raises(Refused):
         exchange.read_refund(at, refund(), answered(envelope(code="E1")))
     with pytest.raises(OutcomeUnknown):
@@ -157,9 +228,21 @@ def test_unspecified_behaviour_12_the_code_tables_are_data() -> None:
         exchange.read_query(at, ORDER, answered(envelope(code="E4"), 400))
 
 
-@pytest.mark.parametrize(("amount", "is_refused"), [("0.99", True), ("1.00", False), ("12.50", False)])
-def test_unspecified_behaviour_17_the_minimums_of_vendors_are_data(amount: str, is_refused: bool) -> None:
-    at = credentials(methods=[{"code": "gcash", "minimums": {"USD": "50"}}, {"code": "alipay", "minimums": {"USD": "1.00"}}, "wechatpay"])
+@pytest.mark.parametrize(
+    ("amount", "is_refused"),
+    [("0.99", True), ("1.00", False), ("12.50", False)],
+)
+def test_unspecified_behaviour_17_the_minimums_of_vendors_are_data(
+    amount: str,
+    is_refused: bool,
+) -> None:
+    at = credentials(
+        methods=[
+            {"code": "gcash", "minimums": {"USD": "50"}},
+            {"code": "alipay", "minimums": {"USD": "1.00"}},
+            "wechatpay",
+        ],
+    )
     if is_refused:
         with pytest.raises(InvalidRequest, match=r"alipay takes at least USD 1\.00"):
             exchange.write_pay(at, payment(amount=amount))
@@ -169,7 +252,18 @@ def test_unspecified_behaviour_17_the_minimums_of_vendors_are_data(amount: str, 
 
 @pytest.mark.parametrize("name", ["pay_path", "query_path", "refund_path"])
 @pytest.mark.parametrize(
-    "path", ["", "online/v1", "//evil.example/", "/a?b", "/a b", "https://evil.example/", "/a#b", ".evil.example/", "@evil.example"]
+    "path",
+    [
+        "",
+        "online/v1",
+        "//evil.example/",
+        "/a?b",
+        "/a b",
+        "https://evil.example/",
+        "/a#b",
+        ".evil.example/",
+        "@evil.example",
+    ],
 )
 def test_a_path_that_could_change_the_host_is_refused(name: str, path: str) -> None:
     changes: dict[str, Any] = {name: path}
@@ -179,11 +273,21 @@ def test_a_path_that_could_change_the_host_is_refused(name: str, path: str) -> N
 
 
 @pytest.mark.parametrize(
-    "words", [{"PAID", "success"}, ["PAID", "success"], ("PAID", "success"), dict.fromkeys(("PAID", "success")).keys()]
+    "words",
+    [
+        {"PAID", "success"},
+        ["PAID", "success"],
+        ("PAID", "success"),
+        dict.fromkeys(("PAID", "success")).keys(),
+    ],
 )
 def test_words_in_any_collection_make_the_same_dialect_which_can_be_hashed(words: Any) -> None:
     dialect = dataclasses.replace(REFERENCE, paid_words=words, refund_refusal_codes=words)
-    same = dataclasses.replace(REFERENCE, paid_words=frozenset(words), refund_refusal_codes=frozenset(words))
+    same = dataclasses.replace(
+        REFERENCE,
+        paid_words=frozenset(words),
+        refund_refusal_codes=frozenset(words),
+    )
     assert (dialect, hash(dialect)) == (same, hash(same))
 
 
@@ -195,7 +299,11 @@ def test_what_was_given_as_a_list_can_be_hashed_and_is_no_list_any_more() -> Non
 
 
 def test_a_choice_as_text_is_that_choice() -> None:
-    given: dict[str, Any] = {"encoding": "form", "answer_signature": "required", "notification_signature": "ignored"}
+    given: dict[str, Any] = {
+        "encoding": "form",
+        "answer_signature": "required",
+        "notification_signature": "ignored",
+    }
     dialect = dataclasses.replace(REFERENCE, **given)
     assert (dialect.encoding, dialect.answer_signature) == (Encoding.FORM, SignatureRule.REQUIRED)
     assert type(dialect.notification_signature) is SignatureRule
@@ -206,12 +314,21 @@ def test_a_choice_as_text_is_that_choice() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        *((name, "REQUIRED", "is not one of: checked, required, ignored") for name in ("answer_signature", "notification_signature")),
+        *(
+            (name, "REQUIRED", "is not one of: checked, required, ignored")
+            for name in ("answer_signature", "notification_signature")
+        ),
         ("encoding", "xml", "is not one of: json, form"),
         ("encoding", None, "is not one of: json, form"),
         ("encoding", ["json"], "is not one of: json, form"),
-        *((name, "success", "is not a collection of texts") for name in ("paid_words", "failed_words", "closed_words", "pending_words")),
-        *((name, "000010", "is not a collection of texts") for name in ("unknown_codes", "refund_refusal_codes", "macros")),
+        *(
+            (name, "success", "is not a collection of texts")
+            for name in ("paid_words", "failed_words", "closed_words", "pending_words")
+        ),
+        *(
+            (name, "000010", "is not a collection of texts")
+            for name in ("unknown_codes", "refund_refusal_codes", "macros")
+        ),
         ("paid_words", [["success"]], "is not a collection of texts"),
         ("paid_words", None, "is not a collection of texts"),
         ("refund_refusal_codes", {10}, "is not a collection of texts"),
@@ -225,7 +342,11 @@ def test_a_choice_as_text_is_that_choice() -> None:
         ("currencies", ["usd"], "is not the code of a currency"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_named_when_the_dialect_is_built(name: str, value: Any, says: str) -> None:
+def test_a_value_that_cannot_be_used_is_named_when_the_dialect_is_built(
+    name: str,
+    value: Any,
+    says: str,
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
         dataclasses.replace(REFERENCE, **{name: value})
     assert caught.value.field == name
@@ -258,10 +379,26 @@ def test_version_3_sends_the_parameters_that_its_documentation_requires() -> Non
     paid = parameters_of(exchange.write_pay(v3(), payment(**V3_PAYMENT)))
     assert paid["amount"] == "1250"
     assert set(paid) == {
-        *("storeNo", "amount", "currency", "settleCurrency", "vendor", "ipnUrl", "callbackUrl", "reference", "terminal", "timeout")
+        *(
+            "storeNo",
+            "amount",
+            "currency",
+            "settleCurrency",
+            "vendor",
+            "ipnUrl",
+            "callbackUrl",
+            "reference",
+            "terminal",
+            "timeout",
+        ),
     }
-    assert parameters_of(exchange.write_query(v3(), ORDER)) == {"storeNo": "300014", "reference": ORDER}
-    assert parameters_of(exchange.write_refund(v3(), refund(currency="KRW", amount="250", refund_id="R-1"))) == {
+    assert parameters_of(exchange.write_query(v3(), ORDER)) == {
+        "storeNo": "300014",
+        "reference": ORDER,
+    }
+    assert parameters_of(
+        exchange.write_refund(v3(), refund(currency="KRW", amount="250", refund_id="R-1")),
+    ) == {
         "storeNo": "300014",
         "reference": ORDER,
         "refundAmount": "250",
@@ -274,23 +411,45 @@ def test_version_3_sends_the_parameters_that_its_documentation_requires() -> Non
 def test_no_version_1_dialect_sends_a_parameter_of_version_3() -> None:
     for dialect in (REFERENCE, EXAMPLES):
         for request in written(dialect).values():
-            assert not parameters_of(request).keys() & {"storeNo", "settleCurrency", "osType", "refundAmount", "refundReference"}
+            assert not parameters_of(request).keys() & {
+                "storeNo",
+                "settleCurrency",
+                "osType",
+                "refundAmount",
+                "refundReference",
+            }
 
 
 @pytest.mark.parametrize(
     ("currency", "amount", "method", "given", "settled"),
-    [("KRW", "1250", "kakaopay", "", "USD"), ("GBP", "12.50", "alipay", "", "GBP"), ("CNY", "12.50", "alipay", "GBP", "GBP")],
+    [
+        ("KRW", "1250", "kakaopay", "", "USD"),
+        ("GBP", "12.50", "alipay", "", "GBP"),
+        ("CNY", "12.50", "alipay", "GBP", "GBP"),
+    ],
 )
 def test_version_3_settles_pounds_in_pounds_and_the_rest_in_dollars(
-    currency: str, amount: str, method: str, given: str, settled: str
+    currency: str,
+    amount: str,
+    method: str,
+    given: str,
+    settled: str,
 ) -> None:
-    request = exchange.write_pay(v3(settle_currency=given), payment(currency=currency, amount=amount, method=method))
+    request = exchange.write_pay(
+        v3(settle_currency=given),
+        payment(currency=currency, amount=amount, method=method),
+    )
     assert parameters_of(request)["settleCurrency"] == settled
 
 
-@pytest.mark.parametrize(("terminal", "os_type"), [("ONLINE", None), ("WAP", "ANDROID"), ("MWEB", "ANDROID")])
+@pytest.mark.parametrize(
+    ("terminal", "os_type"),
+    [("ONLINE", None), ("WAP", "ANDROID"), ("MWEB", "ANDROID")],
+)
 def test_version_3_names_the_system_of_a_phone(terminal: str, os_type: str | None) -> None:
-    assert parameters_of(exchange.write_pay(v3(), payment(terminal=terminal))).get("osType") == os_type
+    assert (
+        parameters_of(exchange.write_pay(v3(), payment(terminal=terminal))).get("osType") == os_type
+    )
 
 
 @pytest.mark.parametrize("terminal", ["YIP", "IOS", "ANDROID"])
@@ -313,7 +472,12 @@ def test_version_3_takes_no_terminal_without_a_payment_page(terminal: str) -> No
         ("venmo", "CNY", "1", False),
     ],
 )
-def test_a_method_of_version_3_takes_its_currencies_from_its_minimum_on(method: str, currency: str, amount: str, is_taken: bool) -> None:
+def test_a_method_of_version_3_takes_its_currencies_from_its_minimum_on(
+    method: str,
+    currency: str,
+    amount: str,
+    is_taken: bool,
+) -> None:
     wanted = payment(method=method, currency=currency, amount=amount)
     if is_taken:
         assert exchange.write_pay(v3(), wanted).operation == "pay"
@@ -324,8 +488,12 @@ def test_a_method_of_version_3_takes_its_currencies_from_its_minimum_on(method: 
 
 def test_every_method_of_version_3_takes_a_currency_of_it() -> None:
     assert all(set(method.currencies) <= set(V3.currencies) for method in V3.methods)
-    assert {method.code for method in V3.methods} == {method.code for method in REFERENCE.methods} | {"cashapppay"}
-    assert set(V3.currencies) == {currency for method in V3.methods for currency in method.currencies}
+    assert {method.code for method in V3.methods} == {
+        method.code for method in REFERENCE.methods
+    } | {"cashapppay"}
+    assert set(V3.currencies) == {
+        currency for method in V3.methods for currency in method.currencies
+    }
 
 
 def test_a_payment_can_be_refunded_in_a_currency_that_the_account_has_left_out_since() -> None:
@@ -336,7 +504,10 @@ def test_a_payment_can_be_refunded_in_a_currency_that_the_account_has_left_out_s
         exchange.write_refund(credentials(), refund(currency="KRW", amount="5000"))
 
 
-@pytest.mark.parametrize("limits", [{"KRW": 0.5}, {"KRW": "0"}, {"KRW": "-1"}, {"KRW": "x"}, {"KRW": "Infinity"}, ["KRW"], 7])
+@pytest.mark.parametrize(
+    "limits",
+    [{"KRW": 0.5}, {"KRW": "0"}, {"KRW": "-1"}, {"KRW": "x"}, {"KRW": "Infinity"}, ["KRW"], 7],
+)
 def test_limits_that_are_no_amounts_are_refused(limits: Any) -> None:
     with pytest.raises(ConfigurationError, match="is not limits by currency"):
         Method(code="kakaopay", minimums=limits)

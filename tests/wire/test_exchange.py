@@ -1,4 +1,6 @@
-"""One exchange with the service: what is written, and what an answer proves (Endpoints, Errors; unspecified 5, 7, 12, 13, 14, 20)."""
+"""One exchange with the service: what is written, and what an answer proves (Endpoints, Errors;
+unspecified 5, 7, 12, 13, 14, 20).
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,11 @@ READ: dict[str, Callable[[Credentials, HttpAnswer], Any]] = {
     "query": lambda at, answer: exchange.read_query(at, REFERENCE, answer),
     "refund": lambda at, answer: exchange.read_refund(at, refund(), answer),
 }
-INCONCLUSIVE: dict[str, Any] = {"pay": OutcomeUnknown, "query": AnswerNotUnderstood, "refund": OutcomeUnknown}
+INCONCLUSIVE: dict[str, Any] = {
+    "pay": OutcomeUnknown,
+    "query": AnswerNotUnderstood,
+    "refund": OutcomeUnknown,
+}
 """What an answer that proves nothing becomes."""
 ODD_STATUSES = (100, 101, 300, 301, 302, 304, 307, 429, 500, 502, 503, 504, 599, 600, 999)
 BROKEN_BODIES = [
@@ -82,10 +88,18 @@ BROKEN_BODIES = [
     pytest.param(b'{"ret_code":"000100","result":"success"}', id="result is text"),
     pytest.param(b'{"ret_code":"000100","result":[{}]}', id="result is a list"),
     pytest.param(b'{"ret_code":"000100","n":NaN}', id="NaN"),
-    pytest.param(b'{"ret_code":"000100","n":1e99999999999999999999}', id="a number beyond all bounds"),
+    pytest.param(
+        b'{"ret_code":"000100","n":1e99999999999999999999}',
+        id="a number beyond all bounds",
+    ),
     pytest.param(b'{"ret_code":"000100","n":' + b"[" * 100_000, id="nested too deep"),
     pytest.param(
-        b'{"ret_code":"000100","n":' + b"[" * 400 + b'"\\u0000"' + b"]" * 400 + b',"result":{"a":"a","a":"b"}}', id="a name twice, deep"
+        b'{"ret_code":"000100","n":'
+        + b"[" * 400
+        + b'"\\u0000"'
+        + b"]" * 400
+        + b',"result":{"a":"a","a":"b"}}',
+        id="a name twice, deep",
     ),
 ]
 
@@ -102,9 +116,16 @@ def test_a_broken_or_missing_envelope_proves_nothing(operation: str, body: bytes
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("code", ["000100", "000022", "000030", "999999"])
 @pytest.mark.parametrize("status", ODD_STATUSES)
-def test_429_5xx_and_redirects_prove_nothing_whatever_the_body_says(operation: str, code: str, status: int) -> None:
+def test_429_5xx_and_redirects_prove_nothing_whatever_the_body_says(
+    operation: str,
+    code: str,
+    status: int,
+) -> None:
     with pytest.raises(INCONCLUSIVE[operation], match=f"HTTP {status}") as caught:
-        READ[operation](credentials(), answered({**GOOD_BODIES[operation], "ret_code": code}, status))
+        READ[operation](
+            credentials(),
+            answered({**GOOD_BODIES[operation], "ret_code": code}, status),
+        )
     assert not isinstance(caught.value, Refused)
     assert caught.value.http_status == status
 
@@ -126,7 +147,10 @@ def test_an_answer_that_was_cut_off_for_its_length_proves_nothing(operation: str
 @pytest.mark.parametrize("status", [200, 201, 299])
 def test_000100_under_2xx_is_success(operation: str, status: int) -> None:
     kinds = {"pay": CreatedPayment, "query": Transaction, "refund": Refunded}
-    assert type(READ[operation](credentials(), answered(GOOD_BODIES[operation], status))) is kinds[operation]
+    assert (
+        type(READ[operation](credentials(), answered(GOOD_BODIES[operation], status)))
+        is kinds[operation]
+    )
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -196,7 +220,10 @@ def test_a_creation_that_leaves_any_doubt_is_of_unknown_outcome(changes: dict[st
         {"cashierUrl": "https://pay.example/cashier/7f3a9c01d2", "reference": "100017-OTHER"},
     ],
 )
-def test_i11_an_error_about_a_payment_page_does_not_show_its_key(changes: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_i11_an_error_about_a_payment_page_does_not_show_its_key(
+    changes: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     body = answered(envelope(created(**changes)))
     with caplog.at_level(logging.DEBUG), pytest.raises(OutcomeUnknown) as caught:
         READ["pay"](credentials(), body)
@@ -214,7 +241,11 @@ def test_a_creation_without_a_result_is_of_unknown_outcome() -> None:
 @pytest.mark.parametrize("leave_out", [{}, {"currency": None}, {"settleCurrency": None}])
 def test_a_creation_tells_where_to_send_the_shopper(amount: Any, leave_out: dict[str, Any]) -> None:
     made = READ["pay"](credentials(), answered(envelope(created(amount=amount, **leave_out))))
-    assert (made.transaction_no, made.payment_url, made.reference) == ("297553575", PAYMENT_PAGE, REFERENCE)
+    assert (made.transaction_no, made.payment_url, made.reference) == (
+        "297553575",
+        PAYMENT_PAGE,
+        REFERENCE,
+    )
     assert made.amount == (Decimal("12.50") if amount else None)
     assert made.currency == (None if "currency" in leave_out else "USD")
     assert made.settle_currency == (None if "settleCurrency" in leave_out else "USD")
@@ -222,7 +253,10 @@ def test_a_creation_tells_where_to_send_the_shopper(amount: Any, leave_out: dict
 
 def test_a_payment_page_over_http_is_for_sandboxes() -> None:
     answer = answered(envelope(created(cashierUrl="http://127.0.0.1:8000/cashier/1")))
-    assert READ["pay"](credentials(sandbox=True), answer).payment_url == "http://127.0.0.1:8000/cashier/1"
+    assert (
+        READ["pay"](credentials(sandbox=True), answer).payment_url
+        == "http://127.0.0.1:8000/cashier/1"
+    )
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 422, 499])
@@ -230,13 +264,22 @@ def test_a_payment_page_over_http_is_for_sandboxes() -> None:
 def test_unspecified_behaviour_12_another_code_refuses_a_creation(status: int, code: str) -> None:
     with pytest.raises(Refused) as caught:
         READ["pay"](credentials(), answered(envelope(code=code, message="no such vendor"), status))
-    assert type(caught.value) is (WrongCredentials if code == "000030" else Refused), "an unknown order has no place in a creation"
-    assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == (code, "no such vendor", status)
+    assert type(caught.value) is (WrongCredentials if code == "000030" else Refused), (
+        "an unknown order has no place in a creation"
+    )
+    assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == (
+        code,
+        "no such vendor",
+        status,
+    )
 
 
 @pytest.mark.parametrize("operation", ["pay", "refund"])
 @pytest.mark.parametrize("status", [200, 400])
-def test_unspecified_behaviour_12_000000_leaves_the_outcome_unknown(operation: str, status: int) -> None:
+def test_unspecified_behaviour_12_000000_leaves_the_outcome_unknown(
+    operation: str,
+    status: int,
+) -> None:
     with pytest.raises(OutcomeUnknown, match="000000"):
         READ[operation](credentials(), answered(envelope(code="000000"), status))
 
@@ -248,10 +291,16 @@ WRONG_TOKEN = b'{"ret_code":"000000","retMsg":"data error : verifySign"}'
 
 
 @pytest.mark.parametrize("operation", ["pay", "query", "refund"])
-def test_a_wrong_token_is_told_by_the_documented_answer_and_nothing_has_happened(operation: str) -> None:
+def test_a_wrong_token_is_told_by_the_documented_answer_and_nothing_has_happened(
+    operation: str,
+) -> None:
     with pytest.raises(WrongCredentials) as caught:
         READ[operation](credentials(), answered(WRONG_TOKEN, 400))
-    assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == ("000000", "data error : verifySign", 400)
+    assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == (
+        "000000",
+        "data error : verifySign",
+        400,
+    )
 
 
 @pytest.mark.parametrize("operation", ["pay", "query", "refund"])
@@ -263,18 +312,33 @@ def test_missing_rights_deny_the_account(operation: str) -> None:
 @pytest.mark.parametrize("code", ["000040", "000010", "000021"])
 def test_another_code_on_a_query_denies_no_account(code: str) -> None:
     with pytest.raises(Refused) as caught:
-        READ["query"](credentials(), answered(envelope(code=code, message="supplier system error"), 400))
+        READ["query"](
+            credentials(),
+            answered(envelope(code=code, message="supplier system error"), 400),
+        )
     assert type(caught.value) is Refused
 
 
 @pytest.mark.parametrize("operation", ["pay", "query", "refund"])
 def test_trouble_of_the_supplier_proves_nothing(operation: str) -> None:
     with pytest.raises((OutcomeUnknown, AnswerNotUnderstood), match="000080"):
-        READ[operation](credentials(), answered(envelope(code="000080", message="supplier system error"), 400))
+        READ[operation](
+            credentials(),
+            answered(envelope(code="000080", message="supplier system error"), 400),
+        )
 
 
 def refunded(**result: object) -> HttpAnswer:
-    return answered(envelope({"reference": REFERENCE, "refundAmount": "2.50", "refundTransactionNo": "301", **result}))
+    return answered(
+        envelope(
+            {
+                "reference": REFERENCE,
+                "refundAmount": "2.50",
+                "refundTransactionNo": "301",
+                **result,
+            },
+        ),
+    )
 
 
 def test_a_refund_whose_every_fact_agrees_is_done() -> None:
@@ -297,7 +361,9 @@ def test_a_refund_that_the_gateway_calls_failed_was_refused() -> None:
         {"reference": "R-2"},
     ],
 )
-def test_a_refund_in_unknown_words_or_about_something_else_is_unknown(result: dict[str, object]) -> None:
+def test_a_refund_in_unknown_words_or_about_something_else_is_unknown(
+    result: dict[str, object],
+) -> None:
     with pytest.raises(OutcomeUnknown):
         READ["refund"](credentials(), refunded(**result))
 
@@ -305,24 +371,39 @@ def test_a_refund_in_unknown_words_or_about_something_else_is_unknown(result: di
 # --- refund
 
 
-@pytest.mark.parametrize("code", ["000010", "000020", "000021", "000022", "000023", "000030", "000040"])
+@pytest.mark.parametrize(
+    "code",
+    ["000010", "000020", "000021", "000022", "000023", "000030", "000040"],
+)
 @pytest.mark.parametrize("status", [200, 400])
 def test_unspecified_behaviour_12_a_known_code_refuses_a_refund(code: str, status: int) -> None:
     with pytest.raises(Refused) as caught:
         READ["refund"](credentials(), answered(envelope(code=code, message="too much"), status))
-    assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == (code, "too much", status)
+    assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == (
+        code,
+        "too much",
+        status,
+    )
 
 
 @pytest.mark.parametrize("code", ["000011", "999999", "000100 ", "0001", "100"])
 @pytest.mark.parametrize("status", [200, 400, 403])
-def test_unspecified_behaviour_12_any_other_code_leaves_a_refund_unknown(code: str, status: int) -> None:
+def test_unspecified_behaviour_12_any_other_code_leaves_a_refund_unknown(
+    code: str,
+    status: int,
+) -> None:
     with pytest.raises(OutcomeUnknown, match="not known to be a refusal") as caught:
         READ["refund"](credentials(), answered(envelope(code=code), status))
     assert (caught.value.operation, caught.value.reference) == ("refund", REFERENCE)
 
 
-@pytest.mark.parametrize("more", [{}, {"result": None}, {"result": {}}, {"result": []}, {"result": ""}, {"ret_msg": None}])
-def test_unspecified_behaviour_14_000100_means_that_a_refund_succeeded(more: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"result": None}, {"result": {}}, {"result": []}, {"result": ""}, {"ret_msg": None}],
+)
+def test_unspecified_behaviour_14_000100_means_that_a_refund_succeeded(
+    more: dict[str, Any],
+) -> None:
     done = READ["refund"](credentials(), answered({**envelope(message="refund success"), **more}))
     assert (done.reference, done.amount) == (REFERENCE, Decimal("2.50"))
     assert done.ret_msg == ("" if "ret_msg" in more else "refund success")
@@ -350,7 +431,9 @@ def test_unspecified_behaviour_14_000100_means_that_a_refund_succeeded(more: dic
         {"settleCurrency": []},
     ],
 )
-def test_a_query_answer_that_is_about_something_else_or_says_nothing_is_not_understood(changes: dict[str, Any]) -> None:
+def test_a_query_answer_that_is_about_something_else_or_says_nothing_is_not_understood(
+    changes: dict[str, Any],
+) -> None:
     with pytest.raises(AnswerNotUnderstood) as caught:
         READ["query"](credentials(), answered(envelope(found(**changes))))
     assert len(str(caught.value)) < 300
@@ -364,12 +447,18 @@ def test_a_query_answer_without_a_result_is_not_understood() -> None:
 @pytest.mark.parametrize("status", [200, 401, 403, 404, 422])
 def test_unspecified_behaviour_12_000022_under_another_status_is_inconclusive(status: int) -> None:
     with pytest.raises(Refused) as caught:
-        READ["query"](credentials(), answered(envelope(code="000022", message="order not found"), status))
+        READ["query"](
+            credentials(),
+            answered(envelope(code="000022", message="order not found"), status),
+        )
     assert not isinstance(caught.value, OrderNotFound)
 
 
 def test_unspecified_behaviour_12_000000_says_nothing_about_what_was_asked() -> None:
-    with pytest.raises(AnswerNotUnderstood, match="it says 000000 'system error', which is no refusal"):
+    with pytest.raises(
+        AnswerNotUnderstood,
+        match="it says 000000 'system error', which is no refusal",
+    ):
         READ["query"](credentials(), answered(envelope(code="000000", message="system error"), 200))
 
 
@@ -382,8 +471,15 @@ def test_unspecified_behaviour_12_another_code_under_400_is_inconclusive(code: s
 
 def test_000022_under_400_means_that_there_is_no_such_order() -> None:
     with pytest.raises(OrderNotFound) as caught:
-        READ["query"](credentials(), answered(envelope(code="000022", message="order not found"), 400))
-    assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == ("000022", "order not found", 400)
+        READ["query"](
+            credentials(),
+            answered(envelope(code="000022", message="order not found"), 400),
+        )
+    assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == (
+        "000022",
+        "order not found",
+        400,
+    )
 
 
 @pytest.mark.parametrize("word", ["repaid", "PAID", "\u6210\u529f", "success "])
@@ -399,14 +495,20 @@ def test_unspecified_behaviour_5_a_missing_or_unreadable_amount_is_none(amount: 
 
 @pytest.mark.parametrize("field", ["currency", "settleCurrency"])
 @pytest.mark.parametrize("value", [None, "", "EUR"])
-def test_unspecified_behaviour_20_the_currencies_are_told_as_they_came(field: str, value: str | None) -> None:
+def test_unspecified_behaviour_20_the_currencies_are_told_as_they_came(
+    field: str,
+    value: str | None,
+) -> None:
     answer = READ["query"](credentials(), answered(envelope(found(**{field: value}))))
     told = {"currency": answer.currency, "settleCurrency": answer.settle_currency}
     assert told == {"currency": "USD", "settleCurrency": "USD", field: value or None}
 
 
 def test_a_query_answer_tells_everything_of_the_transaction() -> None:
-    answer = READ["query"](credentials(), answered(envelope(found(status="pending", channel="alipay", paid=False))))
+    answer = READ["query"](
+        credentials(),
+        answered(envelope(found(status="pending", channel="alipay", paid=False))),
+    )
     assert answer == Transaction(
         reference=REFERENCE,
         status=TransactionStatus.PENDING,
@@ -437,11 +539,17 @@ def signed_flat(operation: str, **tampered: Any) -> dict[str, Any]:
 def signed_inside(operation: str, **tampered: Any) -> dict[str, Any]:
     """Sign the result's fields alone, within it."""
     result = GOOD_BODIES[operation]["result"]
-    return {**GOOD_BODIES[operation], "result": {**result, "verifySign": signature(result), **tampered}}
+    return {
+        **GOOD_BODIES[operation],
+        "result": {**result, "verifySign": signature(result), **tampered},
+    }
 
 
 def under(rule: SignatureRule, **changes: Any) -> Credentials:
-    return credentials(dialect=dataclasses.replace(REFERENCE_DIALECT, answer_signature=rule), **changes)
+    return credentials(
+        dialect=dataclasses.replace(REFERENCE_DIALECT, answer_signature=rule),
+        **changes,
+    )
 
 
 WRONG = [
@@ -470,10 +578,23 @@ SIGNED_FOR_SOMETHING_ELSE = [
     ("query", envelope(our_request(exchange.write_query, REFERENCE))),
     ("pay", envelope(our_request(exchange.write_pay, payment()))),
     *((operation, envelope(REFUSAL, verifySign=signature(REFUSAL))) for operation in OPERATIONS),
-    *((operation, envelope({"ret_msg": "no"}, verifySign=signature({"ret_code": "000100", "ret_msg": "no"}))) for operation in OPERATIONS),
+    *(
+        (
+            operation,
+            envelope(
+                {"ret_msg": "no"},
+                verifySign=signature({"ret_code": "000100", "ret_msg": "no"}),
+            ),
+        )
+        for operation in OPERATIONS
+    ),
     (
         "query",
-        envelope({**found(), "a": "1"}, a="2", verifySign=signature({"ret_code": "000100", "ret_msg": "success", **found(), "a": "1"})),
+        envelope(
+            {**found(), "a": "1"},
+            a="2",
+            verifySign=signature({"ret_code": "000100", "ret_msg": "success", **found(), "a": "1"}),
+        ),
     ),
     ("query", envelope({**found(), "verifySign": signature(found())}, code="000020")),
     ("pay", {**signed_inside("pay"), "ret_code": "000020"}),
@@ -482,7 +603,11 @@ SIGNED_FOR_SOMETHING_ELSE = [
 
 @pytest.mark.parametrize("rule", [SignatureRule.CHECKED, SignatureRule.REQUIRED])
 @pytest.mark.parametrize(("operation", "body"), SIGNED_FOR_SOMETHING_ELSE)
-def test_unspecified_behaviour_7_a_signature_of_another_text_fails(rule: SignatureRule, operation: str, body: dict[str, Any]) -> None:
+def test_unspecified_behaviour_7_a_signature_of_another_text_fails(
+    rule: SignatureRule,
+    operation: str,
+    body: dict[str, Any],
+) -> None:
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
         READ[operation](under(rule), answered(body))
     mismatch = caught.value if operation == "query" else caught.value.__cause__
@@ -491,7 +616,11 @@ def test_unspecified_behaviour_7_a_signature_of_another_text_fails(rule: Signatu
 
 @pytest.mark.parametrize("rule", [SignatureRule.CHECKED, SignatureRule.REQUIRED])
 @pytest.mark.parametrize(("operation", "body"), WRONG)
-def test_unspecified_behaviour_7_a_wrong_signature_is_inconclusive(rule: SignatureRule, operation: str, body: dict[str, Any]) -> None:
+def test_unspecified_behaviour_7_a_wrong_signature_is_inconclusive(
+    rule: SignatureRule,
+    operation: str,
+    body: dict[str, Any],
+) -> None:
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
         READ[operation](under(rule), answered(body))
     mismatch = caught.value if operation == "query" else caught.value.__cause__
@@ -499,7 +628,10 @@ def test_unspecified_behaviour_7_a_wrong_signature_is_inconclusive(rule: Signatu
 
 
 @pytest.mark.parametrize(("operation", "body"), WRONG)
-def test_unspecified_behaviour_7_a_wrong_signature_is_ignored_where_the_dialect_says_so(operation: str, body: dict[str, Any]) -> None:
+def test_unspecified_behaviour_7_a_wrong_signature_is_ignored_where_the_dialect_says_so(
+    operation: str,
+    body: dict[str, Any],
+) -> None:
     with contextlib.suppress(TillgateError):
         READ[operation](under(SignatureRule.IGNORED), answered(body))
         return
@@ -509,7 +641,11 @@ def test_unspecified_behaviour_7_a_wrong_signature_is_ignored_where_the_dialect_
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("more", [{}, {"verifySign": ""}, {"verifySign": None}])
 @pytest.mark.parametrize("rule", SignatureRule)
-def test_unspecified_behaviour_7_only_a_rule_requires_a_signature(operation: str, more: dict[str, Any], rule: SignatureRule) -> None:
+def test_unspecified_behaviour_7_only_a_rule_requires_a_signature(
+    operation: str,
+    more: dict[str, Any],
+    rule: SignatureRule,
+) -> None:
     answer = answered({**GOOD_BODIES[operation], **more})
     if rule is SignatureRule.REQUIRED:
         with pytest.raises(INCONCLUSIVE[operation], match="carries no verifySign"):
@@ -520,12 +656,17 @@ def test_unspecified_behaviour_7_only_a_rule_requires_a_signature(operation: str
 
 @pytest.mark.parametrize("rule", SignatureRule)
 @pytest.mark.parametrize("body", [signed_flat("pay"), signed_inside("pay")])
-def test_unspecified_behaviour_7_a_right_signature_over_all_or_over_the_result_is_taken(rule: SignatureRule, body: dict[str, Any]) -> None:
+def test_unspecified_behaviour_7_a_right_signature_over_all_or_over_the_result_is_taken(
+    rule: SignatureRule,
+    body: dict[str, Any],
+) -> None:
     assert READ["pay"](under(rule), answered(body)).payment_url == PAYMENT_PAGE
 
 
 @pytest.mark.parametrize("rule", SignatureRule)
-def test_unspecified_behaviour_7_a_right_signature_over_a_refunds_envelope_is_taken(rule: SignatureRule) -> None:
+def test_unspecified_behaviour_7_a_right_signature_over_a_refunds_envelope_is_taken(
+    rule: SignatureRule,
+) -> None:
     assert READ["refund"](under(rule), answered(signed_flat("refund"))).reference == REFERENCE
 
 
@@ -533,10 +674,22 @@ def test_unspecified_behaviour_7_a_signature_is_verified_over_the_numbers_on_the
     texts = {**found(), "amount": "12.50", "fee": "0.10", "final": "true", "note": ""}
     claimed = signature(texts)
     body = json.dumps(
-        envelope({**texts, "amount": "@1", "fee": "@2", "final": True, "more": {"a": [1]}, "none": None, "verifySign": claimed})
+        envelope(
+            {
+                **texts,
+                "amount": "@1",
+                "fee": "@2",
+                "final": True,
+                "more": {"a": [1]},
+                "none": None,
+                "verifySign": claimed,
+            },
+        ),
     )
     body = body.replace('"@1"', "12.50").replace('"@2"', "0.10")
-    assert READ["query"](under(SignatureRule.REQUIRED), answered(body.encode())).amount == Decimal("12.50")
+    assert READ["query"](under(SignatureRule.REQUIRED), answered(body.encode())).amount == Decimal(
+        "12.50",
+    )
 
 
 def test_unspecified_behaviour_7_a_wrongly_signed_not_found_or_refusal_is_inconclusive() -> None:
@@ -579,7 +732,8 @@ def test_a_query_is_the_reference_and_who_asks() -> None:
 
 def test_text_of_any_script_is_signed_as_it_is_sent() -> None:
     request = payment(
-        description='Th\u00e9 \u7dd1\u8336 \U0001f375 "quoted" \\ </script> \u2028 &=%', goods_info=[{"goods_name": "\u7dd1\u8336"}]
+        description='Th\u00e9 \u7dd1\u8336 \U0001f375 "quoted" \\ </script> \u2028 &=%',
+        goods_info=[{"goods_name": "\u7dd1\u8336"}],
     )
     parameters = json.loads(exchange.write_pay(credentials(), request).body)
     assert parameters["description"] == request.description
@@ -597,13 +751,16 @@ def read_all(body: bytes, status: int = 200) -> None:
             except InvalidRequest:
                 pytest.fail("something was sent, so the request was not invalid")
             except TillgateError as error:
-                assert str(error).isprintable()  # noqa: PT017  # any of several errors may come, or none
+                # any of several errors may come, or none
+                assert str(error).isprintable()  # noqa: PT017
                 str(error).encode()
 
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters()), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters()), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 near_answers = st.fixed_dictionaries(
@@ -615,8 +772,18 @@ near_answers = st.fixed_dictionaries(
         | st.fixed_dictionaries(
             {},
             optional={
-                name: st.sampled_from([REFERENCE, PAYMENT_PAGE, "12.50", "success", "USD"]) | json_values
-                for name in ("reference", "cashierUrl", "amount", "status", "currency", "settleCurrency", "transactionNo", "verifySign")
+                name: st.sampled_from([REFERENCE, PAYMENT_PAGE, "12.50", "success", "USD"])
+                | json_values
+                for name in (
+                    "reference",
+                    "cashierUrl",
+                    "amount",
+                    "status",
+                    "currency",
+                    "settleCurrency",
+                    "transactionNo",
+                    "verifySign",
+                )
             },
         ),
     },
@@ -638,7 +805,11 @@ def test_no_answer_makes_a_success_of_what_it_does_not_prove(body: Any) -> None:
     answer = answered(json.dumps(body).encode())
     with contextlib.suppress(TillgateError):
         made = READ["pay"](credentials(), answer)
-        assert (body["ret_code"], made.reference, made.payment_url) == ("000100", REFERENCE, PAYMENT_PAGE)
+        assert (body["ret_code"], made.reference, made.payment_url) == (
+            "000100",
+            REFERENCE,
+            PAYMENT_PAGE,
+        )
     with contextlib.suppress(TillgateError):
         seen = READ["query"](credentials(), answer)
         assert (body["ret_code"], body["result"]["reference"]) == ("000100", REFERENCE)
@@ -664,7 +835,13 @@ def test_what_is_kept_of_an_answer_can_be_stored(text: str) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_i11_a_refusal_that_prints_the_signature_or_the_token_is_masked(operation: str) -> None:
     wanted = signature({"a": "b"})
-    answer = answered(envelope(code="000010", message=f"sign {wanted.upper()}, want {wanted} of {TOKEN}, {TOKEN_DIGEST}"), 400)
+    answer = answered(
+        envelope(
+            code="000010",
+            message=f"sign {wanted.upper()}, want {wanted} of {TOKEN}, {TOKEN_DIGEST}",
+        ),
+        400,
+    )
     with pytest.raises(TillgateError) as caught:
         READ[operation](credentials(), answer)
     assert getattr(caught.value, "ret_msg", None) == "sign ***, want *** of ***, ***"
@@ -677,7 +854,10 @@ def test_i11_a_refusal_that_prints_the_signature_or_the_token_is_masked(operatio
 def test_i11_no_signature_of_an_answer_is_kept_or_shown(operation: str, body: str) -> None:
     claimed = signature({"a": "b"})
     texts: dict[str, Any] = {
-        "nested": {**GOOD_BODIES[operation], "result": {**created(), **found(), "data": [{"verifySign": claimed}]}},
+        "nested": {
+            **GOOD_BODIES[operation],
+            "result": {**created(), **found(), "data": [{"verifySign": claimed}]},
+        },
         "plain": {**envelope(code="000011"), "echo": {"verifySign": claimed}},
         "not JSON": f"<pre>POST verifySign={claimed}</pre>".encode(),
         "wrong": {**GOOD_BODIES[operation], "verifySign": claimed},
@@ -693,5 +873,14 @@ def test_i11_no_signature_of_an_answer_is_kept_or_shown(operation: str, body: st
 def test_i11_nothing_on_the_way_shows_a_secret_in_its_repr() -> None:
     request = exchange.write_pay(credentials(), payment())
     written = json.loads(request.body)["verifySign"]
-    shown = repr([credentials(), request, answered(signed_flat("pay")), READ["pay"](credentials(), answered(signed_inside("pay")))])
-    assert not [secret for secret in (TOKEN, TOKEN_DIGEST, written, "verifySign") if secret in shown]
+    shown = repr(
+        [
+            credentials(),
+            request,
+            answered(signed_flat("pay")),
+            READ["pay"](credentials(), answered(signed_inside("pay"))),
+        ],
+    )
+    assert not [
+        secret for secret in (TOKEN, TOKEN_DIGEST, written, "verifySign") if secret in shown
+    ]

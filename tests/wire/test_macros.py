@@ -14,13 +14,29 @@ from tillgate import InvalidRequest, callback_url, read_callback
 from tillgate.wire.urls import is_web_address
 
 BARE = "amount={amount}&status={status}&transactionNo={transactionNo}&reference={reference}&time={time}&note={note}"
-NOTHING = {"amount": None, "status": None, "transactionNo": None, "reference": None, "time": None, "note": None}
+NOTHING = {
+    "amount": None,
+    "status": None,
+    "transactionNo": None,
+    "reference": None,
+    "time": None,
+    "note": None,
+}
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @pytest.mark.parametrize(
     "address",
-    ["", "/back", "shop.example", "ftp://shop.example/", "https://[x/", "https://[v1.x]/", "https://shop.example/?a=\ud800", "https:///"],
+    [
+        "",
+        "/back",
+        "shop.example",
+        "ftp://shop.example/",
+        "https://[x/",
+        "https://[v1.x]/",
+        "https://shop.example/?a=\ud800",
+        "https:///",
+    ],
 )
 def test_what_is_not_a_web_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidRequest, match="is not an absolute http") as caught:
@@ -39,14 +55,29 @@ def test_a_query_that_is_not_utf8_is_refused() -> None:
         ("https://shop.example", f"https://shop.example/?{BARE}"),
         ("https://shop.example/back?", f"https://shop.example/back?{BARE}"),
         ("https://shop.example/back#top", f"https://shop.example/back?{BARE}#top"),
-        ("https://shop.example/#!/orders/7;v=1:{amount}", f"https://shop.example/?{BARE}#!/orders/7;v=1:%7Bamount%7D"),
+        (
+            "https://shop.example/#!/orders/7;v=1:{amount}",
+            f"https://shop.example/?{BARE}#!/orders/7;v=1:%7Bamount%7D",
+        ),
         ("https://shop.example/b?a=1&a=2&b=", f"https://shop.example/b?a=1&a=2&b=&{BARE}"),
-        ("https://shop.example/b?q=\u00e4 {x}&r=a%26b+c", f"https://shop.example/b?q=%C3%A4%20%7Bx%7D&r=a%26b%20c&{BARE}"),
-        ("https://shop.example/\u00e4 {a}/%20", f"https://shop.example/%C3%A4%20%7Ba%7D/%20?{BARE}"),
-        ("https://shop.example/100%/%4/%e4#5%", f"https://shop.example/100%25/%254/%e4?{BARE}#5%25"),
+        (
+            "https://shop.example/b?q=\u00e4 {x}&r=a%26b+c",
+            f"https://shop.example/b?q=%C3%A4%20%7Bx%7D&r=a%26b%20c&{BARE}",
+        ),
+        (
+            "https://shop.example/\u00e4 {a}/%20",
+            f"https://shop.example/%C3%A4%20%7Ba%7D/%20?{BARE}",
+        ),
+        (
+            "https://shop.example/100%/%4/%e4#5%",
+            f"https://shop.example/100%25/%254/%e4?{BARE}#5%25",
+        ),
     ],
 )
-def test_the_shops_own_query_is_kept_and_escaped_but_not_the_braces(address: str, expected: str) -> None:
+def test_the_shops_own_query_is_kept_and_escaped_but_not_the_braces(
+    address: str,
+    expected: str,
+) -> None:
     assert callback_url(address) == expected
     assert payment(callback_url=expected).parameters()["callbackUrl"] == expected
 
@@ -64,7 +95,10 @@ def test_a_macro_that_the_shop_placed_under_another_name_is_added_all_the_same()
 
 
 def test_a_value_that_the_shop_escaped_is_never_taken_for_a_macro() -> None:
-    assert callback_url("https://shop.example/?q=%7Bamount%7D", ["amount"]) == "https://shop.example/?q=%7Bamount%7D&amount={amount}"
+    assert (
+        callback_url("https://shop.example/?q=%7Bamount%7D", ["amount"])
+        == "https://shop.example/?q=%7Bamount%7D&amount={amount}"
+    )
 
 
 @pytest.mark.parametrize("macros", [(), ("amount",), ("amount", "orderNo")])
@@ -74,7 +108,9 @@ def test_the_list_of_macros_is_data(macros: tuple[str, ...]) -> None:
     assert set(read_callback("", macros)) == set(macros)
 
 
-@given(st.lists(st.tuples(texts.filter(lambda name: name and name not in NOTHING), texts), max_size=5))
+@given(
+    st.lists(st.tuples(texts.filter(lambda name: name and name not in NOTHING), texts), max_size=5),
+)
 def test_every_query_of_a_shop_comes_back_as_it_was(own: list[tuple[str, str]]) -> None:
     address = callback_url(f"https://shop.example/?{urlencode(own)}")
     assert is_web_address(address)
@@ -88,29 +124,51 @@ def test_any_address_is_built_or_refused(address: str) -> None:
         assert is_web_address(callback_url(f"https://shop.example/{address}"))
 
 
-@pytest.mark.parametrize("query", ["", "amount=", "amount={amount}", "amount=%7Bamount%7D", "amount={}", "other=1", "&&;=&"])
+@pytest.mark.parametrize(
+    "query",
+    ["", "amount=", "amount={amount}", "amount=%7Bamount%7D", "amount={}", "other=1", "&&;=&"],
+)
 def test_a_macro_that_is_absent_empty_or_not_replaced_is_not_given(query: str) -> None:
     assert read_callback(query) == NOTHING
 
 
 def test_what_was_replaced_is_read() -> None:
     query = "amount=12.50&status=success&transactionNo=29&reference=A-1&more=1"
-    assert read_callback(query) == {**NOTHING, "amount": "12.50", "status": "success", "transactionNo": "29", "reference": "A-1"}
+    assert read_callback(query) == {
+        **NOTHING,
+        "amount": "12.50",
+        "status": "success",
+        "transactionNo": "29",
+        "reference": "A-1",
+    }
 
 
 @pytest.mark.parametrize(
     "own",
-    ["reference=CART7", "r%65ference=CART7", "reference", "reference={amount}", "reference=%7Breference%7D", f"{BARE}&reference=CART7"],
+    [
+        "reference=CART7",
+        "r%65ference=CART7",
+        "reference",
+        "reference={amount}",
+        "reference=%7Breference%7D",
+        f"{BARE}&reference=CART7",
+    ],
 )
 def test_a_value_of_the_shops_own_under_the_name_of_a_macro_is_refused(own: str) -> None:
     with pytest.raises(InvalidRequest, match="gives reference a value of its own") as caught:
         callback_url(f"https://shop.example/?{own}")
     assert caught.value.field == "callback_url"
-    assert "?reference=CART7&amount=" in callback_url("https://shop.example/?reference=CART7", ["amount"])
+    assert "?reference=CART7&amount=" in callback_url(
+        "https://shop.example/?reference=CART7",
+        ["amount"],
+    )
 
 
 def test_a_parsed_query_is_read_too() -> None:
-    assert read_callback({"amount": "12.50", "status": "{status}"}) == {**NOTHING, "amount": "12.50"}
+    assert read_callback({"amount": "12.50", "status": "{status}"}) == {
+        **NOTHING,
+        "amount": "12.50",
+    }
 
 
 @given(st.one_of(st.text(), st.binary().map(lambda raw: raw.decode("latin-1"))))
@@ -119,6 +177,9 @@ def test_reading_a_callback_never_raises(query: str) -> None:
     assert set(read_callback(f"amount={query}")) == set(NOTHING)
 
 
-@pytest.mark.parametrize("query", ["amount=%ff%00", "amount=\ud800", "amount=\x00", "amount" * 1000, "a=1&" * 5000 + "amount=2"])
+@pytest.mark.parametrize(
+    "query",
+    ["amount=%ff%00", "amount=\ud800", "amount=\x00", "amount" * 1000, "a=1&" * 5000 + "amount=2"],
+)
 def test_reading_a_callback_never_raises_for_what_is_odd(query: str) -> None:
     assert set(read_callback(query)) == set(NOTHING)

@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import REFERENCE, payment, refund
-from tillgate import CreatedPayment, Goods, InvalidRequest, PaymentMethod, PaymentRequest, RefundRequest, Terminal
+from tillgate import (
+    CreatedPayment,
+    Goods,
+    InvalidRequest,
+    PaymentMethod,
+    PaymentRequest,
+    RefundRequest,
+    Terminal,
+)
 from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES
 
 PAYMENT_METHODS = (
@@ -59,7 +67,11 @@ NOT_AN_ADDRESS = (
         ("reference", "A&B", "1 to 32 characters"),
         ("reference", "A B", "1 to 32 characters"),
         ("reference", "A\U0001f600", "1 to 32 characters"),
-        *((field, value, "absolute http") for field in ("ipn_url", "callback_url") for value in NOT_AN_ADDRESS),
+        *(
+            (field, value, "absolute http")
+            for field in ("ipn_url", "callback_url")
+            for value in NOT_AN_ADDRESS
+        ),
         ("timeout", 0, "whole number of minutes"),
         ("timeout", -1, "whole number of minutes"),
         ("timeout", 1.5, "whole number of minutes"),
@@ -76,7 +88,11 @@ NOT_AN_ADDRESS = (
         ("surprise", "***", "is no field of PaymentRequest"),
     ],
 )
-def test_a_payment_that_breaks_the_interface_is_refused_by_field_value_and_remedy(field: str, value: Any, remedy: str) -> None:
+def test_a_payment_that_breaks_the_interface_is_refused_by_field_value_and_remedy(
+    field: str,
+    value: Any,
+    remedy: str,
+) -> None:
     with pytest.raises(InvalidRequest) as caught:
         payment(**{field: value})
     assert caught.value.field == field
@@ -103,15 +119,23 @@ def test_a_refund_that_breaks_the_interface_is_refused(field: str, value: Any) -
     assert (caught.value.field, caught.value.value) == (field, value)
 
 
-@pytest.mark.parametrize("field", ["reference", "amount", "currency", "method", "terminal", "ipn_url", "callback_url"])
+@pytest.mark.parametrize(
+    "field",
+    ["reference", "amount", "currency", "method", "terminal", "ipn_url", "callback_url"],
+)
 def test_a_required_field_that_is_missing_is_named(field: str) -> None:
-    fields: dict[str, Any] = {name: getattr(payment(), name) for name in PaymentRequest.model_fields if name != field}
+    fields: dict[str, Any] = {
+        name: getattr(payment(), name) for name in PaymentRequest.model_fields if name != field
+    }
     with pytest.raises(InvalidRequest, match=f"{field} is missing") as caught:
         PaymentRequest(**fields)
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("value", ["!!!", "\u2605\u2605", "***", "-", "., -", "\U0001f600", 7, "\u200b"])
+@pytest.mark.parametrize(
+    "value",
+    ["!!!", "\u2605\u2605", "***", "-", "., -", "\U0001f600", 7, "\u200b"],
+)
 def test_a_goods_name_of_only_special_characters_is_refused(value: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         Goods(goods_name=value)
@@ -127,7 +151,10 @@ def test_a_quantity_is_a_whole_number_above_zero(quantity: Any) -> None:
     assert (caught.value.field, caught.value.value) == ("quantity", quantity)
 
 
-@pytest.mark.parametrize("line", [{"goods_nam": "Tea"}, {"goods_name": "Tea", "price": "1"}, "Tea", 7])
+@pytest.mark.parametrize(
+    "line",
+    [{"goods_nam": "Tea"}, {"goods_name": "Tea", "price": "1"}, "Tea", 7],
+)
 def test_a_line_of_goods_with_other_fields_is_refused(line: Any) -> None:
     with pytest.raises(InvalidRequest):
         payment(goods_info=[line])
@@ -164,8 +191,13 @@ def test_a_shops_product_name_of_only_special_characters_becomes_item(name: str)
 
 
 def test_goods_info_is_compact_json_of_texts() -> None:
-    request = payment(goods_info=[Goods(goods_name="Yuansfer"), {"goods_name": "Th\u00e9", "quantity": 2}])
-    assert request.parameters()["goodsInfo"] == '[{"goods_name":"Yuansfer","quantity":"1"},{"goods_name":"Th\u00e9","quantity":"2"}]'
+    request = payment(
+        goods_info=[Goods(goods_name="Yuansfer"), {"goods_name": "Th\u00e9", "quantity": 2}],
+    )
+    assert (
+        request.parameters()["goodsInfo"]
+        == '[{"goods_name":"Yuansfer","quantity":"1"},{"goods_name":"Th\u00e9","quantity":"2"}]'
+    )
 
 
 def test_the_vendors_and_terminals_are_those_of_the_interface() -> None:
@@ -200,7 +232,16 @@ def test_a_payment_is_sent_with_every_field_under_its_name_in_the_interface() ->
 @pytest.mark.parametrize("absent", [{"description": None}, {"description": ""}, {"goods_info": ()}])
 def test_an_empty_parameter_is_never_sent(absent: dict[str, Any]) -> None:
     sent = payment(**absent).parameters()
-    assert set(sent) == {"currency", "amount", "vendor", "reference", "terminal", "ipnUrl", "callbackUrl", "timeout"}
+    assert set(sent) == {
+        "currency",
+        "amount",
+        "vendor",
+        "reference",
+        "terminal",
+        "ipnUrl",
+        "callbackUrl",
+        "timeout",
+    }
     assert "" not in sent.values()
 
 
@@ -212,11 +253,16 @@ def test_the_time_out_is_always_sent_and_120_minutes_unless_given() -> None:
 
 def test_a_refund_is_sent_with_its_fields() -> None:
     assert refund().parameters() == {"reference": REFERENCE, "amount": "2.50"}
-    assert refund(ipn_url="https://shop.example/r").parameters()["ipnUrl"] == "https://shop.example/r"
+    assert (
+        refund(ipn_url="https://shop.example/r").parameters()["ipnUrl"] == "https://shop.example/r"
+    )
     assert refund(ipn_url=None) == RefundRequest(reference=REFERENCE, currency="USD", amount="2.5")
 
 
-@pytest.mark.parametrize("message", [payment(goods_info=[Goods(goods_name="Tea")]), refund(), Goods(goods_name="Tea")])
+@pytest.mark.parametrize(
+    "message",
+    [payment(goods_info=[Goods(goods_name="Tea")]), refund(), Goods(goods_name="Tea")],
+)
 def test_messages_are_frozen_comparable_hashable_and_survive_pickling(message: Any) -> None:
     assert pickle.loads(pickle.dumps(message)) == message
     assert hash(message) == hash(type(message)(**dict(message)))
@@ -229,7 +275,13 @@ def test_i11_a_message_prints_no_secret_address_and_no_shoppers_mail() -> None:
     address = f"https://shop.example/{key}/"
     asked = payment(ipn_url=address, callback_url=address, email=f"{key}@shopper.example")
     answered = CreatedPayment(
-        transaction_no="1", payment_url=address, reference=REFERENCE, amount=None, currency=None, settle_currency=None, raw={"a": address}
+        transaction_no="1",
+        payment_url=address,
+        reference=REFERENCE,
+        amount=None,
+        currency=None,
+        settle_currency=None,
+        raw={"a": address},
     )
     for message in (asked, refund(ipn_url=address), answered):
         assert REFERENCE in repr(message)
@@ -243,8 +295,9 @@ def test_messages_take_keywords_only() -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from([*PaymentRequest.model_fields, "other"]), st.none() | st.text() | st.integers() | st.floats() | st.binary()
-    )
+        st.sampled_from([*PaymentRequest.model_fields, "other"]),
+        st.none() | st.text() | st.integers() | st.floats() | st.binary(),
+    ),
 )
 def test_only_an_invalid_request_comes_of_any_fields(changes: dict[str, Any]) -> None:
     with contextlib.suppress(InvalidRequest):
@@ -253,7 +306,10 @@ def test_only_an_invalid_request_comes_of_any_fields(changes: dict[str, Any]) ->
         json.dumps(sent, ensure_ascii=False).encode()
 
 
-@pytest.mark.parametrize("changes", [{"amount": 1.005}, {"reference": "a b&c"}, {"callback_url": "javascript:1"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"amount": 1.005}, {"reference": "a b&c"}, {"callback_url": "javascript:1"}],
+)
 def test_a_copy_is_validated_like_any_other_request(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         payment().model_copy(update=changes)

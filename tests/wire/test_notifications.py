@@ -1,4 +1,6 @@
-"""Notifications: everything is read, nothing is trusted, and reading never raises (Events; unspecified 8, I7)."""
+"""Notifications: everything is read, nothing is trusted, and reading never raises (Events;
+unspecified 8, I7).
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,11 @@ WAYS = (as_json, as_form, as_query)
         (FORM, b"&".join(b"%d=1" % number for number in range(201)), "ValueError"),
     ],
 )
-def test_what_cannot_be_read_leaves_a_fault_in_words_and_the_query_is_read_still(content_type: str, body: bytes, fault: str) -> None:
+def test_what_cannot_be_read_leaves_a_fault_in_words_and_the_query_is_read_still(
+    content_type: str,
+    body: bytes,
+    fault: str,
+) -> None:
     notification = read_notification(content_type, "a=1", body)
     assert fault in (notification.fault or "")
     assert notification.parameters == {"a": "1"}
@@ -109,7 +115,9 @@ def test_numbers_and_nested_values_keep_the_text_they_had() -> None:
         read_notification(query="a=1&b=3&a=2"),
     ],
 )
-def test_of_a_repeated_name_the_first_value_counts_and_the_name_is_told(notification: Notification) -> None:
+def test_of_a_repeated_name_the_first_value_counts_and_the_name_is_told(
+    notification: Notification,
+) -> None:
     assert notification.parameters == {"a": "1", "b": "3"}
     assert notification.repeated == {"a"}
 
@@ -132,7 +140,10 @@ def test_what_no_database_stores_is_replaced(notification: Notification) -> None
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("keep_empty", [False, True])
-def test_a_notification_that_is_signed_with_the_token_matches_under_both_readings(way: Any, keep_empty: bool) -> None:
+def test_a_notification_that_is_signed_with_the_token_matches_under_both_readings(
+    way: Any,
+    keep_empty: bool,
+) -> None:
     parameters = {**PAID, "note": ""}
     notification = way({**parameters, "verifySign": signature(parameters, keep_empty=keep_empty)})
     assert notification.signature(TOKEN) is NotificationSignature.MATCHES
@@ -141,14 +152,23 @@ def test_a_notification_that_is_signed_with_the_token_matches_under_both_reading
 def test_an_amount_sent_as_a_number_is_verified_over_its_text_on_the_wire() -> None:
     claimed = signature({"amount": "1.10", "flag": "false"})
     assert (
-        read_notification(JSON, body=f'{{"amount":1.10,"flag":false,"verifySign":"{claimed}"}}'.encode()).signature(TOKEN)
+        read_notification(
+            JSON,
+            body=f'{{"amount":1.10,"flag":false,"verifySign":"{claimed}"}}'.encode(),
+        ).signature(TOKEN)
         is NotificationSignature.MATCHES
     )
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("claimed", ["0" * 32, "x", signature(PAID, token="another"), signature({**PAID, "amount": "12.49"})])
-def test_a_verify_sign_that_does_not_match_marks_the_notification_forged(way: Any, claimed: str) -> None:
+@pytest.mark.parametrize(
+    "claimed",
+    ["0" * 32, "x", signature(PAID, token="another"), signature({**PAID, "amount": "12.49"})],
+)
+def test_a_verify_sign_that_does_not_match_marks_the_notification_forged(
+    way: Any,
+    claimed: str,
+) -> None:
     assert way({**PAID, "verifySign": claimed}).signature(TOKEN) is NotificationSignature.FORGED
 
 
@@ -166,18 +186,34 @@ def test_a_notification_without_verify_sign_is_neither(way: Any) -> None:
 def test_a_repeated_name_never_matches() -> None:
     claimed = signature(PAID)
     body = urlencode({**PAID, "verifySign": claimed})
-    assert read_notification(FORM, body=body.encode()).signature(TOKEN) is NotificationSignature.MATCHES
-    assert read_notification(FORM, body=f"{body}&amount=99".encode()).signature(TOKEN) is NotificationSignature.FORGED
+    assert (
+        read_notification(FORM, body=body.encode()).signature(TOKEN)
+        is NotificationSignature.MATCHES
+    )
+    assert (
+        read_notification(FORM, body=f"{body}&amount=99".encode()).signature(TOKEN)
+        is NotificationSignature.FORGED
+    )
 
 
 def test_i11_neither_evidence_nor_repr_holds_the_signature() -> None:
     claimed = signature(PAID)
-    notification = as_json({**PAID, "verifySign": claimed, "data": {"verifySign": claimed, "a": [{"verifySign": claimed}]}})
+    notification = as_json(
+        {
+            **PAID,
+            "verifySign": claimed,
+            "data": {"verifySign": claimed, "a": [{"verifySign": claimed}]},
+        },
+    )
     assert notification.evidence() == {**PAID, "data": '{"a":[{}]}'}
     assert claimed not in repr(notification) + str(notification.evidence())
 
 
-@given(st.sampled_from(["", JSON, FORM, "\x00", "multipart/form-data"]), st.text(), st.binary(max_size=300))
+@given(
+    st.sampled_from(["", JSON, FORM, "\x00", "multipart/form-data"]),
+    st.text(),
+    st.binary(max_size=300),
+)
 @example("", "\ud800=%ud800", b'{"verifySign": "\\ud800"}')
 @example("", "", "\u00a0".encode())
 def test_reading_random_bytes_never_raises(content_type: str, query: str, body: bytes) -> None:
@@ -190,7 +226,11 @@ def test_reading_random_bytes_never_raises(content_type: str, query: str, body: 
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
@@ -226,7 +266,11 @@ V1_REFUND = {"transactionNo": "301", "status": "success", "reference": "R-1"}
 V3_REFUND = {**V1_REFUND, "refundReference": "F-1"}
 
 
-def confirms(notification: Notification, dialect: Dialect = REFERENCE, refund_no: str | None = "88") -> bool:
+def confirms(
+    notification: Notification,
+    dialect: Dialect = REFERENCE,
+    refund_no: str | None = "88",
+) -> bool:
     return confirms_refund(
         notification,
         dialect,
@@ -260,7 +304,10 @@ def test_documented_shape_confirms_a_refund(way: Any) -> None:
         (REFERENCE, {"transactionNo": "302"}),
         (REFERENCE, {"transactionNo": ""}),
         (REFERENCE, {"reference": "R-2"}),
-        *((REFERENCE, {"status": word}) for word in ("failed", "pending", "rejected", "refunded", "", "{}")),
+        *(
+            (REFERENCE, {"status": word})
+            for word in ("failed", "pending", "rejected", "refunded", "", "{}")
+        ),
         (V3, {"amount": "1.00"}),
         (V3, {"refundReference": "F-2"}),
         (V3, {"refundReference": ""}),
@@ -276,7 +323,10 @@ def test_other_shape_confirms_no_refund(dialect: Dialect, changes: dict[str, str
     assert not confirms(as_form(with_signature(fields)), dialect)
 
 
-@pytest.mark.parametrize("name", ["transactionNo", "status", "reference", "refundReference", "verifySign"])
+@pytest.mark.parametrize(
+    "name",
+    ["transactionNo", "status", "reference", "refundReference", "verifySign"],
+)
 def test_missing_field_confirms_no_refund(name: str) -> None:
     fields = with_signature(V3_REFUND)
     del fields[name]
@@ -284,7 +334,11 @@ def test_missing_field_confirms_no_refund(name: str) -> None:
 
 
 def test_unknown_number_agrees_with_nothing() -> None:
-    assert not confirms(as_form(with_signature({**V3_REFUND, "refundTransactionNo": "88"})), V3, refund_no=None)
+    assert not confirms(
+        as_form(with_signature({**V3_REFUND, "refundTransactionNo": "88"})),
+        V3,
+        refund_no=None,
+    )
 
 
 @pytest.mark.parametrize("fault", [b"&status=failed", b"&status=%ff"])
@@ -301,12 +355,18 @@ def test_a_parameter_that_a_proxy_added_to_the_address_forges_no_notification() 
     assert notification.signature(TOKEN) is NotificationSignature.MATCHES
     assert notification.parameters["utm_source"] == "shop"
     wrong = read_notification("application/x-www-form-urlencoded", "status=failed", signed)
-    assert wrong.signature(TOKEN) is NotificationSignature.FORGED, "two values of one name are ambiguous"
+    assert wrong.signature(TOKEN) is NotificationSignature.FORGED, (
+        "two values of one name are ambiguous"
+    )
 
 
 def test_a_zero_may_be_signed_or_left_out() -> None:
     body = {"reference": "R-1", "fee": "0", "status": "success"}
     without = signing.sign({name: value for name, value in body.items() if value != "0"}, TOKEN)
     for signed in (without, signing.sign(body, TOKEN)):
-        notification = read_notification("application/json", "", json.dumps({**body, "verifySign": signed}).encode())
+        notification = read_notification(
+            "application/json",
+            "",
+            json.dumps({**body, "verifySign": signed}).encode(),
+        )
         assert notification.signature(TOKEN) is NotificationSignature.MATCHES

@@ -1,4 +1,6 @@
-"""What is kept of a message from outside: the fields of a list, and no address or card number in any text."""
+"""What is kept of a message from outside: the fields of a list, and no address or card number in
+any text.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ from tillgate.errors import Refused
 from tillgate.wire.personal import KEPT_FIELDS, kept_fields, kept_texts, without_personal_data
 from tillgate.wire.texts import described, masked
 
-PERSONAL = {"payerName": "Ann Example", "payerEmail": "ann@shopper.example", "cardNo": "4111111111111111", "note": "for Ann"}
+PERSONAL = {
+    "payerName": "Ann Example",
+    "payerEmail": "ann@shopper.example",
+    "cardNo": "4111111111111111",
+    "note": "for Ann",
+}
 
 
 @pytest.mark.parametrize(
@@ -57,12 +64,18 @@ def test_only_the_fields_of_the_list_are_kept_at_every_depth() -> None:
 
 def test_nested_json_in_a_notification_is_kept_by_the_same_list() -> None:
     nested = '{"refundAmount":"1.00","payerName":"Ann","status":[{"cardNo":"1"}]}'
-    assert kept_texts({"refundInfo": nested, "data": nested}) == {"refundInfo": '{"refundAmount":"1.00","status":[{}]}'}
-    assert kept_texts({"status": '{"payerName": "Ann'}) == {"status": "***"}, "what cannot be read is not kept"
+    assert kept_texts({"refundInfo": nested, "data": nested}) == {
+        "refundInfo": '{"refundAmount":"1.00","status":[{}]}',
+    }
+    assert kept_texts({"status": '{"payerName": "Ann'}) == {"status": "***"}, (
+        "what cannot be read is not kept"
+    )
 
 
 def test_bare_text_in_a_list_is_hidden() -> None:
-    assert kept_fields({"refundInfo": ["Ann Other", ["Ann Other"], 1]}) == {"refundInfo": ["***", ["***"], 1]}
+    assert kept_fields({"refundInfo": ["Ann Other", ["Ann Other"], 1]}) == {
+        "refundInfo": ["***", ["***"], 1],
+    }
 
 
 def test_endless_depth_is_cut() -> None:
@@ -73,7 +86,17 @@ def test_endless_depth_is_cut() -> None:
 
 
 def test_the_list_of_the_interface_names_nothing_about_the_shopper() -> None:
-    assert not KEPT_FIELDS & {*PERSONAL, "email", "name", "phone", "address", "description", "goodsInfo", "cashierUrl", "verifySign"}
+    assert not KEPT_FIELDS & {
+        *PERSONAL,
+        "email",
+        "name",
+        "phone",
+        "address",
+        "description",
+        "goodsInfo",
+        "cashierUrl",
+        "verifySign",
+    }
 
 
 def test_what_the_gateway_or_a_library_says_is_masked_before_anything_else_sees_it() -> None:
@@ -86,18 +109,27 @@ NUMBER = "301201812260000002"
 
 def test_number_of_gateway_is_no_card() -> None:
     assert without_personal_data(f"transaction {NUMBER} 2026") == "transaction ***"
-    assert without_personal_data(f"transaction {NUMBER} 2026", [NUMBER]) == f"transaction {NUMBER} 2026"
-    assert without_personal_data(f"{NUMBER}, card 4111111111111111", [NUMBER]) == f"{NUMBER}, card ***"
+    assert (
+        without_personal_data(f"transaction {NUMBER} 2026", [NUMBER])
+        == f"transaction {NUMBER} 2026"
+    )
+    assert (
+        without_personal_data(f"{NUMBER}, card 4111111111111111", [NUMBER]) == f"{NUMBER}, card ***"
+    )
 
 
 def test_kept_texts_may_repeat_number_of_their_message() -> None:
     message = {"transactionNo": NUMBER, "ret_msg": f"no {NUMBER}, no 4111111111111111"}
-    assert kept_fields(message)["ret_msg"] == kept_texts(message)["ret_msg"] == f"no {NUMBER}, no ***"
+    assert (
+        kept_fields(message)["ret_msg"] == kept_texts(message)["ret_msg"] == f"no {NUMBER}, no ***"
+    )
     nested = {"refundInfo": [{"refundTransactionNo": NUMBER, "ret_msg": f"no {NUMBER}"}]}
     assert kept_fields(nested) == nested
 
 
-def test_no_log_line_or_traceback_holds_an_address_or_a_card_number(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_log_line_or_traceback_holds_an_address_or_a_card_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     log = logging.getLogger("tillgate")
     try:
         raise ValueError("Key (email)=(ann@shopper.example)")

@@ -19,7 +19,22 @@ from tillgate.wire import exchange, references
 BAD = [
     pytest.param("", id="empty"),
     pytest.param("A" * 33, id="33 characters"),
-    *["A&B", "A B", " A", "A\n", "A=B", "A\U0001f600", "A_B", "A.B", "A/B", "\u00c4", "\u0661", "\uff21", "A\x00", "A\ud800"],
+    *[
+        "A&B",
+        "A B",
+        " A",
+        "A\n",
+        "A=B",
+        "A\U0001f600",
+        "A_B",
+        "A.B",
+        "A/B",
+        "\u00c4",
+        "\u0661",
+        "\uff21",
+        "A\x00",
+        "A\ud800",
+    ],
     pytest.param("abc-7", id="two cases would meet in a case-insensitive collation"),
 ]
 SHAPE = re.compile(r"[A-Z0-9-]{1,18}-[A-Z2-7]{13}")
@@ -28,7 +43,10 @@ SHAPE = re.compile(r"[A-Z0-9-]{1,18}-[A-Z2-7]{13}")
 @pytest.mark.parametrize("value", [*BAD, None, 7, b"A"])
 def test_what_is_not_a_reference_is_refused_with_a_remedy(value: Any) -> None:
     for refused in (lambda: references.reference(value), lambda: payment(reference=value)):
-        with pytest.raises(InvalidRequest, match=r"1 to 32 characters of A-Z, 0-9 and hyphen") as caught:
+        with pytest.raises(
+            InvalidRequest,
+            match=r"1 to 32 characters of A-Z, 0-9 and hyphen",
+        ) as caught:
             refused()
         assert (caught.value.field, caught.value.value) == ("reference", value)
 
@@ -72,13 +90,29 @@ def test_i8_every_character_of_the_alphabet_is_drawn_at_every_place() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_i8_a_forked_process_makes_other_references() -> None:
-    script = "import os; from tillgate import new_reference; new_reference('A'); os.fork() and os.wait(); print(new_reference('A'))"
-    lines = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    script = (
+        "import os; from tillgate import new_reference; new_reference('A'); os.fork() and "
+        "os.wait(); print(new_reference('A'))"
+    )
+    lines = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
     assert len(lines) == len(set(lines)) == 2
 
 
-FOREIGN = ["100000123at1605000000", "4711:alipay:1605000000", "123e4567-e89b-12d3-a456-426614174000", "order_7/2.b", "x" * 64]
-"""References as other plugins made them: an owner who changes plugins queries and refunds these payments too."""
+FOREIGN = [
+    "100000123at1605000000",
+    "4711:alipay:1605000000",
+    "123e4567-e89b-12d3-a456-426614174000",
+    "order_7/2.b",
+    "x" * 64,
+]
+"""References as other plugins made them: an owner who changes plugins queries and refunds these
+payments too.
+"""
 
 
 @pytest.mark.parametrize("value", FOREIGN)
@@ -89,8 +123,14 @@ def test_a_payment_that_another_plugin_made_can_be_queried_and_refunded(value: s
         payment(reference=value)
 
 
-@pytest.mark.parametrize("value", ["", "x" * 65, "A B", " A", "A\n", "A&B", "A=B", "\u00c4", "A\x00", "A\ud800", None, 7, b"A"])
+@pytest.mark.parametrize(
+    "value",
+    ["", "x" * 65, "A B", " A", "A\n", "A&B", "A=B", "\u00c4", "A\x00", "A\ud800", None, 7, b"A"],
+)
 def test_what_no_gateway_can_have_as_a_reference_is_refused_before_it_is_sent(value: Any) -> None:
-    for refused in (lambda: refund(reference=value), lambda: exchange.write_query(credentials(), value)):
+    for refused in (
+        lambda: refund(reference=value),
+        lambda: exchange.write_query(credentials(), value),
+    ):
         with pytest.raises(InvalidRequest, match="1 to 64 visible ASCII characters"):
             refused()

@@ -30,15 +30,31 @@ FAMILY_VECTOR = {
 FAMILY_SIGNATURE = "b6bfd66531ae7c9499115c7480a2c8aa"
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
-parameter_sets = st.dictionaries(texts, texts, max_size=8).map(lambda some: {**some, "merchantNo": "200043"})
+parameter_sets = st.dictionaries(texts, texts, max_size=8).map(
+    lambda some: {**some, "merchantNo": "200043"},
+)
 
 
-@pytest.mark.parametrize("tampered", [{"amount": "1.01"}, {"extra": "1"}, {"vendor": ""}, {"amount": "1.0"}])
+@pytest.mark.parametrize(
+    "tampered",
+    [{"amount": "1.01"}, {"extra": "1"}, {"vendor": ""}, {"amount": "1.0"}],
+)
 def test_a_changed_parameter_changes_the_signature(tampered: dict[str, str]) -> None:
     assert not signing.verify({**FAMILY_VECTOR, **tampered}, TOKEN, FAMILY_SIGNATURE)
 
 
-@pytest.mark.parametrize("claimed", ["", None, "0" * 32, FAMILY_SIGNATURE.upper(), FAMILY_SIGNATURE[:-1], f"{FAMILY_SIGNATURE}0", "\ud800"])
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        "",
+        None,
+        "0" * 32,
+        FAMILY_SIGNATURE.upper(),
+        FAMILY_SIGNATURE[:-1],
+        f"{FAMILY_SIGNATURE}0",
+        "\ud800",
+    ],
+)
 def test_what_is_not_the_signature_does_not_verify(claimed: str | None) -> None:
     assert not signing.verify(FAMILY_VECTOR, TOKEN, claimed)
 
@@ -58,7 +74,9 @@ def test_the_order_of_the_parameters_does_not_matter() -> None:
 
 
 def test_names_are_sorted_as_strings_with_capitals_first() -> None:
-    assert signing.sign({"b": "1", "a": "2", "B": "3", "a1": "4"}, TOKEN) == signature({"a": "2", "B": "3", "b": "1", "a1": "4"})
+    assert signing.sign({"b": "1", "a": "2", "B": "3", "a1": "4"}, TOKEN) == signature(
+        {"a": "2", "B": "3", "b": "1", "a1": "4"},
+    )
 
 
 def test_a_verify_sign_among_the_parameters_is_left_out() -> None:
@@ -70,7 +88,11 @@ def test_an_empty_parameter_is_left_out_of_what_is_signed() -> None:
 
 
 def test_false_is_signed_as_false() -> None:
-    assert signing.sign({"flag": "false"}, TOKEN) == signature({"flag": "false"}) != signing.sign({}, TOKEN)
+    assert (
+        signing.sign({"flag": "false"}, TOKEN)
+        == signature({"flag": "false"})
+        != signing.sign({}, TOKEN)
+    )
 
 
 @pytest.mark.parametrize("keep_empty", [False, True])
@@ -87,15 +109,25 @@ def test_signing_follows_the_six_steps(parameters: dict[str, str], token: str) -
 
 
 @given(parameter_sets, st.booleans())
-def test_what_was_signed_under_either_reading_verifies(parameters: dict[str, str], keep_empty: bool) -> None:
+def test_what_was_signed_under_either_reading_verifies(
+    parameters: dict[str, str],
+    keep_empty: bool,
+) -> None:
     assert signing.verify(parameters, TOKEN, signature(parameters, keep_empty=keep_empty))
 
 
 @given(parameter_sets, parameter_sets)
-def test_a_signature_belongs_to_its_parameters_alone(signed: dict[str, str], other: dict[str, str]) -> None:
+def test_a_signature_belongs_to_its_parameters_alone(
+    signed: dict[str, str],
+    other: dict[str, str],
+) -> None:
     assume({n: v for n, v in signed.items() if v} != {n: v for n, v in other.items() if v})
-    joined = ["&".join("=".join(pair) for pair in sorted(some.items()) if pair[1]) for some in (signed, other)]
-    assume(joined[0] != joined[1])  # a value that holds & and = can spell other parameters: the interface escapes nothing
+    joined = [
+        "&".join("=".join(pair) for pair in sorted(some.items()) if pair[1])
+        for some in (signed, other)
+    ]
+    # a value that holds & and = can spell other parameters: the interface escapes nothing
+    assume(joined[0] != joined[1])
     claimed = signature(signed)
     assert claimed != signing.sign(other, TOKEN)
 
@@ -105,7 +137,9 @@ def test_text_that_nobody_can_have_signed_does_not_verify(broken: dict[str, str]
     assert not signing.verify(broken, TOKEN, "0" * 32)
 
 
-def test_a_machine_that_has_md5_for_no_security_of_its_own_signs_and_verifies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_has_md5_for_no_security_of_its_own_signs_and_verifies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def md5(data: bytes, *, usedforsecurity: bool = True) -> Any:
         if usedforsecurity:
             raise ValueError("disabled for FIPS")
@@ -126,7 +160,9 @@ def test_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(hmac, "compare_digest", compare_digest)
     assert signing.verify(FAMILY_VECTOR, TOKEN, FAMILY_SIGNATURE)
-    assert len(compared) == 3, "all readings are compared, so that the time does not tell which one came near"
+    assert len(compared) == 3, (
+        "all readings are compared, so that the time does not tell which one came near"
+    )
 
 
 NO_TEXT: list[tuple[Any, str, str]] = [
@@ -134,7 +170,11 @@ NO_TEXT: list[tuple[Any, str, str]] = [
     ({"amount": None}, "amount", "amount is not text: sign what goes on the wire"),
     ({"flag": True}, "flag", "flag: True is not text: sign what goes on the wire"),
     ({1: "a"}, "1", "1: 'a' is not text: sign what goes on the wire"),
-    ({"a": "\ud800", "b": "c"}, "parameters", "parameters: 'a, b' hold text that is not valid Unicode"),
+    (
+        {"a": "\ud800", "b": "c"},
+        "parameters",
+        "parameters: 'a, b' hold text that is not valid Unicode",
+    ),
 ]
 
 
@@ -157,7 +197,11 @@ def test_i11_what_is_not_text_is_refused_without_the_token(parameters: Any) -> N
 def test_the_steps_show_how_a_signature_is_made_and_mask_the_token() -> None:
     steps = signing.steps({"b": "2", "a": "1", "c": "", "verifySign": "x"}, TOKEN)
     assert list(steps) == ["left_out", "sorted", "joined", "with_token", "signature"]
-    assert (steps["left_out"], steps["sorted"], steps["joined"]) == ("c, verifySign", "a, b", "a=1&b=2")
+    assert (steps["left_out"], steps["sorted"], steps["joined"]) == (
+        "c, verifySign",
+        "a, b",
+        "a=1&b=2",
+    )
     assert steps["with_token"] == f"a=1&b=2&{'*' * 32}"
     assert signing.steps({"a": "1"}, TOKEN)["left_out"] == "none"
     assert steps["signature"] == signing.sign({"a": "1", "b": "2"}, TOKEN)

@@ -88,14 +88,26 @@ def test_both_transports_can_read_every_address_that_is_let_through(address: str
 
 
 @pytest.mark.parametrize(
-    ("address", "expected"), [("https://a", True), ("HTTPS://a", True), ("http://a", False), ("httpsx://a", False), ("", False)]
+    ("address", "expected"),
+    [
+        ("https://a", True),
+        ("HTTPS://a", True),
+        ("http://a", False),
+        ("httpsx://a", False),
+        ("", False),
+    ],
 )
 def test_https_is_told_from_http(address: str, expected: bool) -> None:
     assert urls.is_https(address) is expected
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [("https://user:secret@shop.example/", "shop.example/"), ("https://a/", "https://a/"), (None, None)]
+    ("value", "shown"),
+    [
+        ("https://user:secret@shop.example/", "shop.example/"),
+        ("https://a/", "https://a/"),
+        (None, None),
+    ],
 )
 def test_an_address_in_an_error_shows_no_password(value: object, shown: object) -> None:
     assert urls.without_user(value) == shown
@@ -104,8 +116,27 @@ def test_an_address_in_an_error_shows_no_password(value: object, shown: object) 
 @pytest.mark.parametrize(
     "address",
     [
-        *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255"),
-        *("::", "::1", "fe80::1", "fe80::1%eth0", "fd00::1", "ff02::1", "::ffff:127.0.0.1", "::127.0.0.1"),
+        *(
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "0.0.0.0",
+            "224.0.0.1",
+            "255.255.255.255",
+        ),
+        *(
+            "::",
+            "::1",
+            "fe80::1",
+            "fe80::1%eth0",
+            "fd00::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::127.0.0.1",
+        ),
         *("64:ff9b::7f00:1", "64:ff9b::a01:203", "2002:7f00:1::", "2002:a01:203::1"),
     ],
 )
@@ -113,6 +144,9 @@ def test_private_addresses_are_known_in_every_spelling(address: str) -> None:
     assert not urls.is_public_address(address)
 
 
-@pytest.mark.parametrize("address", ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"])
+@pytest.mark.parametrize(
+    "address",
+    ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"],
+)
 def test_public_addresses_are_public(address: str) -> None:
     assert urls.is_public_address(address)

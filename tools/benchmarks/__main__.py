@@ -12,19 +12,44 @@ from typing import Final
 from tools.benchmarks import report
 from tools.benchmarks.measure import Effort
 
-BENCHMARKS: Final = ("sign", "pay", "pay_async", "imports", "notifications", "working", "effects", "sale")
+BENCHMARKS: Final = (
+    "sign",
+    "pay",
+    "pay_async",
+    "imports",
+    "notifications",
+    "working",
+    "effects",
+    "sale",
+)
 """The modules of this package that measure, in the order of the page."""
 
 _PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 
 
 def main() -> None:
-    """Run the benchmarks named, or all, and write docs/performance.md after a whole run or the page asked for; else print it."""
+    """Run the benchmarks named, or all, and write docs/performance.md after a whole run or the page
+    asked for; else print it.
+    """
     parser = argparse.ArgumentParser(prog="python -m tools.benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"what to measure: {', '.join(BENCHMARKS)}; all unless named")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="name",
+        help=f"what to measure: {', '.join(BENCHMARKS)}; all unless named",
+    )
     parser.add_argument("--quick", action="store_true", help="only prove that the benchmarks work")
-    parser.add_argument("--page", type=Path, help="write here; a whole run writes docs/performance.md, any other prints")
-    parser.add_argument("--seed", type=int, default=Effort().seed, help="of the order of turns (default: %(default)s)")
+    parser.add_argument(
+        "--page",
+        type=Path,
+        help="write here; a whole run writes docs/performance.md, any other prints",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=Effort().seed,
+        help="of the order of turns (default: %(default)s)",
+    )
     options = parser.parse_args()
     if unknown := set(options.names) - set(BENCHMARKS):
         parser.error(f"no benchmark is named {', '.join(sorted(unknown))}")

@@ -1,6 +1,8 @@
-"""Carries out what it is told: `python -m tools.benchmarks.acts MODULE` reads lines of JSON, answers each.
+"""Carries out what it is told: `python -m tools.benchmarks.acts MODULE` reads lines of JSON,
+answers each.
 
-A line names an act of the module and its arguments. With DJANGO_SETTINGS_MODULE set, Django is set up before the module is imported.
+A line names an act of the module and its arguments. With DJANGO_SETTINGS_MODULE set, Django is set
+up before the module is imported.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from importlib import import_module
 
 
 def main() -> None:
-    """Carry out one act after the other, until the process that started this one closes the pipe, or dies."""
+    """Carry out one act after the other, until the process that started this one closes the pipe,
+    or dies.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
     if "DJANGO_SETTINGS_MODULE" in os.environ:
         import django

@@ -16,14 +16,25 @@ __all__ = ["run"]
 PROGRAMS: Final = {
     "tillgate, Gateway resolved": "import tillgate; tillgate.Gateway",
     "its dependencies": "import httpx, pluggy; from pydantic import BaseModel, SecretStr",
-    "its dependencies, an httpx.Client opened": "import httpx, pluggy; from pydantic import BaseModel, SecretStr; httpx.Client()",
+    "its dependencies, an httpx.Client opened": "import httpx, pluggy; from pydantic import "
+    "BaseModel, SecretStr; httpx.Client()",
     "tillgate, a Gateway opened": "import tillgate\n"
     "account = tillgate.Account(base_url='https://pay.example', merchant_no='1', token='x')\n"
     "tillgate.Gateway(account)",
     "tillgate.hooks": "import tillgate.hooks",
     "python alone": "pass",
 }
-_UNWANTED = ("django", "tillgate.django", "tillgate.sandbox", "tillgate.cli", "tillgate.testing", "click", "starlette", "uvicorn", "jinja2")
+_UNWANTED = (
+    "django",
+    "tillgate.django",
+    "tillgate.sandbox",
+    "tillgate.cli",
+    "tillgate.testing",
+    "click",
+    "starlette",
+    "uvicorn",
+    "jinja2",
+)
 
 
 def _cpu_seconds(program: str) -> Callable[[], float]:
@@ -38,29 +49,62 @@ def _cpu_seconds(program: str) -> Callable[[], float]:
 
 def _unwanted_modules(program: str) -> str:
     listing = f"{program}\nimport sys\nprint('\\n'.join(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", listing], check=True, capture_output=True, text=True).stdout.split()
-    found = sorted({unwanted for unwanted in _UNWANTED for name in loaded if f"{name}.".startswith(f"{unwanted}.")})
+    loaded = subprocess.run(
+        [sys.executable, "-c", listing],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    found = sorted(
+        {
+            unwanted
+            for unwanted in _UNWANTED
+            for name in loaded
+            if f"{name}.".startswith(f"{unwanted}.")
+        },
+    )
     return ", ".join(found) or "none"
 
 
 def run(effort: Effort) -> Section:
     """Measure."""
     rounds = effort.pick(30, 2)
-    series = take_turns("imports", {name: _cpu_seconds(program) for name, program in PROGRAMS.items()}, rounds, effort)
+    series = take_turns(
+        "imports",
+        {name: _cpu_seconds(program) for name, program in PROGRAMS.items()},
+        rounds,
+        effort,
+    )
     ours, floor = "tillgate, Gateway resolved", "its dependencies"
     return Section(
         name="imports",
         title="Importing",
-        about=f"CPU time, user and system, of a whole fresh process. The floor is `{PROGRAMS[floor]}`.",
+        about="CPU time, user and system, of a whole fresh process. The floor is "
+        f"`{PROGRAMS[floor]}`.",
         repetitions=f"{rounds} rounds of one process each.",
         figures=[
-            Figure.cost("`import tillgate; tillgate.Gateway`: CPU time of its dependencies", series.cost(ours, floor), at_most=1.1),
             Figure.cost(
-                "`import tillgate` and a `Gateway` opened: CPU time of its dependencies and an `httpx.Client` opened",
-                series.cost("tillgate, a Gateway opened", "its dependencies, an httpx.Client opened"),
+                "`import tillgate; tillgate.Gateway`: CPU time of its dependencies",
+                series.cost(ours, floor),
+                at_most=1.1,
             ),
-            Figure.cost("`import tillgate.hooks`: CPU time of its dependencies", series.cost("tillgate.hooks", floor)),
-            Figure.fact("`import tillgate`: modules of Django, sandbox or CLI loaded", _unwanted_modules(PROGRAMS[ours]), "none"),
+            Figure.cost(
+                "`import tillgate` and a `Gateway` opened: CPU time of its dependencies and an "
+                "`httpx.Client` opened",
+                series.cost(
+                    "tillgate, a Gateway opened",
+                    "its dependencies, an httpx.Client opened",
+                ),
+            ),
+            Figure.cost(
+                "`import tillgate.hooks`: CPU time of its dependencies",
+                series.cost("tillgate.hooks", floor),
+            ),
+            Figure.fact(
+                "`import tillgate`: modules of Django, sandbox or CLI loaded",
+                _unwanted_modules(PROGRAMS[ours]),
+                "none",
+            ),
         ],
         bars={name: series.median(name) * 1000 for name in PROGRAMS},
         unit="milliseconds of CPU for one process (shorter is better)",

@@ -1,4 +1,6 @@
-"""The generator of load, a process of its own: raw asyncio, a bounded number of kept-alive connections, loopback only."""
+"""The generator of load, a process of its own: raw asyncio, a bounded number of kept-alive
+connections, loopback only.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,12 @@ async def _opened(port: int, path: str) -> tuple[str, float]:
     return answer[9:12].decode(), time.perf_counter() - began
 
 
-async def _shop(port: int, paths: list[str], within_seconds: float, for_seconds: float) -> dict[str, Any]:
+async def _shop(
+    port: int,
+    paths: list[str],
+    within_seconds: float,
+    for_seconds: float,
+) -> dict[str, Any]:
     async def press(number: int, path: str) -> tuple[str, float]:
         await asyncio.sleep(number * within_seconds / len(paths))
         return await _opened(port, path)
@@ -67,11 +74,17 @@ async def _shop(port: int, paths: list[str], within_seconds: float, for_seconds:
             await asyncio.sleep(_PAGE_EVERY_SECONDS)
         answers = [await one for one in presses]
         waits = [(await one)[1] for one in pages]
-    return {"statuses": Counter(status for status, _ in answers), "presses": [wait for _, wait in answers], "pages": waits}
+    return {
+        "statuses": Counter(status for status, _ in answers),
+        "presses": [wait for _, wait in answers],
+        "pages": waits,
+    }
 
 
 def shop(port: int, paths: list[str], within_seconds: float, for_seconds: float) -> dict[str, Any]:
-    """Open each path, spread over some seconds, and another page again and again meanwhile, each on a connection of its own."""
+    """Open each path, spread over some seconds, and another page again and again meanwhile, each on
+    a connection of its own.
+    """
     return asyncio.run(_shop(port, paths, within_seconds, for_seconds))
 
 

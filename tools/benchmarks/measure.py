@@ -1,6 +1,7 @@
 """Measuring: contenders take turns, and what is kept is their ratio within each turn.
 
-A machine that is busy for a second slows all contenders of that second, so it spoils one round and not the comparison.
+A machine that is busy for a second slows all contenders of that second, so it spoils one round and
+not the comparison.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ __all__ = ["Effort", "Ratio", "Series", "expect", "mean_call", "median_call", "t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much time a run may spend. A quick run proves that the benchmarks work; its figures are not worth quoting."""
+    """How much time a run may spend. A quick run proves that the benchmarks work; its figures are
+    not worth quoting.
+    """
 
     quick: bool = False
     seed: int = 20251121
@@ -50,7 +53,10 @@ class Series:
 
     def cost(self, name: str, against: str) -> Ratio:
         """Return how many times the time of another contender this one takes."""
-        ratios = [ours / theirs for ours, theirs in zip(self.seconds[name], self.seconds[against], strict=True)]
+        ratios = [
+            ours / theirs
+            for ours, theirs in zip(self.seconds[name], self.seconds[against], strict=True)
+        ]
         return Ratio(statistics.median(ratios), min(ratios), max(ratios))
 
     def speed(self, name: str, against: str) -> Ratio:
@@ -58,10 +64,17 @@ class Series:
         return self.cost(against, name)
 
 
-def take_turns(title: str, contenders: Mapping[str, Callable[[], float]], rounds: int, effort: Effort) -> Series:
-    """Let every contender give one sample per round, in an order drawn anew for each round from the run's seed.
+def take_turns(
+    title: str,
+    contenders: Mapping[str, Callable[[], float]],
+    rounds: int,
+    effort: Effort,
+) -> Series:
+    """Let every contender give one sample per round, in an order drawn anew for each round from the
+    run's seed.
 
-    A sample is the seconds that one call took. One round before the first warms everything up and is not kept.
+    A sample is the seconds that one call took. One round before the first warms everything up and
+    is not kept.
     """
     order = list(contenders)
     draw = random.Random(f"{effort.seed} {title}")
@@ -77,7 +90,9 @@ def take_turns(title: str, contenders: Mapping[str, Callable[[], float]], rounds
 
 
 def mean_call(call: Callable[[], object], calls: int) -> Callable[[], float]:
-    """Return a sample for a call that only computes and is too short to be timed alone: the mean CPU time of many in a row."""
+    """Return a sample for a call that only computes and is too short to be timed alone: the mean
+    CPU time of many in a row.
+    """
 
     def sample() -> float:
         bounds = itertools.repeat(None, calls)
@@ -106,7 +121,9 @@ def median_call(call: Callable[[], object], calls: int) -> Callable[[], float]:
 def expect(what: str, actual: object, wanted: object) -> None:
     """Stop the run when a contender does not do the work that it is measured for."""
     if actual != wanted:
-        raise RuntimeError(f"{what} gave {actual!r} instead of {wanted!r}: there is nothing to measure")
+        raise RuntimeError(
+            f"{what} gave {actual!r} instead of {wanted!r}: there is nothing to measure",
+        )
 
 
 _A_TERMINAL: Final = sys.stderr.isatty()
@@ -114,6 +131,11 @@ _A_TERMINAL: Final = sys.stderr.isatty()
 
 def _progress(title: str, budget: int, rounds: int) -> None:
     if _A_TERMINAL:
-        print(f"\r{title}: round {budget} of {rounds}", end="\n" if budget == rounds else "", file=sys.stderr, flush=True)
+        print(
+            f"\r{title}: round {budget} of {rounds}",
+            end="\n" if budget == rounds else "",
+            file=sys.stderr,
+            flush=True,
+        )
     elif budget % max(1, rounds // 4) == 0:
         print(f"{title}: round {budget} of {rounds}", file=sys.stderr, flush=True)

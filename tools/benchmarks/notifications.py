@@ -1,4 +1,6 @@
-"""A repeated notification about a settled payment, through gunicorn to the database, against a bare insert and dj-stripe's endpoint."""
+"""A repeated notification about a settled payment, through gunicorn to the database, against a bare
+insert and dj-stripe's endpoint.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ AGAIN: Final = "dj-stripe, a repeated event"
 
 
 def environment(project: str, database: str, gateway: str, name: str = "") -> dict[str, str]:
-    """Return what tells a project which database is its own, also apart from other runs at the same time, and where the gateway is."""
+    """Return what tells a project which database is its own, also apart from other runs at the same
+    time, and where the gateway is.
+    """
     return {
         "DJANGO_SETTINGS_MODULE": f"tools.benchmarks.{project}.settings",
         "BENCHMARK_DATABASE": database,
@@ -55,13 +59,21 @@ def notification(path: str, reference: str) -> bytes:
     }
     body = urlencode({**said, "verifySign": signing.sign(said, _TOKEN)})
     kind = "Content-Type: application/x-www-form-urlencoded"
-    return f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{kind}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{kind}\r\nContent-Length: "
+        f"{len(body)}\r\n\r\n{body}"
+    ).encode()
 
 
 class _Contender:
     """One address under load, and the CPU time that its workers spent on a request, by round."""
 
-    def __init__(self, generator: Load, web: WebServer, requests: Callable[[], list[bytes]]) -> None:
+    def __init__(
+        self,
+        generator: Load,
+        web: WebServer,
+        requests: Callable[[], list[bytes]],
+    ) -> None:
         self._generator, self._web, self._requests = generator, web, requests
         self.cpu: list[float] = []
 
@@ -74,7 +86,13 @@ class _Contender:
         return seconds / len(requests)
 
 
-def _shop(stack: ExitStack, kind: str, gateway: str, generator: Load, count: int) -> dict[str, _Contender]:
+def _shop(
+    stack: ExitStack,
+    kind: str,
+    gateway: str,
+    generator: Load,
+    count: int,
+) -> dict[str, _Contender]:
     chosen = environment("shop", kind, gateway)
     actor = stack.enter_context(processes.acting("tools.benchmarks.shop.action", chosen))
     actor.do("create")
@@ -83,21 +101,37 @@ def _shop(stack: ExitStack, kind: str, gateway: str, generator: Load, count: int
     actor.do("tidy")
     actor.do("rest")
     web = stack.enter_context(processes.serving("django.core.wsgi:get_wsgi_application()", chosen))
-    notifications = [notification(f"/payments/notification/{key}/", reference) for reference, key in keys.items()]
+    notifications = [
+        notification(f"/payments/notification/{key}/", reference) for reference, key in keys.items()
+    ]
     bare = notification("/bare/", "P0000000-7Q2MZK4RXW3DA")
     return {
-        OURS: _Contender(generator, web, lambda: list(itertools.islice(itertools.cycle(notifications), count))),
+        OURS: _Contender(
+            generator,
+            web,
+            lambda: list(itertools.islice(itertools.cycle(notifications), count)),
+        ),
         BARE: _Contender(generator, web, lambda: [bare] * count),
     }
 
 
-def _peer(stack: ExitStack, kind: str, gateway: str, generator: Load, count: int) -> dict[str, _Contender]:
+def _peer(
+    stack: ExitStack,
+    kind: str,
+    gateway: str,
+    generator: Load,
+    count: int,
+) -> dict[str, _Contender]:
     chosen = environment("peer", kind, gateway)
-    actor = stack.enter_context(processes.acting("tools.benchmarks.peer.action", chosen, PEER / "python"))
+    actor = stack.enter_context(
+        processes.acting("tools.benchmarks.peer.action", chosen, PEER / "python"),
+    )
     path = actor.do("create")
     stack.callback(actor.do, "destroy")
     actor.do("rest")
-    web = stack.enter_context(processes.serving("django.core.wsgi:get_wsgi_application()", chosen, PEER))
+    web = stack.enter_context(
+        processes.serving("django.core.wsgi:get_wsgi_application()", chosen, PEER),
+    )
     numbers = itertools.count()
 
     def fresh(**chosen: str) -> Callable[[], list[bytes]]:
@@ -108,28 +142,47 @@ def _peer(stack: ExitStack, kind: str, gateway: str, generator: Load, count: int
     return {
         FIRST: _Contender(generator, web, fresh()),
         KEPT: _Contender(generator, web, fresh(kind=UNHANDLED)),
-        AGAIN: _Contender(generator, web, lambda: [event(name, path) for name in itertools.islice(itertools.cycle(known), count)]),
+        AGAIN: _Contender(
+            generator,
+            web,
+            lambda: [event(name, path) for name in itertools.islice(itertools.cycle(known), count)],
+        ),
     }
 
 
 def _measured(kind: str, effort: Effort) -> tuple[Series, dict[str, float]]:
-    """Measure on one database; return the seconds, and the median CPU time of one request by contender."""
+    """Measure on one database; return the seconds, and the median CPU time of one request by
+    contender.
+    """
     rounds, count = effort.pick(10, 1), effort.pick(600, 40)
     with ExitStack() as stack:
         gateway = stack.enter_context(server.running())
         generator = stack.enter_context(processes.load())
         contenders = _shop(stack, kind, gateway, generator, count)
-        if PEER.exists() and (not effort.quick or kind == databases.QUICKEST):  # its migrations take longest
+        # its migrations take longest
+        if PEER.exists() and (not effort.quick or kind == databases.QUICKEST):
             contenders |= _peer(stack, kind, gateway, generator, count // 4)
-        series = take_turns(f"notifications {kind}", {name: each.sample for name, each in contenders.items()}, rounds, effort)
+        series = take_turns(
+            f"notifications {kind}",
+            {name: each.sample for name, each in contenders.items()},
+            rounds,
+            effort,
+        )
     return series, {name: statistics.median(each.cpu[1:]) for name, each in contenders.items()}
 
 
 def _figures(kind: str, series: Series, cpu: dict[str, float]) -> Iterator[Figure]:
     where = databases.NAMES[kind]
-    yield Figure.speed(f"repeated notification, {where}: rate of a bare insert", series.speed(OURS, BARE), at_least=0.5)
+    yield Figure.speed(
+        f"repeated notification, {where}: rate of a bare insert",
+        series.speed(OURS, BARE),
+        at_least=0.5,
+    )
     spent = cpu[BARE] / cpu[OURS]
-    yield Figure.speed(f"repeated notification, {where}: requests for the CPU time of a bare insert", Ratio(spent, spent, spent))
+    yield Figure.speed(
+        f"repeated notification, {where}: requests for the CPU time of a bare insert",
+        Ratio(spent, spent, spent),
+    )
     what = f"repeated notification, {where}: rate of dj-stripe handling "
     if FIRST not in cpu:
         yield Figure.missing(f"{what}an event of a payment", NO_PEER, "at least 6x")
@@ -145,7 +198,11 @@ def run(effort: Effort) -> Section:
     for kind in databases.NAMES:
         if detail := databases.why_not(kind):
             figures.append(
-                Figure.missing(f"repeated notification, {databases.NAMES[kind]}: rate of a bare insert", detail, "at least 0.5x")
+                Figure.missing(
+                    f"repeated notification, {databases.NAMES[kind]}: rate of a bare insert",
+                    detail,
+                    "at least 0.5x",
+                ),
             )
             continue
         series, cpu = _measured(kind, effort)
@@ -154,12 +211,17 @@ def run(effort: Effort) -> Section:
     return Section(
         name="notifications",
         title="Notifications repeated",
-        about=f"gunicorn with {WORKERS} workers of {THREADS} threads and persistent connections; {CONNECTIONS} kept-alive connections\n"
-        f"send requests without a pause. A signed notification about one of {_PAYMENTS} settled payments is found, verified,\n"
-        "compared with the last, counted and answered. The bare view inserts one row of the same bytes. dj-stripe verifies\n"
-        "Stripe's signature of three kinds of event: of a payment, for which it fetches the payment intent; of a kind that it\n"
+        about=f"gunicorn with {WORKERS} workers of {THREADS} threads and persistent connections; "
+        f"{CONNECTIONS} kept-alive connections\n"
+        f"send requests without a pause. A signed notification about one of {_PAYMENTS} settled "
+        "payments is found, verified,\n"
+        "compared with the last, counted and answered. The bare view inserts one row of the same "
+        "bytes. dj-stripe verifies\n"
+        "Stripe's signature of three kinds of event: of a payment, for which it fetches the "
+        "payment intent; of a kind that it\n"
         "only keeps; and a repeated one. CPU time is that of gunicorn's workers.",
-        repetitions=f"{effort.pick(10, 1)} rounds of {effort.pick(600, 40)} requests each (a quarter as many to dj-stripe).",
+        repetitions=f"{effort.pick(10, 1)} rounds of {effort.pick(600, 40)} requests each (a "
+        "quarter as many to dj-stripe).",
         figures=figures,
         bars=bars,
         unit="requests a second (longer is better)",

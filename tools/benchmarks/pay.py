@@ -1,4 +1,6 @@
-"""A payment created over loopback: typed, signed and checked, against a bare httpx post and the SDKs of others."""
+"""A payment created over loopback: typed, signed and checked, against a bare httpx post and the
+SDKs of others.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def account_at(address: str) -> tillgate.Account:
 
 
 def payment_request() -> tillgate.PaymentRequest:
-    """Build the request that the server's canned answer belongs to. Building, with its checks, is part of what is measured."""
+    """Build the request that the server's canned answer belongs to. Building, with its checks, is
+    part of what is measured.
+    """
     return tillgate.PaymentRequest(
         reference=server.REFERENCE,
         currency="USD",
@@ -43,7 +47,12 @@ def payment_request() -> tillgate.PaymentRequest:
 
 def _yuansfer_call(address: str) -> Callable[[], object]:
     Configuration.environments["benchmark"] = address  # the SDK's own table of environments
-    online = Client(merchantNo="200043", storeNo="300014", token=_TOKEN, environment="benchmark").online
+    online = Client(
+        merchantNo="200043",
+        storeNo="300014",
+        token=_TOKEN,
+        environment="benchmark",
+    ).online
 
     def call() -> object:
         body = {  # the SDK writes into it, so it is built for each call
@@ -68,7 +77,10 @@ def _stripe_call(address: str) -> Callable[[], object]:
 
     def call() -> object:
         intent = stripe.PaymentIntent.create(
-            amount=1250, currency="usd", automatic_payment_methods={"enabled": True}, metadata={"reference": server.REFERENCE}
+            amount=1250,
+            currency="usd",
+            automatic_payment_methods={"enabled": True},
+            metadata={"reference": server.REFERENCE},
         )
         return intent.metadata["reference"]
 
@@ -84,30 +96,63 @@ def run(effort: Effort) -> Section:
             sent = exchange.write_pay(account.credentials, payment_request())
             headers = {"Content-Type": sent.content_type}
             calls: dict[str, Callable[[], object]] = {
-                "tillgate, through the hook": lambda: hooks.pay(account, payment_request()).transaction_no,
+                "tillgate, through the hook": lambda: (
+                    hooks.pay(account, payment_request()).transaction_no
+                ),
                 "tillgate, Gateway.pay": lambda: gateway.pay(payment_request()).transaction_no,
-                "bare httpx.Client.post": lambda: client.post(sent.url, content=sent.body, headers=headers).status_code,
+                "bare httpx.Client.post": lambda: (
+                    client.post(sent.url, content=sent.body, headers=headers).status_code
+                ),
                 "yuansfer SDK": _yuansfer_call(address),
                 "stripe-python": _stripe_call(address),
             }
-            answers: list[object] = [server.TRANSACTION_NO, server.TRANSACTION_NO, 200, server.TRANSACTION_NO, server.REFERENCE]
+            answers: list[object] = [
+                server.TRANSACTION_NO,
+                server.TRANSACTION_NO,
+                200,
+                server.TRANSACTION_NO,
+                server.REFERENCE,
+            ]
             for (name, call), wanted in zip(calls.items(), answers, strict=True):
                 expect(name, call(), wanted)
-            series = take_turns("pay", {name: median_call(call, repeats) for name, call in calls.items()}, rounds, effort)
+            series = take_turns(
+                "pay",
+                {name: median_call(call, repeats) for name, call in calls.items()},
+                rounds,
+                effort,
+            )
     hooked = "tillgate, through the hook"
     return Section(
         name="pay",
         title="Creating a payment",
-        about="From plain values to a checked answer on a kept-alive connection. The bare post sends the same bytes and does not\n"
-        "parse the answer. The `yuansfer` SDK makes the same call, and stripe-python creates a PaymentIntent.",
+        about="From plain values to a checked answer on a kept-alive connection. The bare post "
+        "sends the same bytes and does not\n"
+        "parse the answer. The `yuansfer` SDK makes the same call, and stripe-python creates a "
+        "PaymentIntent.",
         repetitions=f"{rounds} rounds; in each the median of {repeats} calls.",
         figures=[
-            Figure.cost("`hooks.pay`: time of a bare `httpx.Client.post`", series.cost(hooked, "bare httpx.Client.post"), at_most=1.2),
-            Figure.speed("`hooks.pay`: speed of the `yuansfer` SDK", series.speed(hooked, "yuansfer SDK"), at_least=1.4),
-            Figure.speed("`hooks.pay`: speed of stripe-python", series.speed(hooked, "stripe-python"), at_least=1.9),
-            Figure.cost("`hooks.pay`: time of `Gateway.pay`", series.cost(hooked, "tillgate, Gateway.pay")),
             Figure.cost(
-                "`Gateway.pay`: time of a bare `httpx.Client.post`", series.cost("tillgate, Gateway.pay", "bare httpx.Client.post")
+                "`hooks.pay`: time of a bare `httpx.Client.post`",
+                series.cost(hooked, "bare httpx.Client.post"),
+                at_most=1.2,
+            ),
+            Figure.speed(
+                "`hooks.pay`: speed of the `yuansfer` SDK",
+                series.speed(hooked, "yuansfer SDK"),
+                at_least=1.4,
+            ),
+            Figure.speed(
+                "`hooks.pay`: speed of stripe-python",
+                series.speed(hooked, "stripe-python"),
+                at_least=1.9,
+            ),
+            Figure.cost(
+                "`hooks.pay`: time of `Gateway.pay`",
+                series.cost(hooked, "tillgate, Gateway.pay"),
+            ),
+            Figure.cost(
+                "`Gateway.pay`: time of a bare `httpx.Client.post`",
+                series.cost("tillgate, Gateway.pay", "bare httpx.Client.post"),
             ),
         ],
         bars={name: series.median(name) * 1e6 for name in calls},

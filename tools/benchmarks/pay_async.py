@@ -1,4 +1,6 @@
-"""Payments created with 64 in flight: AsyncGateway against aiohttp, stock httpx.AsyncClient, and itself without aiohttp."""
+"""Payments created with 64 in flight: AsyncGateway against aiohttp, stock httpx.AsyncClient, and
+itself without aiohttp.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ AsyncCall = Callable[[], Awaitable[object]]
 async def _contenders(address: str, stack: AsyncExitStack) -> dict[str, AsyncCall]:
     account = account_at(address)
     gateway = await stack.enter_async_context(tillgate.AsyncGateway(account))
-    with mock.patch("tillgate.transport.find_spec", return_value=None):  # as on a machine without tillgate[async]
+    # as on a machine without tillgate[async]
+    with mock.patch("tillgate.transport.find_spec", return_value=None):
         fallback = await stack.enter_async_context(tillgate.AsyncGateway(account))
     session = await stack.enter_async_context(aiohttp.ClientSession())
     client = await stack.enter_async_context(httpx.AsyncClient())
@@ -56,7 +59,11 @@ async def _contenders(address: str, stack: AsyncExitStack) -> dict[str, AsyncCal
         "bare aiohttp": with_aiohttp,
         "stock httpx.AsyncClient": with_httpx,
     }
-    for name, wanted in zip(calls, [server.TRANSACTION_NO, server.TRANSACTION_NO, 200, 200], strict=True):
+    for name, wanted in zip(
+        calls,
+        [server.TRANSACTION_NO, server.TRANSACTION_NO, 200, 200],
+        strict=True,
+    ):
         expect(name, await calls[name](), wanted)
     return calls
 
@@ -83,20 +90,30 @@ def run(effort: Effort) -> Section:
             return lambda: runner.run(_seconds_per_call(call, each))
 
         slow = 2  # a tenth of the rate of the others
-        samples = {name: sampled(call, slow if "stock" in name else each) for name, call in calls.items()}
+        samples = {
+            name: sampled(call, slow if "stock" in name else each) for name, call in calls.items()
+        }
         series = take_turns("pay_async", samples, rounds, effort)
         runner.run(stack.aclose())
     return Section(
         name="pay_async",
         title=f"Creating payments, {IN_FLIGHT} in flight",
-        about=f"{IN_FLIGHT} tasks on one event loop, each creating one payment after the other. Tillgate does all that it does for a\n"
+        about=f"{IN_FLIGHT} tasks on one event loop, each creating one payment after the other. "
+        "Tillgate does all that it does for a\n"
         "single payment; the others post the same bytes and do not parse the answer.",
-        repetitions=f"{rounds} rounds of {IN_FLIGHT} x {each} payments ({IN_FLIGHT} x {slow} for stock httpx).",
+        repetitions=f"{rounds} rounds of {IN_FLIGHT} x {each} payments ({IN_FLIGHT} x {slow} for "
+        "stock httpx).",
         figures=[
             Figure.speed(
-                "`AsyncGateway`: rate of stock `httpx.AsyncClient`", series.speed("AsyncGateway", "stock httpx.AsyncClient"), at_least=4
+                "`AsyncGateway`: rate of stock `httpx.AsyncClient`",
+                series.speed("AsyncGateway", "stock httpx.AsyncClient"),
+                at_least=4,
             ),
-            Figure.speed("`AsyncGateway`: rate of bare aiohttp", series.speed("AsyncGateway", "bare aiohttp"), at_least=0.5),
+            Figure.speed(
+                "`AsyncGateway`: rate of bare aiohttp",
+                series.speed("AsyncGateway", "bare aiohttp"),
+                at_least=0.5,
+            ),
             Figure.speed(
                 "`AsyncGateway` without aiohttp: rate of stock `httpx.AsyncClient`",
                 series.speed("AsyncGateway without aiohttp", "stock httpx.AsyncClient"),

@@ -1,4 +1,5 @@
-"""The processes that a benchmark starts: actors that do what they are told, a web server, and the load that it is put under.
+"""The processes that a benchmark starts: actors that do what they are told, a web server, and the
+load that it is put under.
 
 All of them listen on loopback only and end with the process that started them.
 """
@@ -19,11 +20,23 @@ from typing import Any, Final
 
 import httpx
 
-__all__ = ["PEER", "ROOT", "Actor", "Load", "WebServer", "acting", "load", "serving", "surroundings"]
+__all__ = [
+    "PEER",
+    "ROOT",
+    "Actor",
+    "Load",
+    "WebServer",
+    "acting",
+    "load",
+    "serving",
+    "surroundings",
+]
 
 ROOT: Final = Path(__file__).parents[2]
 PEER: Final = ROOT / ".nox" / "bench" / "bin"
-"""Where dj-stripe is installed, which needs another version of stripe than our own benchmarks. `nox -s bench` builds it."""
+"""Where dj-stripe is installed, which needs another version of stripe than our own benchmarks. `nox
+-s bench` builds it.
+"""
 WORKERS: Final = 2
 THREADS: Final = 4
 
@@ -47,11 +60,20 @@ class Actor:
 
 
 @contextlib.contextmanager
-def acting(module: str, environment: Mapping[str, str], python: Path | str = sys.executable) -> Iterator[Actor]:
+def acting(
+    module: str,
+    environment: Mapping[str, str],
+    python: Path | str = sys.executable,
+) -> Iterator[Actor]:
     """Start a process that carries out the acts of a module."""
     command = [str(python), "-m", "tools.benchmarks.actions", module]
     with subprocess.Popen(
-        command, cwd=ROOT, env=surroundings(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command,
+        cwd=ROOT,
+        env=surroundings(environment),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdin
         try:
@@ -62,8 +84,14 @@ def acting(module: str, environment: Mapping[str, str], python: Path | str = sys
 
 
 def surroundings(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a process that finds this project's modules, with what was chosen for it."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]), **chosen}
+    """Return the environment of a process that finds this project's modules, with what was chosen
+    for it.
+    """
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        **chosen,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +103,9 @@ class WebServer:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time that its workers have used."""
-        workers = Path(f"/proc/{self.process_id}/task/{self.process_id}/children").read_text().split()
+        workers = (
+            Path(f"/proc/{self.process_id}/task/{self.process_id}/children").read_text().split()
+        )
         ticks = 0
         for worker in workers:
             fields = Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()
@@ -97,8 +127,24 @@ def serving(
     with socket.socket() as chosen:
         chosen.bind(("127.0.0.1", port))
         port = chosen.getsockname()[1]
-    command = [str((binaries or Path(sys.executable).parent) / "gunicorn"), "--bind", f"127.0.0.1:{port}", "--workers", str(workers)]
-    command += ["--worker-class", "gthread", "--threads", str(threads), "--keep-alive", "60", "--log-level", "warning", application]
+    command = [
+        str((binaries or Path(sys.executable).parent) / "gunicorn"),
+        "--bind",
+        f"127.0.0.1:{port}",
+        "--workers",
+        str(workers),
+    ]
+    command += [
+        "--worker-class",
+        "gthread",
+        "--threads",
+        str(threads),
+        "--keep-alive",
+        "60",
+        "--log-level",
+        "warning",
+        application,
+    ]
     with subprocess.Popen(command, cwd=ROOT, env=surroundings(environment)) as process:
         try:
             _await(port, process)
@@ -118,23 +164,40 @@ def _await(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 class Load:
-    """The generator of load: it sends requests over kept-alive connections, each as soon as the one before is answered."""
+    """The generator of load: it sends requests over kept-alive connections, each as soon as the one
+    before is answered.
+    """
 
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
 
     def send(self, port: int, requests: Sequence[bytes], connections: int) -> float:
-        """Send all of them, in their order, and return the seconds that it took; anything but a success ends the run."""
+        """Send all of them, in their order, and return the seconds that it took; anything but a
+        success ends the run.
+        """
         texts = [request.decode("latin-1") for request in requests]
         answer = self._actor.do("send", port=port, requests=texts, connections=connections)
         if answer["statuses"] != {"200": len(requests)}:
             raise RuntimeError(f"{len(requests)} requests were answered {answer['statuses']}")
         return float(answer["seconds"])
 
-    def shop(self, port: int, paths: Sequence[str], *, within_seconds: float, for_seconds: float) -> dict[str, Any]:
-        """Let a shopper open each path, each in a moment of their own; return the statuses, and the seconds that pages took."""
+    def shop(
+        self,
+        port: int,
+        paths: Sequence[str],
+        *,
+        within_seconds: float,
+        for_seconds: float,
+    ) -> dict[str, Any]:
+        """Let a shopper open each path, each in a moment of their own; return the statuses, and the
+        seconds that pages took.
+        """
         answer: dict[str, Any] = self._actor.do(
-            "shop", port=port, paths=list(paths), within_seconds=within_seconds, for_seconds=for_seconds
+            "shop",
+            port=port,
+            paths=list(paths),
+            within_seconds=within_seconds,
+            for_seconds=for_seconds,
         )
         return answer
 

@@ -44,7 +44,9 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table: what was compared, what came out, what was aimed at and whether it was reached."""
+    """One line of the table: what was compared, what came out, what was aimed at and whether it was
+    reached.
+    """
 
     what: str
     measured: str
@@ -63,7 +65,12 @@ class Figure:
         """Say how many times as fast as another contender ours is: the more the better."""
         if at_least is None:
             return cls(what, _shown(ratio))
-        return cls(what, _shown(ratio), f"at least {at_least:g}x", _verdict(ratio.median >= at_least))
+        return cls(
+            what,
+            _shown(ratio),
+            f"at least {at_least:g}x",
+            _verdict(ratio.median >= at_least),
+        )
 
     @classmethod
     def missing(cls, what: str, detail: str, target: str = "-") -> Figure:
@@ -86,7 +93,9 @@ def _verdict(met: bool) -> str:  # noqa: FBT001  # the only argument
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What one benchmark module found. `bars` are drawn in their order, in `unit`; `repetitions` says how often what was done."""
+    """What one benchmark module found. `bars` are drawn in their order, in `unit`; `repetitions`
+    says how often what was done.
+    """
 
     name: str
     title: str
@@ -103,27 +112,46 @@ class Section:
 
 
 def page(sections: Sequence[Section], effort: Effort, *, drawn: bool = False) -> str:
-    """Return the whole page as Markdown; with bars of the absolute figures for a terminal, since only the ratios are worth keeping."""
+    """Return the whole page as Markdown; with bars of the absolute figures for a terminal, since
+    only the ratios are worth keeping.
+    """
     lines = [
         "# Performance",
         "",
         "Written by `python -m tools.benchmarks` (`nox -s bench`); do not edit.",
-        *(["", "**A quick run, which only proves that the benchmarks work. Do not quote it.**"] if effort.quick else []),
+        *(
+            ["", "**A quick run, which only proves that the benchmarks work. Do not quote it.**"]
+            if effort.quick
+            else []
+        ),
         "",
-        "Every figure is a ratio within one run. The contenders took turns on one machine, in a new order each round.",
-        "The table shows the median of the rounds, and the least and the greatest. The server answers canned bytes on 127.0.0.1",
+        "Every figure is a ratio within one run. The contenders took turns on one machine, in a "
+        "new order each round.",
+        "The table shows the median of the rounds, and the least and the greatest. The server "
+        "answers canned bytes on 127.0.0.1",
         "(`tools/benchmarks/server.py`), so the figures show the clients.",
         "",
         "| compared | ratio | target |",
         "|---|---|---|",
     ]
-    lines += [f"| {figure.what} | {figure.measured} | {_judged(figure)} |" for section in sections for figure in section.figures]
+    lines += [
+        f"| {figure.what} | {figure.measured} | {_judged(figure)} |"
+        for section in sections
+        for figure in section.figures
+    ]
     for section in sections:
         lines += ["", f"## {section.title}", "", section.about, ""]
         if drawn:
             lines += ["```", *_drawn(section), "```", ""]
         lines += [f"Generator: `{section.generator}`. {section.repetitions}"]
-    lines += ["", "## The run", "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _circumstances(effort).items())]
+    lines += [
+        "",
+        "## The run",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in _circumstances(effort).items()),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -136,9 +164,15 @@ def _drawn(section: Section) -> list[str]:
         return ["nothing was measured"]
     widest = max(map(len, section.bars))
     most = max(section.bars.values())
-    values = {name: f"{value:,.2f}" if most < 100 else f"{value:,.0f}" for name, value in section.bars.items()}
+    values = {
+        name: f"{value:,.2f}" if most < 100 else f"{value:,.0f}"
+        for name, value in section.bars.items()
+    }
     room = max(map(len, values.values()))
-    lines = [f"{name:{widest}}  {values[name]:>{room}}  {_bar(value / most)}" for name, value in section.bars.items()]
+    lines = [
+        f"{name:{widest}}  {values[name]:>{room}}  {_bar(value / most)}"
+        for name, value in section.bars.items()
+    ]
     return [section.unit, *lines]
 
 
@@ -152,19 +186,28 @@ def _circumstances(effort: Effort) -> dict[str, str]:
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": _commit(),
         "seed of the order of turns": str(effort.seed),
-        "CPU": f"{_cpu_model()}, {os.cpu_count()} cores, load {' '.join(f'{load:.2f}' for load in os.getloadavg())} at the end",
+        "CPU": f"{_cpu_model()}, {os.cpu_count()} cores, load "
+        f"{' '.join(f'{load:.2f}' for load in os.getloadavg())} at the end",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "python": f"{platform.python_implementation()} {platform.python_version()}, asyncio's own event loop",
+        "python": f"{platform.python_implementation()} {platform.python_version()}, asyncio's own "
+        "event loop",
         **databases.versions(),
         "packages": ", ".join(f"{name} {_version(name)}" for name in _PACKAGES),
-        "packages where dj-stripe runs": ", ".join(f"{name} {version}" for name, version in _peers_versions().items()) or "none",
+        "packages where dj-stripe runs": ", ".join(
+            f"{name} {version}" for name, version in _peers_versions().items()
+        )
+        or "none",
     }
 
 
 def _peers_versions() -> dict[str, str]:
     """Return the versions in the environment that dj-stripe has for itself, if there is one."""
     packages = [str(folder) for folder in PEER.parent.glob("lib/python*/site-packages")]
-    held = {each.name: each.version for each in metadata.distributions(path=packages)} if packages else {}
+    held = (
+        {each.name: each.version for each in metadata.distributions(path=packages)}
+        if packages
+        else {}
+    )
     return {name: held[name] for name in _PEERS_PACKAGES if name in held}
 
 
@@ -179,14 +222,22 @@ def _commit() -> str:
     root = Path(__file__).parents[2]
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            ["git", *arguments],
+            cwd=root,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
 
     try:
         commit = git("rev-parse", "--short=12", "HEAD")
         changed = git("status", "--porcelain", "--", "src", "benchmarks")
     except (OSError, subprocess.CalledProcessError):
         return "unknown: not run from a git checkout"
-    return f"{commit}, with changes to src or benchmarks that are not committed" if changed else commit
+    return (
+        f"{commit}, with changes to src or benchmarks that are not committed" if changed else commit
+    )
 
 
 def _cpu_model() -> str:

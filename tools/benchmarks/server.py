@@ -1,7 +1,9 @@
-"""The gateway that every client is measured against: a process of its own on 127.0.0.1 that answers canned bytes.
+"""The gateway that every client is measured against: a process of its own on 127.0.0.1 that answers
+canned bytes.
 
-It reads just enough of a request to know where it ends, so that what is measured is the client. It checks nothing: that the
-clients get the answers they should is checked by each benchmark before the clock starts.
+It reads just enough of a request to know where it ends, so that what is measured is the client. It
+checks nothing: that the clients get the answers they should is checked by each benchmark before the
+clock starts.
 """
 
 from __future__ import annotations
@@ -54,7 +56,10 @@ _PAYMENT_INTENT = {
 
 def _answer(message: object) -> bytes:
     body = json.dumps(message, separators=(",", ":")).encode()
-    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+        len(body),
+        body,
+    )
 
 
 _CREATED_ANSWER = _answer(_CREATED)
@@ -64,7 +69,9 @@ _STATUSES = {"B": "pending", "P": "success"}
 
 
 def transaction_no(reference: str) -> str:
-    """Return the number that the server gives to a payment whose reference begins with a letter and seven digits."""
+    """Return the number that the server gives to a payment whose reference begins with a letter and
+    seven digits.
+    """
     return f"29724567{reference[1:8]:0>10}"
 
 
@@ -103,20 +110,36 @@ class _Connection(asyncio.Protocol):
             ends = body_starts + int(length[1] if length else 0)
             if len(self._received) < ends:
                 return
-            path, body, self._received = self._received.split(b" ", 2)[1], self._received[body_starts:ends], self._received[ends:]
+            path, body, self._received = (
+                self._received.split(b" ", 2)[1],
+                self._received[body_starts:ends],
+                self._received[ends:],
+            )
             if path.endswith(b"tran-query"):
                 self._transport.write(_queried(body))
             elif path.startswith(b"/v1/payment_intents/"):
                 intent = path.rpartition(b"/")[2].decode()
-                self._transport.write(_answer({**_PAYMENT_INTENT, "id": intent, "status": "succeeded", "amount_received": 1250}))
+                self._transport.write(
+                    _answer(
+                        {
+                            **_PAYMENT_INTENT,
+                            "id": intent,
+                            "status": "succeeded",
+                            "amount_received": 1250,
+                        },
+                    ),
+                )
             else:
-                self._transport.write(_PAYMENT_INTENT_ANSWER if path == b"/v1/payment_intents" else _CREATED_ANSWER)
+                self._transport.write(
+                    _PAYMENT_INTENT_ANSWER if path == b"/v1/payment_intents" else _CREATED_ANSWER,
+                )
 
 
 async def _serve() -> None:
     server = await asyncio.get_running_loop().create_server(_Connection, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.to_thread(sys.stdin.read)  # until the process that started this one closes the pipe, or dies
+    # until the process that started this one closes the pipe, or dies
+    await asyncio.to_thread(sys.stdin.read)
     server.close()
 
 
@@ -125,7 +148,13 @@ def running() -> Iterator[str]:
     """Start the server in a process of its own and yield its address."""
     command = [sys.executable, "-m", __name__]
     root = Path(__file__).parents[2]
-    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        cwd=root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdin
         assert process.stdout
         try:

@@ -1,4 +1,6 @@
-"""verifySign of the known vector (the last paragraph of the interface's silences) against the leanest Python and the `yuansfer` SDK."""
+"""verifySign of the known vector (the last paragraph of the interface's silences) against the
+leanest Python and the `yuansfer` SDK.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def leanest(parameters: dict[str, str], token: str) -> str:
 
 
 def tuned(parameters: dict[str, str], token: str) -> str:
-    """Sign like `leanest`, with every line timed against its alternatives until nothing more came off."""
+    """Sign like `leanest`, with every line timed against its alternatives until nothing more came
+    off.
+    """
     parts = [f"{name}={parameters[name]}" for name in sorted(parameters)]
     parts.append(md5(token.encode()).hexdigest())
     return md5("&".join(parts).encode()).hexdigest()
@@ -46,7 +50,11 @@ def tuned(parameters: dict[str, str], token: str) -> str:
 
 def run(effort: Effort) -> Section:
     """Measure."""
-    sdk = Client(merchantNo=PARAMETERS["merchantNo"], storeNo=PARAMETERS["storeNo"], token=TOKEN).online
+    sdk = Client(
+        merchantNo=PARAMETERS["merchantNo"],
+        storeNo=PARAMETERS["storeNo"],
+        token=TOKEN,
+    ).online
     calls: dict[str, Callable[[], object]] = {
         "tillgate": lambda: signing.sign(PARAMETERS, TOKEN),
         "leanest Python": lambda: leanest(PARAMETERS, TOKEN),
@@ -56,18 +64,36 @@ def run(effort: Effort) -> Section:
     for name, call in calls.items():
         expect(name, call(), SIGNATURE)
     rounds, repeats = effort.pick(400, 3), effort.pick(1000, 200)
-    series = take_turns("sign", {name: mean_call(call, repeats) for name, call in calls.items()}, rounds, effort)
+    series = take_turns(
+        "sign",
+        {name: mean_call(call, repeats) for name, call in calls.items()},
+        rounds,
+        effort,
+    )
     return Section(
         name="sign",
         title="Signing",
-        about="`signing.sign` of the 11 parameters of the known vector. The leanest Python is a sorted join and two `hashlib.md5`,\n"
-        "without a check; tuned, it is the fastest spelling that we found. Tillgate also leaves out empty parameters and names\n"
+        about="`signing.sign` of the 11 parameters of the known vector. The leanest Python is a "
+        "sorted join and two `hashlib.md5`,\n"
+        "without a check; tuned, it is the fastest spelling that we found. Tillgate also leaves "
+        "out empty parameters and names\n"
         "a faulty one.",
         repetitions=f"{rounds} rounds of {repeats} signatures each.",
         figures=[
-            Figure.cost("`sign`: time of the leanest Python", series.cost("tillgate", "leanest Python"), at_most=1.0),
-            Figure.cost("`sign`: time of the same, tuned", series.cost("tillgate", "the same, tuned")),
-            Figure.speed("`sign`: speed of the `yuansfer` SDK's signing", series.speed("tillgate", "yuansfer SDK"), at_least=2.5),
+            Figure.cost(
+                "`sign`: time of the leanest Python",
+                series.cost("tillgate", "leanest Python"),
+                at_most=1.0,
+            ),
+            Figure.cost(
+                "`sign`: time of the same, tuned",
+                series.cost("tillgate", "the same, tuned"),
+            ),
+            Figure.speed(
+                "`sign`: speed of the `yuansfer` SDK's signing",
+                series.speed("tillgate", "yuansfer SDK"),
+                at_least=2.5,
+            ),
         ],
         bars={name: series.median(name) * 1e6 for name in calls},
         unit="microseconds of CPU for one signature (shorter is better)",

@@ -1,4 +1,6 @@
-"""The worker run of many pending payments, against the same queries sent bare; its memory, and its cost in a large table."""
+"""The worker run of many pending payments, against the same queries sent bare; its memory, and its
+cost in a large table.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ SMALL: Final = "worker run, small table"
 LARGE: Final = "worker run, large table"
 
 
-def _shop(stack: ExitStack, kind: str, gateway: str, name: str, rows: int) -> tuple[Actor, dict[str, str]]:
+def _shop(
+    stack: ExitStack,
+    kind: str,
+    gateway: str,
+    name: str,
+    rows: int,
+) -> tuple[Actor, dict[str, str]]:
     chosen = environment("shop", kind, gateway, name)
     actor = stack.enter_context(processes.acting("tools.benchmarks.shop.action", chosen))
     actor.do("create")
@@ -61,23 +69,50 @@ def run(effort: Effort) -> Section:
     with ExitStack() as stack:
         gateway = stack.enter_context(server.running())
         shop, chosen = _shop(stack, kind, gateway, "worker", most)
-        bounds = {WORKER: sampled(WORKER, shop, "run_worker", most), BARE: sampled(BARE, shop, "ask", most)}
+        bounds = {
+            WORKER: sampled(WORKER, shop, "run_worker", most),
+            BARE: sampled(BARE, shop, "ask", most),
+        }
         rate = take_turns("working", bounds, rounds, effort)
-        peaks = {count: statistics.median(_peak(chosen, count) for _ in range(processes_each)) for count in (few, most)}
+        peaks = {
+            count: statistics.median(_peak(chosen, count) for _ in range(processes_each))
+            for count in (few, most)
+        }
     with ExitStack() as stack:
         gateway = stack.enter_context(server.running())
         small, _ = _shop(stack, kind, gateway, "small", few)
         large, _ = _shop(stack, kind, gateway, "large", few * 100)
-        bounds = {SMALL: sampled(SMALL, small, "run_worker", few), LARGE: sampled(LARGE, large, "run_worker", few)}
+        bounds = {
+            SMALL: sampled(SMALL, small, "run_worker", few),
+            LARGE: sampled(LARGE, large, "run_worker", few),
+        }
         cost = take_turns("working, tables", bounds, effort.pick(10, 1), effort)
     kept = {name: samples[1:] for name, samples in cpu.items()}  # without the warming up
     memory = peaks[most] / peaks[few]
     figures = [
-        Figure.speed(f"worker run of {most:,} payments: rate of bare queries", rate.speed(WORKER, BARE), at_least=0.4),
-        Figure.cost(f"worker run of {most:,} payments: CPU time of bare queries", Series(kept).cost(WORKER, BARE)),
-        Figure.cost(f"worker run of {most:,} payments: peak memory of {few:,}", Ratio(memory, memory, memory), at_most=1.1),
-        Figure.cost(f"worker run of {few:,} among {few * 100:,} rows: time among {few:,}", cost.cost(LARGE, SMALL), at_most=1.1),
-        Figure.cost(f"worker run of {few:,} among {few * 100:,} rows: CPU time among {few:,}", Series(kept).cost(LARGE, SMALL)),
+        Figure.speed(
+            f"worker run of {most:,} payments: rate of bare queries",
+            rate.speed(WORKER, BARE),
+            at_least=0.4,
+        ),
+        Figure.cost(
+            f"worker run of {most:,} payments: CPU time of bare queries",
+            Series(kept).cost(WORKER, BARE),
+        ),
+        Figure.cost(
+            f"worker run of {most:,} payments: peak memory of {few:,}",
+            Ratio(memory, memory, memory),
+            at_most=1.1,
+        ),
+        Figure.cost(
+            f"worker run of {few:,} among {few * 100:,} rows: time among {few:,}",
+            cost.cost(LARGE, SMALL),
+            at_most=1.1,
+        ),
+        Figure.cost(
+            f"worker run of {few:,} among {few * 100:,} rows: CPU time among {few:,}",
+            Series(kept).cost(LARGE, SMALL),
+        ),
     ]
     bars = {name: 1 / series.median(name) for series in (rate, cost) for name in series.seconds}
     return _section(effort, kind, figures, bars)
@@ -87,10 +122,13 @@ def _section(effort: Effort, kind: str, figures: list[Figure], bars: dict[str, f
     return Section(
         name="working",
         title="A run of the worker",
-        about=f"On {databases.NAMES[kind]}. Every payment is pending and due, and stays pending. `QUERIES_PER_SECOND` is 0, so the\n"
-        "worker does not wait. The bare queries are the same bytes, posted with one `httpx.Client` by as many threads as the\n"
+        about=f"On {databases.NAMES[kind]}. Every payment is pending and due, and stays pending. "
+        "`QUERIES_PER_SECOND` is 0, so the\n"
+        "worker does not wait. The bare queries are the same bytes, posted with one "
+        "`httpx.Client` by as many threads as the\n"
         "worker has (8). Memory is the peak of a fresh process.",
-        repetitions=f"{effort.pick(3, 1)} rounds; each number of payments polled by {effort.pick(3, 1)} fresh processes for the memory; "
+        repetitions=f"{effort.pick(3, 1)} rounds; each number of payments polled by "
+        f"{effort.pick(3, 1)} fresh processes for the memory; "
         f"{effort.pick(10, 1)} rounds with the two tables.",
         figures=figures,
         bars=bars,

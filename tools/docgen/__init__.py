@@ -1,1 +1,3 @@
-"""Writes the generated parts of the documentation: `python -m tools.docgen architecture`, `... reference`, and `nox -s conformance`."""
+"""Writes the generated parts of the documentation: `python -m tools.docgen architecture`, `...
+reference`, and `nox -s conformance`.
+"""

@@ -1,4 +1,6 @@
-"""`python -m tools.docgen` with architecture, reference, reliability, conformance, conformance-stripe or versions; the last three run tests."""
+"""`python -m tools.docgen` with architecture, reference, reliability, conformance,
+conformance-stripe or versions; the last three run tests.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,28 @@ from tools.docgen import architecture, hooks, parts, reliability
 def main() -> int:
     """Write the pages; 1 when a scenario failed, which the pages say too."""
     parser = argparse.ArgumentParser(prog="python -m tools.docgen", description=__doc__)
-    parser.add_argument("part", choices=["architecture", "reference", "reliability", "conformance", "conformance-stripe", "versions"])
-    parser.add_argument("plugins", nargs="*", metavar="PLUGIN", help="the shops to run the conformance kit on; all unless named")
-    parser.add_argument("--proven", metavar="COMMIT", help="the commit, or the commits with spaces, of the last `python -m proving all`")
+    parser.add_argument(
+        "part",
+        choices=[
+            "architecture",
+            "reference",
+            "reliability",
+            "conformance",
+            "conformance-stripe",
+            "versions",
+        ],
+    )
+    parser.add_argument(
+        "plugins",
+        nargs="*",
+        metavar="PLUGIN",
+        help="the shops to run the conformance kit on; all unless named",
+    )
+    parser.add_argument(
+        "--proven",
+        metavar="COMMIT",
+        help="the commit, or the commits with spaces, of the last `python -m proving all`",
+    )
     options = parser.parse_args()
     if options.part == "architecture":
         parts.write(architecture.pages())
@@ -25,15 +46,24 @@ def main() -> int:
     if options.part == "reliability":
         summary = reliability.summarised(reliability.read_summary())
         if options.proven:
-            summary = reliability.proven(summary, options.proven, datetime.datetime.now(datetime.UTC).date())
-        parts.write({reliability.SUMMARY: reliability.as_text(summary), **reliability.pages(summary)})
+            summary = reliability.proven(
+                summary,
+                options.proven,
+                datetime.datetime.now(datetime.UTC).date(),
+            )
+        parts.write(
+            {reliability.SUMMARY: reliability.as_text(summary), **reliability.pages(summary)},
+        )
         return 0
     if options.part == "versions":
         from tools.docgen import versions  # it needs tillgate.testing
 
         failed = versions.run(options.plugins)
         parts.write(versions.pages())
-        print(f"not all samples passed: {', '.join(failed)}" if failed else "all samples passed", file=sys.stderr)
+        print(
+            f"not all samples passed: {', '.join(failed)}" if failed else "all samples passed",
+            file=sys.stderr,
+        )
         return 1 if failed else 0
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django.project")
     django.setup()
@@ -44,11 +74,19 @@ def main() -> int:
         return 0
     if options.part == "conformance-stripe":
         failed = stripe_shops.run(options.plugins)
-        print(f"not all scenarios held: {', '.join(failed)}" if failed else "all that could be played held", file=sys.stderr)
+        print(
+            f"not all scenarios held: {', '.join(failed)}"
+            if failed
+            else "all that could be played held",
+            file=sys.stderr,
+        )
         return 1 if failed else 0
     suites = {suite.plugin: suite for suite in conformance.suites()}
     if unknown := set(options.plugins) - set(suites):
-        parser.error(f"no conformance tests of {', '.join(sorted(unknown))}; there are those of {', '.join(suites)}")
+        parser.error(
+            f"no conformance tests of {', '.join(sorted(unknown))}; there are those of "
+            f"{', '.join(suites)}",
+        )
     failed = conformance.run([suites[name] for name in options.plugins or suites])
     parts.write(conformance.pages(conformance.read_reports()))
     if failed:

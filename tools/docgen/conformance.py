@@ -1,7 +1,8 @@
-"""The tables of scenarios: runs the conformance kits on every shop and gateway here, and writes what was seen.
+"""The tables of scenarios: runs the conformance kits on every shop and gateway here, and writes
+what was seen.
 
-Each run leaves its report in docs/reference/conformance/, as the kit wrote it; the pages are made of these reports and of nothing else. So
-one shop can be run again without the others.
+Each run leaves its report in docs/reference/conformance/, as the kit wrote it; the pages are made
+of these reports and of nothing else. So one shop can be run again without the others.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ GATEWAY: Final = "gateway"
 
 @dataclass(frozen=True)
 class Suite:
-    """The conformance tests of one shop or gateway: the plugin's name, where they are, and the Python that has its framework."""
+    """The conformance tests of one shop or gateway: the plugin's name, where they are, and the
+    Python that has its framework.
+    """
 
     plugin: str
     tests: Path
@@ -71,29 +74,57 @@ class Report:
 
 
 def suites() -> list[Suite]:
-    """Return the suites of the smallest shop and the built-in adapter, and of each plugin that has one."""
+    """Return the suites of the smallest shop and the built-in adapter, and of each plugin that has
+    one.
+    """
     found = [
-        Suite(_SMALLEST, ROOT / "tests" / "smallest_shop" / "test_conformance.py", Path(sys.executable)),
-        Suite(GATEWAY, ROOT / "tests" / "testing" / "test_gateway_presets.py", Path(sys.executable)),
+        Suite(
+            _SMALLEST,
+            ROOT / "tests" / "smallest_shop" / "test_conformance.py",
+            Path(sys.executable),
+        ),
+        Suite(
+            GATEWAY,
+            ROOT / "tests" / "testing" / "test_gateway_presets.py",
+            Path(sys.executable),
+        ),
     ]
-    for tests in sorted([*ROOT.glob("plugins/*/tests/test_conformance.py"), *ROOT.glob("plugins/*/tests/test_gateway_conformance.py")]):
+    for tests in sorted(
+        [
+            *ROOT.glob("plugins/*/tests/test_conformance.py"),
+            *ROOT.glob("plugins/*/tests/test_gateway_conformance.py"),
+        ],
+    ):
         plugin = tests.parents[1].name
-        own = ROOT / ".nox" / plugin / "bin" / "python"  # of a framework that needs other versions than the rest
+        # of a framework that needs other versions than the rest
+        own = ROOT / ".nox" / plugin / "bin" / "python"
         found.append(Suite(plugin, tests, own if own.exists() else Path(sys.executable)))
     return found
 
 
 def run(chosen: Sequence[Suite]) -> list[str]:
     """Run suites, keep their reports, and return the plugins on which something failed."""
-    failed, environment = [], {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}  # each has its own
+    # each has its own
+    failed, environment = (
+        [],
+        {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
+    )
     with tempfile.TemporaryDirectory() as folder:
         for suite in chosen:
             print(f"running the conformance kit on {suite.plugin}", flush=True)
-            command: list[str | Path] = [suite.python, "-m", "pytest", "-q", suite.tests.relative_to(suite.folder)]
+            command: list[str | Path] = [
+                suite.python,
+                "-m",
+                "pytest",
+                "-q",
+                suite.tests.relative_to(suite.folder),
+            ]
             command += ["--conformance-report", Path(folder, suite.report.name)]
             done = subprocess.run(command, cwd=suite.folder, env=environment, check=False)
             failed += [suite.plugin] if done.returncode else []
-        for report in Path(folder).iterdir():  # at last, since a report tells whether its commit was changed
+        for report in Path(
+            folder,
+        ).iterdir():  # at last, since a report tells whether its commit was changed
             REPORTS.mkdir(exist_ok=True)
             shutil.copyfile(report, REPORTS / report.name)
     return failed
@@ -112,12 +143,20 @@ def read_report(path: Path) -> Report:
 
 
 def pages(reports: Mapping[str, Report]) -> dict[Path, str]:
-    """Return the pages as the reports have them: the whole table, and a table for each plugin's README."""
-    written = {PAGE: replaced(PAGE.read_text("utf-8"), "conformance", COMMAND, "\n".join(_whole(reports)))}
+    """Return the pages as the reports have them: the whole table, and a table for each plugin's
+    README.
+    """
+    written = {
+        PAGE: replaced(PAGE.read_text("utf-8"), "conformance", COMMAND, "\n".join(_whole(reports))),
+    }
     for suite in suites():
         if suite.folder != ROOT and suite.plugin in reports:
             report = reports[suite.plugin]
-            written[suite.folder / "conformance.md"] = markdown(report.tables, report.origin, COMMAND)
+            written[suite.folder / "conformance.md"] = markdown(
+                report.tables,
+                report.origin,
+                COMMAND,
+            )
     return written
 
 
@@ -127,7 +166,10 @@ def _columns(reports: Mapping[str, Report]) -> dict[str, Table]:
 
 def _whole(reports: Mapping[str, Report]) -> Iterator[str]:
     names = _gateway_names()
-    shops, gateways = _shops(reports), {name: report for name, report in reports.items() if name in names}
+    shops, gateways = (
+        _shops(reports),
+        {name: report for name, report in reports.items() if name in names},
+    )
     reasons: list[str] = []
     yield from ("## Runs", "")
     yield from table_of(["framework", "held", "with", "seen"], _runs(shops))
@@ -139,14 +181,37 @@ def _whole(reports: Mapping[str, Report]) -> Iterator[str]:
         yield from ("", "## Gateways", "")
         yield from table_of(["gateway", "held", "with", "seen"], _runs(gateways))
         yield ""
-        yield from _differences(_columns(gateways), "gateway", list(GatewayConformance.scenarios()), reasons)
+        yield from _differences(
+            _columns(gateways),
+            "gateway",
+            list(GatewayConformance.scenarios()),
+            reasons,
+        )
     if reasons:
-        yield from ("", "## Reasons", "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)))
+        yield from (
+            "",
+            "## Reasons",
+            "",
+            *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)),
+        )
 
 
-def _differences(columns: Mapping[str, Table], what: str, scenarios: Sequence[str], reasons: list[str]) -> Iterator[str]:
-    """Yield the table of the scenarios that did not hold in every column; the reasons go into a list."""
-    rows = [[f"`{name}`", *(_cell(table.results.get(name, "not run"), reasons) for table in columns.values())] for name in scenarios]
+def _differences(
+    columns: Mapping[str, Table],
+    what: str,
+    scenarios: Sequence[str],
+    reasons: list[str],
+) -> Iterator[str]:
+    """Yield the table of the scenarios that did not hold in every column; the reasons go into a
+    list.
+    """
+    rows = [
+        [
+            f"`{name}`",
+            *(_cell(table.results.get(name, "not run"), reasons) for table in columns.values()),
+        ]
+        for name in scenarios
+    ]
     rows = [row for row in rows if set(row[1:]) != {"held"}]
     if not rows:
         yield f"Every scenario held on every {what}."
@@ -173,8 +238,13 @@ def _runs(reports: Mapping[str, Report]) -> Iterator[list[str]]:
 
 def _summary(shops: Mapping[str, Report]) -> Iterator[str]:
     columns = _columns(shops)
-    groups = {_about(name): scenarios for name, scenarios in _groups().items()} | {"**all**": list(Conformance.scenarios())}
-    rows = [[group, *(_count(table, scenarios) for table in columns.values())] for group, scenarios in groups.items()]
+    groups = {_about(name): scenarios for name, scenarios in _groups().items()} | {
+        "**all**": list(Conformance.scenarios()),
+    }
+    rows = [
+        [group, *(_count(table, scenarios) for table in columns.values())]
+        for group, scenarios in groups.items()
+    ]
     yield from table_of(["scenarios that held", *columns], rows)
 
 
@@ -185,7 +255,10 @@ def _count(table: Table, scenarios: Sequence[str]) -> str:
 def _groups() -> dict[str, list[str]]:
     """Return the names of the scenarios under the name of each group."""
     known = Conformance.scenarios()
-    return {group.__name__: [name for name in known if f"test_{name}" in vars(group)] for group in Conformance.groups()}
+    return {
+        group.__name__: [name for name in known if f"test_{name}" in vars(group)]
+        for group in Conformance.groups()
+    }
 
 
 def _about(group: str) -> str:
@@ -208,10 +281,14 @@ def table_of(head: Sequence[str], rows: Iterator[list[str]] | list[list[str]]) -
     """Yield the lines of a table of Markdown."""
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
-    yield from (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+    yield from (
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows
+    )
 
 
 def _words(class_name: str) -> str:
-    """Return the name of a class of tests as words: `TestFixedMethods` is "fixed payment methods"."""
+    """Return the name of a class of tests as words: `TestFixedMethods` is "fixed payment
+    methods".
+    """
     name = class_name.removeprefix("Test")
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()

@@ -21,7 +21,14 @@ _HOOK: Final = re.compile(r"^def (tillgate_\w+)\(")
 
 def pages() -> dict[Path, str]:
     """Return the page as it should be."""
-    return {PAGE: replaced(PAGE.read_text("utf-8"), "hooks", "python -m tools.docgen reference", "\n".join(_lines()))}
+    return {
+        PAGE: replaced(
+            PAGE.read_text("utf-8"),
+            "hooks",
+            "python -m tools.docgen reference",
+            "\n".join(_lines()),
+        ),
+    }
 
 
 def _lines() -> Iterator[str]:

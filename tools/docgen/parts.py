@@ -21,15 +21,27 @@ def entry(name: str, signature: str, docstring: str, targets: Mapping[str, str])
 
 
 def linked(paragraph: str, targets: Mapping[str, str]) -> str:
-    """Return a paragraph of a docstring in the width of a page; what it names becomes a link to its target."""
-    text = re.sub(r"`([\w.]+)`", lambda found: f"[{found[0]}]({targets[found[1]]})" if found[1] in targets else found[0], paragraph)
+    """Return a paragraph of a docstring in the width of a page; what it names becomes a link to its
+    target.
+    """
+    text = re.sub(
+        r"`([\w.]+)`",
+        lambda found: f"[{found[0]}]({targets[found[1]]})" if found[1] in targets else found[0],
+        paragraph,
+    )
     return textwrap.fill(
-        text, width=140, subsequent_indent="  " if text.startswith("- ") else "", break_long_words=False, break_on_hyphens=False
+        text,
+        width=140,
+        subsequent_indent="  " if text.startswith("- ") else "",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
 def replaced(page: str, name: str, command: str, text: str) -> str:
-    """Return a page with its generated part of a name replaced by a text; the first mark says which command wrote it."""
+    """Return a page with its generated part of a name replaced by a text; the first mark says which
+    command wrote it.
+    """
     begin, end = f"<!-- {name}: written by `{command}` -->", f"<!-- end of {name} -->"
     before, found, rest = page.partition(begin)
     _, ended, after = rest.partition(end)

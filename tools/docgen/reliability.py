@@ -1,7 +1,9 @@
-"""The page of reliability: what the long proofs have shown so far, of which commit, and what they have not.
+"""The page of reliability: what the long proofs have shown so far, of which commit, and what they
+have not.
 
-Each proof appends what it did to a file in var/proofs/, which stays on the machine. From these a summary is made, which is kept in
-docs/reference/reliability.json, and the page from the summary and nothing else: proofs may run on other machines and days.
+Each proof appends what it did to a file in var/proofs/, which stays on the machine. From these a
+summary is made, which is kept in docs/reference/reliability.json, and the page from the summary and
+nothing else: proofs may run on other machines and days.
 """
 
 from __future__ import annotations
@@ -39,23 +41,42 @@ def read_summary() -> Summary:
 
 
 def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
-    """Return the summary with what lies in the files. What was kept stays, unless they know more of the same source and setting."""
+    """Return the summary with what lies in the files. What was kept stays, unless they know more of
+    the same source and setting.
+    """
     summary = {name: dict(kept.get(name, {})) for name in (*_FOLDS, *kept)}
     for name in _FOLDS:
         file = proofs / f"{name}.jsonl"
-        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.endswith("}")] if file.exists() else []
-        for key, found in folded(name, [line for line in lines if not _is_kept(name, line, summary[name])]).items():
-            summary[name][key] = _joined(name, summary[name][key], found) if key in summary[name] else found
+        lines = (
+            [
+                json.loads(line)
+                for line in file.read_text("utf-8").splitlines()
+                if line.endswith("}")
+            ]
+            if file.exists()
+            else []
+        )
+        for key, found in folded(
+            name,
+            [line for line in lines if not _is_kept(name, line, summary[name])],
+        ).items():
+            summary[name][key] = (
+                _joined(name, summary[name][key], found) if key in summary[name] else found
+            )
     return summary
 
 
 def proven(summary: Summary, commit: str, day: datetime.date) -> Summary:
-    """Return the summary with the commits, with spaces, and the day of the last `python -m proving all`. Its rows come first."""
+    """Return the summary with the commits, with spaces, and the day of the last `python -m proving
+    all`. Its rows come first.
+    """
     return {**summary, _PROVE: {"last": {"commit": commit, "date": f"{day}"}}}
 
 
 def _is_kept(name: str, line: Line, kept: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Tell whether what a line tells of is in the summary by its seeds; of several seeds one is enough, since none may count twice."""
+    """Tell whether what a line tells of is in the summary by its seeds; of several seeds one is
+    enough, since none may count twice.
+    """
     entry = kept.get(_key(name, line), {})
     return "seeds" in entry and not _numbers(entry["seeds"]).isdisjoint(_seeds(line))
 
@@ -63,14 +84,19 @@ def _is_kept(name: str, line: Line, kept: Mapping[str, Mapping[str, Any]]) -> bo
 def _joined(name: str, kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     """Add other seeds to those that were kept; where there are none, return what knows more.
 
-    Of an exhaustion what the files say stands, as the newer run: a smaller count may be the better one.
+    Of an exhaustion what the files say stands, as the newer run: a smaller count may be the better
+    one.
     """
     if name == "exhaustion":
         return found
     if "seeds" not in kept:
         return max(found, kept, key=lambda entry: int(entry["count"]))
     key_of, _ = _FOLDS[name]
-    added = {field: kept[field] + value for field, value in found.items() if isinstance(value, int) and field not in key_of}
+    added = {
+        field: kept[field] + value
+        for field, value in found.items()
+        if isinstance(value, int) and field not in key_of
+    }
     joined = {**found, **added, "seeds": ranges(_numbers(kept["seeds"]) | _numbers(found["seeds"]))}
     if "kinds" in found:
         joined["kinds"] = max(kept["kinds"], found["kinds"])
@@ -84,7 +110,10 @@ def folded(name: str, lines: Iterable[Line]) -> dict[str, dict[str, Any]]:
     groups: dict[str, list[Line]] = {}
     for line in lines:
         groups.setdefault(_key(name, line), []).append(line)
-    return {key: {**{field: those[0][field] for field in key_of}, **fold(those)} for key, those in groups.items()}
+    return {
+        key: {**{field: those[0][field] for field in key_of}, **fold(those)}
+        for key, those in groups.items()
+    }
 
 
 def _key(name: str, line: Line) -> str:
@@ -94,13 +123,20 @@ def _key(name: str, line: Line) -> str:
 
 def _seeds(line: Line) -> set[int]:
     """Return the seeds of a line: the fuzzer's have ranges of them, the others' one."""
-    return {seed for first, last in line["seeds"] for seed in range(first, last + 1)} if "seeds" in line else {line["seed"]}
+    return (
+        {seed for first, last in line["seeds"] for seed in range(first, last + 1)}
+        if "seeds" in line
+        else {line["seed"]}
+    )
 
 
 def _simulation(lines: list[Line]) -> dict[str, Any]:
     of_seed = {line["seed"]: line for line in lines}
     seeds = sorted(of_seed)
-    sums = {name: sum(of_seed[seed][name] for seed in seeds) for name in ("orders", "payments", "paid", "refunds", "steps", "judged")}
+    sums = {
+        name: sum(of_seed[seed][name] for seed in seeds)
+        for name in ("orders", "payments", "paid", "refunds", "steps", "judged")
+    }
     faults: Counter[str] = Counter()
     for seed in seeds:
         faults.update(of_seed[seed]["struck"])
@@ -118,12 +154,25 @@ def _simulation(lines: list[Line]) -> dict[str, Any]:
 
 def _mutants(lines: list[Line]) -> dict[str, Any]:
     last = lines[-1]
-    return {"count": 1, **{name: last[name] for name in ("scenario", "noticed", "payments", "commit")}}
+    return {
+        "count": 1,
+        **{name: last[name] for name in ("scenario", "noticed", "payments", "commit")},
+    }
 
 
 def _exhaustion(lines: list[Line]) -> dict[str, Any]:
     last = lines[-1]
-    names = ("parts", "states", "steps", "ends", "played", "followed", "seconds", "commit", "python")
+    names = (
+        "parts",
+        "states",
+        "steps",
+        "ends",
+        "played",
+        "followed",
+        "seconds",
+        "commit",
+        "python",
+    )
     return {"count": last["states"], **{name: last[name] for name in names}}
 
 
@@ -133,14 +182,22 @@ def _outage(lines: list[Line]) -> dict[str, Any]:
         name: sum(line[name] for line in of_seed.values())
         for name in ("paid", "lost_notifications", "vain_worker_runs", "polled", "made_good")
     }
-    return {"count": sum(line["payments"] for line in of_seed.values()), "seeds": ranges(of_seed), **sums}
+    return {
+        "count": sum(line["payments"] for line in of_seed.values()),
+        "seeds": ranges(of_seed),
+        **sums,
+    }
 
 
 def _mutation(lines: list[Line]) -> dict[str, Any]:
     last = lines[-1]
     noticed = last["killed"] + last["timeouts"]
     counts = {name: last[name] for name in ("killed", "timeouts", "survived", "equivalent")}
-    return {"count": last["mutants"], **counts, "score": f"{noticed / (last['mutants'] - last['equivalent']):.1%}"}
+    return {
+        "count": last["mutants"],
+        **counts,
+        "score": f"{noticed / (last['mutants'] - last['equivalent']):.1%}",
+    }
 
 
 def _killing(lines: list[Line]) -> dict[str, Any]:
@@ -152,14 +209,20 @@ def _killing(lines: list[Line]) -> dict[str, Any]:
         "count": len(killed),
         "places": len(places),
         "ours": sum(place.startswith("tillgate/") for place in places),
-        "whole": "yes" if len(newest) == last and not of_point[last]["place"] else "no",  # it was over before the last
+        "whole": "yes"
+        if len(newest) == last and not of_point[last]["place"]
+        else "no",  # it was over before the last
         "violations": sum(line["outcome"] != HELD for line in newest),
     }
 
 
 def _fuzz(lines: list[Line]) -> dict[str, Any]:
     seeds = {seed for line in lines for seed in _seeds(line)}
-    return {"count": sum(line["inputs"] for line in lines), "seeds": ranges(seeds), "faults": sum(line["faults"] for line in lines)}
+    return {
+        "count": sum(line["inputs"] for line in lines),
+        "seeds": ranges(seeds),
+        "faults": sum(line["faults"] for line in lines),
+    }
 
 
 def _chaos(lines: list[Line]) -> dict[str, Any]:
@@ -179,7 +242,9 @@ def _chaos(lines: list[Line]) -> dict[str, Any]:
 
 
 def _storm(lines: list[Line]) -> dict[str, Any]:
-    """Add up the runs of one setting; of their times the longest stand, so that no run hides another."""
+    """Add up the runs of one setting; of their times the longest stand, so that no run hides
+    another.
+    """
     told, traffic = [line["one_effect"] for line in lines], [line["mixed"] for line in lines]
     peers = [line["peer"] for line in lines if line["peer"]]
     seconds = sum(part["seconds"] for part in traffic)
@@ -197,8 +262,12 @@ def _storm(lines: list[Line]) -> dict[str, Any]:
 
 
 def _effects(parts: list[Line]) -> str:
-    effects, orders, payments = (sum(part[name] for part in parts) for name in ("effects", "orders", "payments"))
-    return f"{effects:,} on {orders:,} orders" + ("" if orders == payments else f" of {payments:,} payments")
+    effects, orders, payments = (
+        sum(part[name] for part in parts) for name in ("effects", "orders", "payments")
+    )
+    return f"{effects:,} on {orders:,} orders" + (
+        "" if orders == payments else f" of {payments:,} payments"
+    )
 
 
 _FOLDS: Final[dict[str, tuple[tuple[str, ...], Callable[[list[Line]], dict[str, Any]]]]] = {
@@ -222,7 +291,7 @@ def _numbers(ranges: str) -> set[int]:
     return numbers
 
 
-# The page ---------------------------------------------------------------------------------------------------------------------------------
+# The page -----------------------------------------------------------------------------------------
 
 
 def pages(summary: Summary) -> dict[Path, str]:
@@ -230,8 +299,15 @@ def pages(summary: Summary) -> dict[Path, str]:
     page, last = PAGE.read_text("utf-8"), summary.get(_PROVE, {}).get("last", {})
     for name, (title, wanted, columns) in _TABLES.items():
         kept = summary.get(name, {})
-        entries = [kept[key] for key in sorted(kept, key=lambda key: (-int(kept[key]["count"]), key))]
-        page = replaced(page, name, COMMAND, _table(title, wanted, columns, entries, _ALIKE[name], _SUMS.get(name, list), last))
+        entries = [
+            kept[key] for key in sorted(kept, key=lambda key: (-int(kept[key]["count"]), key))
+        ]
+        page = replaced(
+            page,
+            name,
+            COMMAND,
+            _table(title, wanted, columns, entries, _ALIKE[name], _SUMS.get(name, list), last),
+        )
     return {PAGE: page}
 
 
@@ -246,8 +322,9 @@ _ALIKE: Final[dict[str, tuple[str, ...]]] = {
     "chaos": (),
     "storm": ("database",),
 }
-"""For each proof: what two runs have in common that differ in their source or versions alone. The page has `python -m proving all`,
-and of the others the one with most."""
+"""For each proof: what two runs have in common that differ in their source or versions alone. The
+page has `python -m proving all`, and of the others the one with most.
+"""
 
 
 _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
@@ -255,14 +332,31 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         "payments were simulated",
         "60,000 payments on SQLite, and 4,000 each on PostgreSQL and MariaDB",
         (
-            *(("database", "database"), ("payments", "payments"), ("paid", "paid"), ("refunds", "refunds"), ("seeds", "seeds")),
-            *(("faults", "faults"), ("judged", "judgements"), ("days", "virtual days"), ("commit", "commit"), ("digest", "hash")),
+            *(
+                ("database", "database"),
+                ("payments", "payments"),
+                ("paid", "paid"),
+                ("refunds", "refunds"),
+                ("seeds", "seeds"),
+            ),
+            *(
+                ("faults", "faults"),
+                ("judged", "judgements"),
+                ("days", "virtual days"),
+                ("commit", "commit"),
+                ("digest", "hash"),
+            ),
         ),
     ),
     "mutants": (
         "mutants were simulated",
         "each mutant of the conformance kit, and of the simulator",
-        (("noticed", "noticed by"), ("mutants", "mutants"), ("payments", "payments at most"), ("commit", "commit")),
+        (
+            ("noticed", "noticed by"),
+            ("mutants", "mutants"),
+            ("payments", "payments at most"),
+            ("commit", "commit"),
+        ),
     ),
     "exhaustion": (
         "states were explored",
@@ -275,7 +369,13 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
                 ("steps", "steps between them"),
                 ("ends", "ends"),
             ),
-            *(("played", "played"), ("followed", "followed"), ("seconds", "seconds"), ("commit", "commit"), ("python", "Python")),
+            *(
+                ("played", "played"),
+                ("followed", "followed"),
+                ("seconds", "seconds"),
+                ("commit", "commit"),
+                ("python", "Python"),
+            ),
         ),
     ),
     "outage": (
@@ -325,7 +425,12 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         "kills were made",
         "every line on all three databases",
         (
-            *(("database", "database"), ("actions", "actions"), ("whole", "of them at every line"), ("count", "kills")),
+            *(
+                ("database", "database"),
+                ("actions", "actions"),
+                ("whole", "of them at every line"),
+                ("count", "kills"),
+            ),
             *(("violations", "violations"), ("commit", "commit"), ("source", "source")),
         ),
     ),
@@ -345,16 +450,37 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         "payments were made while processes were killed",
         "5 minutes",
         (
-            *(("minutes", "minutes"), ("kills", "kills"), ("count", "payments"), ("paid_orders", "paid orders"), ("refunds", "refunds")),
-            *(("lost", "lost"), ("doubled", "doubled"), ("wrong", "wrong"), ("commit", "commit"), ("python", "Python")),
+            *(
+                ("minutes", "minutes"),
+                ("kills", "kills"),
+                ("count", "payments"),
+                ("paid_orders", "paid orders"),
+                ("refunds", "refunds"),
+            ),
+            *(
+                ("lost", "lost"),
+                ("doubled", "doubled"),
+                ("wrong", "wrong"),
+                ("commit", "commit"),
+                ("python", "Python"),
+            ),
         ),
     ),
     "storm": (
         "payments were each told of by many copies of a notification at once",
         "1,000 with 64 copies, and 60 seconds of mixed traffic, each on PostgreSQL and MariaDB",
         (
-            *(("database", "database"), ("count", "payments"), ("copies", "copies of each notification"), ("effects", "effects")),
-            *(("peer", "effects of dj-stripe"), ("requests", "mixed requests"), ("per_second", "a second")),
+            *(
+                ("database", "database"),
+                ("count", "payments"),
+                ("copies", "copies of each notification"),
+                ("effects", "effects"),
+            ),
+            *(
+                ("peer", "effects of dj-stripe"),
+                ("requests", "mixed requests"),
+                ("per_second", "a second"),
+            ),
             *(
                 ("p50_ms", "p50, ms"),
                 ("p99_ms", "p99, ms"),
@@ -378,7 +504,10 @@ def _mutants_in_all(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "payments": max(entry["payments"] for entry in group),
             **_run(group),
         }
-        for noticed, group in sorted(_grouped(entries, lambda entry: _noticed(entry["noticed"])), key=lambda item: (len(item[0]), item[0]))
+        for noticed, group in sorted(
+            _grouped(entries, lambda entry: _noticed(entry["noticed"])),
+            key=lambda item: (len(item[0]), item[0]),
+        )
     ]
 
 
@@ -398,11 +527,26 @@ def _exhaustion_in_all(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _mutation_in_all(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
-    for code, group in _grouped(entries, lambda entry: re.sub(r"(?<=\.operations)\..*", "", entry["module"])):
+    for code, group in _grouped(
+        entries,
+        lambda entry: re.sub(r"(?<=\.operations)\..*", "", entry["module"]),
+    ):
         sums = _sums(group, ("count", "killed", "timeouts", "survived", "equivalent"))
         score = (sums["killed"] + sums["timeouts"]) / (sums["count"] - sums["equivalent"])
-        lowest = min((entry["score"] for entry in group), key=lambda shown: float(shown.rstrip("%")))
-        rows.append({"module": code, "modules": len(group), **sums, "score": f"{score:.1%}", "lowest": lowest, **_run(group)})
+        lowest = min(
+            (entry["score"] for entry in group),
+            key=lambda shown: float(shown.rstrip("%")),
+        )
+        rows.append(
+            {
+                "module": code,
+                "modules": len(group),
+                **sums,
+                "score": f"{score:.1%}",
+                "lowest": lowest,
+                **_run(group),
+            },
+        )
     return rows
 
 
@@ -419,7 +563,10 @@ def _killing_in_all(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _grouped(entries: list[dict[str, Any]], key: Callable[[dict[str, Any]], str]) -> Iterable[tuple[str, list[dict[str, Any]]]]:
+def _grouped(
+    entries: list[dict[str, Any]],
+    key: Callable[[dict[str, Any]], str],
+) -> Iterable[tuple[str, list[dict[str, Any]]]]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         groups.setdefault(key(entry), []).append(entry)
@@ -433,7 +580,11 @@ def _sums(group: list[dict[str, Any]], names: Iterable[str]) -> dict[str, int]:
 def _run(group: list[dict[str, Any]]) -> dict[str, str]:
     """Return the commits and versions of a group, each once."""
     names = ("commit", "source", "python", "django", "mutmut")
-    return {name: ", ".join(sorted({entry[name] for entry in group})) for name in names if name in group[0]}
+    return {
+        name: ", ".join(sorted({entry[name] for entry in group}))
+        for name in names
+        if name in group[0]
+    }
 
 
 _SUMS: Final[dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]]] = {
@@ -454,7 +605,8 @@ def _table(
     summed: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
     last: Mapping[str, Any],
 ) -> str:
-    proven_at = {commit[:7] for commit in last.get("commit", "").split()}  # some proofs note seven digits, others twelve
+    # some proofs note seven digits, others twelve
+    proven_at = {commit[:7] for commit in last.get("commit", "").split()}
     of_last: dict[tuple[object, ...], dict[str, Any]] = {}
     most: dict[tuple[object, ...], dict[str, Any]] = {}
     for entry in entries:
@@ -462,12 +614,21 @@ def _table(
         chosen.setdefault(tuple(entry[field] for field in alike), entry)
     said = _counted(what, most.values())
     if of_last:
-        said = f"{sum(entry['count'] for entry in of_last.values()):,} {what} by the last `python -m proving all`, on {last['date']}"
+        said = (
+            f"{sum(entry['count'] for entry in of_last.values()):,} {what} by the last `python "
+            f"-m proving all`, on {last['date']}"
+        )
     lines = [f"{said}. A full run is {wanted}."]
     if entries:
-        lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]
+        lines += [
+            "",
+            "| " + " | ".join(title for _, title in columns) + " |",
+            "|" + "---|" * len(columns),
+        ]
         rows = [row for some in (of_last, most) if some for row in summed(list(some.values()))]
-        lines += ["| " + " | ".join(_cell(name, row[name]) for name, _ in columns) + " |" for row in rows]
+        lines += [
+            "| " + " | ".join(_cell(name, row[name]) for name, _ in columns) + " |" for row in rows
+        ]
     return "\n".join(lines)
 
 
@@ -477,15 +638,21 @@ def _counted(what: str, entries: Iterable[Mapping[str, Any]]) -> str:
     for entry in entries:
         of_commit[entry["commit"]] += entry["count"]
     most, all_of_them = max(of_commit.values(), default=0), of_commit.total()
-    return f"{most:,} {what} so far" + ("" if most == all_of_them else f" at one commit, {all_of_them:,} in all commits")
+    return f"{most:,} {what} so far" + (
+        "" if most == all_of_them else f" at one commit, {all_of_them:,} in all commits"
+    )
 
 
 def _noticed(by: str) -> str:
-    """Return the invariant or comparison that failed; an error of an action has no name of its own."""
+    """Return the invariant or comparison that failed; an error of an action has no name of its
+    own.
+    """
     found = str(by).partition(":")[0]
     if not found:
         return "not noticed"
-    return found if re.fullmatch(r"I\d+|personal data|the books", found) else "an error of the action"
+    return (
+        found if re.fullmatch(r"I\d+|personal data|the books", found) else "an error of the action"
+    )
 
 
 def _cell(name: str, value: object) -> str:

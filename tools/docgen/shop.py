@@ -34,11 +34,23 @@ _TARGETS: Final = {
 
 def pages() -> dict[Path, str]:
     """Return the page as it should be."""
-    return {PAGE: replaced(PAGE.read_text("utf-8"), "shop", "python -m tools.docgen reference", "\n".join(_lines()))}
+    return {
+        PAGE: replaced(
+            PAGE.read_text("utf-8"),
+            "shop",
+            "python -m tools.docgen reference",
+            "\n".join(_lines()),
+        ),
+    }
 
 
 def _lines() -> Iterator[str]:
-    targets = _TARGETS | {name: f"#{name.lower()}" for group in GROUPS if group not in _LISTED for name in shop.MODULES[group]}
+    targets = _TARGETS | {
+        name: f"#{name.lower()}"
+        for group in GROUPS
+        if group not in _LISTED
+        for name in shop.MODULES[group]
+    }
     for group in GROUPS:
         module = import_module(f"tillgate.shop.{group}")
         title, _, rest = (inspect.getdoc(module) or "").partition(":")
@@ -76,12 +88,19 @@ def _shown(name: str, found: Any) -> str:
         fields = _listed(_typed(field.name, str(field.type)) for field in dataclasses.fields(found))
         return f"Fields: {fields}" + (f"; computed: {_listed(computed)}" if computed else "")
     if isinstance(found, type):
-        return f"`{name}({', '.join(base.__name__ for base in found.__bases__ if base is not object)})`".replace("()", "")
+        return f"`{name}({', '.join(base.__name__ for base in found.__bases__ if base is not object)})`".replace(
+            "()",
+            "",
+        )
     if inspect.isroutine(found):
         return f"`{name}{_signature(found)}`"
     if isinstance(found, frozenset):
         return _listed(sorted(found))
-    return f"`{name}`: `" + (repr(found) if isinstance(found, str) else re.sub(r"[a-z.]+\.(?=[A-Z])", "", str(found))) + "`"
+    return (
+        f"`{name}`: `"
+        + (repr(found) if isinstance(found, str) else re.sub(r"[a-z.]+\.(?=[A-Z])", "", str(found)))
+        + "`"
+    )
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -95,7 +114,11 @@ def _typed(name: str, kind: str) -> str:
 def _signature(found: Any) -> str:
     """Return a function as its source has it, without the types that the page takes for granted."""
     head, *_ = inspect.getsource(found).partition('"""')
-    call = " ".join(head[head.index("(", head.index("def ")) :].split()).removesuffix(":").removesuffix(" -> None")
+    call = (
+        " ".join(head[head.index("(", head.index("def ")) :].split())
+        .removesuffix(":")
+        .removesuffix(" -> None")
+    )
     call = re.sub(r",? \)", ")", call.replace("( ", "("))
     return re.sub(r": str(?=[,)])", "", call.replace(": str = ", "="))
 

@@ -1,4 +1,6 @@
-"""What MkDocs is told beside docs/: pages that stand elsewhere in the repository, sources that pages link to, and every public name."""
+"""What MkDocs is told beside docs/: pages that stand elsewhere in the repository, sources that
+pages link to, and every public name.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,12 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PUBLIC_MODULES: Final = ("tillgate", "tillgate.hooks", "tillgate.shop", "tillgate.testing")
-_SHOP_MODULES: Final = tuple(f"tillgate.shop.{path.stem}" for path in sorted((ROOT / "src/tillgate/shop").glob("[!_]*.py")))
-"""Where mkdocstrings, which runs nothing, finds the names that `tillgate.shop` resolves on first use."""
+_SHOP_MODULES: Final = tuple(
+    f"tillgate.shop.{path.stem}" for path in sorted((ROOT / "src/tillgate/shop").glob("[!_]*.py"))
+)
+"""Where mkdocstrings, which runs nothing, finds the names that `tillgate.shop` resolves on first
+use.
+"""
 ELSEWHERE: Final = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
@@ -27,7 +33,9 @@ ELSEWHERE: Final = {
     "SUPPORT.md": "support.md",
 }
 """Where a page of the repository stands on the site."""
-_LINK: Final = re.compile(r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(|<img src=\")([^()\s#\"]+)(#[^()\s\"]*)?(\)|\")")
+_LINK: Final = re.compile(
+    r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(|<img src=\")([^()\s#\"]+)(#[^()\s\"]*)?(\)|\")",
+)
 _FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 
 
@@ -43,7 +51,9 @@ def pages() -> dict[str, str]:
 def linked() -> set[str]:
     """Return the other files of the repository that the site's pages link to."""
     found: set[str] = set()
-    waiting = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")] + list(pages())
+    waiting = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")] + list(
+        pages(),
+    )
     seen = set(waiting)
     while waiting:
         here = waiting.pop()
@@ -69,7 +79,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, place, content=_shown(source, place)))
     for module in PUBLIC_MODULES:
         shown = _SHOP_MODULES if module == "tillgate.shop" else (module,)
-        files.append(File.generated(config, f"api/{module}.md", content="\n\n".join((f"# {module}", *(f"::: {one}" for one in shown)))))
+        files.append(
+            File.generated(
+                config,
+                f"api/{module}.md",
+                content="\n\n".join((f"# {module}", *(f"::: {one}" for one in shown))),
+            ),
+        )
     return files
 
 
@@ -81,7 +97,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def moved(markdown: str, source: str, place: str) -> str:
-    """Return the page `source` of the repository with its links as they must be at `place` of the site; code stays as it is."""
+    """Return the page `source` of the repository with its links as they must be at `place` of the
+    site; code stays as it is.
+    """
 
     def link(match: re.Match[str]) -> str:
         before, target, anchor, after = match[1], match[2], match[3] or "", match[4]
@@ -100,7 +118,9 @@ def moved(markdown: str, source: str, place: str) -> str:
 
 
 def relinked(markdown: str, link: Callable[[re.Match[str]], str]) -> str:
-    """Return a page with each link and picture as `link` writes it, from the groups before, target, anchor, after; code stays."""
+    """Return a page with each link and picture as `link` writes it, from the groups before, target,
+    anchor, after; code stays.
+    """
     parts, end = [], 0
     for fence in _FENCE.finditer(markdown):
         parts += [_LINK.sub(link, markdown[end : fence.start()]), fence[0]]
@@ -122,4 +142,8 @@ def _shown(source: str, place: str) -> str:
 
 
 def _targets(markdown: str, source: str) -> list[str]:
-    return [resolved(match[2], source) for match in _LINK.finditer(_FENCE.sub("", markdown)) if ":" not in match[2]]
+    return [
+        resolved(match[2], source)
+        for match in _LINK.finditer(_FENCE.sub("", markdown))
+        if ":" not in match[2]
+    ]

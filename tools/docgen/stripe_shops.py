@@ -1,4 +1,6 @@
-"""The table of the shops on another gateway: runs the scenarios of every shop on each emulator of Stripe, and writes what was seen."""
+"""The table of the shops on another gateway: runs the scenarios of every shop on each emulator of
+Stripe, and writes what was seen.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ EMULATORS: Final = {"the fake": "FakeDriver", "getpaid's simulator": "SimulatorD
 
 
 def run(chosen: Sequence[str]) -> list[str]:
-    """Run the scenarios of the shops on each emulator, write the page, and return the shops on which something failed."""
+    """Run the scenarios of the shops on each emulator, write the page, and return the shops on
+    which something failed.
+    """
     found: dict[tuple[str, str], Report] = {}
     failed: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -36,17 +40,24 @@ def run(chosen: Sequence[str]) -> list[str]:
                 report = Path(folder, f"{suite.plugin}-{driver}.json")
                 failed += [f"{suite.plugin} on {emulator}"] if _play(suite, driver, report) else []
                 found[suite.plugin, emulator] = read_report(report)
-    PAGE.write_text(replaced(PAGE.read_text("utf-8"), "conformance", COMMAND, "\n".join(_page(found))), "utf-8")
+    PAGE.write_text(
+        replaced(PAGE.read_text("utf-8"), "conformance", COMMAND, "\n".join(_page(found))),
+        "utf-8",
+    )
     return failed
 
 
 def _play(suite: Suite, driver: str, report: Path) -> int:
-    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"
+    }
     paths = [_FOLDER] if suite.python == Path(sys.executable) else [_FOLDER, _BESIDE]
     environment["TILLGATE_TEST_GATEWAY"] = f"stripe_emulator.driver:{driver}"
     environment["PYTHONPATH"] = os.pathsep.join(map(str, paths))
     environment["TILLGATE_TEST_METHODS"] = "checkout card"
-    environment["PRETIX_TILLGATE_PAYMENT_METHODS"] = "checkout,card"  # pretix registers its methods when it starts
+    environment["PRETIX_TILLGATE_PAYMENT_METHODS"] = (
+        "checkout,card"  # pretix registers its methods when it starts
+    )
     command: list[str | Path] = [
         suite.python,
         "-m",
@@ -65,9 +76,20 @@ def _page(found: dict[tuple[str, str], Report]) -> Iterator[str]:
     rows = []
     for (_, emulator), report in found.items():
         for name, table in report.columns().items():
-            not_held = sum(result.startswith(("declined", "skipped")) for result in table.results.values())
+            not_held = sum(
+                result.startswith(("declined", "skipped")) for result in table.results.values()
+            )
             failed = len(table.results) - table.held - not_held
-            rows.append([name, emulator, f"{table.held} of {len(table.results)}", str(not_held), str(failed), report.origin])
+            rows.append(
+                [
+                    name,
+                    emulator,
+                    f"{table.held} of {len(table.results)}",
+                    str(not_held),
+                    str(failed),
+                    report.origin,
+                ],
+            )
     yield from table_of(["shop", "gateway", "held", "cannot be played", "failed", "seen"], rows)
     for emulator in EMULATORS:
         reasons: dict[str, list[str]] = {}
@@ -75,7 +97,13 @@ def _page(found: dict[tuple[str, str], Report]) -> Iterator[str]:
             for table in report.tables if where == emulator else ():
                 for scenario, result in table.results.items():
                     word, _, reason = result.partition(": ")
-                    if word in ("declined", "skipped") and scenario not in reasons.setdefault(reason, []):
+                    if word in ("declined", "skipped") and scenario not in reasons.setdefault(
+                        reason,
+                        [],
+                    ):
                         reasons[reason].append(scenario)
         yield from ("", f"On {emulator} these scenarios cannot be played:", "")
-        yield from (f"- {', '.join(f'`{one}`' for one in scenarios)}: {reason}" for reason, scenarios in reasons.items())
+        yield from (
+            f"- {', '.join(f'`{one}`' for one in scenarios)}: {reason}"
+            for reason, scenarios in reasons.items()
+        )

@@ -1,1 +1,3 @@
-"""The release: archives of all distributions, checked, and tried where nothing of the repository is on any path."""
+"""The release: archives of all distributions, checked, and tried where nothing of the repository is
+on any path.
+"""

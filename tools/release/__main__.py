@@ -1,4 +1,6 @@
-"""`make release` builds all archives into dist/, checks them, tries them in clean environments, and lists what a person may publish."""
+"""`make release` builds all archives into dist/, checks them, tries them in clean environments, and
+lists what a person may publish.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,17 @@ def main() -> int:
     """Return 0 when everything is as it should be."""
     parser = argparse.ArgumentParser(prog="make release", description=__doc__)
     parser.add_argument("--into", type=Path, default=ROOT / "dist", help="where the archives go")
-    parser.add_argument("--only", nargs="*", choices=[*trials.TRIALS, "nothing"], help="the trials; all unless named")
-    parser.add_argument("--home", default="", help="the public address of the repository, to which the packages' pages link")
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        choices=[*trials.TRIALS, "nothing"],
+        help="the trials; all unless named",
+    )
+    parser.add_argument(
+        "--home",
+        default="",
+        help="the public address of the repository, to which the packages' pages link",
+    )
     options = parser.parse_args()
     home = options.home.rstrip("/")
     if home and not home.startswith("https://"):
@@ -39,8 +50,16 @@ def main() -> int:
     found = [f"{one.name}: {fault}" for one in ours for fault in faults(one, into, home)]
     wheels = [str(path) for path in archives if path.suffix == ".whl"]
     ignored = ["--ignore", "W004"]  # migrations begin with a digit
-    for command in (["twine", "check", "--strict", *map(str, archives)], ["check_wheel_contents", *ignored, *wheels]):
-        done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+    for command in (
+        ["twine", "check", "--strict", *map(str, archives)],
+        ["check_wheel_contents", *ignored, *wheels],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         found += [done.stdout + done.stderr] if done.returncode else []
     if found:
         return _failed(found)
@@ -54,11 +73,23 @@ def main() -> int:
             except trials.TrialProblem as problem:
                 return _failed([f"{name}: {problem}"])
     if not home:
-        _say("\nthe packages' pages have no links and pictures: HOME_URL=https://github.com/OWNER/tillgate would give them")
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        _say(
+            "\nthe packages' pages have no links and pictures: "
+            "HOME_URL=https://github.com/OWNER/tillgate would give them",
+        )
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
     _say(f"\nto publish, from commit {commit}:")
     for path in archives:
-        _say(f"{path.stat().st_size:>9,} bytes  sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}")
+        _say(
+            f"{path.stat().st_size:>9,} bytes  sha256 "
+            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}",
+        )
     _say("\nNothing was published: CONTRIBUTING.md says how a person does it.")
     return 0
 

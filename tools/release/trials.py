@@ -1,4 +1,6 @@
-"""The trials of the wheels: each in an environment of its own, in a folder outside the repository, with nothing of it on any path."""
+"""The trials of the wheels: each in an environment of its own, in a folder outside the repository,
+with nothing of it on any path.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ __all__ = ["TRIALS", "Place", "TrialProblem"]
 
 _START_SECONDS: Final = 60.0
 _OURS: Final = re.compile(r"PYTHON|PYTEST|TILLGATE|DJANGO|VIRTUAL_ENV|CI$")
-_MAIL_AND_ADDRESS: Final = {"first_name": "Ada", "last_name": "Moss", "line1": "1 Mill Lane", "line4": "Springfield", "postcode": "01101"}
+_MAIL_AND_ADDRESS: Final = {
+    "first_name": "Ada",
+    "last_name": "Moss",
+    "line1": "1 Mill Lane",
+    "line4": "Springfield",
+    "postcode": "01101",
+}
 
 
 class TrialProblem(Exception):
@@ -45,20 +53,44 @@ class Place:
         """The variables of a shell there."""
         path = os.pathsep.join([str(self.folder / "venv" / "bin"), os.environ["PATH"]])
         kept = {name: value for name, value in os.environ.items() if not _OURS.match(name)}
-        return {**kept, "PATH": path, "PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "PYTHONUNBUFFERED": "1"}
+        return {
+            **kept,
+            "PATH": path,
+            "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+            "PYTHONUNBUFFERED": "1",
+        }
 
-    def run(self, *command: str, folder: Path | None = None, variables: Mapping[str, str] | None = None) -> str:
+    def run(
+        self,
+        *command: str,
+        folder: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
         """Run a command of the environment, which must succeed, and return what it wrote."""
         environment = {**self.environment, **(variables or {})}
         found = self._found(command[0])
         done = subprocess.run(
-            [found, *command[1:]], cwd=folder or self.folder, env=environment, capture_output=True, text=True, timeout=900, check=False
+            [found, *command[1:]],
+            cwd=folder or self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
         )
         if done.returncode:
-            raise TrialProblem(f"{' '.join(command)[:300]} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}")
+            raise TrialProblem(
+                f"{' '.join(command)[:300]} ended with "
+                f"{done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}",
+            )
         return done.stdout or done.stderr
 
-    def last_line(self, *command: str, folder: Path | None = None, variables: Mapping[str, str] | None = None) -> str:
+    def last_line(
+        self,
+        *command: str,
+        folder: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
         """Run a command, which must succeed, and return the last line that it wrote."""
         said = self.run(*command, folder=folder, variables=variables).strip()
         return said.splitlines()[-1] if said else "nothing"
@@ -68,7 +100,17 @@ class Place:
         ours = {one.name: one for one in distributions()}
         wanted = [self._wheel(ours, name) for name in names]
         self.run(sys.executable, "-m", "venv", str(self.folder / "venv"))
-        self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--find-links", str(self.archives), *wanted)
+        self.run(
+            "python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--find-links",
+            str(self.archives),
+            *wanted,
+        )
         self.run("python", "-m", "pip", "check", "--disable-pip-version-check")
         where = self.run("python", "-c", "import tillgate; print(tillgate.__file__)").strip()
         if not where.startswith(str(self.folder)):
@@ -76,7 +118,9 @@ class Place:
         return "installed " + ", ".join(name for name in names if name.partition("[")[0] in ours)
 
     def _wheel(self, ours: Mapping[str, Distribution], name: str) -> str:
-        """Return our wheel for a name with its extras, so that no namesake on an index is taken; other names as they are."""
+        """Return our wheel for a name with its extras, so that no namesake on an index is taken;
+        other names as they are.
+        """
         bare, bracket, extras = name.partition("[")
         return f"{ours[bare].wheel(self.archives)}{bracket}{extras}" if bare in ours else name
 
@@ -86,9 +130,15 @@ class Place:
 
     @contextmanager
     def running(
-        self, address: str, *command: str, folder: Path | None = None, variables: Mapping[str, str] | None = None
+        self,
+        address: str,
+        *command: str,
+        folder: Path | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> Iterator[None]:
-        """Let a program run until it is no longer needed; where an address is given, it answers there before the caller goes on."""
+        """Let a program run until it is no longer needed; where an address is given, it answers
+        there before the caller goes on.
+        """
         log = self.folder / f"{'-'.join(command[:3]).replace('/', '_')}.log"
         with log.open("w") as output:
             child = subprocess.Popen(
@@ -102,7 +152,10 @@ class Place:
             until = time.monotonic() + _START_SECONDS
             while not _answers(address):
                 if child.poll() is not None or time.monotonic() > until:
-                    raise TrialProblem(f"{' '.join(command)} does not answer at {address}: {log.read_text('utf-8')[-3000:]}")
+                    raise TrialProblem(
+                        f"{' '.join(command)} does not answer at {address}: "
+                        f"{log.read_text('utf-8')[-3000:]}",
+                    )
                 time.sleep(0.1)
             yield
         except PageProblem as problem:
@@ -119,7 +172,10 @@ class Place:
         return self.folder / "source" / archive.name.removesuffix(".tar.gz")
 
 
-_TESTS: Final = {"tillgate": ("tests/wire", "tests/test_cassettes.py"), "tillgate-django-payments": ("tests/test_provider.py",)}
+_TESTS: Final = {
+    "tillgate": ("tests/wire", "tests/test_cassettes.py"),
+    "tillgate-django-payments": ("tests/test_provider.py",),
+}
 """Some tests of two source archives."""
 
 
@@ -136,7 +192,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-# The trials -------------------------------------------------------------------------------------------------------------------------------
+# The trials ---------------------------------------------------------------------------------------
 
 
 def _core(place: Place) -> Iterator[str]:
@@ -147,9 +203,14 @@ def _core(place: Place) -> Iterator[str]:
 
 
 def _author(place: Place) -> Iterator[str]:
-    """A plugin's author: the scaffold with its kit, a cassette, and the tests of our source archives."""
+    """A plugin's author: the scaffold with its kit, a cassette, and the tests of our source
+    archives.
+    """
     yield place.install(
-        "tillgate[testing,celery,django,async,otel]", "tillgate-django-payments[testing]", "hypothesis", "opentelemetry-sdk"
+        "tillgate[testing,celery,django,async,otel]",
+        "tillgate-django-payments[testing]",
+        "hypothesis",
+        "opentelemetry-sdk",
     )
     said = json.loads(place.run("tillgate", "new-plugin", "book-shop", "--json"))
     kit = place.run("bash", "-euc", "\n".join(["export PIP_QUIET=1", *said["commands"]]))
@@ -168,7 +229,16 @@ def _author(place: Place) -> Iterator[str]:
         "tillgate": ["tests/wire", "tests/test_cassettes.py"],
         "tillgate-django-payments": ["tests/test_provider.py"],
     }.items():
-        passed = place.last_line("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, folder=place.unpacked(name))
+        passed = place.last_line(
+            "python",
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *tests,
+            folder=place.unpacked(name),
+        )
         yield f"{' '.join(tests)} from the source archive of {name}: {passed}"
 
 
@@ -179,29 +249,69 @@ def _oscar(place: Place) -> Iterator[str]:
     shop, gateway = _free_port(), _free_port()
     settings, urls = place.folder / "shop/settings.py", place.folder / "shop/urls.py"
     added, addresses = _readme_lines(ROOT / "README.md")
-    account, *_ = [block for block in _python(ROOT / "plugins/oscar/README.md") if '"SANDBOX": True' in block]
-    account = account.replace("127.0.0.1:8181", f"127.0.0.1:{gateway}").replace("127.0.0.1:8000", f"127.0.0.1:{shop}")
-    settings.write_text("\n".join([settings.read_text("utf-8"), _OSCAR, added, account, "OSCAR_ALLOW_ANON_CHECKOUT = True\n"]), "utf-8")
+    account, *_ = [
+        block for block in _python(ROOT / "plugins/oscar/README.md") if '"SANDBOX": True' in block
+    ]
+    account = account.replace("127.0.0.1:8181", f"127.0.0.1:{gateway}").replace(
+        "127.0.0.1:8000",
+        f"127.0.0.1:{shop}",
+    )
+    settings.write_text(
+        "\n".join(
+            [
+                settings.read_text("utf-8"),
+                _OSCAR,
+                added,
+                account,
+                "OSCAR_ALLOW_ANON_CHECKOUT = True\n",
+            ],
+        ),
+        "utf-8",
+    )
     urls.write_text("\n".join([urls.read_text("utf-8"), addresses, _OSCAR_URLS]), "utf-8")
     place.run("python", "manage.py", "migrate", "--verbosity", "0")
     checked = place.last_line("python", "manage.py", "check", "--database", "default")
     yield f"`manage.py check` says: {checked}"
     plugins = json.loads(place.run("tillgate", "plugins", "--json"))["plugins"]
     if not {"oscar", "stripe"} <= set(plugins):
-        raise TrialProblem(f"`tillgate plugins` knows {sorted(plugins)}, and not both oscar and stripe")
+        raise TrialProblem(
+            f"`tillgate plugins` knows {sorted(plugins)}, and not both oscar and stripe",
+        )
     goods = int(place.last_line("python", "manage.py", "shell", "-v", "0", "-c", _GOODS))
     home = f"http://127.0.0.1:{shop}"
     with (
-        place.running(f"http://127.0.0.1:{gateway}/_control/state", "tillgate", "sandbox", "--port", str(gateway)),
-        place.running(f"{home}/catalogue/", "python", "manage.py", "runserver", "--noreload", str(shop)),
+        place.running(
+            f"http://127.0.0.1:{gateway}/_control/state",
+            "tillgate",
+            "sandbox",
+            "--port",
+            str(gateway),
+        ),
+        place.running(
+            f"{home}/catalogue/",
+            "python",
+            "manage.py",
+            "runserver",
+            "--noreload",
+            str(shop),
+        ),
         Browser(home) as guest,
     ):
         page = guest.open(f"/catalogue/linen-journal_{goods}/")
         guest.submit(page, page.form("quantity"), quantity="1")
         page = guest.open("/checkout/")
-        page = guest.submit(page, page.form("options"), username="ada@shopper.example", options="anonymous")
+        page = guest.submit(
+            page,
+            page.form("options"),
+            username="ada@shopper.example",
+            options="anonymous",
+        )
         page = guest.submit(page, page.form("line1"), **_MAIL_AND_ADDRESS, state="MA", country="US")
-        page = guest.submit(page, page.form("tillgate-method", "alipay"), **{"tillgate-method": "alipay"})
+        page = guest.submit(
+            page,
+            page.form("tillgate-method", "alipay"),
+            **{"tillgate-method": "alipay"},
+        )
         page = guest.submit(page, page.form("action", "place_order"))
         page = guest.submit(page, page.forms[0], decision="pay")
         yield f"a guest bought, paid at the payment page, and came back to “{page.heading}”"
@@ -229,22 +339,46 @@ def _saleor(place: Place) -> Iterator[str]:
     }
     address = f"http://127.0.0.1:{port}/api/manifest"
     with (
-        place.running(f"http://127.0.0.1:{gateway}/_control/state", "tillgate", "sandbox", "--port", str(gateway)),
-        place.running(address, "tillgate-saleor", "serve", "--port", str(port), variables=variables),
+        place.running(
+            f"http://127.0.0.1:{gateway}/_control/state",
+            "tillgate",
+            "sandbox",
+            "--port",
+            str(gateway),
+        ),
+        place.running(
+            address,
+            "tillgate-saleor",
+            "serve",
+            "--port",
+            str(port),
+            variables=variables,
+        ),
     ):
         manifest = httpx.get(address, timeout=10, trust_env=False).json()
     yield f"`tillgate-saleor serve` answers: the App {manifest['name']!r} {manifest['version']}"
 
 
 def _pretix(place: Place) -> Iterator[str]:
-    """The wheel beside a real pretix, without a change of its environment: unpacked before it on the path."""
+    """The wheel beside a real pretix, without a change of its environment: unpacked before it on
+    the path.
+    """
     python = ROOT / ".nox/pretix/bin/python"
     if not python.exists():
         yield "not tried: `nox -s pretix` builds .nox/pretix"
         return
     ours = [one for one in distributions() if one.name in ("tillgate", "tillgate-pretix")]
     wheels = [str(one.wheel(place.archives)) for one in ours]
-    asked = [str(python), "-m", "pip", "install", "--dry-run", "--quiet", "--no-index", "--disable-pip-version-check"]
+    asked = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--quiet",
+        "--no-index",
+        "--disable-pip-version-check",
+    ]
     place.run(*asked, *wheels, variables={"PIP_CONSTRAINT": ""})
     unpacked = place.folder / "wheels"
     for wheel in wheels:
@@ -253,14 +387,28 @@ def _pretix(place: Place) -> Iterator[str]:
     source = place.unpacked("tillgate-pretix")
     variables = {"PYTHONPATH": str(unpacked), "PIP_CONSTRAINT": "", "PYTHONDONTWRITEBYTECODE": "1"}
     where = place.run(
-        str(python), "-c", "import tillgate, tillgate_pretix as it; print(tillgate.__file__, it.__file__)", variables=variables
+        str(python),
+        "-c",
+        "import tillgate, tillgate_pretix as it; print(tillgate.__file__, it.__file__)",
+        variables=variables,
     )
     if where.count(str(unpacked)) != len(wheels):
         raise TrialProblem(f"the wheels were not what was imported: {where}")
     passed = place.last_line(
-        str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_settings.py", folder=source, variables=variables
+        str(python),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/test_settings.py",
+        folder=source,
+        variables=variables,
     )
-    yield f"its requirements are met by pretix's environment; tests/test_settings.py from the source archive: {passed}"
+    yield (
+        "its requirements are met by pretix's environment; tests/test_settings.py from the "
+        f"source archive: {passed}"
+    )
 
 
 TRIALS: Final[Mapping[str, Callable[[Place], Iterator[str]]]] = {
@@ -272,7 +420,7 @@ TRIALS: Final[Mapping[str, Callable[[Place], Iterator[str]]]] = {
 }
 
 
-# The Oscar shop ---------------------------------------------------------------------------------------------------------------------------
+# The Oscar shop -----------------------------------------------------------------------------------
 
 
 def _python(page: Path) -> list[str]:
@@ -280,7 +428,9 @@ def _python(page: Path) -> list[str]:
 
 
 def _readme_lines(page: Path) -> tuple[str, str]:
-    """Return the lines that the README adds to the settings and to the addresses of an Oscar shop."""
+    """Return the lines that the README adds to the settings and to the addresses of an Oscar
+    shop.
+    """
     (block,) = [block for block in _python(page) if "OSCAR_DYNAMIC_CLASS_LOADER" in block]
     settings, _, urls = block.partition("# urls.py\n")
     return settings, urls

@@ -1,11 +1,15 @@
-"""`nox -s upgrade`: a shop that an old wheel filled is upgraded to the working tree, while old and new processes sell side by side.
+"""`nox -s upgrade`: a shop that an old wheel filled is upgraded to the working tree, while old and
+new processes sell side by side.
 
-For each database: the old wheel fills a shop, and its web server and worker run. The new wheel migrates, and its web server joins the old
-one on the same port, as behind a load balancer. On MariaDB the old processes rest during the migration. Shoppers buy, staff refund,
-notifications arrive at both. Then the old processes stop, the new worker comes to rest, and the ledger check must find nothing.
+For each database: the old wheel fills a shop, and its web server and worker run. The new wheel
+migrates, and its web server joins the old one on the same port, as behind a load balancer. On
+MariaDB the old processes rest during the migration. Shoppers buy, staff refund, notifications
+arrive at both. Then the old processes stop, the new worker comes to rest, and the ledger check must
+find nothing.
 
-The wheel makes its rows anew, since the gateway's emulator must know the payments. `tests/django/data` keeps rows of every kind as files,
-and `tests/django/test_kept.py` upgrades those on each database.
+The wheel makes its rows anew, since the gateway's emulator must know the payments.
+`tests/django/data` keeps rows of every kind as files, and `tests/django/test_kept.py` upgrades
+those on each database.
 """
 
 from __future__ import annotations
@@ -38,30 +42,71 @@ _SHOPPERS: Final = 3
 _ALONE_SECONDS: Final = 10.0
 """So long shoppers buy before the new processes come, and after the old ones have gone."""
 _STORED: Final = ("src/tillgate/django/migrations", "src/tillgate/django/pages/tickets.py")
-"""The tables, and the addresses that shoppers hold: until the first release a change of them leads from no older commit to a newer one."""
+"""The tables, and the addresses that shoppers hold: until the first release a change of them leads
+from no older commit to a newer one.
+"""
 _TROUBLE: Final = ("Traceback (most recent call last)", '" 500 ', "[CRITICAL]")
 
 
 def main() -> int:
     """Return 0 when every upgrade lost nothing."""
-    parser = argparse.ArgumentParser(prog="nox -s upgrade", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--database", nargs="+", choices=databases.NAMES, default=list(databases.NAMES), help="by default all three")
-    parser.add_argument("--old", type=Path, metavar="FOLDER", help="where the old wheel is, such as dist/ of a release")
-    parser.add_argument("--old-commit", help="without a wheel; by default the newest tag, or the last change of tables or addresses")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long old and new run side by side, by default 60")
+    parser = argparse.ArgumentParser(
+        prog="nox -s upgrade",
+        description=(__doc__ or "").partition("\n")[0],
+    )
+    parser.add_argument(
+        "--database",
+        nargs="+",
+        choices=databases.NAMES,
+        default=list(databases.NAMES),
+        help="by default all three",
+    )
+    parser.add_argument(
+        "--old",
+        type=Path,
+        metavar="FOLDER",
+        help="where the old wheel is, such as dist/ of a release",
+    )
+    parser.add_argument(
+        "--old-commit",
+        help="without a wheel; by default the newest tag, or the last change of tables or "
+        "addresses",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=60.0,
+        help="how long old and new run side by side, by default 60",
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tillgate-upgrade-") as name:
         folder, is_whole = Path(name).resolve(), True
         try:
-            old = _installed(folder / "old", *(_given(options.old) if options.old else _of_commit(folder / "source", options.old_commit)))
-            new = _installed(folder / "new", ROOT, f"the working tree at {_git('describe', '--always', '--dirty')}")
+            old = _installed(
+                folder / "old",
+                *(
+                    _given(options.old)
+                    if options.old
+                    else _of_commit(folder / "source", options.old_commit)
+                ),
+            )
+            new = _installed(
+                folder / "new",
+                ROOT,
+                f"the working tree at {_git('describe', '--always', '--dirty')}",
+            )
             for database in options.database:
                 if missing := databases.why_not(database):
                     is_whole = False
                     _say(f"{database}: not tried: {missing}")
                     continue
-                version = databases.versions()[databases.NAMES[database].partition(",")[0]].removeprefix("5.5.5-")
-                _say(f"{database}: {version}, Python {platform.python_version()}, {datetime.now(UTC):%Y-%m-%d}")
+                version = databases.versions()[
+                    databases.NAMES[database].partition(",")[0]
+                ].removeprefix("5.5.5-")
+                _say(
+                    f"{database}: {version}, Python {platform.python_version()}, "
+                    f"{datetime.now(UTC):%Y-%m-%d}",
+                )
                 _Upgrade(folder / database, old, new, database).run(options.seconds)
         except TrialProblem as problem:
             _say(f"not fit to be published: {problem}")
@@ -69,7 +114,7 @@ def main() -> int:
     return 0 if is_whole else 1
 
 
-# The wheels -------------------------------------------------------------------------------------------------------------------------------
+# The wheels ---------------------------------------------------------------------------------------
 
 
 def _given(folder: Path) -> tuple[Path, str]:
@@ -80,20 +125,44 @@ def _given(folder: Path) -> tuple[Path, str]:
 
 def _of_commit(source: Path, commit: str | None) -> tuple[Path, str]:
     """Return the files of a commit, and say which one it is."""
-    commit = commit or _git("tag", "--sort=-creatordate").partition("\n")[0] or _git("log", "-1", "--format=%h", "--", *_STORED)
+    commit = (
+        commit
+        or _git("tag", "--sort=-creatordate").partition("\n")[0]
+        or _git("log", "-1", "--format=%h", "--", *_STORED)
+    )
     source.mkdir()
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
+    archive = subprocess.run(
+        ["git", "archive", commit],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout
     subprocess.run(["tar", "-x"], cwd=source, input=archive, check=True)
     return source, f"commit {commit} of {_git('log', '-1', '--format=%cs', commit)}"
 
 
 def _installed(folder: Path, wheel: Path, origin: str) -> Place:
-    """Install a wheel, or the one that pip builds of a folder, into an environment of its own, with all that the shop needs."""
+    """Install a wheel, or the one that pip builds of a folder, into an environment of its own, with
+    all that the shop needs.
+    """
     folder.mkdir()
     place = Place(folder, wheel.parent)
     place.run(sys.executable, "-m", "venv", str(folder / "venv"))
-    place.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[django,testing]", *_MORE)
-    version, where = place.last_line("python", "-c", "import tillgate; print(tillgate.__version__, tillgate.__file__)").split()
+    place.run(
+        "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        f"{wheel}[django,testing]",
+        *_MORE,
+    )
+    version, where = place.last_line(
+        "python",
+        "-c",
+        "import tillgate; print(tillgate.__version__, tillgate.__file__)",
+    ).split()
     if not where.startswith(str(folder)):
         raise TrialProblem(f"tillgate was imported from {where}")
     _say(f"{folder.name}: the wheel of Tillgate {version} from {origin}")
@@ -101,10 +170,16 @@ def _installed(folder: Path, wheel: Path, origin: str) -> Place:
 
 
 def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
 
 
-# The upgrade ------------------------------------------------------------------------------------------------------------------------------
+# The upgrade --------------------------------------------------------------------------------------
 
 
 class _Upgrade:
@@ -114,10 +189,15 @@ class _Upgrade:
         folder.mkdir()
         self._folder, self._old, self._new, self._database = folder, old, new, database
         self._port, self._gateway_port = free_port(), free_port()
-        self._home, self._gateway = f"http://127.0.0.1:{self._port}", f"http://127.0.0.1:{self._gateway_port}"
+        self._home, self._gateway = (
+            f"http://127.0.0.1:{self._port}",
+            f"http://127.0.0.1:{self._gateway_port}",
+        )
         self._variables = {
             "DJANGO_SETTINGS_MODULE": "tools.release.upgrade_settings",
-            "PYTHONPATH": str(ROOT),  # of the repository only the shop is imported: Tillgate lies in src/
+            "PYTHONPATH": str(
+                ROOT,
+            ),  # of the repository only the shop is imported: Tillgate lies in src/
             "TILLGATE_TEST_DATABASE": database,
             "TILLGATE_TEST_NAME": f"{os.environ.get('TILLGATE_TEST_NAME', 'tillgate')}_upgrade",
             "UPGRADE_FOLDER": str(folder),
@@ -148,12 +228,15 @@ class _Upgrade:
 
     def _trade(self, seconds: float) -> None:
         people = [threading.Thread(target=self._shop, daemon=True) for _ in range(_SHOPPERS)]
-        people.append(threading.Thread(target=self._end_kept, args=(seconds + _ALONE_SECONDS,), daemon=True))
+        people.append(
+            threading.Thread(target=self._end_kept, args=(seconds + _ALONE_SECONDS,), daemon=True),
+        )
         self._start("old", self._old)
         for person in people:
             person.start()
         time.sleep(_ALONE_SECONDS)
-        if self._database == "mariadb":  # a payment holds a row that the migration waits for, and waits for its table
+        # a payment holds a row that the migration waits for, and waits for its table
+        if self._database == "mariadb":
             self._stop_old()
         self._django("migrate", "--verbosity", "0")
         if self._database == "mariadb":
@@ -172,14 +255,30 @@ class _Upgrade:
     def _start(self, name: str, place: Place) -> None:
         """Start a worker and a web server, which shares its port with the one that is there."""
         programs = place.folder / "venv" / "bin"
-        web = f"--bind=127.0.0.1:{self._port} --reuse-port --workers=2 --access-logfile=- django.core.wsgi:get_wsgi_application()"
+        web = (
+            f"--bind=127.0.0.1:{self._port} --reuse-port --workers=2 --access-logfile=- "
+            "django.core.wsgi:get_wsgi_application()"
+        )
         commands = {
-            f"{name} worker": [str(programs / "python"), "-m", "django", "tillgate", "worker", "--interval", "1"],
+            f"{name} worker": [
+                str(programs / "python"),
+                "-m",
+                "django",
+                "tillgate",
+                "worker",
+                "--interval",
+                "1",
+            ],
             f"{name} web": [str(programs / "gunicorn"), *web.split()],
         }
         for process, command in commands.items():
             environment = {**place.environment, **self._variables}
-            self._running[process] = Supervised(process, command, environment, self._folder / f"{process}.log")
+            self._running[process] = Supervised(
+                process,
+                command,
+                environment,
+                self._folder / f"{process}.log",
+            )
         wait_for_port(self._port)
 
     def _stop_old(self) -> None:
@@ -192,7 +291,11 @@ class _Upgrade:
             try:
                 with Browser(self._home) as guest:
                     page = guest.open("/checkout/")
-                    page = guest.submit(page, page.form("method"), method=self._chance.choice(("alipay", "paypal")))
+                    page = guest.submit(
+                        page,
+                        page.form("method"),
+                        method=self._chance.choice(("alipay", "paypal")),
+                    )
                     decision = self._chance.choices(("pay", "decline"), (9, 1))[0]
                     if self._chance.random() < 0.5:
                         guest.submit_and_close(page, page.forms[0], decision=decision)
@@ -203,7 +306,9 @@ class _Upgrade:
                     if "/orders/" in back.url and self._chance.random() < 0.3:  # it is paid
                         said = guest.open(back.url.replace("/orders/", "/refund/")).text
                         self._did[f"refunds {said}"] += 1
-            except httpx.TransportError as error:  # a server that stops closes connections that nothing has read
+            except (
+                httpx.TransportError
+            ) as error:  # a server that stops closes connections that nothing has read
                 self._did[f"connections lost: {type(error).__name__}"] += 1
             except (PageProblem, IndexError) as problem:  # the second: a page without a form
                 self._did[f"problem: {problem!r}"] += 1
@@ -213,7 +318,11 @@ class _Upgrade:
         waiting = json.loads((self._folder / "kept.json").read_text("utf-8"))["waiting"]
         for number, reference in enumerate(waiting):
             action = ("pay", "decline", "expire")[number % 3]
-            httpx.post(f"{self._gateway}/_control/transactions/{reference}/{action}", json={}, trust_env=False).raise_for_status()
+            httpx.post(
+                f"{self._gateway}/_control/transactions/{reference}/{action}",
+                json={},
+                trust_env=False,
+            ).raise_for_status()
             if self._stop.wait(seconds / len(waiting)):
                 return
 
@@ -221,11 +330,18 @@ class _Upgrade:
         """Say how much each process did, and raise where one of them failed."""
         for name, process in self._running.items():
             log = (self._folder / f"{name}.log").read_text("utf-8", errors="replace")
-            does = ("/checkout/", "/notification/", "/return/", "/refund/") if name.endswith("web") else ("polled", "delivered")
+            does = (
+                ("/checkout/", "/notification/", "/return/", "/refund/")
+                if name.endswith("web")
+                else ("polled", "delivered")
+            )
             found = Counter({what.strip("/"): log.count(what) for what in does})
             self._say(f"{name}: {_counts(found)}")
             if process.restarts or not all(found.values()) or any(sign in log for sign in _TROUBLE):
-                raise TrialProblem(f"{self._database}: {name} failed, started again {process.restarts} times:\n{log[-3000:]}")
+                raise TrialProblem(
+                    f"{self._database}: {name} failed, started again {process.restarts} "
+                    f"times:\n{log[-3000:]}",
+                )
         if problems := [what for what in self._did if what.startswith("problem")]:
             raise TrialProblem("\n".join(problems))
 
@@ -235,7 +351,10 @@ class _Upgrade:
 
     def _ask(self, place: Place, call: str) -> str:
         """Call a function of the shop's module in a process of its own."""
-        code = f"import django; django.setup(); from tools.release import upgrade_shop; print(upgrade_shop.{call})"
+        code = (
+            "import django; django.setup(); from tools.release import upgrade_shop; "
+            f"print(upgrade_shop.{call})"
+        )
         return place.last_line("python", "-c", code, variables=self._variables)
 
     def _say(self, text: str) -> None:

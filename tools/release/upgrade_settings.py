@@ -1,4 +1,6 @@
-"""The settings of the shop that `nox -s upgrade` upgrades: the smallest shop, which also tells others over the network."""
+"""The settings of the shop that `nox -s upgrade` upgrades: the smallest shop, which also tells
+others over the network.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,12 @@ class Shop(AppConfig):
 ROOT_URLCONF = "tools.release.upgrade_shop"
 DATABASES["default"]["NAME"] = DATABASES["default"]["TEST"]["NAME"]
 INSTALLED_APPS = [*INSTALLED_APPS, "tools.release.upgrade_settings.Shop"]
-SILENCED_SYSTEM_CHECKS = ["tillgate.E003", "tillgate.W001", "tillgate.W007"]  # play money, no mail, a quick SQLite
+# play money, no mail, a quick SQLite
+SILENCED_SYSTEM_CHECKS = [
+    "tillgate.E003",
+    "tillgate.W001",
+    "tillgate.W007",
+]
 _ACCOUNT = {"MERCHANT_NO": PUBLISHED_MERCHANT_NO, "TOKEN": PUBLISHED_TEST_TOKEN, "SANDBOX": True}
 TILLGATE = {
     **_TILLGATE,

@@ -1,4 +1,5 @@
-"""The shop that `nox -s upgrade` upgrades: its plugin and pages, and commands that fill it, act as its staff and compare its ledger.
+"""The shop that `nox -s upgrade` upgrades: its plugin and pages, and commands that fill it, act as
+its staff and compare its ledger.
 
 The old and the new wheel run this same code: an upgrade must ask for no change of a shop's code.
 """
@@ -43,7 +44,9 @@ _PART: Final = Decimal("2.50")
 
 
 class Plugin:
-    """The smallest shop's plugin, which can fail, and tells others over the network; what they hear is kept in files."""
+    """The smallest shop's plugin, which can fail, and tells others over the network; what they hear
+    is kept in files.
+    """
 
     tillgate_describe_order = staticmethod(smallest.tillgate_describe_order)
     tillgate_order_unpaid = staticmethod(smallest.tillgate_order_unpaid)
@@ -84,10 +87,14 @@ def refund(request: HttpRequest, key: str) -> HttpResponse:
     return HttpResponse(shop.refund_order(NAME, key, _PART, staff="ann").status)
 
 
-urlpatterns = [*project_urls.urlpatterns, path("checkout/", checkout), path("refund/<str:key>/", refund)]
+urlpatterns = [
+    *project_urls.urlpatterns,
+    path("checkout/", checkout),
+    path("refund/<str:key>/", refund),
+]
 
 
-# The commands -----------------------------------------------------------------------------------------------------------------------------
+# The commands -------------------------------------------------------------------------------------
 
 
 def create() -> None:
@@ -153,48 +160,93 @@ def fill() -> str:
 
 
 def staff(step: int) -> int:
-    """Refund the payment of each open review that only staff can close, or of each second one; return how many."""
+    """Refund the payment of each open review that only staff can close, or of each second one;
+    return how many.
+    """
     found = shop.open_reviews(NAME, reasons=[ReviewReason.PAID_NOT_PAYABLE])[::step]
     for review in found:
-        shop.resolve_review(review.id, ReviewAction.REFUND, staff="ann", amount=_PRICE, version=review.version)
+        shop.resolve_review(
+            review.id,
+            ReviewAction.REFUND,
+            staff="ann",
+            amount=_PRICE,
+            version=review.version,
+        )
     return len(found)
 
 
 def judge() -> str:
-    """Wait until nothing is due, and compare what was kept and what came later with the gateway's book."""
-    _unfinished()["open payments"].update(next_poll_at=timezone.now())  # otherwise up to ten minutes pass
+    """Wait until nothing is due, and compare what was kept and what came later with the gateway's
+    book.
+    """
+    # otherwise up to ten minutes pass
+    _unfinished()["open payments"].update(next_poll_at=timezone.now())
     until = time.monotonic() + _REST_SECONDS
     while any(found.exists() for found in _unfinished().values()) and time.monotonic() < until:
         time.sleep(1)
-    left = [f"{found.count()} {name} are left" for name, found in _unfinished().items() if found.exists()]
+    left = [
+        f"{found.count()} {name} are left"
+        for name, found in _unfinished().items()
+        if found.exists()
+    ]
     if problems := [*left, *_differences()]:
         raise SystemExit("\n".join(problems))
     kept = json.loads(_KEPT.read_text("utf-8"))
-    ends = Counter(Payment.objects.filter(pk__in=kept["open payments"]).values_list("status", flat=True))
+    ends = Counter(
+        Payment.objects.filter(pk__in=kept["open payments"]).values_list("status", flat=True),
+    )
     return (
-        f"of the kept open payments {', '.join(f'{count} are {status}' for status, count in sorted(ends.items()))}; "
-        f"{len(kept['unfinished refunds'])} kept refunds were sent once, {len(kept['undelivered events'])} kept events delivered once; "
-        f"in all {Payment.objects.count()} payments, {Refund.objects.count()} refunds, {OutboxEvent.objects.count()} events"
+        "of the kept open payments "
+        f"{', '.join(f'{count} are {status}' for status, count in sorted(ends.items()))}; "
+        f"{len(kept['unfinished refunds'])} kept refunds were sent once, "
+        f"{len(kept['undelivered events'])} kept events delivered once; "
+        f"in all {Payment.objects.count()} payments, {Refund.objects.count()} refunds, "
+        f"{OutboxEvent.objects.count()} events"
     )
 
 
 def _differences() -> Iterator[str]:
-    """Yield each difference between the shop, Tillgate's rows, the remote side and the gateway's book."""
+    """Yield each difference between the shop, Tillgate's rows, the remote side and the gateway's
+    book.
+    """
     rows = {row.reference: row for row in Payment.objects.select_related("order")}
-    book = {one["reference"]: one for one in httpx.get(f"{_GATEWAY}/_control/state", trust_env=False).json()["transactions"]}
+    book = {
+        one["reference"]: one
+        for one in httpx.get(f"{_GATEWAY}/_control/state", trust_env=False).json()["transactions"]
+    }
     yield from (f"{reference} is known to one side only" for reference in rows.keys() ^ book.keys())
-    found_paid = Counter(TimelineEntry.objects.filter(event="payment.paid").values_list("payment__reference", flat=True))
+    found_paid = Counter(
+        TimelineEntry.objects.filter(event="payment.paid").values_list(
+            "payment__reference",
+            flat=True,
+        ),
+    )
     for reference in rows.keys() & book.keys():
         row, there = rows[reference], book[reference]
-        if (row.status == "paid") != (there["status"] == "paid") or found_paid[reference] != (row.status == "paid"):
-            yield f"{reference} is {row.status} here, found paid {found_paid[reference]} times, and {there['status']} at the gateway"
-        here = sorted(f"{amount:.2f}" for amount in row.refunds.filter(status="succeeded").values_list("amount", flat=True))
+        if (row.status == "paid") != (there["status"] == "paid") or found_paid[reference] != (
+            row.status == "paid"
+        ):
+            yield (
+                f"{reference} is {row.status} here, found paid {found_paid[reference]} times, "
+                f"and {there['status']} at the gateway"
+            )
+        here = sorted(
+            f"{amount:.2f}"
+            for amount in row.refunds.filter(status="succeeded").values_list("amount", flat=True)
+        )
         if here != (sent := sorted(one["amount"] for one in there["refunds"])):
             yield f"{reference} has refunds of {here}, and the gateway was asked for {sent}"
     yield from (f"refund {one} failed" for one in Refund.objects.filter(status="failed"))
     carried = Counter((_FOLDER / "carried").read_text("utf-8").split())
-    wanted = Counter(str(one) for one in OutboxEvent.objects.filter(kind="remote").values_list("event_id", flat=True))
-    yield from (f"remote event {one} was delivered {carried[one]} times" for one in wanted | carried if carried[one] != wanted[one])
+    wanted = Counter(
+        str(one)
+        for one in OutboxEvent.objects.filter(kind="remote").values_list("event_id", flat=True)
+    )
+    yield from (
+        f"remote event {one} was delivered {carried[one]} times"
+        for one in wanted | carried
+        if carried[one] != wanted[one]
+    )
     paid_keys = {row.order.key for row in rows.values() if row.order.paid_by_id}
     for order in ShopOrder.objects.all():
         if order.times_paid != (str(order.pk) in paid_keys):
@@ -203,4 +255,8 @@ def _differences() -> Iterator[str]:
 
 def _act(reference: str, action: str) -> None:
     """Act at the gateway's emulator in a shopper's place, or let the time run out."""
-    httpx.post(f"{_GATEWAY}/_control/transactions/{reference}/{action}", json={}, trust_env=False).raise_for_status()
+    httpx.post(
+        f"{_GATEWAY}/_control/transactions/{reference}/{action}",
+        json={},
+        trust_env=False,
+    ).raise_for_status()

@@ -1,4 +1,6 @@
-"""`manage.py load_catalogue`: what the shop sells, drawn and written, and its name and host. Run again it changes only words and prices."""
+"""`manage.py load_catalogue`: what the shop sells, drawn and written, and its name and host. Run
+again it changes only words and prices.
+"""
 
 from typing import Any
 
@@ -10,9 +12,14 @@ from example_shop import catalogue
 class Command(BaseCommand):
     """Loads the catalogue."""
 
-    help = "Loads the shop's catalogue, its pictures, its country and its voucher. Safe to run again."
+    help = (
+        "Loads the shop's catalogue, its pictures, its country and its voucher. Safe to run again."
+    )
 
     def handle(self, *_: Any, **__: Any) -> None:
         """Load it, and say what is there."""
         catalogue.load()
-        self.stdout.write(f"{len(catalogue.GOODS)} products in {len(catalogue.CATEGORIES)} categories, voucher {catalogue.VOUCHER}")
+        self.stdout.write(
+            f"{len(catalogue.GOODS)} products in {len(catalogue.CATEGORIES)} categories, voucher "
+            f"{catalogue.VOUCHER}",
+        )

@@ -24,9 +24,16 @@ class ChoosingDriver(ShopDriver):
         return Payment.objects.get(pk=order_key)
 
     def place_order(self, total: Decimal) -> str:
-        """Write order and payment, and ask the provider for the way, in one transaction as a checkout does."""
+        """Write order and payment, and ask the provider for the way, in one transaction as a
+        checkout does.
+        """
         with transaction.atomic():
-            payment = Payment.objects.create(order=Order.objects.create(), variant="online", total=total, currency="USD")
+            payment = Payment.objects.create(
+                order=Order.objects.create(),
+                variant="online",
+                total=total,
+                currency="USD",
+            )
             with pytest.raises(RedirectNeeded, match=r"^/tillgate/pay/"):
                 payment.get_form()
         return str(payment.pk)
@@ -48,11 +55,16 @@ class ChoosingDriver(ShopDriver):
         return bool(self._payment(order_key).status == PaymentStatus.CONFIRMED)
 
     def times_paid(self, order_key: str) -> int:
-        heard = Entry.objects.filter(payment_id=int(order_key), status=PaymentStatus.CONFIRMED).count()
+        heard = Entry.objects.filter(
+            payment_id=int(order_key),
+            status=PaymentStatus.CONFIRMED,
+        ).count()
         return max(heard, Entry.objects.filter(payment_id=int(order_key), money__gt=0).count())
 
     def paid_amount(self, order_key: str) -> Decimal:
-        return Entry.objects.filter(payment_id=int(order_key), money__gt=0).aggregate(sum=Sum("money"))["sum"] or Decimal(0)
+        return Entry.objects.filter(payment_id=int(order_key), money__gt=0).aggregate(
+            sum=Sum("money"),
+        )["sum"] or Decimal(0)
 
     def refunded(self, order_key: str) -> Decimal:
         entries = Entry.objects.filter(payment_id=int(order_key))
@@ -67,7 +79,10 @@ class ChoosingDriver(ShopDriver):
         return bool(self._payment(order_key).status == PaymentStatus.REJECTED)
 
     def times_released(self, order_key: str) -> int:
-        return Entry.objects.filter(payment_id=int(order_key), status=PaymentStatus.REJECTED).count()
+        return Entry.objects.filter(
+            payment_id=int(order_key),
+            status=PaymentStatus.REJECTED,
+        ).count()
 
     def close_order(self, order_key: str) -> None:
         self._payment(order_key).cancel()
@@ -77,21 +92,38 @@ class ChoosingDriver(ShopDriver):
 
     def place_free_order(self) -> str:
         """The shop confirms a payment of nothing itself: the provider refuses it."""
-        payment = Payment.objects.create(order=Order.objects.create(), variant="online", total=Decimal("0.00"), currency="USD")
+        payment = Payment.objects.create(
+            order=Order.objects.create(),
+            variant="online",
+            total=Decimal("0.00"),
+            currency="USD",
+        )
         with pytest.raises(PaymentError, match="there is nothing to pay"):
             payment.get_form()
         payment.change_status(PaymentStatus.CONFIRMED)
         return str(payment.pk)
 
     def place_order_in(self, currency: str, total: Decimal) -> str:
-        """The provider tells the way to pay such a row only where the account takes it; whoever guesses it gets no further."""
-        payment = Payment.objects.create(order=Order.objects.create(), variant="online", total=total, currency=currency)
+        """The provider tells the way to pay such a row only where the account takes it; whoever
+        guesses it gets no further.
+        """
+        payment = Payment.objects.create(
+            order=Order.objects.create(),
+            variant="online",
+            total=total,
+            currency=currency,
+        )
         with pytest.raises((PaymentError, RedirectNeeded)):
             payment.get_form()
         return str(payment.pk)
 
     def place_order_paid_otherwise(self, total: Decimal) -> str:
-        payment = Payment.objects.create(order=Order.objects.create(), variant="invoice", total=total, currency="USD")
+        payment = Payment.objects.create(
+            order=Order.objects.create(),
+            variant="invoice",
+            total=total,
+            currency="USD",
+        )
         payment.captured_amount = total
         payment.save()
         payment.change_status(PaymentStatus.CONFIRMED)

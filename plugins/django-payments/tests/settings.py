@@ -1,4 +1,6 @@
-"""A small shop on django-payments, with Tillgate enabled by the lines that the README gives. Which database, the environment says."""
+"""A small shop on django-payments, with Tillgate enabled by the lines that the README gives. Which
+database, the environment says.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +53,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ]
+            ],
         },
-    }
+    },
 ]
 
 PAYMENT_HOST = "127.0.0.1:2"
@@ -61,7 +63,9 @@ PAYMENT_USES_SSL = False
 PAYMENT_MODEL = "shop.Payment"
 PAYMENT_VARIANTS = {
     "online": (PROVIDER, {}),
-    **method_variants([*PaymentMethod, *os.environ.get("TILLGATE_TEST_METHODS", "").split()]),  # of another gateway
+    **method_variants(
+        [*PaymentMethod, *os.environ.get("TILLGATE_TEST_METHODS", "").split()],
+    ),  # of another gateway
     "invoice": ("payments.dummy.DummyProvider", {}),
 }
 
@@ -72,7 +76,7 @@ TILLGATE = {
             "MERCHANT_NO": PUBLISHED_MERCHANT_NO,
             "TOKEN": PUBLISHED_TEST_TOKEN,
             "SANDBOX": True,
-        }
+        },
     },
     "PUBLIC_URL": "http://127.0.0.1:2",
     "NOTIFICATION_THROTTLE_SECONDS": 0,

@@ -1,4 +1,6 @@
-"""The system checks: each finds what is wrong and names the line to add; the README lists them all."""
+"""The system checks: each finds what is wrong and names the line to add; the README lists them
+all.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ README = Path(__file__).parents[1] / "README.md"
 
 def found() -> dict[str, str]:
     prefix = f"{checks.CHECKS.label}."
-    return {str(message.id).removeprefix(prefix): f"{message.msg} {message.hint}" for message in run_checks(tags=[checks.CHECKS.label])}
+    return {
+        str(message.id).removeprefix(prefix): f"{message.msg} {message.hint}"
+        for message in run_checks(tags=[checks.CHECKS.label])
+    }
 
 
 def test_a_shop_that_followed_the_readme_has_nothing_to_hear() -> None:
@@ -31,15 +36,41 @@ def test_a_shop_that_followed_the_readme_has_nothing_to_hear() -> None:
         ("PAYMENT_MODEL", None, "E002", "PAYMENT_MODEL = "),
         ("PAYMENT_MODEL", "shop.Nothing", "E002", "PAYMENT_MODEL = "),
         ("PAYMENT_VARIANTS", {}, "E004", f'"online": ("{PROVIDER}", {{}})'),
-        ("PAYMENT_VARIANTS", {"invoice": ("payments.dummy.DummyProvider", {})}, "E004", "Add one to PAYMENT_VARIANTS"),
-        ("PAYMENT_VARIANTS", {"card": (PROVIDER, {"method": "vi sa"})}, "E005", "'vi sa' is not the code of a payment method"),
-        ("PAYMENT_VARIANTS", {"card": (PROVIDER, {"methods": ["alipay"]})}, "E005", '{"method": "alipay"}'),
+        (
+            "PAYMENT_VARIANTS",
+            {"invoice": ("payments.dummy.DummyProvider", {})},
+            "E004",
+            "Add one to PAYMENT_VARIANTS",
+        ),
+        (
+            "PAYMENT_VARIANTS",
+            {"card": (PROVIDER, {"method": "vi sa"})},
+            "E005",
+            "'vi sa' is not the code of a payment method",
+        ),
+        (
+            "PAYMENT_VARIANTS",
+            {"card": (PROVIDER, {"methods": ["alipay"]})},
+            "E005",
+            '{"method": "alipay"}',
+        ),
         ("PAYMENT_VARIANTS", {"card": (PROVIDER, {"capture": False})}, "E005", "capture: False"),
-        ("PAYMENT_VARIANTS", {"alipay_hk": (PROVIDER, {"method": "alipay_hk"})}, "W001", "'alipay_hk'"),
+        (
+            "PAYMENT_VARIANTS",
+            {"alipay_hk": (PROVIDER, {"method": "alipay_hk"})},
+            "W001",
+            "'alipay_hk'",
+        ),
         ("PAYMENT_VARIANTS", {"Online": (PROVIDER, {})}, "W001", "small letters and hyphens"),
     ],
 )
-def test_what_is_missing_is_told_with_the_line_to_add(settings: Any, setting: str, value: Any, id_: str, remedy: str) -> None:
+def test_what_is_missing_is_told_with_the_line_to_add(
+    settings: Any,
+    setting: str,
+    value: Any,
+    id_: str,
+    remedy: str,
+) -> None:
     setattr(settings, setting, value)
     assert list(found()) == [id_]
     assert remedy in found()[id_]
@@ -47,7 +78,10 @@ def test_what_is_missing_is_told_with_the_line_to_add(settings: Any, setting: st
 
 def test_a_variant_of_a_method_that_is_not_offered_is_told(settings: Any) -> None:
     settings.TILLGATE = settings.TILLGATE | {"PAYMENT_METHODS": ["paypal"]}
-    settings.PAYMENT_VARIANTS = {"alipay": (PROVIDER, {"method": "alipay"}), "paypal": (PROVIDER, {"method": "paypal"})}
+    settings.PAYMENT_VARIANTS = {
+        "alipay": (PROVIDER, {"method": "alipay"}),
+        "paypal": (PROVIDER, {"method": "paypal"}),
+    }
     assert list(found()) == ["W002"]
     assert "Add 'alipay' to TILLGATE['PAYMENT_METHODS']" in found()["W002"]
 
@@ -90,12 +124,21 @@ print([message.id for message in run_checks(tags=["tillgate_django_payments"])])
 
 
 def test_tillgates_own_app_is_named_when_it_is_not_installed() -> None:
-    run = subprocess.run([sys.executable, "-c", _WITHOUT], capture_output=True, text=True, cwd=README.parent, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", _WITHOUT],
+        capture_output=True,
+        text=True,
+        cwd=README.parent,
+        check=False,
+    )
     assert run.stdout == "['tillgate_django_payments.E001']\n", run.stderr
 
 
 def test_neither_settings_nor_apps_are_needed_to_import_what_settings_import() -> None:
-    code = "import sys, tillgate_django_payments as t, tillgate_django_payments.plugin; t.method_variants(); print('django' in sys.modules)"
+    code = (
+        "import sys, tillgate_django_payments as t, tillgate_django_payments.plugin; "
+        "t.method_variants(); print('django' in sys.modules)"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.stdout == "False\n", run.stderr
 
@@ -105,4 +148,13 @@ def test_the_readme_lists_every_check() -> None:
     given = re.findall(r"yield (?:from CHECKS\.check_tillgate|_(error|warning))\((\d+)", source)
     numbers = {f"{(kind or 'error')[0].upper()}{int(number):03}" for kind, number in given}
     assert len(numbers) == 7
-    assert set(re.findall(r"^\| `tillgate_django_payments\.([EW]\d{3})`", README.read_text(), re.MULTILINE)) == numbers
+    assert (
+        set(
+            re.findall(
+                r"^\| `tillgate_django_payments\.([EW]\d{3})`",
+                README.read_text(),
+                re.MULTILINE,
+            ),
+        )
+        == numbers
+    )

@@ -1,4 +1,6 @@
-"""The kit that every plugin passes, on payments of django-payments: with one variant for all payment methods, and with one for each."""
+"""The kit that every plugin passes, on payments of django-payments: with one variant for all
+payment methods, and with one for each.
+"""
 
 from tests.driver import ChoosingDriver, FixedMethodsDriver
 from tillgate.testing.conformance import Conformance

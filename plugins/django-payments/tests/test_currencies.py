@@ -1,4 +1,6 @@
-"""Rows in other currencies: paid, refunded in part through the library, and shown with the decimals of their currency."""
+"""Rows in other currencies: paid, refunded in part through the library, and shown with the decimals
+of their currency.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,42 @@ from tillgate_django_payments.provider import REFUND_REFUSED
 
 @pytest.mark.parametrize(
     ("currency", "total", "part", "rest"),
-    [("JPY", "1250", "1000", "250"), ("KWD", "1234.50", "1000.50", "234"), ("EUR", "1234.50", "1000.50", "234")],
+    [
+        ("JPY", "1250", "1000", "250"),
+        ("KWD", "1234.50", "1000.50", "234"),
+        ("EUR", "1234.50", "1000.50", "234"),
+    ],
 )
-def test_a_row_is_paid_and_refunded_in_part_in_its_currency(world: World, currency: str, total: str, part: str, rest: str) -> None:
+def test_a_row_is_paid_and_refunded_in_part_in_its_currency(
+    world: World,
+    currency: str,
+    total: str,
+    part: str,
+    rest: str,
+) -> None:
     world.takes("JPY", "KWD", "EUR")
     payment = bought(world, total=total, currency=currency)
     attempt = attempt_of(payment)
-    assert (attempt.currency, attempt.amount, payment.captured_amount) == (currency, Decimal(total), Decimal(total))
+    assert (attempt.currency, attempt.amount, payment.captured_amount) == (
+        currency,
+        Decimal(total),
+        Decimal(total),
+    )
     payment.refund(Decimal(part))
     assert stands(payment) == ("confirmed", Decimal(rest))
     agrees(world, payment, part)
     assert world.reviews() == []
 
 
-@pytest.mark.parametrize(("currency", "shown"), [("JPY", "JPY 1,000"), ("KWD", "KWD 1,000.000"), ("EUR", "EUR 1,000.00")])
-def test_a_refused_refund_names_the_amount_in_its_currency(world: World, currency: str, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("currency", "shown"),
+    [("JPY", "JPY 1,000"), ("KWD", "KWD 1,000.000"), ("EUR", "EUR 1,000.00")],
+)
+def test_a_refused_refund_names_the_amount_in_its_currency(
+    world: World,
+    currency: str,
+    shown: str,
+) -> None:
     world.takes("JPY", "KWD", "EUR")
     payment = bought(world, total="1250", currency=currency)
     world.sandbox.control.fault("refused", occasion="refund")
@@ -42,7 +65,11 @@ def test_a_refused_refund_names_the_amount_in_its_currency(world: World, currenc
 
 
 @pytest.mark.parametrize(("currency", "amount"), [("JPY", "0.50"), ("EUR", "0.005")])
-def test_a_refund_with_more_decimals_than_the_currency_has_is_refused(world: World, currency: str, amount: str) -> None:
+def test_a_refund_with_more_decimals_than_the_currency_has_is_refused(
+    world: World,
+    currency: str,
+    amount: str,
+) -> None:
     world.takes("JPY", "EUR")
     payment = bought(world, total="1250", currency=currency)
     with pytest.raises(PaymentError, match=f"not an amount of {currency}"):
@@ -51,9 +78,15 @@ def test_a_refund_with_more_decimals_than_the_currency_has_is_refused(world: Wor
 
 
 @pytest.mark.parametrize(
-    ("total", "currency", "told"), [("12.50", "EUR", "“EUR”.* only JPY, KWD"), ("12.50", "JPY", "not an amount of JPY")]
+    ("total", "currency", "told"),
+    [("12.50", "EUR", "“EUR”.* only JPY, KWD"), ("12.50", "JPY", "not an amount of JPY")],
 )
-def test_a_row_that_the_account_cannot_take_has_no_way_to_pay(world: World, total: str, currency: str, told: str) -> None:
+def test_a_row_that_the_account_cannot_take_has_no_way_to_pay(
+    world: World,
+    total: str,
+    currency: str,
+    told: str,
+) -> None:
     world.takes("JPY", "KWD")
     with pytest.raises(PaymentError, match=told):
         bill(total, currency=currency).get_form()

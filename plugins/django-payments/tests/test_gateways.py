@@ -1,4 +1,6 @@
-"""A shop whose account is at another gateway, which a gateway plugin serves with a dialect of its own."""
+"""A shop whose account is at another gateway, which a gateway plugin serves with a dialect of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -51,19 +53,47 @@ class Toy:
     def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment | None:
         assert account.dialect is TOY
         self.asked[request.reference] = request
-        about: dict[str, Any] = {"reference": request.reference, "amount": request.amount, "currency": request.currency}
-        return CreatedPayment(transaction_no="toy-1", payment_url="https://toy.example/1", settle_currency=None, raw={}, **about)
+        about: dict[str, Any] = {
+            "reference": request.reference,
+            "amount": request.amount,
+            "currency": request.currency,
+        }
+        return CreatedPayment(
+            transaction_no="toy-1",
+            payment_url="https://toy.example/1",
+            settle_currency=None,
+            raw={},
+            **about,
+        )
 
     @hookimpl(tryfirst=True)
     def tillgate_query(self, account: Account, reference: str) -> Transaction | None:
         assert account.dialect is TOY
         asked = self.asked[reference]
-        about: dict[str, Any] = {"reference": reference, "amount": asked.amount, "currency": asked.currency, "settle_currency": None}
-        return Transaction(status=TransactionStatus.PAID, status_text="paid", transaction_no="toy-1", raw={}, **about)
+        about: dict[str, Any] = {
+            "reference": reference,
+            "amount": asked.amount,
+            "currency": asked.currency,
+            "settle_currency": None,
+        }
+        return Transaction(
+            status=TransactionStatus.PAID,
+            status_text="paid",
+            transaction_no="toy-1",
+            raw={},
+            **about,
+        )
 
     @hookimpl(tryfirst=True)
-    def tillgate_read_notification(self, account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
-        if headers.get("X-Secret") not in [secret.get_secret_value() for secret in account.webhook_secrets]:
+    def tillgate_read_notification(
+        self,
+        account: Account,
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> Sequence[Hint] | None:
+        if headers.get("X-Secret") not in [
+            secret.get_secret_value() for secret in account.webhook_secrets
+        ]:
             raise SignatureMismatch("the notification is not the toy's")
         return [Hint(reference=json.loads(body)["reference"])]
 
@@ -71,32 +101,51 @@ class Toy:
 @pytest.fixture
 def toy(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
     """The gateway, whose plugin is installed, and which the account of the settings is at."""
-    monkeypatch.setattr(dialects, "_plugins_own", lambda: {"toy": EntryPoint("toy", f"{__name__}:TOY", "tillgate.dialects")})
+    monkeypatch.setattr(
+        dialects,
+        "_plugins_own",
+        lambda: {"toy": EntryPoint("toy", f"{__name__}:TOY", "tillgate.dialects")},
+    )
     account = {"DIALECT": "toy", "TOKEN": "a-key", "WEBHOOK_SECRETS": ["whsec-one"]}
     settings.TILLGATE = settings.TILLGATE | {"ACCOUNTS": {"default": account}}
-    settings.PAYMENT_VARIANTS = {"online": settings.PAYMENT_VARIANTS["online"], **method_variants(["checkout", "glass_beads"])}
+    settings.PAYMENT_VARIANTS = {
+        "online": settings.PAYMENT_VARIANTS["online"],
+        **method_variants(["checkout", "glass_beads"]),
+    }
     plugin = Toy()
     hooks.plugin_manager().register(plugin, name="toy")
     yield plugin
     hooks.plugin_manager().unregister(plugin)
 
 
-def test_a_row_is_confirmed_by_the_signed_notification_of_another_gateway(world: World, toy: Toy) -> None:
+def test_a_row_is_confirmed_by_the_signed_notification_of_another_gateway(
+    world: World,
+    toy: Toy,
+) -> None:
     payment = bill(variant="glass-beads", currency="EUR", billing_email="ada@shopper.example")
     assert world.onward(world.client.get(way_of(payment))) == "https://toy.example/1"
     attempt = attempt_of(payment)
     asked = toy.asked[attempt.reference]
-    assert (asked.method, asked.currency, asked.email) == ("glass_beads", "EUR", "ada@shopper.example")
+    assert (asked.method, asked.currency, asked.email) == (
+        "glass_beads",
+        "EUR",
+        "ada@shopper.example",
+    )
     path = webhook_url("default").removeprefix("http://testserver")
     body = json.dumps({"reference": attempt.reference})
-    for secret, status in (("of another", PaymentStatus.WAITING), ("whsec-one", PaymentStatus.CONFIRMED)):
+    for secret, status in (
+        ("of another", PaymentStatus.WAITING),
+        ("whsec-one", PaymentStatus.CONFIRMED),
+    ):
         world.client.post(path, body, content_type="application/json", headers={"x-secret": secret})
         payment.refresh_from_db()
         assert payment.status == status
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_methods_of_another_gateway_are_offered_under_its_names_and_pass_the_checks(world: World) -> None:
+def test_the_methods_of_another_gateway_are_offered_under_its_names_and_pass_the_checks(
+    world: World,
+) -> None:
     page = world.client.get(way_of(bill(variant="online", currency="EUR"))).content.decode()
     assert "Glass beads" in page
     assert "Card or another way to pay" in page

@@ -1,4 +1,6 @@
-"""Refunds through the library's own `payment.refund()`: the row tells of money that has moved, once, whatever the library writes."""
+"""Refunds through the library's own `payment.refund()`: the row tells of money that has moved,
+once, whatever the library writes.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from tillgate_django_payments.provider import REFUND_REFUSED, REFUND_UNKNOWN, Ti
 
 def stands(payment: Any) -> tuple[str, Decimal]:
     """Return how the row stands."""
-    row: tuple[str, Decimal] = Payment.objects.values_list("status", "captured_amount").get(pk=payment.pk)
+    row: tuple[str, Decimal] = Payment.objects.values_list("status", "captured_amount").get(
+        pk=payment.pk,
+    )
     return row
 
 
@@ -69,11 +73,16 @@ def test_an_old_copy_of_the_row_writes_nothing_old(world: World) -> None:
     old = Payment.objects.get(pk=payment.pk)
     payment.refund(Decimal("5.00"))
     old.refund(Decimal("2.50"))
-    assert (stands(payment), old.captured_amount) == (("confirmed", Decimal("5.00")), Decimal("5.00"))
+    assert (stands(payment), old.captured_amount) == (
+        ("confirmed", Decimal("5.00")),
+        Decimal("5.00"),
+    )
     agrees(world, payment, "7.50")
 
 
-def test_another_refund_between_the_providers_answer_and_the_librarys_save_is_kept(world: World) -> None:
+def test_another_refund_between_the_providers_answer_and_the_librarys_save_is_kept(
+    world: World,
+) -> None:
     payment = bought(world)
     held = attempt_of(payment)
     refunded_amount = TillgateProvider().refund(payment, Decimal("2.50"))
@@ -116,17 +125,24 @@ def test_what_a_receiver_writes_when_the_money_has_gone_back_is_kept(world: Worl
 
     with listening(note):
         payment.refund()
-    assert (payment.billing_city, Payment.objects.get().billing_city) == ("Springfield", "Springfield")
+    assert (payment.billing_city, Payment.objects.get().billing_city) == (
+        "Springfield",
+        "Springfield",
+    )
 
 
-def test_what_the_shop_had_changed_and_not_saved_before_is_saved_as_the_library_does(world: World) -> None:
+def test_what_the_shop_had_changed_and_not_saved_before_is_saved_as_the_library_does(
+    world: World,
+) -> None:
     payment = bought(world)
     payment.billing_city = "Springfield"
     payment.refund(Decimal("2.50"))
     assert Payment.objects.get().billing_city == "Springfield"
 
 
-def test_an_old_copy_of_a_row_that_is_not_confirmed_any_more_is_not_given_back(world: World) -> None:
+def test_an_old_copy_of_a_row_that_is_not_confirmed_any_more_is_not_given_back(
+    world: World,
+) -> None:
     payment = bought(world)
     Payment.objects.update(status="error", billing_city="Springfield")
     with pytest.raises(PaymentError, match="status is “Error”"):
@@ -152,8 +168,11 @@ def test_two_refunds_at_the_same_moment_that_are_too_much_together(world: World)
     agrees(world, payment, "8.00")
 
 
-@pytest.mark.parametrize("amount", [Decimal("0"), Decimal("-1.00"), Decimal("0.001"), 2.5])
-def test_an_amount_that_is_no_amount_is_refused_and_nothing_is_sent(world: World, amount: Any) -> None:
+@pytest.mark.parametrize("amount", [Decimal(0), Decimal("-1.00"), Decimal("0.001"), 2.5])
+def test_an_amount_that_is_no_amount_is_refused_and_nothing_is_sent(
+    world: World,
+    amount: Any,
+) -> None:
     payment = bought(world)
     with pytest.raises(PaymentError, match="amount: "):
         payment.refund(amount)
@@ -168,16 +187,21 @@ def test_a_payment_that_was_confirmed_otherwise_is_not_given_back_here(world: Wo
     assert stands(payment) == ("confirmed", Decimal("12.50"))
 
 
-# When it does not simply succeed ----------------------------------------------------------------------------------------------------------
+# When it does not simply succeed ------------------------------------------------------------------
 
 
-def test_an_unknown_outcome_raises_and_takes_nothing_off_until_a_person_has_settled_it(world: World) -> None:
+def test_an_unknown_outcome_raises_and_takes_nothing_off_until_a_person_has_settled_it(
+    world: World,
+) -> None:
     payment = bought(world)
     world.sandbox.control.fault("lost_response", occasion="refund")
     with pytest.raises(PaymentError, match=r"It is not known whether USD 5\.00") as told:
         payment.refund(Decimal("5.00"))
     assert told.value.code == REFUND_UNKNOWN
-    assert (payment.captured_amount, stands(payment)) == (Decimal("12.50"), ("confirmed", Decimal("12.50")))
+    assert (payment.captured_amount, stands(payment)) == (
+        Decimal("12.50"),
+        ("confirmed", Decimal("12.50")),
+    )
     assert Payment.objects.get().message.startswith("It is not known whether USD 5.00")
     with pytest.raises(PaymentError, match=r"more than the USD 7\.50"):
         payment.refund(Decimal("8.00"))
@@ -187,12 +211,19 @@ def test_an_unknown_outcome_raises_and_takes_nothing_off_until_a_person_has_sett
 
 
 @pytest.mark.parametrize(("outcome", "left"), [("succeeded", "7.50"), ("failed", "12.50")])
-def test_a_refund_that_the_service_accepts_and_finishes_later_is_taken_off_when_it_succeeds(world: World, outcome: str, left: str) -> None:
+def test_a_refund_that_the_service_accepts_and_finishes_later_is_taken_off_when_it_succeeds(
+    world: World,
+    outcome: str,
+    left: str,
+) -> None:
     world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
     payment = bought(world)
     payment.refund(Decimal("5.00"))
-    assert (payment.captured_amount, stands(payment)) == (Decimal("12.50"), ("confirmed", Decimal("12.50")))
+    assert (payment.captured_amount, stands(payment)) == (
+        Decimal("12.50"),
+        ("confirmed", Decimal("12.50")),
+    )
     with pytest.raises(PaymentError, match=r"more than the USD 7\.50"):
         payment.refund(Decimal("8.00"))
     world.sandbox.control.finish_refund(attempt_of(payment).reference, outcome)
@@ -223,19 +254,28 @@ def test_a_refusal_raises_takes_nothing_off_and_may_be_tried_again(world: World)
     agrees(world, payment, "12.50")
 
 
-def test_a_refund_that_could_not_be_sent_waits_and_is_taken_off_when_it_has_gone_out(world: World, settings: Any) -> None:
+def test_a_refund_that_could_not_be_sent_waits_and_is_taken_off_when_it_has_gone_out(
+    world: World,
+    settings: Any,
+) -> None:
     payment = bought(world)
     accounts = settings.TILLGATE["ACCOUNTS"]
     settings.TILLGATE = settings.TILLGATE | {"ACCOUNTS": {}}
     payment.refund(Decimal("5.00"))
-    assert (payment.captured_amount, stands(payment)) == (Decimal("12.50"), ("confirmed", Decimal("12.50")))
+    assert (payment.captured_amount, stands(payment)) == (
+        Decimal("12.50"),
+        ("confirmed", Decimal("12.50")),
+    )
     settings.TILLGATE = settings.TILLGATE | {"ACCOUNTS": accounts}
     world.a_day_passes()
     assert stands(payment) == ("confirmed", Decimal("7.50"))
     agrees(world, payment, "5.00")
 
 
-def test_a_refund_that_a_person_withdrew_or_found_not_done_is_not_said_to_have_been_refused(world: World, settings: Any) -> None:
+def test_a_refund_that_a_person_withdrew_or_found_not_done_is_not_said_to_have_been_refused(
+    world: World,
+    settings: Any,
+) -> None:
     payment, given = bought(world), settings.TILLGATE
     settings.TILLGATE = given | {"ACCOUNTS": {}}  # so that it waits
     payment.refund(Decimal("5.00"))
@@ -249,7 +289,9 @@ def test_a_refund_that_a_person_withdrew_or_found_not_done_is_not_said_to_have_b
     assert Payment.objects.get().message == "USD 2.50 was not refunded."
 
 
-def test_a_outbox_event_that_fails_at_first_takes_the_money_off_once_when_it_succeeds(world: World) -> None:
+def test_a_outbox_event_that_fails_at_first_takes_the_money_off_once_when_it_succeeds(
+    world: World,
+) -> None:
     payment = bought(world)
     with world.failing_handler("tillgate_refund_changed", late=True):
         payment.refund()
@@ -260,7 +302,9 @@ def test_a_outbox_event_that_fails_at_first_takes_the_money_off_once_when_it_suc
     agrees(world, payment, "12.50")
 
 
-def test_a_process_that_dies_anywhere_in_a_refund_leaves_row_and_gateway_agreed(world: World) -> None:
+def test_a_process_that_dies_anywhere_in_a_refund_leaves_row_and_gateway_agreed(
+    world: World,
+) -> None:
     for number in count(1):
         payment = bought(world)
         with Points(number).installed() as points, suppress(Crash):
@@ -279,15 +323,20 @@ def test_a_process_that_dies_anywhere_in_a_refund_leaves_row_and_gateway_agreed(
             return
 
 
-# Inside the shop's transaction ------------------------------------------------------------------------------------------------------------
+# Inside the shop's transaction --------------------------------------------------------------------
 
 
-def test_inside_a_transaction_nothing_is_sent_or_taken_off_before_it_is_committed(world: World) -> None:
+def test_inside_a_transaction_nothing_is_sent_or_taken_off_before_it_is_committed(
+    world: World,
+) -> None:
     payment = bought(world)
     with transaction.atomic():
         Payment.objects.select_for_update().get(pk=payment.pk)
         payment.refund(Decimal("5.00"))
-        assert (payment.captured_amount, stands(payment)) == (Decimal("12.50"), ("confirmed", Decimal("12.50")))
+        assert (payment.captured_amount, stands(payment)) == (
+            Decimal("12.50"),
+            ("confirmed", Decimal("12.50")),
+        )
         assert world.refunded_amount(attempt_of(payment)) == 0
     assert stands(payment) == ("confirmed", Decimal("7.50"))
     agrees(world, payment, "5.00")
@@ -303,7 +352,9 @@ def test_a_transaction_that_is_rolled_back_gives_nothing_back(world: World) -> N
     assert stands(payment) == ("confirmed", Decimal("12.50"))
 
 
-def test_inside_a_transaction_an_unknown_outcome_is_told_by_the_row_and_a_person_and_takes_nothing_off(world: World) -> None:
+def test_inside_a_transaction_an_unknown_outcome_is_told_by_the_row_and_a_person_and_takes_nothing_off(
+    world: World,
+) -> None:
     payment = bought(world)
     world.sandbox.control.fault("lost_response", occasion="refund")
     with transaction.atomic():
@@ -314,7 +365,7 @@ def test_inside_a_transaction_an_unknown_outcome_is_told_by_the_row_and_a_person
     assert world.reviews() == ["refund-unknown"]
 
 
-# Money that the row never held ------------------------------------------------------------------------------------------------------------
+# Money that the row never held --------------------------------------------------------------------
 
 
 def test_a_second_payment_that_is_given_back_is_not_taken_off_the_row(world: World) -> None:
@@ -328,7 +379,9 @@ def test_a_second_payment_that_is_given_back_is_not_taken_off_the_row(world: Wor
     assert (*stands(payment), Payment.objects.get().message) == ("confirmed", Decimal("12.50"), "")
 
 
-def test_a_payment_that_came_too_late_and_is_given_back_leaves_the_row_as_it_was(world: World) -> None:
+def test_a_payment_that_came_too_late_and_is_given_back_leaves_the_row_as_it_was(
+    world: World,
+) -> None:
     payment = bill(variant="online")
     attempt = world.start(str(payment.pk))
     payment.cancel()
@@ -339,7 +392,12 @@ def test_a_payment_that_came_too_late_and_is_given_back_leaves_the_row_as_it_was
 
 
 def test_i5_a_refund_of_a_payment_with_fields_of_its_own_is_made_once(world: World) -> None:
-    card = CardPayment.objects.create(order=Order.objects.create(), variant="alipay", total=Decimal("12.50"), currency="USD")
+    card = CardPayment.objects.create(
+        order=Order.objects.create(),
+        variant="alipay",
+        total=Decimal("12.50"),
+        currency="USD",
+    )
     attempt = started(world, card)
     world.shopper_pays(attempt)
     world.notification(attempt)
@@ -347,11 +405,17 @@ def test_i5_a_refund_of_a_payment_with_fields_of_its_own_is_made_once(world: Wor
     card.last_digits = "1881"
     card.refund(Decimal("5.00"))
     assert world.refunded_amount(attempt) == Decimal("5.00")
-    assert (CardPayment.objects.get().last_digits, stands(card)) == ("1881", ("confirmed", Decimal("7.50")))
+    assert (CardPayment.objects.get().last_digits, stands(card)) == (
+        "1881",
+        ("confirmed", Decimal("7.50")),
+    )
 
 
 @pytest.mark.parametrize("is_unknown", [False, True])
-def test_all_that_is_left_is_given_back_beside_what_is_under_way(world: World, is_unknown: bool) -> None:
+def test_all_that_is_left_is_given_back_beside_what_is_under_way(
+    world: World,
+    is_unknown: bool,
+) -> None:
     payment = bought(world)
     if is_unknown:
         world.sandbox.control.fault("lost_response", occasion="refund")
@@ -363,10 +427,15 @@ def test_all_that_is_left_is_given_back_beside_what_is_under_way(world: World, i
             payment.refund(Decimal("5.00"))
             payment.refund()
     assert world.refunded_amount(attempt_of(payment)) == Decimal("12.50")
-    assert [row.amount for row in Refund.objects.order_by("pk")] == [Decimal("5.00"), Decimal("7.50")]
+    assert [row.amount for row in Refund.objects.order_by("pk")] == [
+        Decimal("5.00"),
+        Decimal("7.50"),
+    ]
 
 
-def test_a_row_that_waits_for_another_provider_goes_on_waiting_when_our_money_goes_back(world: World) -> None:
+def test_a_row_that_waits_for_another_provider_goes_on_waiting_when_our_money_goes_back(
+    world: World,
+) -> None:
     payment = bought(world)
     Payment.objects.update(status="waiting", variant="invoice")
     queueing.refund(attempt_of(payment).pk, "12.50")

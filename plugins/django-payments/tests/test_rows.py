@@ -48,12 +48,16 @@ def listening(receiver: Any) -> Iterator[None]:
         status_changed.disconnect(receiver, sender=Payment)
 
 
-def test_a_paid_row_is_confirmed_with_its_money_and_number_which_the_signal_finds_there(world: World) -> None:
+def test_a_paid_row_is_confirmed_with_its_money_and_number_which_the_signal_finds_there(
+    world: World,
+) -> None:
     heard: list[tuple[Any, ...]] = []
 
     def hear(instance: Payment, **_: Any) -> None:
         row = Payment.objects.get(pk=instance.pk)
-        heard.extend((one.status, one.captured_amount, one.transaction_id) for one in (row, instance))
+        heard.extend(
+            (one.status, one.captured_amount, one.transaction_id) for one in (row, instance)
+        )
 
     with listening(hear):
         payment = bought(world)
@@ -86,7 +90,10 @@ def test_a_receiver_that_raises_takes_back_everything_until_it_does_not(world: W
     assert Entry.objects.filter(status="confirmed").count() == 1
 
 
-@pytest.mark.parametrize("status", ["preauth", "confirmed", "rejected", "refunded", "error", "cancelled"])
+@pytest.mark.parametrize(
+    "status",
+    ["preauth", "confirmed", "rejected", "refunded", "error", "cancelled"],
+)
 def test_a_row_that_does_not_wait_is_neither_paid_nor_rejected(world: World, status: str) -> None:
     payment = bill()
     attempt = started(world, payment)
@@ -95,7 +102,11 @@ def test_a_row_that_does_not_wait_is_neither_paid_nor_rejected(world: World, sta
         assert rows.paid(payment_value(attempt)) is PaidOutcome.NOT_PAYABLE
         rows.unpaid(order_value(attempt.order))
     payment.refresh_from_db()
-    assert (payment.status, payment.message, payment.captured_amount) == (status, "the shop's own", Decimal("1.00"))
+    assert (payment.status, payment.message, payment.captured_amount) == (
+        status,
+        "the shop's own",
+        Decimal("1.00"),
+    )
     assert not Entry.objects.exists()
 
 
@@ -118,13 +129,17 @@ def test_a_row_that_is_gone_leaves_the_money_to_a_person(world: World) -> None:
     world.shopper_pays(attempt)
     world.notification(attempt)
     assert world.reviews() == ["paid-not-payable"]
-    assert world.come_back(attempt).status_code == 200, "Tillgate's own page, since the shop has none"
+    assert world.come_back(attempt).status_code == 200, (
+        "Tillgate's own page, since the shop has none"
+    )
     with transaction.atomic():
         assert rows.paid(payment_value(attempt)) is PaidOutcome.NOT_PAYABLE
         rows.unpaid(order_value(attempt.order))
 
 
-def test_a_shopper_who_paid_what_was_cancelled_is_told_by_tillgates_own_page_and_not_thanked(world: World) -> None:
+def test_a_shopper_who_paid_what_was_cancelled_is_told_by_tillgates_own_page_and_not_thanked(
+    world: World,
+) -> None:
     payment = bill()
     attempt = started(world, payment)
     payment.cancel()
@@ -135,11 +150,17 @@ def test_a_shopper_who_paid_what_was_cancelled_is_told_by_tillgates_own_page_and
     assert page.status_code == 200
     assert "Your payment has arrived, and the shop reviews it" in page.content.decode()
     queueing.refund(attempt.pk, "12.50")
-    assert f'href="{payment.get_failure_url()}">Back to the shop' in world.come_back(attempt).content.decode()
+    assert (
+        f'href="{payment.get_failure_url()}">Back to the shop'
+        in world.come_back(attempt).content.decode()
+    )
 
 
 @pytest.mark.parametrize("status", ["pending", "failed"])
-def test_a_shopper_whose_payment_the_gateway_calls_paid_is_not_sent_to_the_page_of_failure(world: World, status: str) -> None:
+def test_a_shopper_whose_payment_the_gateway_calls_paid_is_not_sent_to_the_page_of_failure(
+    world: World,
+    status: str,
+) -> None:
     payment = bill()
     attempt = started(world, payment)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
@@ -152,7 +173,9 @@ def test_a_shopper_whose_payment_the_gateway_calls_paid_is_not_sent_to_the_page_
     assert payment.get_failure_url() not in page.content.decode()
 
 
-def test_a_shopper_who_has_paid_is_thanked_though_an_old_copy_of_the_row_was_saved(world: World) -> None:
+def test_a_shopper_who_has_paid_is_thanked_though_an_old_copy_of_the_row_was_saved(
+    world: World,
+) -> None:
     old = bill()
     attempt = started(world, old)
     world.shopper_pays(attempt)
@@ -161,18 +184,25 @@ def test_a_shopper_who_has_paid_is_thanked_though_an_old_copy_of_the_row_was_sav
     assert world.come_back(attempt)["Location"] == old.get_success_url()
 
 
-def test_a_shopper_whose_money_was_given_back_before_the_shop_was_told_is_not_thanked_for_it(world: World) -> None:
+def test_a_shopper_whose_money_was_given_back_before_the_shop_was_told_is_not_thanked_for_it(
+    world: World,
+) -> None:
     payment = bill()
     attempt = started(world, payment)
     world.shopper_pays(attempt)
     with world.failing_handler("tillgate_payment_paid", times=1):
-        assert world.come_back(attempt)["Location"] == payment.get_success_url(), "it is paid, though the shop has not been told"
+        assert world.come_back(attempt)["Location"] == payment.get_success_url(), (
+            "it is paid, though the shop has not been told"
+        )
         queueing.refund(attempt.pk, "2.50")
         assert world.come_back(attempt)["Location"] == payment.get_success_url()
         queueing.refund(attempt.pk, "10.00")
     world.time.advance(minutes=5)
     world.run_worker()
-    assert f'href="{payment.get_failure_url()}">Back to the shop' in world.come_back(attempt).content.decode()
+    assert (
+        f'href="{payment.get_failure_url()}">Back to the shop'
+        in world.come_back(attempt).content.decode()
+    )
     world.a_day_passes()
     assert Payment.objects.get().status == "rejected"
 
@@ -200,17 +230,21 @@ def test_a_row_that_the_shop_set_back_is_not_paid_a_second_time(world: World) ->
     assert Payment.objects.get().captured_amount == Decimal("10.00")
 
 
-# Several payments for one order -----------------------------------------------------------------------------------------------------------
+# Several payments for one order -------------------------------------------------------------------
 
 
-def test_a_second_row_of_a_paid_order_cannot_be_started_when_the_shops_model_says_so(world: World) -> None:
+def test_a_second_row_of_a_paid_order_cannot_be_started_when_the_shops_model_says_so(
+    world: World,
+) -> None:
     first = bought(world)
     second = bill(order=first.order)
     with pytest.raises(Exception, match="its order is paid"):
         second.get_form()
 
 
-def test_of_two_rows_of_one_order_that_are_paid_at_the_same_moment_one_is_confirmed(world: World) -> None:
+def test_of_two_rows_of_one_order_that_are_paid_at_the_same_moment_one_is_confirmed(
+    world: World,
+) -> None:
     order = Order.objects.create()
     payments = [bill(order=order), bill(order=order)]
     attempts = [started(world, payment) for payment in payments]
@@ -222,7 +256,10 @@ def test_of_two_rows_of_one_order_that_are_paid_at_the_same_moment_one_is_confir
     assert Entry.objects.filter(status="confirmed").count() == 1
 
 
-def test_a_shop_whose_model_says_nothing_has_both_confirmed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shop_whose_model_says_nothing_has_both_confirmed(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr(Payment, "not_payable_detail")
     order = Order.objects.create()
     for payment in (bill(order=order), bill(order=order)):
@@ -232,10 +269,12 @@ def test_a_shop_whose_model_says_nothing_has_both_confirmed(world: World, monkey
     assert list(Payment.objects.values_list("status", flat=True)) == ["confirmed", "confirmed"]
 
 
-# Another provider -------------------------------------------------------------------------------------------------------------------------
+# Another provider ---------------------------------------------------------------------------------
 
 
-def test_money_for_a_row_that_had_turned_to_another_provider_confirms_it_as_ours(world: World) -> None:
+def test_money_for_a_row_that_had_turned_to_another_provider_confirms_it_as_ours(
+    world: World,
+) -> None:
     payment = bill(variant="alipay")
     attempt = started(world, payment)
     Payment.objects.update(variant="invoice")
@@ -256,25 +295,38 @@ def test_a_row_that_waits_for_another_provider_by_now_is_not_rejected(world: Wor
     assert (payment.status, payment.message) == ("waiting", "")
 
 
-def test_a_row_whose_variant_the_settings_have_no_more_is_rejected_and_paid_all_the_same(world: World) -> None:
+def test_a_row_whose_variant_the_settings_have_no_more_is_rejected_and_paid_all_the_same(
+    world: World,
+) -> None:
     unpaid, payment = bill(), bill()
     started(world, unpaid)
     attempt = started(world, payment)
     Payment.objects.update(variant="removed")
     world.shopper_pays(attempt)
     world.a_day_passes()
-    assert list(Payment.objects.order_by("pk").values_list("status", "variant")) == [("rejected", "removed"), ("confirmed", "alipay")]
+    assert list(Payment.objects.order_by("pk").values_list("status", "variant")) == [
+        ("rejected", "removed"),
+        ("confirmed", "alipay"),
+    ]
 
 
-def test_a_row_whose_other_provider_cannot_be_made_is_rejected_and_paid_all_the_same(world: World, settings: Any) -> None:
+def test_a_row_whose_other_provider_cannot_be_made_is_rejected_and_paid_all_the_same(
+    world: World,
+    settings: Any,
+) -> None:
     unpaid, payment = bill(), bill()
     started(world, unpaid)
     attempt = started(world, payment)
-    settings.PAYMENT_VARIANTS = settings.PAYMENT_VARIANTS | {"terms": ("payments.dummy.DummyProvider", {"days": 30})}
+    settings.PAYMENT_VARIANTS = settings.PAYMENT_VARIANTS | {
+        "terms": ("payments.dummy.DummyProvider", {"days": 30}),
+    }
     Payment.objects.update(variant="terms")
     world.shopper_pays(attempt)
     world.a_day_passes()
-    assert list(Payment.objects.order_by("pk").values_list("status", "variant")) == [("rejected", "terms"), ("confirmed", "alipay")]
+    assert list(Payment.objects.order_by("pk").values_list("status", "variant")) == [
+        ("rejected", "terms"),
+        ("confirmed", "alipay"),
+    ]
 
 
 def test_a_row_keeps_the_variant_of_ours_that_it_has(world: World) -> None:
@@ -287,20 +339,32 @@ def test_a_row_keeps_the_variant_of_ours_that_it_has(world: World) -> None:
         assert (payment.status, payment.variant) == ("confirmed", variant)
 
 
-def test_what_was_paid_here_gets_the_methods_variant_else_one_for_all_else_any(settings: Any) -> None:
+def test_what_was_paid_here_gets_the_methods_variant_else_one_for_all_else_any(
+    settings: Any,
+) -> None:
     assert variant_for("alipay_hk") == "alipay-hk"
     ours: tuple[str, dict[str, str]] = (PROVIDER, {})
-    settings.PAYMENT_VARIANTS = {"broken": ("no.such.Provider", {}), "paypal": (PROVIDER, {"method": "paypal"}), "shop-online": ours}
+    settings.PAYMENT_VARIANTS = {
+        "broken": ("no.such.Provider", {}),
+        "paypal": (PROVIDER, {"method": "paypal"}),
+        "shop-online": ours,
+    }
     assert variant_for("alipay") == "shop-online"
     settings.PAYMENT_VARIANTS = {"paypal": (PROVIDER, {"method": "paypal"})}
     assert variant_for("alipay") == "paypal"
     settings.PAYMENT_VARIANTS = {"broken": ("no.such.Provider", {})}
     assert variant_for("alipay") is None
-    settings.PAYMENT_VARIANTS, settings.PAYMENT_VARIANT_FACTORY = {"online": ours}, "shop.variants.make"
+    settings.PAYMENT_VARIANTS, settings.PAYMENT_VARIANT_FACTORY = (
+        {"online": ours},
+        "shop.variants.make",
+    )
     assert variant_for("alipay") is None, "the project's own factory need not know that name"
 
 
-def test_money_for_a_row_that_the_shops_default_manager_leaves_out_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_money_for_a_row_that_the_shops_default_manager_leaves_out_is_not_lost(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Shown(models.Manager[Payment]):
         def get_queryset(self) -> models.QuerySet[Payment]:
             return super().get_queryset().exclude(billing_city="archived").select_related("order")
@@ -318,7 +382,9 @@ def test_money_for_a_row_that_the_shops_default_manager_leaves_out_is_not_lost(w
     assert payment.status == "confirmed"
 
 
-def test_a_shopper_who_has_paid_twice_is_told_so_and_not_led_to_the_page_of_success(world: World) -> None:
+def test_a_shopper_who_has_paid_twice_is_told_so_and_not_led_to_the_page_of_success(
+    world: World,
+) -> None:
     payment = bill(variant="online")
     first, second = world.start(str(payment.pk)), world.start(str(payment.pk), "paypal")
     world.shopper_pays(first)

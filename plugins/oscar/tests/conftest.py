@@ -17,7 +17,9 @@ from tillgate.testing.world import World
 
 @pytest.fixture(scope="session", autouse=True)
 def missing_image() -> None:
-    """Let Oscar link its picture for products without one now: two threads that show one at the same moment would both try."""
+    """Let Oscar link its picture for products without one now: two threads that show one at the
+    same moment would both try.
+    """
     MissingProductImage()
 
 

@@ -15,8 +15,16 @@ def make_offer(name: str, offer_type: str = "Site", **limits: int) -> Any:
     return get_model("offer", "ConditionalOffer").objects.create(
         name=name,
         offer_type=offer_type,
-        condition=get_model("offer", "Condition").objects.create(range=everything, type="Count", value=1),
-        benefit=get_model("offer", "Benefit").objects.create(range=everything, type="Percentage", value=10),
+        condition=get_model("offer", "Condition").objects.create(
+            range=everything,
+            type="Count",
+            value=1,
+        ),
+        benefit=get_model("offer", "Benefit").objects.create(
+            range=everything,
+            type="Percentage",
+            value=10,
+        ),
         **limits,
     )
 
@@ -26,7 +34,11 @@ def make_voucher(code: str, usage: str = "Single use") -> Any:
     offer = make_offer(code, "Voucher")
     now = timezone.now()
     voucher = get_model("voucher", "Voucher").objects.create(
-        name=code, code=code, usage=usage, start_datetime=now - timedelta(days=1), end_datetime=now + timedelta(days=60)
+        name=code,
+        code=code,
+        usage=usage,
+        start_datetime=now - timedelta(days=1),
+        end_datetime=now + timedelta(days=60),
     )
     voucher.offers.add(offer)
     return voucher

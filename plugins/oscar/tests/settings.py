@@ -1,4 +1,6 @@
-"""A plain Oscar shop, with Tillgate enabled by the lines that the README gives. Which shop it is, the environment says."""
+"""A plain Oscar shop, with Tillgate enabled by the lines that the README gives. Which shop it is,
+the environment says.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.testing.databases import chosen_database, name_of_database
 
 FORKED = os.environ.get("TILLGATE_TEST_FORK") == "1"
-"""Whether the shop forked `checkout`: a shop with cash on delivery, a changed preview, and django-oscar-api."""
+"""Whether the shop forked `checkout`: a shop with cash on delivery, a changed preview, and
+django-oscar-api.
+"""
 
 DATABASE = name_of_database()
 DATABASES = {"default": chosen_database("tillgate_oscar_tests")}
@@ -43,7 +47,9 @@ INSTALLED_APPS = [
     "django.contrib.flatpages",
     "oscar.config.Shop",
     "oscar.apps.analytics.apps.AnalyticsConfig",
-    "tests.forked.checkout.apps.CheckoutConfig" if FORKED else "oscar.apps.checkout.apps.CheckoutConfig",
+    "tests.forked.checkout.apps.CheckoutConfig"
+    if FORKED
+    else "oscar.apps.checkout.apps.CheckoutConfig",
     "oscar.apps.address.apps.AddressConfig",
     "oscar.apps.shipping.apps.ShippingConfig",
     "oscar.apps.catalogue.apps.CatalogueConfig",
@@ -106,13 +112,18 @@ TEMPLATES = [
                 "oscar.apps.checkout.context_processors.checkout",
                 "oscar.apps.communication.notifications.context_processors.notifications",
                 "oscar.core.context_processors.metadata",
-            ]
+            ],
         },
-    }
+    },
 ]
-AUTHENTICATION_BACKENDS = ["oscar.apps.customer.auth_backends.EmailBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = [
+    "oscar.apps.customer.auth_backends.EmailBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
 HAYSTACK_CONNECTIONS = {"default": {"ENGINE": "haystack.backends.simple_backend.SimpleEngine"}}
-HAYSTACK_SIGNAL_PROCESSOR = "haystack.signals.BaseSignalProcessor"  # the simple backend has no index to keep
+HAYSTACK_SIGNAL_PROCESSOR = (
+    "haystack.signals.BaseSignalProcessor"  # the simple backend has no index to keep
+)
 
 OSCAR_DEFAULT_CURRENCY = "USD"
 OSCAR_ALLOW_ANON_CHECKOUT = True
@@ -134,7 +145,7 @@ TILLGATE = {
             "MERCHANT_NO": PUBLISHED_MERCHANT_NO,
             "TOKEN": PUBLISHED_TEST_TOKEN,
             "SANDBOX": True,
-        }
+        },
     },
     "PUBLIC_URL": "http://127.0.0.1:2",
     "NOTIFICATION_THROTTLE_SECONDS": 0,

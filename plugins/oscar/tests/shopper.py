@@ -30,7 +30,12 @@ class _Forms(HTMLParser):
         known = dict(attrs)
         if tag == "form":
             self.forms.append((known, {}))
-        elif tag == "input" and self.forms and known.get("name") and (known.get("type") not in ("radio", "checkbox") or "checked" in known):
+        elif (
+            tag == "input"
+            and self.forms
+            and known.get("name")
+            and (known.get("type") not in ("radio", "checkbox") or "checked" in known)
+        ):
             self.forms[-1][1][str(known["name"])] = known.get("value") or ""
 
 
@@ -61,15 +66,32 @@ class Shopper:
     def uses_voucher(self, code: str) -> None:
         self.post("/basket/vouchers/add/", {"code": code})
 
-    def says_where(self, email: str = "ada@shopper.example", shipping: str = "free-shipping") -> None:
+    def says_where(
+        self,
+        email: str = "ada@shopper.example",
+        shipping: str = "free-shipping",
+    ) -> None:
         """Go as far as the payment method."""
         country = get_model("address", "Country").objects.filter(pk="US")
         if not country.exists():
-            CountryFactory(iso_3166_1_a2="US", printable_name="United States", is_shipping_country=True)
+            CountryFactory(
+                iso_3166_1_a2="US",
+                printable_name="United States",
+                is_shipping_country=True,
+            )
         if "_auth_user_id" not in self.client.session:
-            assert self.post("/checkout/", {"username": email, "options": "anonymous"}).status_code == 302
-        assert self.post("/checkout/shipping-address/", ADDRESS)["Location"] == "/checkout/shipping-method/"
-        assert self.post("/checkout/shipping-method/", {"method_code": shipping})["Location"] == "/checkout/payment-method/"
+            assert (
+                self.post("/checkout/", {"username": email, "options": "anonymous"}).status_code
+                == 302
+            )
+        assert (
+            self.post("/checkout/shipping-address/", ADDRESS)["Location"]
+            == "/checkout/shipping-method/"
+        )
+        assert (
+            self.post("/checkout/shipping-method/", {"method_code": shipping})["Location"]
+            == "/checkout/payment-method/"
+        )
 
     def chooses(self, method: str = "alipay") -> Any:
         return self.post("/checkout/payment-method/", {"tillgate-method": method})
@@ -82,7 +104,13 @@ class Shopper:
         fields = fields_of(preview or self.previews(), "place_order_form")
         return self.post("/checkout/preview/", {**fields, **changes})
 
-    def buys(self, *products: Any, method: str = "alipay", shipping: str = "free-shipping", email: str = "ada@shopper.example") -> Any:
+    def buys(
+        self,
+        *products: Any,
+        method: str = "alipay",
+        shipping: str = "free-shipping",
+        email: str = "ada@shopper.example",
+    ) -> Any:
         """Do it all; return the answer to "place order"."""
         for product in products:
             self.adds(product)

@@ -1,4 +1,6 @@
-"""Attacks: whoever tampers, edits, deletes or is quicker gets a message, and money, stock and records still add up."""
+"""Attacks: whoever tampers, edits, deletes or is quicker gets a message, and money, stock and
+records still add up.
+"""
 
 from __future__ import annotations
 
@@ -85,26 +87,42 @@ def declined(world: World, payment: Payment) -> str:
     return home_on(world.come_back(payment))
 
 
-# Between the pages of the checkout ------------------------------------------------------------------------------------------------------
+# Between the pages of the checkout ----------------------------------------------------------------
 
 
 def test_methods_that_are_all_disabled_after_the_order_was_placed_are_a_message(
-    world: World, shopper: Shopper, product: Make, configure: Callable[..., None]
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    configure: Callable[..., None],
 ) -> None:
     placed = shopper.buys(product())
     configure(PAYMENT_METHODS=[])
     page = shopper.get(placed["Location"])
-    assert (page.status_code, "The shop offers no payment method at the moment" in page.content.decode()) == (200, True)
+    assert (
+        page.status_code,
+        "The shop offers no payment method at the moment" in page.content.decode(),
+    ) == (200, True)
     configure()
-    assert world.onward(shopper.get(placed["Location"])).startswith(world.sandbox.base_url), "the order can be paid once there is a way"
+    assert world.onward(shopper.get(placed["Location"])).startswith(world.sandbox.base_url), (
+        "the order can be paid once there is a way"
+    )
 
 
 @pytest.mark.parametrize(
     ("total", "status_code", "told"),
-    [("0.00", 200, "There is nothing to pay for this order"), ("-1.00", 409, "nothing was charged")],
+    [
+        ("0.00", 200, "There is nothing to pay for this order"),
+        ("-1.00", 409, "nothing was charged"),
+    ],
 )
 def test_order_edited_to_nothing_before_paying(
-    world: World, shopper: Shopper, product: Make, total: str, status_code: int, told: str
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    total: str,
+    status_code: int,
+    told: str,
 ) -> None:
     placed = shopper.buys(product())
     Order.objects.update(total_incl_tax=Decimal(total), total_excl_tax=Decimal(total))
@@ -113,7 +131,11 @@ def test_order_edited_to_nothing_before_paying(
     assert not Payment.objects.exists()
 
 
-def test_a_voucher_that_makes_a_chosen_order_free_completes_it_without_a_payment(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_voucher_that_makes_a_chosen_order_free_completes_it_without_a_payment(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     voucher = make_voucher("ALL")
     get_model("offer", "Benefit").objects.filter(offers__vouchers=voucher).update(value=100)
     shopper.adds(product("10.00"))
@@ -126,7 +148,11 @@ def test_a_voucher_that_makes_a_chosen_order_free_completes_it_without_a_payment
     assert not ExpectedOrder.objects.exists()
 
 
-def test_a_free_order_that_costs_something_by_the_time_it_is_placed_is_not_placed(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_free_order_that_costs_something_by_the_time_it_is_placed_is_not_placed(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     tea = product("0.00")
     shopper.adds(tea)
     shopper.says_where()
@@ -137,7 +163,9 @@ def test_a_free_order_that_costs_something_by_the_time_it_is_placed_is_not_place
 
 
 def test_a_basket_that_is_only_to_be_downloaded_by_now_leads_to_how_it_is_shipped_and_is_placed(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     shopper.adds(product())
     shopper.says_where(shipping="courier")
@@ -145,7 +173,9 @@ def test_a_basket_that_is_only_to_be_downloaded_by_now_leads_to_how_it_is_shippe
     preview = shopper.previews()
     get_model("basket", "Line").objects.all().delete()
     song = product("3.00", "Song", product_class="Download")
-    get_model("catalogue", "ProductClass").objects.filter(name="Download").update(requires_shipping=False)
+    get_model("catalogue", "ProductClass").objects.filter(name="Download").update(
+        requires_shipping=False,
+    )
     shopper.adds(song)
     for answer in (shopper.previews(), shopper.places(preview)):
         assert answer["Location"] == "/checkout/shipping-method/"
@@ -155,10 +185,13 @@ def test_a_basket_that_is_only_to_be_downloaded_by_now_leads_to_how_it_is_shippe
 
 
 def test_a_receiver_of_the_shop_that_fails_after_the_order_was_placed_keeps_nobody_from_paying(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     def fail(**_: Any) -> None:
-        Order.objects.create(number=Order.objects.get().number)  # breaks the transaction that it is in
+        # breaks the transaction that it is in
+        Order.objects.create(number=Order.objects.get().number)
 
     post_checkout.connect(fail)
     try:
@@ -170,7 +203,11 @@ def test_a_receiver_of_the_shop_that_fails_after_the_order_was_placed_keeps_nobo
     assert world.onward(shopper.get(placed["Location"])).startswith(world.sandbox.base_url)
 
 
-def test_a_post_without_the_token_against_forgery_changes_nothing(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_post_without_the_token_against_forgery_changes_nothing(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
@@ -179,17 +216,26 @@ def test_a_post_without_the_token_against_forgery_changes_nothing(world: World, 
     before = Order.objects.count()
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = shopper.client.cookies
-    forged = {"/checkout/payment-method/": {"tillgate-method": "paypal"}, "/checkout/preview/": fields, pay: {"method": "paypal"}}
+    forged = {
+        "/checkout/payment-method/": {"tillgate-method": "paypal"},
+        "/checkout/preview/": fields,
+        pay: {"method": "paypal"},
+    }
     for address, fields in forged.items():
-        assert strict.post(address, {**fields, "csrfmiddlewaretoken": ""}).status_code == 403, address
+        assert strict.post(address, {**fields, "csrfmiddlewaretoken": ""}).status_code == 403, (
+            address
+        )
     assert (Order.objects.count(), Payment.objects.count()) == (before, 0)
 
 
-# Two at once ----------------------------------------------------------------------------------------------------------------------------
+# Two at once --------------------------------------------------------------------------------------
 
 
 def test_two_presses_at_once_hold_the_stock_and_the_voucher_once_under_atomic_requests(
-    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
     voucher = make_voucher("TEN")
@@ -201,16 +247,26 @@ def test_two_presses_at_once_hold_the_stock_and_the_voucher_once_under_atomic_re
     browsers = [Client(), Client()]
     for browser in browsers:
         browser.cookies = shopper.client.cookies
-    placed = together(*[lambda browser=browser: browser.post("/checkout/preview/", fields) for browser in browsers])
+    placed = together(
+        *[
+            lambda browser=browser: browser.post("/checkout/preview/", fields)
+            for browser in browsers
+        ],
+    )
     assert [is_at_start(answer) for answer in placed] == [True, True], placed
-    assert shopper.client.session["checkout_order_id"] == Order.objects.get().pk, "whichever request has written the session last"
+    assert shopper.client.session["checkout_order_id"] == Order.objects.get().pk, (
+        "whichever request has written the session last"
+    )
     assert Order.objects.count() == ExpectedOrder.objects.count() == 1
     assert (StockRecord.objects.get().num_allocated, voucher.applications.count()) == (2, 1)
     world.a_day_passes()
     assert (StockRecord.objects.get().num_allocated, voucher.applications.count()) == (0, 0)
 
 
-def test_two_shoppers_with_the_same_single_use_voucher_at_once_get_one_discount(world: World, product: Make) -> None:
+def test_two_shoppers_with_the_same_single_use_voucher_at_once_get_one_discount(
+    world: World,
+    product: Make,
+) -> None:
     make_voucher("TEN")
     tea, shoppers = product("10.00"), [Shopper(), Shopper()]
     for shopper in shoppers:
@@ -221,12 +277,18 @@ def test_two_shoppers_with_the_same_single_use_voucher_at_once_get_one_discount(
     pages = [(shopper, shopper.previews()) for shopper in shoppers]
     placed = together(*[lambda page=page: page[0].places(page[1]) for page in pages])
     assert sorted(is_at_start(answer) for answer in placed) == [False, True], placed
-    assert (Order.objects.get().total_incl_tax, StockRecord.objects.get().num_allocated) == (Decimal("9.00"), 1)
+    assert (Order.objects.get().total_incl_tax, StockRecord.objects.get().num_allocated) == (
+        Decimal("9.00"),
+        1,
+    )
 
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "atomic"])
 def test_a_customer_who_places_the_same_basket_in_two_windows_pays_no_total_that_the_window_has_not_shown(
-    world: World, product: Make, monkeypatch: pytest.MonkeyPatch, atomic: bool
+    world: World,
+    product: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    atomic: bool,
 ) -> None:
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic)
     bo = customer()
@@ -242,50 +304,77 @@ def test_a_customer_who_places_the_same_basket_in_two_windows_pays_no_total_that
     slower = next(number for number, answer in enumerate(placed) if not is_at_start(answer))
     order = Order.objects.get()
     page = windows[slower].get(placed[slower]["Location"]).content.decode()
-    assert f"placed this order in another window already. Its total is USD {order.total_incl_tax}" in page
+    assert (
+        f"placed this order in another window already. Its total is USD {order.total_incl_tax}"
+        in page
+    )
     assert "Pay now" in page
-    assert fields_of(pages[1 - slower][1], "place_order_form")["tillgate_total"] == f"USD {order.total_incl_tax}"
+    assert (
+        fields_of(pages[1 - slower][1], "place_order_form")["tillgate_total"]
+        == f"USD {order.total_incl_tax}"
+    )
 
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "atomic"])
 def test_a_notification_a_return_and_a_cancellation_at_once_leave_a_paid_order_or_a_person_who_knows(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, atomic: bool
+    world: World,
+    payment: Payment,
+    monkeypatch: pytest.MonkeyPatch,
+    atomic: bool,
 ) -> None:
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic)
     ann, order = staff("ann", *MAY), Order.objects.get()
     notification, back = (
-        f"/payments/{name}/{key}/" for name, key in (("notification", payment.notification_key), ("return", payment.return_key))
+        f"/payments/{name}/{key}/"
+        for name, key in (
+            ("notification", payment.notification_key),
+            ("return", payment.return_key),
+        )
     )
     world.shopper_pays(payment)
     done: list[Any] = together(
         lambda: Client().post(notification),
         lambda: Client().get(back),
-        lambda: ann.post(url_of(order), {"order_action": "change_order_status", "new_status": "Cancelled"}),
+        lambda: ann.post(
+            url_of(order),
+            {"order_action": "change_order_status", "new_status": "Cancelled"},
+        ),
     )
     assert (done[0].status_code, done[2].status_code) == (200, 302), done
     world.a_day_passes()
     order.refresh_from_db()
     moved = list(order.status_changes.values_list("old_status", "new_status"))
     if world.reviews():
-        assert (world.reviews(), order.status, order.sources.count()) == (["paid-not-payable"], "Cancelled", 0)
+        assert (world.reviews(), order.status, order.sources.count()) == (
+            ["paid-not-payable"],
+            "Cancelled",
+            0,
+        )
     else:
         assert order.sources.get().amount_debited == Decimal("12.50")
         assert ("Pending payment", "Paid") in moved
         assert ("Pending payment", "Cancelled") not in moved
 
 
-def test_two_payments_that_come_to_nothing_at_once_are_followed_by_one_reminder(world: World, payment: Payment) -> None:
+def test_two_payments_that_come_to_nothing_at_once_are_followed_by_one_reminder(
+    world: World,
+    payment: Payment,
+) -> None:
     payments = [payment, world.start(payment.order.key, "paypal")]
     for one in payments:
         world.sandbox.control.decline(one.reference)
-    together(*[lambda one=one: Client().get(f"/payments/return/{one.return_key}/") for one in payments])
+    together(
+        *[lambda one=one: Client().get(f"/payments/return/{one.return_key}/") for one in payments],
+    )
     world.time.advance(minutes=30)
     world.run_worker()
     assert len(mail.outbox) == 1
 
 
 def test_the_button_pressed_again_after_the_order_was_placed_leads_to_the_payment_page_in_every_browser_session(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     shopper.adds(product())
     shopper.says_where()
@@ -293,18 +382,25 @@ def test_the_button_pressed_again_after_the_order_was_placed_leads_to_the_paymen
     preview = shopper.previews()
     first, again = (shopper.places(preview) for _ in range(2))
     assert is_at_start(again)
-    assert world.onward(shopper.get(again["Location"])) == world.onward(shopper.get(first["Location"]))
+    assert world.onward(shopper.get(again["Location"])) == world.onward(
+        shopper.get(first["Location"]),
+    )
     assert Payment.objects.count() == 1
     for forged in ("", "x", fields_of(preview, "place_order_form")["tillgate_preview"][:-1]):
         assert Shopper().places(preview, tillgate_preview=forged)["Location"] == "/basket/"
 
 
-# What the staff does while somebody pays ------------------------------------------------------------------------------------------------
+# What the staff does while somebody pays ----------------------------------------------------------
 
 
 @contextmanager
-def before_the_status_is_changed(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> Iterator[None]:
-    """Let something happen after a page of the dashboard has read the order and before it changes its status."""
+def before_the_status_is_changed(
+    monkeypatch: pytest.MonkeyPatch,
+    happens: Callable[[], None],
+) -> Iterator[None]:
+    """Let something happen after a page of the dashboard has read the order and before it changes
+    its status.
+    """
     real = oscars_dashboard.EventHandlerMixin.get_handler
 
     def late(view: Any, *arguments: Any, **options: Any) -> Any:
@@ -318,7 +414,10 @@ def before_the_status_is_changed(monkeypatch: pytest.MonkeyPatch, happens: Calla
 
 @pytest.mark.parametrize("page", ["the order's page", "the list"])
 def test_an_order_that_is_paid_while_the_staff_cancels_it_stays_paid_and_the_staff_is_told(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, page: str
+    world: World,
+    payment: Payment,
+    monkeypatch: pytest.MonkeyPatch,
+    page: str,
 ) -> None:
     ann, order = staff("ann", *MAY), Order.objects.get()
 
@@ -328,10 +427,18 @@ def test_an_order_that_is_paid_while_the_staff_cancels_it_stays_paid_and_the_sta
 
     with before_the_status_is_changed(monkeypatch, pays):
         if page == "the list":
-            fields = {"action": "change_order_statuses", "selected_order": [order.pk], "new_status": "Cancelled"}
+            fields = {
+                "action": "change_order_statuses",
+                "selected_order": [order.pk],
+                "new_status": "Cancelled",
+            }
             answer = ann.post("/dashboard/orders/", fields, follow=True)
         else:
-            answer = ann.post(url_of(order), {"order_action": "change_order_status", "new_status": "Cancelled"}, follow=True)
+            answer = ann.post(
+                url_of(order),
+                {"order_action": "change_order_status", "new_status": "Cancelled"},
+                follow=True,
+            )
     assert "is “Paid” by now" in messages_of(answer)[0]
     assert Order.objects.get().status == "Paid"
     assert ExpectedOrder.objects.get().closed_at is None
@@ -339,28 +446,41 @@ def test_an_order_that_is_paid_while_the_staff_cancels_it_stays_paid_and_the_sta
 
 
 def test_an_order_that_is_deleted_while_the_staff_cancels_it_is_a_message(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    payment: Payment,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ann, order = staff("ann", *MAY), Order.objects.get()
     with before_the_status_is_changed(monkeypatch, lambda: Order.objects.all().delete()):
-        fields = {"action": "change_order_statuses", "selected_order": [order.pk], "new_status": "Cancelled"}
+        fields = {
+            "action": "change_order_statuses",
+            "selected_order": [order.pk],
+            "new_status": "Cancelled",
+        }
         assert "by now" in messages_of(ann.post("/dashboard/orders/", fields, follow=True))[0]
     assert not Order.objects.exists(), "Oscar would write it again"
 
 
-def test_stock_of_a_cancelled_order_is_free_once_the_money_that_came_too_late_was_given_back(world: World, payment: Payment) -> None:
+def test_stock_of_a_cancelled_order_is_free_once_the_money_that_came_too_late_was_given_back(
+    world: World,
+    payment: Payment,
+) -> None:
     handler().handle_order_status_change(Order.objects.get(), "Cancelled")
     world.shopper_pays(payment)
     world.notification(payment)
     world.a_day_passes()
-    assert StockRecord.objects.get().num_allocated == 1, "somebody may still decide to send the goods"
+    assert StockRecord.objects.get().num_allocated == 1, (
+        "somebody may still decide to send the goods"
+    )
     queueing.refund(payment.pk, "12.50")
     world.a_day_passes()
     assert (StockRecord.objects.get().num_allocated, world.reviews()) == (0, [])
 
 
 def test_stock_that_the_staff_released_or_shipped_in_part_is_released_to_the_last_item_and_no_further(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     tea, pot, kept = product("4.00", "Tea"), product("20.00", "Pot"), product("1.00", "Kept")
     shopper.adds(tea, 3)
@@ -377,12 +497,18 @@ def test_stock_that_the_staff_released_or_shipped_in_part_is_released_to_the_las
     handler().cancel_stock_allocations(order, [line["Kept"]], [1])
     world.a_day_passes()
     ExpectedOrder.objects.exclude(key=order.number).delete()
-    stock = StockRecord.objects.order_by("product__title").values_list("product__title", "num_allocated", "num_in_stock")
+    stock = StockRecord.objects.order_by("product__title").values_list(
+        "product__title",
+        "num_allocated",
+        "num_in_stock",
+    )
     assert list(stock) == [("Kept", 0, 5), ("Pot", 0, 4), ("Tea", 0, 5)]
 
 
 def test_products_that_are_deleted_while_an_order_waits_do_not_keep_it_from_being_given_up(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     gone, kept = product("4.00"), product("5.00")
     shopper.adds(gone)
@@ -395,18 +521,27 @@ def test_products_that_are_deleted_while_an_order_waits_do_not_keep_it_from_bein
     assert kept.stockrecords.get().num_allocated == 0
 
 
-def test_an_order_whose_currency_is_edited_while_somebody_pays_waits_for_a_person(world: World, payment: Payment) -> None:
+def test_an_order_whose_currency_is_edited_while_somebody_pays_waits_for_a_person(
+    world: World,
+    payment: Payment,
+) -> None:
     Order.objects.update(currency="EUR")
     world.shopper_pays(payment)
     world.notification(payment)
-    assert (world.reviews(), Order.objects.get().status) == (["paid-not-payable"], "Pending payment")
+    assert (world.reviews(), Order.objects.get().status) == (
+        ["paid-not-payable"],
+        "Pending payment",
+    )
     page = world.client.get(world.way_to_pay(payment.order.key)).content.decode()
     assert "None of our payment methods takes EUR 12.50." in page
     assert "USD 12.50 has arrived for this order already" in page
     assert 'name="method"' not in page
 
 
-def test_an_order_in_a_status_of_the_shops_own_is_not_said_to_be_paid(world: World, payment: Payment) -> None:
+def test_an_order_in_a_status_of_the_shops_own_is_not_said_to_be_paid(
+    world: World,
+    payment: Payment,
+) -> None:
     home = declined(world, payment)
     Order.objects.update(status="On hold")
     page = Client().get(home).content.decode()
@@ -414,7 +549,11 @@ def test_an_order_in_a_status_of_the_shops_own_is_not_said_to_be_paid(world: Wor
     assert "has arrived" not in page
 
 
-def test_whoever_comes_back_to_an_order_that_was_given_up_is_not_thanked_for_it(world: World, shopper: Shopper, payment: Payment) -> None:
+def test_whoever_comes_back_to_an_order_that_was_given_up_is_not_thanked_for_it(
+    world: World,
+    shopper: Shopper,
+    payment: Payment,
+) -> None:
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     home = shopper.get("/checkout/thank-you/")["Location"]
@@ -422,7 +561,9 @@ def test_whoever_comes_back_to_an_order_that_was_given_up_is_not_thanked_for_it(
 
 
 def test_an_order_that_was_cancelled_and_opened_again_by_hand_is_not_offered_to_be_paid(
-    world: World, shopper: Shopper, payment: Payment
+    world: World,
+    shopper: Shopper,
+    payment: Payment,
 ) -> None:
     home = declined(world, payment)
     handler().handle_order_status_change(Order.objects.get(), "Cancelled")
@@ -436,7 +577,9 @@ def test_an_order_that_was_cancelled_and_opened_again_by_hand_is_not_offered_to_
 
 
 def test_an_order_whose_money_was_given_back_because_it_was_too_little_is_offered_to_be_paid_anew(
-    world: World, shopper: Shopper, payment: Payment
+    world: World,
+    shopper: Shopper,
+    payment: Payment,
 ) -> None:
     world.shop.edit_total(payment.order.key, Decimal("20.00"))
     world.shopper_pays(payment)
@@ -452,11 +595,16 @@ def test_an_order_whose_money_was_given_back_because_it_was_too_little_is_offere
     again = world.start(payment.order.key, "paypal")
     world.shopper_pays(again)
     world.notification(again)
-    assert (Order.objects.get().status, Order.objects.get().sources.get().amount_debited) == ("Paid", Decimal("20.00"))
+    assert (Order.objects.get().status, Order.objects.get().sources.get().amount_debited) == (
+        "Paid",
+        Decimal("20.00"),
+    )
 
 
 def test_an_order_whose_money_was_given_back_before_the_shop_was_told_is_offered_to_be_paid_anew(
-    world: World, shopper: Shopper, payment: Payment
+    world: World,
+    shopper: Shopper,
+    payment: Payment,
 ) -> None:
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=1):
@@ -470,7 +618,9 @@ def test_an_order_whose_money_was_given_back_before_the_shop_was_told_is_offered
 
 
 def test_an_order_that_was_paid_given_back_and_opened_again_by_hand_is_not_offered_to_be_paid(
-    world: World, shopper: Shopper, payment: Payment
+    world: World,
+    shopper: Shopper,
+    payment: Payment,
 ) -> None:
     world.shopper_pays(payment)
     home = world.come_back(payment)["Location"]
@@ -482,24 +632,32 @@ def test_an_order_that_was_paid_given_back_and_opened_again_by_hand_is_not_offer
     assert "Refresh" not in page
 
 
-# What is deleted ------------------------------------------------------------------------------------------------------------------------
+# What is deleted ----------------------------------------------------------------------------------
 
 
 def test_whoever_paid_an_order_that_was_deleted_meanwhile_reads_what_becomes_of_the_money(
-    world: World, shopper: Shopper, payment: Payment
+    world: World,
+    shopper: Shopper,
+    payment: Payment,
 ) -> None:
     way = world.way_to_pay(payment.order.key)
     Order.objects.all().delete()
     world.shopper_pays(payment)
     page = shopper.get(home_on(world.come_back(payment)))
     assert page.status_code == 410
-    for said in ("This order does not exist any more.", "If you have paid it, the shop knows about it"):
+    for said in (
+        "This order does not exist any more.",
+        "If you have paid it, the shop knows about it",
+    ):
         assert said in page.content.decode()
     assert world.reviews() == ["paid-not-payable"]
     assert shopper.get(way).status_code == 404
 
 
-def test_an_order_whose_customer_deletes_the_account_while_paying_is_paid(world: World, product: Make) -> None:
+def test_an_order_whose_customer_deletes_the_account_while_paying_is_paid(
+    world: World,
+    product: Make,
+) -> None:
     bo = customer()
     shopper = browser_of(bo)
     shopper.get(shopper.buys(product())["Location"])
@@ -513,7 +671,11 @@ def test_an_order_whose_customer_deletes_the_account_while_paying_is_paid(world:
 
 
 def test_a_number_that_was_an_orders_before_places_no_order_that_would_be_taken_for_paid(
-    world: World, shopper: Shopper, product: Make, payment: Payment, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    payment: Payment,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world.shopper_pays(payment)
     world.notification(payment)
@@ -528,10 +690,13 @@ def test_a_number_that_was_an_orders_before_places_no_order_that_would_be_taken_
     assert is_at_start(other.places()), "the basket is as it was"
 
 
-# Who is somebody else -------------------------------------------------------------------------------------------------------------------
+# Who is somebody else -----------------------------------------------------------------------------
 
 
-def test_another_customer_sees_no_more_than_a_stranger_and_nobody_guesses_an_order(world: World, product: Make) -> None:
+def test_another_customer_sees_no_more_than_a_stranger_and_nobody_guesses_an_order(
+    world: World,
+    product: Make,
+) -> None:
     shopper, eve = browser_of(customer("bo")), browser_of(customer("eve"))
     shopper.get(shopper.buys(product("12.50", "Secret tea"))["Location"])
     order, home = Order.objects.get(), declined(world, Payment.objects.get())
@@ -540,17 +705,28 @@ def test_another_customer_sees_no_more_than_a_stranger_and_nobody_guesses_an_ord
     for private in ("/payments/pay/", "Mill Lane", "bo@shopper.example", "Secret tea"):
         assert private not in page
     assert eve.get(f"/accounts/orders/{order.number}/").status_code == 404
-    for guess in (order.number, f"{order.number}:", home.split("/")[-2][:-1], home.split("/")[-2].swapcase()):
+    for guess in (
+        order.number,
+        f"{order.number}:",
+        home.split("/")[-2][:-1],
+        home.split("/")[-2].swapcase(),
+    ):
         assert eve.get(f"/payments/order/{guess}/").status_code == 404, guess
 
 
-# To the cent ----------------------------------------------------------------------------------------------------------------------------
+# To the cent --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("percent", [10, 33])
 @pytest.mark.parametrize(("price", "quantity"), [("19.99", 3), ("0.07", 7), ("3.33", 1)])
 def test_what_was_shown_ordered_charged_and_given_back_line_by_line_is_the_same_to_the_cent(
-    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch, price: str, quantity: int, percent: int
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    price: str,
+    quantity: int,
+    percent: int,
 ) -> None:
     monkeypatch.setattr(
         "oscar.apps.checkout.applicator.SurchargeApplicator.get_surcharges",
@@ -571,7 +747,9 @@ def test_what_was_shown_ordered_charged_and_given_back_line_by_line_is_the_same_
     charged = Decimal(str(sent(world)["amount"]))
     assert shown == f"USD {charged}"
     assert charged == order.total_incl_tax == payment.amount
-    assert charged == sum(line.line_price_incl_tax for line in lines) + order.shipping_incl_tax + Decimal("1.01")
+    assert charged == sum(
+        line.line_price_incl_tax for line in lines
+    ) + order.shipping_incl_tax + Decimal("1.01")
     for line in lines:
         assert f'"goods_name":"{line.title}","quantity":"{line.quantity}"' in goods(world)
     world.shopper_pays(payment)
@@ -581,7 +759,13 @@ def test_what_was_shown_ordered_charged_and_given_back_line_by_line_is_the_same_
         for _ in range(line.quantity - 1):
             presses_for_lines(ann, order, {line: 1})
     for line in lines:
-        refunded_amount = sum(Refund.objects.filter(data__lines__has_key=str(line.pk)).values_list("amount", flat=True), Decimal(0))
+        refunded_amount = sum(
+            Refund.objects.filter(data__lines__has_key=str(line.pk)).values_list(
+                "amount",
+                flat=True,
+            ),
+            Decimal(0),
+        )
         last = line.line_price_incl_tax - refunded_amount
         said = messages_of(presses_for_lines(ann, order, {line: 1}))
         assert said == [f"USD {last} was refunded."], line.title
@@ -591,7 +775,10 @@ def test_what_was_shown_ordered_charged_and_given_back_line_by_line_is_the_same_
 
 
 def test_a_total_with_parts_of_a_cent_is_charged_as_it_was_shown(
-    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class ByWeight(FixedPrice):  # type: ignore[misc]
         code, name = "weight", "By weight"
@@ -608,19 +795,36 @@ def test_a_total_with_parts_of_a_cent_is_charged_as_it_was_shown(
     assert f"${Payment.objects.get().amount}" in preview.content.decode()
 
 
-@pytest.mark.parametrize("title", ["\N{TEACUP WITHOUT HANDLE}", "<>&", "a\nb", "x" * 255, "\u202eaet", "{amount}", "%s", "'; --"])
-def test_goods_of_any_name_can_be_paid(world: World, shopper: Shopper, product: Make, title: str) -> None:
+@pytest.mark.parametrize(
+    "title",
+    ["\N{TEACUP WITHOUT HANDLE}", "<>&", "a\nb", "x" * 255, "\u202eaet", "{amount}", "%s", "'; --"],
+)
+def test_goods_of_any_name_can_be_paid(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    title: str,
+) -> None:
     placed = shopper.buys(product("1.00", title))
     assert world.onward(shopper.get(placed["Location"])).startswith(world.sandbox.base_url)
 
 
 @pytest.mark.parametrize(
-    ("quantity", "sent_as"), [(0, ("Green tea x 0", "1")), (2**31 - 1, ("Green tea x 2147483647", "1")), (7, ("Green tea", "7"))]
+    ("quantity", "sent_as"),
+    [
+        (0, ("Green tea x 0", "1")),
+        (2**31 - 1, ("Green tea x 2147483647", "1")),
+        (7, ("Green tea", "7")),
+    ],
 )
 def test_a_quantity_of_any_size_that_the_staff_entered_keeps_nobody_from_paying(
-    world: World, payment: Payment, quantity: int, sent_as: tuple[str, str]
+    world: World,
+    payment: Payment,
+    quantity: int,
+    sent_as: tuple[str, str],
 ) -> None:
-    get_model("order", "Line").objects.update(quantity=quantity)  # Oscar's own Django admin takes them
+    # Oscar's own Django admin takes them
+    get_model("order", "Line").objects.update(quantity=quantity)
     number = payment.order.key
     assert "Choose how to pay" in world.client.get(world.way_to_pay(number)).content.decode()
     world.start(number, "paypal")
@@ -632,7 +836,11 @@ def test_a_quantity_of_any_size_that_the_staff_entered_keeps_nobody_from_paying(
 
 @pytest.mark.parametrize("number", ["ORD/2026 \u00fc", "x" * 128, "{amount}", "<b>1</b>"])
 def test_an_order_of_any_number_is_paid_and_its_shopper_comes_home(
-    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch, number: str
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    number: str,
 ) -> None:
     monkeypatch.setattr(OrderNumberGenerator, "order_number", lambda *_: number)
     shopper.get(shopper.buys(product())["Location"])
@@ -642,16 +850,26 @@ def test_an_order_of_any_number_is_paid_and_its_shopper_comes_home(
     assert Order.objects.get(number=number).status == "Paid"
 
 
-# Money back -----------------------------------------------------------------------------------------------------------------------------
+# Money back ---------------------------------------------------------------------------------------
 
 
-def test_a_line_whose_refund_nobody_knows_of_is_not_paid_back_twice_by_its_price(bought: Bought) -> None:
+def test_a_line_whose_refund_nobody_knows_of_is_not_paid_back_twice_by_its_price(
+    bought: Bought,
+) -> None:
     ann = staff("ann", *MAY)
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     presses_for_lines(ann, bought.order, {bought.tea: 2})
-    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1})) == ["USD 4.00 was refunded."]
-    assert "Nothing was refunded" in messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}))[0]
-    assert sorted(Refund.objects.values_list("amount", flat=True)) == [Decimal("4.00"), Decimal("8.00")]
+    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1})) == [
+        "USD 4.00 was refunded.",
+    ]
+    assert (
+        "Nothing was refunded"
+        in messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}))[0]
+    )
+    assert sorted(Refund.objects.values_list("amount", flat=True)) == [
+        Decimal("4.00"),
+        Decimal("8.00"),
+    ]
 
 
 def test_a_forged_refund_without_the_token_gives_nothing_back(bought: Bought) -> None:
@@ -659,7 +877,9 @@ def test_a_forged_refund_without_the_token_gives_nothing_back(bought: Bought) ->
     fields = fields_of(ann.get(url_of(bought.order)), "tillgate_refund_form")
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = ann.cookies
-    assert strict.post(url_of(bought.order), {**fields, "csrfmiddlewaretoken": ""}).status_code == 403
+    assert (
+        strict.post(url_of(bought.order), {**fields, "csrfmiddlewaretoken": ""}).status_code == 403
+    )
     assert not Refund.objects.exists()
 
 
@@ -667,7 +887,9 @@ def test_lines_of_another_order_are_not_given_back(bought: Bought, world: World)
     order, ann = bought.order, staff("ann", *MAY)
     other = Order.objects.get(number=world.order("5.00")).lines.get()
     page = ann.get(url_of(order))
-    assert messages_of(presses_for_lines(ann, order, {other: 1}, page))[0] == "Invalid lines requested"
+    assert (
+        messages_of(presses_for_lines(ann, order, {other: 1}, page))[0] == "Invalid lines requested"
+    )
     assert not Refund.objects.exists()
 
 
@@ -682,11 +904,14 @@ def test_a_cancelled_order_that_was_paid_is_given_back_once_whoever_asks(bought:
         bought.ask(Decimal("0.01"))
 
 
-# Other shops ----------------------------------------------------------------------------------------------------------------------------
+# Other shops --------------------------------------------------------------------------------------
 
 
 def test_a_shop_in_another_currency_takes_dollars_for_what_it_sells_in_dollars(
-    world: World, shopper: Shopper, product: Make, settings: Any
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
 ) -> None:
     settings.OSCAR_DEFAULT_CURRENCY = "GBP"
     tea = product("12.50")
@@ -701,26 +926,44 @@ def test_a_shop_in_another_currency_takes_dollars_for_what_it_sells_in_dollars(
     assert world.shop.refunded(order.number) == world.refunded_amount(payment) == Decimal("2.50")
 
 
-def test_a_fork_that_only_looks_different_lets_nobody_order_without_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_that_only_looks_different_lets_nobody_order_without_a_method(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fork(**written: Any) -> type[Any]:
-        return type("PaymentMethodView", (oscars_checkout.PaymentMethodView,), {"__module__": "shop.checkout.views", **written})
+        return type(
+            "PaymentMethodView",
+            (oscars_checkout.PaymentMethodView,),
+            {"__module__": "shop.checkout.views", **written},
+        )
 
     details = get_class("checkout.views", "PaymentDetailsView")
     looks, actions = fork(template_name="ours.html", get_context_data=dict), fork(post=print)
     for view, takes_others in ((looks, False), (actions, True)):
-        monkeypatch.setattr(choice, "get_class", lambda _, name, view=view: view if name == "PaymentMethodView" else details)
+        monkeypatch.setattr(
+            choice,
+            "get_class",
+            lambda _, name, view=view: view if name == "PaymentMethodView" else details,
+        )
         assert choice.has_other_ways() is takes_others
 
 
 def preview_of_a_shop() -> Any:
-    """Return a page that was made from the one that Oscar loads, and takes its own payment: an express checkout returns to such a one."""
+    """Return a page that was made from the one that Oscar loads, and takes its own payment: an
+    express checkout returns to such a one.
+    """
 
     class Page(get_class("checkout.views", "PaymentDetailsView")):  # type: ignore[misc]
         preview = True
 
         def handle_payment(self, order_number: str, total: Any, **options: Any) -> None:
             kind, _ = get_model("payment", "SourceType").objects.get_or_create(name="Express")
-            self.add_payment_source(get_model("payment", "Source")(source_type=kind, currency="USD", amount_debited=total.incl_tax))
+            self.add_payment_source(
+                get_model("payment", "Source")(
+                    source_type=kind,
+                    currency="USD",
+                    amount_debited=total.incl_tax,
+                ),
+            )
 
         def get_initial_order_status(self, basket: Any) -> Any:
             return super().get_initial_order_status(basket) or "Paid"
@@ -735,7 +978,11 @@ def with_page(route: str, page: Any) -> Any:
 
 @pytest.mark.parametrize("kept", ["alipay", "goldbars"])
 def test_a_page_of_another_package_that_takes_its_own_payment_is_not_followed_by_a_second(
-    world: World, shopper: Shopper, product: Make, settings: Any, kept: str
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
+    kept: str,
 ) -> None:
     settings.ROOT_URLCONF = with_page("express/", preview_of_a_shop())
     shopper.adds(product("12.50"))
@@ -746,7 +993,9 @@ def test_a_page_of_another_package_that_takes_its_own_payment_is_not_followed_by
     session.save()
     preview = shopper.get("/express/").content.decode()
     assert ("Alipay" in preview, "tillgate" in preview) == (False, False)
-    assert shopper.post("/express/", {"action": "place_order"})["Location"] == "/checkout/thank-you/"
+    assert (
+        shopper.post("/express/", {"action": "place_order"})["Location"] == "/checkout/thank-you/"
+    )
     assert not ExpectedOrder.objects.exists()
     world.a_day_passes()
     order = Order.objects.get()
@@ -754,16 +1003,25 @@ def test_a_page_of_another_package_that_takes_its_own_payment_is_not_followed_by
 
 
 def test_a_page_of_another_package_that_takes_its_own_payment_asks_for_no_method(
-    world: World, shopper: Shopper, product: Make, settings: Any
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
 ) -> None:
     settings.ROOT_URLCONF = with_page("express/", preview_of_a_shop())
     shopper.adds(product("12.50"))
     shopper.says_where()
-    assert shopper.post("/express/", {"action": "place_order"})["Location"] == "/checkout/thank-you/"
+    assert (
+        shopper.post("/express/", {"action": "place_order"})["Location"] == "/checkout/thank-you/"
+    )
 
 
 def test_a_page_that_a_shop_put_in_the_place_of_oscars_is_paid_here_with_a_method(
-    world: World, shopper: Shopper, product: Make, settings: Any, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     page = preview_of_a_shop()
     monkeypatch.setattr(apps.get_app_config("checkout"), "payment_details_view", page)
@@ -772,7 +1030,9 @@ def test_a_page_that_a_shop_put_in_the_place_of_oscars_is_paid_here_with_a_metho
 
 
 def test_an_address_of_an_order_that_the_database_lost_opens_no_other_order_with_its_number(
-    world: World, shopper: Shopper, product: Callable[..., Any]
+    world: World,
+    shopper: Shopper,
+    product: Callable[..., Any],
 ) -> None:
     shopper.get(shopper.buys(product("12.50"))["Location"])
     order = orders.find(Payment.objects.get().order.key)

@@ -51,7 +51,11 @@ def order(world: World, shopper: Shopper, product: Make) -> Any:
     return Order.objects.get()
 
 
-def test_stranger_with_return_address_cannot_change_order(world: World, order: Any, shopper: Shopper) -> None:
+def test_stranger_with_return_address_cannot_change_order(
+    world: World,
+    order: Any,
+    shopper: Shopper,
+) -> None:
     address, stranger = f"/payments/return/{Payment.objects.get().return_key}/", Shopper(Client())
     assert CHANGE_LINK in shopper.get(address).content.decode()
     page = stranger.get(address).content.decode()
@@ -63,11 +67,20 @@ def test_stranger_with_return_address_cannot_change_order(world: World, order: A
         choose = html.unescape(re.findall(r'action="(/payments/pay/[^"]+)"', pay_page)[0])
     stranger.post(choose, {"method": "paypal"})
     for payment in Payment.objects.all():
-        assert CHANGE_LINK not in stranger.get(f"/payments/return/{payment.return_key}/").content.decode()
-    assert CHANGE_LINK in Shopper(Client()).get(world.way_to_pay(order.number)).content.decode(), "the shop's mail"
+        assert (
+            CHANGE_LINK
+            not in stranger.get(f"/payments/return/{payment.return_key}/").content.decode()
+        )
+    assert CHANGE_LINK in Shopper(Client()).get(world.way_to_pay(order.number)).content.decode(), (
+        "the shop's mail"
+    )
 
 
-def test_old_address_of_change_page_changes_nothing(order: Any, shopper: Shopper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_address_of_change_page_changes_nothing(
+    order: Any,
+    shopper: Shopper,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     address, later = change_url(order), time.time() + 3601
     with monkeypatch.context() as patch:
         patch.setattr("django.core.signing.time.time", lambda: later)
@@ -89,17 +102,28 @@ def voucher() -> Any:
     return get_model("voucher", "Voucher").objects.get()
 
 
-def test_opening_the_page_changes_nothing_and_a_stranger_without_the_address_does_not_reach_it(order: Any, shopper: Shopper) -> None:
+def test_opening_the_page_changes_nothing_and_a_stranger_without_the_address_does_not_reach_it(
+    order: Any,
+    shopper: Shopper,
+) -> None:
     page = Shopper(Client()).get(change_url(order)).content.decode()
     assert "Green tea" in page
     assert Order.objects.get().status == "Pending payment"
-    assert Shopper(Client()).get(change_url(order).replace("/change/", "x/change/")).status_code == 404
+    assert (
+        Shopper(Client()).get(change_url(order).replace("/change/", "x/change/")).status_code == 404
+    )
     assert Shopper(Client()).get(orders.status_url(order.number) + "change/").status_code == 404
-    assert Client(enforce_csrf_checks=True).post(change_url(order), {"then": "cancel"}).status_code == 403
+    assert (
+        Client(enforce_csrf_checks=True).post(change_url(order), {"then": "cancel"}).status_code
+        == 403
+    )
     assert Order.objects.get().status == "Pending payment"
 
 
-def test_the_shoppers_own_pages_lead_there_and_a_strangers_page_does_not(order: Any, shopper: Shopper) -> None:
+def test_the_shoppers_own_pages_lead_there_and_a_strangers_page_does_not(
+    order: Any,
+    shopper: Shopper,
+) -> None:
     link = CHANGE_LINK
     assert link in shopper.get(orders.status_url(order.number)).content.decode()
     page = f"/accounts/order-status/{order.number}/{order.verification_hash()}/"
@@ -108,7 +132,11 @@ def test_the_shoppers_own_pages_lead_there_and_a_strangers_page_does_not(order: 
     assert link not in Shopper(Client()).get(orders.status_url(order.number)).content.decode()
 
 
-def test_a_cancelled_order_releases_stock_and_voucher_at_once_and_nothing_twice(world: World, order: Any, shopper: Shopper) -> None:
+def test_a_cancelled_order_releases_stock_and_voucher_at_once_and_nothing_twice(
+    world: World,
+    order: Any,
+    shopper: Shopper,
+) -> None:
     assert (counters(voucher())["stock"], counters(voucher())["uses"]) == ([2], 1)
     answer = shopper.post(change_url(order), {"then": "cancel"})
     assert "This order was cancelled." in shopper.get(answer["Location"]).content.decode()
@@ -120,12 +148,20 @@ def test_a_cancelled_order_releases_stock_and_voucher_at_once_and_nothing_twice(
 
 
 def test_back_in_the_basket_are_lines_quantities_options_and_voucher_and_they_can_be_bought(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     make_voucher("TEN")
-    tea, engraving = product("10.00"), OptionFactory(name="Engraving", code="engraving", required=False)
+    tea, engraving = (
+        product("10.00"),
+        OptionFactory(name="Engraving", code="engraving", required=False),
+    )
     tea.product_class.options.add(engraving)
-    assert shopper.post(f"/basket/add/{tea.pk}/", {"quantity": 2, "engraving": "for Bo"}).status_code == 302
+    assert (
+        shopper.post(f"/basket/add/{tea.pk}/", {"quantity": 2, "engraving": "for Bo"}).status_code
+        == 302
+    )
     shopper.uses_voucher("TEN")
     shopper.says_where()
     shopper.chooses()
@@ -135,10 +171,16 @@ def test_back_in_the_basket_are_lines_quantities_options_and_voucher_and_they_ca
     assert shopper.post(address, {"then": "basket"})["Location"] == "/basket/"
     basket = shopper.get("/basket/").context["basket"]
     (line,) = basket.all_lines()
-    assert (line.product, line.quantity, [one.value for one in line.attributes.all()]) == (tea, 2, ["for Bo"])
+    assert (line.product, line.quantity, [one.value for one in line.attributes.all()]) == (
+        tea,
+        2,
+        ["for Bo"],
+    )
     assert basket.contains_voucher("TEN")
     assert counters(voucher())["stock"] == [0]
-    assert shopper.post(address, {"then": "basket"})["Location"] == orders.status_url(order.number), "a second press"
+    assert shopper.post(address, {"then": "basket"})["Location"] == orders.status_url(
+        order.number,
+    ), "a second press"
     assert shopper.get("/basket/").context["basket"].num_items == 2
     shopper.says_where()
     shopper.chooses("paypal")
@@ -148,7 +190,9 @@ def test_back_in_the_basket_are_lines_quantities_options_and_voucher_and_they_ca
 
 
 def test_whoever_comes_by_the_mail_after_the_order_was_released_puts_its_items_into_the_basket_again(
-    world: World, order: Any, shopper: Shopper
+    world: World,
+    order: Any,
+    shopper: Shopper,
 ) -> None:
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
@@ -166,14 +210,19 @@ def test_whoever_comes_by_the_mail_after_the_order_was_released_puts_its_items_i
     assert basket.contains_voucher("TEN")
 
 
-def test_i4_the_items_of_an_order_that_money_came_for_are_not_offered_again(world: World, order: Any, shopper: Shopper) -> None:
+def test_i4_the_items_of_an_order_that_money_came_for_are_not_offered_again(
+    world: World,
+    order: Any,
+    shopper: Shopper,
+) -> None:
     address, payment = change_url(order), Payment.objects.get()
     shopper.post(address, {"then": "again"})
     assert Order.objects.get().status == "Pending payment", "it is not cancelled"
     shopper.post(address, {"then": "cancel"})
     world.shopper_pays(payment)
     world.notification(payment)
-    assert orders.describe(order.number).change_url is None  # type: ignore[union-attr]  # it is there
+    # it is there
+    assert orders.describe(order.number).change_url is None  # type: ignore[union-attr]
     assert shopper.post(address, {"then": "again"})["Location"] == orders.status_url(order.number)
     assert shopper.get("/basket/").context["basket"].is_empty
 
@@ -185,7 +234,11 @@ def test_an_item_that_is_not_sold_any_more_is_named(order: Any, shopper: Shopper
     assert Order.objects.get().status == "Cancelled"
 
 
-def test_i2_the_open_payment_is_watched_and_late_money_opens_a_review(world: World, order: Any, shopper: Shopper) -> None:
+def test_i2_the_open_payment_is_watched_and_late_money_opens_a_review(
+    world: World,
+    order: Any,
+    shopper: Shopper,
+) -> None:
     shopper.post(change_url(order), {"then": "basket"})
     payment = Payment.objects.get()
     world.shopper_pays(payment)
@@ -195,7 +248,11 @@ def test_i2_the_open_payment_is_watched_and_late_money_opens_a_review(world: Wor
     assert (Order.objects.get().status, len(world.reviews())) == ("Cancelled", 1)
 
 
-def test_i4_an_order_whose_money_has_come_or_is_on_its_way_is_not_cancelled(world: World, order: Any, shopper: Shopper) -> None:
+def test_i4_an_order_whose_money_has_come_or_is_on_its_way_is_not_cancelled(
+    world: World,
+    order: Any,
+    shopper: Shopper,
+) -> None:
     address, payment = change_url(order), Payment.objects.get()
     Payment.objects.update(is_processing=True)
     for then in ("cancel", "basket"):
@@ -206,11 +263,15 @@ def test_i4_an_order_whose_money_has_come_or_is_on_its_way_is_not_cancelled(worl
     world.notification(payment)
     shopper.post(address, {"then": "basket"})
     assert Order.objects.get().status == "Paid"
-    assert orders.describe(order.number).change_url is None  # type: ignore[union-attr]  # it is there
+    # it is there
+    assert orders.describe(order.number).change_url is None  # type: ignore[union-attr]
     assert shopper.get("/basket/").context["basket"].is_empty
 
 
-def test_a_customer_finds_the_way_on_the_page_of_the_order_in_the_account(world: World, product: Make) -> None:
+def test_a_customer_finds_the_way_on_the_page_of_the_order_in_the_account(
+    world: World,
+    product: Make,
+) -> None:
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     shopper = Shopper(world.client)
     shopper.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
@@ -224,7 +285,11 @@ def test_a_customer_finds_the_way_on_the_page_of_the_order_in_the_account(world:
     assert shopper.get("/basket/").context["basket"].num_items == 1
 
 
-def test_the_basket_leads_a_guest_and_a_customer_to_the_unpaid_order_and_nobody_else(world: World, shopper: Shopper, product: Make) -> None:
+def test_the_basket_leads_a_guest_and_a_customer_to_the_unpaid_order_and_nobody_else(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     customer, elsewhere = Shopper(Client()), Shopper(Client())
     for browser in (customer, elsewhere):

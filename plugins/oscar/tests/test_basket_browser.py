@@ -1,4 +1,6 @@
-"""The page that cancels an order, in a browser: it fits, is accessible, and the keyboard leads back to the basket."""
+"""The page that cancels an order, in a browser: it fits, is accessible, and the keyboard leads back
+to the basket.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
+
+# ships no types
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from oscar.core.loading import get_model
 from playwright.sync_api import Browser, expect
 
@@ -27,7 +31,13 @@ def chromium() -> Iterator[Browser]:
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("button", ["Back to the basket", "Order these items again"])
 def test_the_shopper_goes_back_to_the_basket_by_keyboard_with_an_order_that_waits_or_was_released(
-    chromium: Browser, live_server: Any, world: World, shopper: Shopper, product: Callable[..., Any], button: str, width: int
+    chromium: Browser,
+    live_server: Any,
+    world: World,
+    shopper: Shopper,
+    product: Callable[..., Any],
+    button: str,
+    width: int,
 ) -> None:
     shopper.get(shopper.buys(product("12.50"))["Location"])
     if button == "Order these items again":
@@ -35,15 +45,22 @@ def test_the_shopper_goes_back_to_the_basket_by_keyboard_with_an_order_that_wait
     order = get_model("order", "Order").objects.get()
     address = orders.change_url(order)
     assert address is not None
-    context = chromium.new_context(base_url=live_server.url, viewport={"width": width, "height": 844})
-    context.route(lambda url: not url.startswith(live_server.url), lambda route: route.abort())  # Oscar asks a CDN for jQuery first
+    context = chromium.new_context(
+        base_url=live_server.url,
+        viewport={"width": width, "height": 844},
+    )
+    # Oscar asks a CDN for jQuery first
+    context.route(lambda url: not url.startswith(live_server.url), lambda route: route.abort())
     page = context.new_page()
     page.goto(address)
     ARTEFACTS.mkdir(exist_ok=True)
     page.screenshot(path=ARTEFACTS / f"oscar-change-{order.status}-{width}.png", full_page=True)
     faults = {one["id"] for one in Axe().run(page, "#tillgate-change").response["violations"]}
     assert faults <= {"color-contrast"}, "beside the blue of Oscar's own links and buttons"
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert (
+        page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        <= 0
+    )
     page.get_by_role("button", name=button).focus()
     page.keyboard.press("Enter")
     expect(page.get_by_text("Its items are in your basket again")).to_be_visible()
@@ -56,20 +73,36 @@ def test_the_shopper_goes_back_to_the_basket_by_keyboard_with_an_order_that_wait
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_basket_tells_of_the_order_that_waits_and_leads_to_its_payment_by_keyboard(
-    chromium: Browser, live_server: Any, world: World, shopper: Shopper, product: Callable[..., Any], width: int
+    chromium: Browser,
+    live_server: Any,
+    world: World,
+    shopper: Shopper,
+    product: Callable[..., Any],
+    width: int,
 ) -> None:
     shopper.get(shopper.buys(product("12.50"))["Location"])
     order = get_model("order", "Order").objects.get()
-    context = chromium.new_context(base_url=live_server.url, viewport={"width": width, "height": 844})
+    context = chromium.new_context(
+        base_url=live_server.url,
+        viewport={"width": width, "height": 844},
+    )
     context.route(lambda url: not url.startswith(live_server.url), lambda route: route.abort())
-    context.add_cookies([{"name": name, "value": one.value, "url": live_server.url} for name, one in shopper.client.cookies.items()])
+    context.add_cookies(
+        [
+            {"name": name, "value": one.value, "url": live_server.url}
+            for name, one in shopper.client.cookies.items()
+        ],
+    )
     page = context.new_page()
     page.goto("/basket/")
     expect(page.locator("#tillgate-waiting")).to_contain_text(order.number)
     page.screenshot(path=ARTEFACTS / f"oscar-basket-waiting-{width}.png", full_page=True)
     faults = {one["id"] for one in Axe().run(page, "#tillgate-waiting").response["violations"]}
     assert faults <= {"color-contrast"}, "beside the blue of Oscar's own links and buttons"
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert (
+        page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        <= 0
+    )
     pay = page.locator("#tillgate-waiting").get_by_role("link", name="Pay now")
     address = pay.get_attribute("href")
     assert address

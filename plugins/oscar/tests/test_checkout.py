@@ -1,4 +1,6 @@
-"""The checkout, by Oscar's own pages: from the basket to a paid order, and what shoppers do instead."""
+"""The checkout, by Oscar's own pages: from the basket to a paid order, and what shoppers do
+instead.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ def atomic_requests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 def sent(world: World) -> dict[str, Any]:
     """Return what the gateway was asked to create last."""
-    entries = [entry for entry in world.sandbox.service.journal.all() if entry.operation == "pay" and entry.direction == "in"]
+    entries = [
+        entry
+        for entry in world.sandbox.service.journal.all()
+        if entry.operation == "pay" and entry.direction == "in"
+    ]
     return dict(json.loads(entries[-1].detail))
 
 
@@ -49,11 +55,15 @@ def goods(world: World) -> str:
     return str(sent(world)["goodsInfo"])
 
 
-# A shopper buys -------------------------------------------------------------------------------------------------------------------------
+# A shopper buys -----------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("atomic_requests")
-def test_a_guest_pays_and_returns_to_the_thank_you_page(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_guest_pays_and_returns_to_the_thank_you_page(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     placed = shopper.buys(product("12.50"))
     order = Order.objects.get()
     assert (order.status, order.total_incl_tax) == ("Pending payment", Decimal("12.50"))
@@ -69,7 +79,11 @@ def test_a_guest_pays_and_returns_to_the_thank_you_page(world: World, shopper: S
 
 
 @pytest.mark.usefixtures("atomic_requests")
-def test_the_notification_alone_pays_the_order_though_the_shopper_never_returns(world: World, shopper: Shopper, product: Make) -> None:
+def test_the_notification_alone_pays_the_order_though_the_shopper_never_returns(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.get(shopper.buys(product())["Location"])
     payment = Payment.objects.get()
     world.shopper_pays(payment)
@@ -78,9 +92,14 @@ def test_the_notification_alone_pays_the_order_though_the_shopper_never_returns(
 
 
 def test_the_gateway_is_asked_for_the_orders_total_to_the_cent_with_tax_shipping_and_voucher(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
-    tea, cups = product("19.99", "Oolong <b>tea</b>", product_class=TAXED), product("7.35", "Cups & saucers")
+    tea, cups = (
+        product("19.99", "Oolong <b>tea</b>", product_class=TAXED),
+        product("7.35", "Cups & saucers"),
+    )
     make_voucher("TEN")
     shopper.adds(tea, 3)
     shopper.uses_voucher("TEN")
@@ -93,9 +112,15 @@ def test_the_gateway_is_asked_for_the_orders_total_to_the_cent_with_tax_shipping
     assert order.total_incl_tax > order.total_excl_tax, "there is tax on it"
     assert order.total_discount_incl_tax > 0
     assert f"${order.total_incl_tax}" in preview.content.decode()
-    assert order.total_incl_tax == sum(line.line_price_incl_tax for line in order.lines.all()) + order.shipping_incl_tax
+    assert (
+        order.total_incl_tax
+        == sum(line.line_price_incl_tax for line in order.lines.all()) + order.shipping_incl_tax
+    )
     assert order.shipping_incl_tax == Decimal("4.99")
-    assert [(line.title, line.quantity) for line in order.lines.all()] == [("Oolong <b>tea</b>", 3), ("Cups & saucers", 1)]
+    assert [(line.title, line.quantity) for line in order.lines.all()] == [
+        ("Oolong <b>tea</b>", 3),
+        ("Cups & saucers", 1),
+    ]
     asked = sent(world)
     assert Decimal(str(asked["amount"])) == order.total_incl_tax == Payment.objects.get().amount
     assert asked["description"] == f"Order {order.number}"
@@ -104,7 +129,10 @@ def test_the_gateway_is_asked_for_the_orders_total_to_the_cent_with_tax_shipping
     assert '"quantity":"1"' in goods(world)
 
 
-def test_a_customer_with_an_account_pays_and_finds_the_order_there(world: World, product: Make) -> None:
+def test_a_customer_with_an_account_pays_and_finds_the_order_there(
+    world: World,
+    product: Make,
+) -> None:
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     shopper = Shopper(world.client)
     shopper.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
@@ -122,14 +150,19 @@ def test_a_customer_with_an_account_pays_and_finds_the_order_there(world: World,
     for page in (f"/accounts/orders/{order.number}/", "/checkout/thank-you/"):
         assert "USD 1.50 was refunded." in shopper.get(page).content.decode()
     elsewhere = Client()
-    assert "USD 1.50 was refunded." in elsewhere.get(orders.status_url(order.number)).content.decode()
+    assert (
+        "USD 1.50 was refunded." in elsewhere.get(orders.status_url(order.number)).content.decode()
+    )
     elsewhere.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
     arrived = elsewhere.get(orders.status_url(order.number), follow=True)
     assert arrived.redirect_chain[-1][0] == f"/accounts/orders/{order.number}/"
     assert "your payment has arrived" in arrived.content.decode()
 
 
-def test_the_account_says_why_an_order_is_unpaid_and_that_money_came_after_its_cancellation(world: World, product: Make) -> None:
+def test_the_account_says_why_an_order_is_unpaid_and_that_money_came_after_its_cancellation(
+    world: World,
+    product: Make,
+) -> None:
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     shopper = Shopper(world.client)
     shopper.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
@@ -151,7 +184,11 @@ def test_the_account_says_why_an_order_is_unpaid_and_that_money_came_after_its_c
     assert "your payment has arrived" not in page()
 
 
-def test_a_gateway_that_asks_gets_the_address_of_the_guest_or_of_the_customer(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_gateway_that_asks_gets_the_address_of_the_guest_or_of_the_customer(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.buys(product(), email="ada@shopper.example")
     guests = Order.objects.get()
     customer = Shopper(Client())
@@ -166,7 +203,11 @@ def test_a_gateway_that_asks_gets_the_address_of_the_guest_or_of_the_customer(wo
     assert unknown.email is None
 
 
-def test_a_free_order_completes_as_oscar_completes_it(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_free_order_completes_as_oscar_completes_it(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.adds(product("0.00"))
     shopper.says_where()
     assert shopper.get("/checkout/payment-method/")["Location"] == "/checkout/preview/"
@@ -176,11 +217,14 @@ def test_a_free_order_completes_as_oscar_completes_it(world: World, shopper: Sho
     assert len(mail.outbox) == 1
 
 
-# The choice -----------------------------------------------------------------------------------------------------------------------------
+# The choice ---------------------------------------------------------------------------------------
 
 
 def test_the_methods_that_the_owner_enabled_are_offered_in_the_owners_order(
-    world: World, shopper: Shopper, product: Make, configure: Callable[..., None]
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    configure: Callable[..., None],
 ) -> None:
     configure(PAYMENT_METHODS=["paypal", "alipay"])
     shopper.adds(product())
@@ -191,7 +235,9 @@ def test_the_methods_that_the_owner_enabled_are_offered_in_the_owners_order(
 
 
 def test_the_choice_is_shown_in_the_preview_and_remembered_when_the_shopper_goes_back(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     shopper.adds(product())
     shopper.says_where()
@@ -200,10 +246,17 @@ def test_the_choice_is_shown_in_the_preview_and_remembered_when_the_shopper_goes
     preview = shopper.previews().content.decode()
     assert "WeChat Pay" in preview
     assert "Payment details to go here" not in preview
-    assert fields_of(shopper.get("/checkout/payment-method/"), "tillgate-choice")["tillgate-method"] == "wechatpay"
+    assert (
+        fields_of(shopper.get("/checkout/payment-method/"), "tillgate-choice")["tillgate-method"]
+        == "wechatpay"
+    )
 
 
-def test_nobody_comes_to_the_preview_without_a_choice(world: World, shopper: Shopper, product: Make) -> None:
+def test_nobody_comes_to_the_preview_without_a_choice(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.adds(product())
     shopper.says_where()
     assert shopper.previews()["Location"] == "/checkout/payment-method/"
@@ -211,11 +264,16 @@ def test_nobody_comes_to_the_preview_without_a_choice(world: World, shopper: Sho
     assert "Please choose how to pay" in shopper.messages()
 
 
-# What can be wrong ----------------------------------------------------------------------------------------------------------------------
+# What can be wrong --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["", "goldbars", "alipay'--", "x" * 5000, "\x00"])
-def test_a_method_that_nobody_offers_is_answered_with_a_sentence(world: World, shopper: Shopper, product: Make, method: str) -> None:
+def test_a_method_that_nobody_offers_is_answered_with_a_sentence(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    method: str,
+) -> None:
     shopper.adds(product())
     shopper.says_where()
     answer = shopper.chooses(method)
@@ -226,7 +284,11 @@ def test_a_method_that_nobody_offers_is_answered_with_a_sentence(world: World, s
 
 @pytest.mark.parametrize("kept", ["tillgate:goldbars", "tillgate:", "tillgate:paypal"])
 def test_a_choice_that_is_not_offered_any_more_leads_back_to_the_methods(
-    world: World, shopper: Shopper, product: Make, configure: Callable[..., None], kept: str
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    configure: Callable[..., None],
+    kept: str,
 ) -> None:
     shopper.adds(product())
     shopper.says_where()
@@ -242,7 +304,9 @@ def test_a_choice_that_is_not_offered_any_more_leads_back_to_the_methods(
 
 
 def test_a_total_that_changed_since_the_preview_is_shown_again_before_the_order_is_placed(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     tea = product("12.50")
     shopper.adds(tea)
@@ -258,7 +322,11 @@ def test_a_total_that_changed_since_the_preview_is_shown_again_before_the_order_
     assert Order.objects.get().total_incl_tax == Decimal("12.51")
 
 
-def test_a_total_that_was_left_out_of_the_post_is_shown_again(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_total_that_was_left_out_of_the_post_is_shown_again(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
@@ -267,7 +335,11 @@ def test_a_total_that_was_left_out_of_the_post_is_shown_again(world: World, shop
     assert not Order.objects.exists()
 
 
-def test_a_basket_that_was_emptied_in_another_tab_is_no_order(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_basket_that_was_emptied_in_another_tab_is_no_order(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
@@ -279,7 +351,10 @@ def test_a_basket_that_was_emptied_in_another_tab_is_no_order(world: World, shop
 
 
 def test_an_owner_who_disabled_all_methods_gets_no_orders_without_a_way_to_pay(
-    world: World, shopper: Shopper, product: Make, configure: Callable[..., None]
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    configure: Callable[..., None],
 ) -> None:
     shopper.adds(product())
     shopper.says_where()
@@ -287,13 +362,19 @@ def test_an_owner_who_disabled_all_methods_gets_no_orders_without_a_way_to_pay(
     preview = shopper.previews()
     configure(PAYMENT_METHODS=[])
     assert shopper.places(preview)["Location"] == "/checkout/payment-method/"
-    assert "No way to pay is offered at the moment" in shopper.get("/checkout/payment-method/").content.decode()
+    assert (
+        "No way to pay is offered at the moment"
+        in shopper.get("/checkout/payment-method/").content.decode()
+    )
     assert "No way to pay is offered at the moment" in shopper.chooses().content.decode()
     assert not Order.objects.exists()
 
 
 def test_an_order_in_a_currency_that_the_account_does_not_take_is_told_so_on_the_page_and_in_the_log(
-    world: World, shopper: Shopper, product: Make, caplog: pytest.LogCaptureFixture
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     tea = product()
     tea.stockrecords.update(price_currency="EUR")
@@ -309,14 +390,22 @@ def test_an_order_in_a_currency_that_the_account_does_not_take_is_told_so_on_the
 
 @pytest.mark.parametrize("path", ["start/{}/", "order/{}/"])
 @pytest.mark.parametrize("ticket", ["x", "100001", "WyIxMDAwMDEiLCJhbGlwYXkiXQ:1vMzXx:abc"])
-def test_a_forged_ticket_starts_and_shows_nothing(world: World, shopper: Shopper, product: Make, path: str, ticket: str) -> None:
+def test_a_forged_ticket_starts_and_shows_nothing(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    path: str,
+    ticket: str,
+) -> None:
     shopper.buys(product())
     assert shopper.get("/payments/" + path.format(ticket)).status_code == 404
     assert not Payment.objects.exists()
 
 
 def test_the_tickets_of_the_start_of_the_status_and_of_paying_are_not_good_for_each_other(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     start = shopper.buys(product())["Location"].split("/")[-2]
     shopper.get(f"/payments/start/{start}/")
@@ -337,10 +426,14 @@ def home_on(page: Any) -> str:
     return str(page.content.decode().split('">Back to the shop')[0].split('href="')[-1])
 
 
-# What goes wrong at the gateway ---------------------------------------------------------------------------------------------------------
+# What goes wrong at the gateway -------------------------------------------------------------------
 
 
-def test_a_method_that_the_gateway_refuses_can_be_replaced_by_another(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_method_that_the_gateway_refuses_can_be_replaced_by_another(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     placed = shopper.buys(product())
     world.sandbox.control.fault("refused", occasion="pay")
     page = shopper.get(placed["Location"])
@@ -356,17 +449,25 @@ def _action(page: Any) -> str:
     return str(text.split('method="post" action="')[1].split('"')[0])
 
 
-def test_a_gateway_that_does_not_answer_leaves_an_order_that_can_be_paid_again(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_gateway_that_does_not_answer_leaves_an_order_that_can_be_paid_again(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     placed = shopper.buys(product())
     world.configure(account={"BASE_URL": "http://127.0.0.1:9"})
     page = shopper.get(placed["Location"])
     assert page.status_code == 409
     world.configure()
-    assert world.onward(shopper.post(_action(page), {"method": "alipay"})).startswith(world.sandbox.base_url)
+    assert world.onward(shopper.post(_action(page), {"method": "alipay"})).startswith(
+        world.sandbox.base_url,
+    )
 
 
 def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another_method(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     shopper.get(shopper.buys(product())["Location"])
     home = home_on(world.come_back(_declined(world)))
@@ -380,13 +481,18 @@ def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another
     assert Order.objects.get().status == "Paid"
 
 
-# The shop's own ways to pay, and the test mode ----------------------------------------------------------------------------------------
+# The shop's own ways to pay, and the test mode ----------------------------------------------------
 
 
 def test_cash_on_delivery_stands_in_the_same_list_and_its_order_is_placed_without_tillgate(
-    shopper: Shopper, product: Make, settings: Any
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
 ) -> None:
-    settings.TILLGATE_OSCAR, settings.OSCAR_INITIAL_ORDER_STATUS = {"OTHER_METHODS": {"cash": "Cash on delivery"}}, "Pending payment"
+    settings.TILLGATE_OSCAR, settings.OSCAR_INITIAL_ORDER_STATUS = (
+        {"OTHER_METHODS": {"cash": "Cash on delivery"}},
+        "Pending payment",
+    )
     shopper.adds(product("12.50"))
     shopper.says_where()
     assert shopper.previews()["Location"] == "/checkout/payment-method/", "nothing is chosen"
@@ -396,17 +502,26 @@ def test_cash_on_delivery_stands_in_the_same_list_and_its_order_is_placed_withou
     assert "on the page of the payment service" not in page, "cash is not paid there"
     assert shopper.chooses("cash")["Location"] == "/checkout/payment-details/"
     assert shopper.get("/checkout/payment-details/")["Location"] == "/checkout/preview/"
-    assert re.search(r'value="cash"[^>]* checked', shopper.get("/checkout/payment-method/").content.decode()), "it is remembered"
+    assert re.search(
+        r'value="cash"[^>]* checked',
+        shopper.get("/checkout/payment-method/").content.decode(),
+    ), "it is remembered"
     preview = shopper.previews()
     assert "Cash on delivery" in preview.content.decode()
     assert "Test mode" not in preview.content.decode()
     assert shopper.places(preview)["Location"] == "/checkout/thank-you/"
     assert shopper.get("/checkout/thank-you/").status_code == 200
-    assert [str(source.source_type) for source in Order.objects.get().sources.all()] == ["Cash on delivery"]
+    assert [str(source.source_type) for source in Order.objects.get().sources.all()] == [
+        "Cash on delivery",
+    ]
     assert not ExpectedOrder.objects.exists()
 
 
-def test_an_order_that_no_method_takes_can_still_be_paid_in_the_shops_own_way(shopper: Shopper, product: Make, settings: Any) -> None:
+def test_an_order_that_no_method_takes_can_still_be_paid_in_the_shops_own_way(
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
+) -> None:
     settings.TILLGATE_OSCAR = {"OTHER_METHODS": {"cash": "Cash on delivery"}}
     tea = product()
     tea.stockrecords.update(price_currency="EUR")
@@ -415,12 +530,17 @@ def test_an_order_that_no_method_takes_can_still_be_paid_in_the_shops_own_way(sh
     page = shopper.get("/checkout/payment-method/").content.decode()
     assert "takes USD only" in page
     assert re.findall(r'name="tillgate-method" value="(\w+)"', page) == ["cash"]
-    assert shopper.chooses("alipay").status_code == 200, "a method that cannot take the order cannot be chosen"
+    assert shopper.chooses("alipay").status_code == 200, (
+        "a method that cannot take the order cannot be chosen"
+    )
     assert shopper.chooses("cash").status_code == 302
 
 
 def test_the_payment_step_shows_the_total_cash_and_a_method_that_cannot_take_it_with_the_reason(
-    shopper: Shopper, product: Make, settings: Any, configure: Callable[..., None]
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
+    configure: Callable[..., None],
 ) -> None:
     settings.TILLGATE_OSCAR = {"OTHER_METHODS": {"cash": "Cash on delivery"}}
     methods = [{"code": "alipay"}, {"code": "paypal", "maximums": {"USD": "10.00"}}]
@@ -435,7 +555,11 @@ def test_the_payment_step_shows_the_total_cash_and_a_method_that_cannot_take_it_
     assert "USD 10.00" in unavailable
 
 
-def test_the_pages_of_a_sandboxs_waiting_order_say_that_no_money_moves(world: World, shopper: Shopper, product: Make) -> None:
+def test_the_pages_of_a_sandboxs_waiting_order_say_that_no_money_moves(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     customer = Shopper(Client())
     customer.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
@@ -452,7 +576,11 @@ def test_the_pages_of_a_sandboxs_waiting_order_say_that_no_money_moves(world: Wo
     assert ["Test mode" in page.content.decode() for page in pages] == [True] * 3
 
 
-def test_each_page_of_a_sandboxs_order_says_that_no_money_moves(world: World, shopper: Shopper, product: Make) -> None:
+def test_each_page_of_a_sandboxs_order_says_that_no_money_moves(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.adds(product())
     pages = [shopper.get("/basket/"), shopper.get("/checkout/")]
     shopper.says_where()
@@ -473,23 +601,37 @@ def test_each_page_of_a_sandboxs_order_says_that_no_money_moves(world: World, sh
     assert "Green tea" in tail, "Oscar's script replaces this part"
 
 
-def test_pages_in_oscars_layout_run_from_right_to_left_in_urdu(shopper: Shopper, product: Make) -> None:
+def test_pages_in_oscars_layout_run_from_right_to_left_in_urdu(
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.adds(product())
     shopper.says_where()
     for language, direction in (("ur", ' dir="rtl"'), ("en", "")):
         with translation.override(language):
-            assert f'<div class="col-12"{direction}>' in shopper.get("/checkout/payment-method/").content.decode()
+            assert (
+                f'<div class="col-12"{direction}>'
+                in shopper.get("/checkout/payment-method/").content.decode()
+            )
     shopper.chooses()
     shopper.get(shopper.places()["Location"])
     payment = Payment.objects.select_related("order").get()
     change_url = orders.change_url(orders.find(payment.order.key))
     assert change_url
     with translation.override("ur"):
-        assert '<main id="main" dir="rtl">' in shopper.get(f"/payments/return/{payment.return_key}/").content.decode()
+        assert (
+            '<main id="main" dir="rtl">'
+            in shopper.get(f"/payments/return/{payment.return_key}/").content.decode()
+        )
         assert '<div id="tillgate-change" dir="rtl">' in shopper.get(change_url).content.decode()
 
 
-def test_tillgates_pages_have_the_shops_layout(world: World, shopper: Shopper, product: Make, settings: Any) -> None:
+def test_tillgates_pages_have_the_shops_layout(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
+) -> None:
     shopper.buys(product())
     page = shopper.get(world.way_to_pay(Order.objects.get().number)).content.decode()
     assert settings.OSCAR_SHOP_NAME in page
@@ -497,10 +639,14 @@ def test_tillgates_pages_have_the_shops_layout(world: World, shopper: Shopper, p
     assert page.count("<main") == page.count("<h1") == 1
 
 
-# Twice, back, and elsewhere -------------------------------------------------------------------------------------------------------------
+# Twice, back, and elsewhere -----------------------------------------------------------------------
 
 
-def test_placing_the_order_twice_at_once_makes_one_order_and_one_payment(world: World, shopper: Shopper, product: Make) -> None:
+def test_placing_the_order_twice_at_once_makes_one_order_and_one_payment(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
@@ -517,12 +663,21 @@ def test_placing_the_order_twice_at_once_makes_one_order_and_one_payment(world: 
     assert Payment.objects.count() == 1
     payment_page = Payment.objects.get().payment_url
     assert [world.onward(answer) for answer in answers] == [payment_page, payment_page]
-    assert get_model("basket", "Basket").objects.get(pk=Order.objects.get().basket_id).status == "Submitted"
+    assert (
+        get_model("basket", "Basket").objects.get(pk=Order.objects.get().basket_id).status
+        == "Submitted"
+    )
     assert Order.objects.get().lines.get().num_allocated == 1
 
 
-def test_a_second_press_while_the_first_is_under_way_leads_to_the_same_payment_page(world: World, shopper: Shopper, product: Make) -> None:
-    """Between the press and the order; there Oscar has frozen the basket, and shows an empty one to whoever asks."""
+def test_a_second_press_while_the_first_is_under_way_leads_to_the_same_payment_page(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
+    """Between the press and the order; there Oscar has frozen the basket, and shows an empty one to
+    whoever asks.
+    """
     shopper.adds(product(stock=1))
     shopper.says_where()
     shopper.chooses()
@@ -543,9 +698,13 @@ def test_a_second_press_while_the_first_is_under_way_leads_to_the_same_payment_p
 
 
 def test_the_same_basket_placed_again_gives_the_order_that_it_has_of_which_the_shop_hears_once(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
-    """The press that came second has read the basket while it was open, and submits it after the first."""
+    """The press that came second has read the basket while it was open, and submits it after the
+    first.
+    """
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
@@ -564,32 +723,56 @@ def test_the_same_basket_placed_again_gives_the_order_that_it_has_of_which_the_s
     second = shopper.post("/checkout/preview/", fields)
     post_checkout.disconnect(hear)
     assert told == [Order.objects.get().number], "the shop hears of it once"
-    assert world.onward(shopper.get(first["Location"])) == world.onward(shopper.get(second["Location"]))
+    assert world.onward(shopper.get(first["Location"])) == world.onward(
+        shopper.get(second["Location"]),
+    )
     assert Payment.objects.count() == 1
-    assert get_model("basket", "Basket").objects.get(pk=Order.objects.get().basket_id).status == "Submitted"
+    assert (
+        get_model("basket", "Basket").objects.get(pk=Order.objects.get().basket_id).status
+        == "Submitted"
+    )
 
 
-def test_the_start_asked_twice_at_once_makes_one_payment(world: World, shopper: Shopper, product: Make) -> None:
+def test_the_start_asked_twice_at_once_makes_one_payment(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     start = shopper.buys(product())["Location"]
     answers: list[Any] = together(lambda: Client().get(start), lambda: Client().get(start))
     assert [world.onward(answer) for answer in answers] == [Payment.objects.get().payment_url] * 2
 
 
 def test_the_page_of_an_unpaid_order_says_until_when_the_goods_are_kept_unless_a_payment_is_open(
-    world: World, shopper: Shopper, product: Make, settings: Any
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
 ) -> None:
     settings.TIME_ZONE = "Asia/Tokyo"
     shopper.get(shopper.buys(product())["Location"])
     address = orders.status_url(Order.objects.get().number)
-    assert "Your goods are kept for you for a while. You can pay now, in another way too." in shopper.get(address).content.decode()
+    assert (
+        "Your goods are kept for you for a while. You can pay now, in another way too."
+        in shopper.get(address).content.decode()
+    )
     home = home_on(world.come_back(_declined(world)))
     ExpectedOrder.objects.update(unpaid_check_at=datetime(2099, 7, 9, 15, 5, tzinfo=UTC))
-    said = "<p>Your goods are kept for you until July 10, 2099 00:05 JST. You can pay now, in another way too."
+    said = (
+        "<p>Your goods are kept for you until July 10, 2099 00:05 JST. You can pay now, in "
+        "another way too."
+    )
     assert said in shopper.get(home).content.decode()
-    assert "are kept" not in Shopper().get(address).content.decode(), "another browser reads only how the order stands"
+    assert "are kept" not in Shopper().get(address).content.decode(), (
+        "another browser reads only how the order stands"
+    )
 
 
-def test_back_from_the_payment_page_leads_to_the_order_that_waits(world: World, shopper: Shopper, product: Make) -> None:
+def test_back_from_the_payment_page_leads_to_the_order_that_waits(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.get(shopper.buys(product())["Location"])
     for step in ("/checkout/preview/", "/checkout/payment-method/", "/checkout/thank-you/"):
         home = shopper.get(step)["Location"]
@@ -598,10 +781,16 @@ def test_back_from_the_payment_page_leads_to_the_order_that_waits(world: World, 
         page = shopper.get(home).content.decode()
         assert "Pay now" in page, step
     shopper.adds(product())
-    assert shopper.get("/checkout/preview/")["Location"] != home, "a new basket has a checkout of its own"
+    assert shopper.get("/checkout/preview/")["Location"] != home, (
+        "a new basket has a checkout of its own"
+    )
 
 
-def test_a_start_pressed_again_after_the_order_is_paid_charges_nothing(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_start_pressed_again_after_the_order_is_paid_charges_nothing(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     start = shopper.buys(product())["Location"]
     shopper.get(start)
     world.shopper_pays(Payment.objects.get())
@@ -611,7 +800,11 @@ def test_a_start_pressed_again_after_the_order_is_paid_charges_nothing(world: Wo
     assert Payment.objects.count() == 1
 
 
-def test_another_browser_sees_how_the_order_stands_and_nothing_else_of_it(world: World, shopper: Shopper, product: Make) -> None:
+def test_another_browser_sees_how_the_order_stands_and_nothing_else_of_it(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.get(shopper.buys(product("12.50", "Secret tea"))["Location"])
     order, wallet = Order.objects.get(), Shopper()
     home = home_on(world.come_back(_declined(world)))
@@ -629,7 +822,9 @@ def test_another_browser_sees_how_the_order_stands_and_nothing_else_of_it(world:
 
 
 def test_money_that_has_arrived_is_never_asked_for_again_while_the_shop_is_not_told_yet(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     shopper.get(shopper.buys(product())["Location"])
     payment = Payment.objects.get()
@@ -642,10 +837,14 @@ def test_money_that_has_arrived_is_never_asked_for_again_while_the_shop_is_not_t
     assert "Pay now" not in page
 
 
-# What was placed and never paid ---------------------------------------------------------------------------------------------------------
+# What was placed and never paid -------------------------------------------------------------------
 
 
-def test_an_order_whose_payment_was_never_started_is_given_up_in_the_end(world: World, shopper: Shopper, product: Make) -> None:
+def test_an_order_whose_payment_was_never_started_is_given_up_in_the_end(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.buys(product())
     order = Order.objects.get()
     assert order.lines.get().num_allocated == 1
@@ -656,7 +855,10 @@ def test_an_order_whose_payment_was_never_started_is_given_up_in_the_end(world: 
 
 
 def test_an_order_and_what_is_known_of_it_are_written_together_or_not_at_all(
-    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shopper.adds(product())
     shopper.says_where()
@@ -668,7 +870,10 @@ def test_an_order_and_what_is_known_of_it_are_written_together_or_not_at_all(
 
     with monkeypatch.context() as patched:
         patched.setattr("tillgate.django.orders.registering.open_order", fail)
-        assert "A problem occurred while placing this order" in shopper.places(preview).content.decode()
+        assert (
+            "A problem occurred while placing this order"
+            in shopper.places(preview).content.decode()
+        )
     assert not Order.objects.exists()
     assert get_model("basket", "Basket").objects.get().status == "Open"
     assert get_model("partner", "StockRecord").objects.get().num_allocated is None
@@ -681,14 +886,21 @@ def test_ids_of_the_classes_are_the_same_wherever_oscar_loads_them() -> None:
 
 
 def test_an_order_that_is_paid_otherwise_is_not_sold_again_when_its_basket_was_opened_by_a_failure(
-    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch, settings: Any
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
 ) -> None:
     """Oscar opens it when the mail about the order fails, for one, after the card was charged."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise ConnectionRefusedError
 
-    settings.TILLGATE_OSCAR, settings.OSCAR_INITIAL_ORDER_STATUS = {"OTHER_WAYS_TO_PAY": True}, "Pending payment"
+    settings.TILLGATE_OSCAR, settings.OSCAR_INITIAL_ORDER_STATUS = (
+        {"OTHER_WAYS_TO_PAY": True},
+        "Pending payment",
+    )
     monkeypatch.setattr(views.PaymentDetailsView, "handle_payment", lambda *_, **__: None)
     shopper.adds(product("12.50"))
     shopper.says_where()
@@ -705,7 +917,11 @@ def test_an_order_that_is_paid_otherwise_is_not_sold_again_when_its_basket_was_o
     assert not Payment.objects.exists()
 
 
-def test_money_that_was_too_little_is_not_thanked_with_a_mail_that_never_comes(world: World, shopper: Shopper, product: Make) -> None:
+def test_money_that_was_too_little_is_not_thanked_with_a_mail_that_never_comes(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.get(shopper.buys(product("12.50"))["Location"])
     payment = Payment.objects.get()
     Order.objects.update(total_incl_tax=20)
@@ -721,7 +937,9 @@ def test_money_that_was_too_little_is_not_thanked_with_a_mail_that_never_comes(w
 
 
 def test_i4_whoever_has_paid_by_the_gateways_word_is_not_invited_nor_reminded_to_pay_again(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     shopper.get(shopper.buys(product("12.50"))["Location"])
     payment = Payment.objects.get()

@@ -1,4 +1,6 @@
-"""The system checks: each finds what is wrong and names the line to add; the README lists them all."""
+"""The system checks: each finds what is wrong and names the line to add; the README lists them
+all.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ README = Path(__file__).parents[1] / "README.md"
 
 def found() -> dict[str, str]:
     messages = run_checks(tags=[checks.CHECKS.label])
-    return {str(message.id).removeprefix("tillgate_oscar."): f"{message.msg} {message.hint}" for message in messages}
+    return {
+        str(message.id).removeprefix("tillgate_oscar."): f"{message.msg} {message.hint}"
+        for message in messages
+    }
 
 
 def test_a_shop_that_followed_the_readme_has_nothing_to_hear() -> None:
@@ -42,17 +47,48 @@ def test_a_shop_that_followed_the_readme_has_nothing_to_hear() -> None:
         ("TILLGATE_OSCAR", {"PAID_STATUS": ""}, "E001", "PAID_STATUS"),
         ("TILLGATE_OSCAR", {"PAID_STATUS": 5}, "E001", "PAID_STATUS"),
         ("TILLGATE_OSCAR", ["PAID_STATUS"], "E001", "dictionary"),
-        ("TILLGATE_OSCAR", {"PENDING_STATUS": "Waiting"}, "E005", "'Waiting': ('Paid', 'Cancelled')"),
-        ("TILLGATE_OSCAR", {"PAID_STATUS": "Done"}, "E005", "does not lead from 'Pending payment' to 'Done'."),
-        ("ROOT_URLCONF", "tillgate.django.urls", "E004", 'path("payments/", include("tillgate_oscar.urls"))'),
+        (
+            "TILLGATE_OSCAR",
+            {"PENDING_STATUS": "Waiting"},
+            "E005",
+            "'Waiting': ('Paid', 'Cancelled')",
+        ),
+        (
+            "TILLGATE_OSCAR",
+            {"PAID_STATUS": "Done"},
+            "E005",
+            "does not lead from 'Pending payment' to 'Done'.",
+        ),
+        (
+            "ROOT_URLCONF",
+            "tillgate.django.urls",
+            "E004",
+            'path("payments/", include("tillgate_oscar.urls"))',
+        ),
         ("OSCAR_DEFAULT_CURRENCY", "GBP", "W001", 'OSCAR_DEFAULT_CURRENCY = "USD"'),
-        ("OSCAR_DEFAULT_CURRENCY", "EUR", "W001", "Give the account a DIALECT and CURRENCIES with EUR"),
+        (
+            "OSCAR_DEFAULT_CURRENCY",
+            "EUR",
+            "W001",
+            "Give the account a DIALECT and CURRENCIES with EUR",
+        ),
         ("OSCAR_INITIAL_ORDER_STATUS", "Pending", "W003", "an entry for 'Pending'"),
         ("TILLGATE_OSCAR", {"REFUNDED_STATUS": "Refunded"}, "W004", "remove REFUNDED_STATUS"),
-        ("TILLGATE_OSCAR", {"PARTLY_REFUNDED_STATUS": "Pending payment"}, "W004", "does not lead to it from 'Paid'"),
+        (
+            "TILLGATE_OSCAR",
+            {"PARTLY_REFUNDED_STATUS": "Pending payment"},
+            "W004",
+            "does not lead to it from 'Paid'",
+        ),
     ],
 )
-def test_what_is_missing_is_told_with_the_line_to_add(settings: Any, setting: str, value: Any, id_: str, remedy: str) -> None:
+def test_what_is_missing_is_told_with_the_line_to_add(
+    settings: Any,
+    setting: str,
+    value: Any,
+    id_: str,
+    remedy: str,
+) -> None:
     setattr(settings, setting, value)
     assert list(found()) == [id_]
     assert remedy in found()[id_]
@@ -68,9 +104,12 @@ def test_a_shop_with_ways_to_pay_of_its_own_needs_a_status_for_their_orders(sett
 
 
 def test_a_shop_with_django_oscar_api_is_told_when_the_orders_of_the_api_do_not_await_payment(
-    settings: Any, monkeypatch: pytest.MonkeyPatch
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """django-oscar-api need not be installed for this: the check asks for the app's name and reads its setting."""
+    """django-oscar-api need not be installed for this: the check asks for the app's name and reads
+    its setting.
+    """
     settings.OSCARAPI_INITIAL_ORDER_STATUS = "new"
     assert found() == {}
     is_installed = apps.is_installed
@@ -108,15 +147,23 @@ def test_orders_that_are_read_from_a_copy_of_their_database_are_told(settings: A
 
 
 def found_in_the_database() -> dict[str, str]:
-    return {str(message.id): f"{message.msg} {message.hint}" for message in run_checks(tags=[checks.CHECKS.label], databases=["default"])}
+    return {
+        str(message.id): f"{message.msg} {message.hint}"
+        for message in run_checks(tags=[checks.CHECKS.label], databases=["default"])
+    }
 
 
 @pytest.mark.django_db
-def test_a_site_of_another_host_than_the_shops_is_told_of_since_mail_leads_there(settings: Any) -> None:
+def test_a_site_of_another_host_than_the_shops_is_told_of_since_mail_leads_there(
+    settings: Any,
+) -> None:
     Site.objects.update_or_create(pk=1, defaults={"domain": "example.com"})
     settings.TILLGATE = {**settings.TILLGATE, "PUBLIC_URL": "https://shop.example:8443"}
     told = found_in_the_database()["tillgate_oscar.W002"]
-    assert "lead to 'example.com', the domain of the site, and the shop is at 'shop.example:8443'" in told
+    assert (
+        "lead to 'example.com', the domain of the site, and the shop is at 'shop.example:8443'"
+        in told
+    )
     assert 'Set the domain of site 1 to "shop.example:8443"' in told
     Site.objects.update(domain="shop.example:8443")
     assert "tillgate_oscar.W002" not in found_in_the_database()
@@ -148,7 +195,9 @@ def test_a_currency_that_the_account_takes_and_no_method_does_is_told(settings: 
 
 
 @pytest.mark.django_db
-def test_before_the_first_migration_the_database_has_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_the_first_migration_the_database_has_nothing_to_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def not_there(**_: Any) -> None:
         raise OperationalError("no such table: django_site")
 
@@ -156,7 +205,10 @@ def test_before_the_first_migration_the_database_has_nothing_to_say(monkeypatch:
     assert "tillgate_oscar.W002" not in found_in_the_database()
 
 
-def test_a_shop_without_our_class_loader_is_told_so(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shop_without_our_class_loader_is_told_so(
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     get_class_loader.cache_clear()
     settings.OSCAR_DYNAMIC_CLASS_LOADER = "oscar.core.loading.default_class_loader"
     try:
@@ -165,7 +217,9 @@ def test_a_shop_without_our_class_loader_is_told_so(settings: Any, monkeypatch: 
         get_class_loader.cache_clear()
 
 
-def test_a_pipeline_without_the_statuses_is_told_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipeline_without_the_statuses_is_told_what_to_add(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(get_model("order", "Order"), "pipeline", {})
     assert "'Pending payment': ('Paid', 'Cancelled')" in found()["E005"]
 
@@ -175,34 +229,67 @@ OWN = {"Pending": ("Being processed",), "Being processed": ("Complete",), "Compl
 
 
 def pipeline_of(page: str, *, joined: bool) -> Any:
-    """Run the lines of a page at the end of the settings of such a shop, as they are or with the next status that they name."""
+    """Run the lines of a page at the end of the settings of such a shop, as they are or with the
+    next status that they name.
+    """
     text = (README.parents[2] / page).read_text()
-    lines = re.search(r"^_own = .*?^OSCAR_ORDER_STATUS_PIPELINE = [^\n]*$", text, re.MULTILINE | re.DOTALL)
+    lines = re.search(
+        r"^_own = .*?^OSCAR_ORDER_STATUS_PIPELINE = [^\n]*$",
+        text,
+        re.MULTILINE | re.DOTALL,
+    )
     assert lines is not None
     assert '"Being processed"' in lines[0], "the lines say how to join a pipeline"
-    given = re.sub(r'"Paid": \([^)]*\)', '"Paid": ("Being processed", "Cancelled")', lines[0]) if joined else lines[0]
+    given = (
+        re.sub(r'"Paid": \([^)]*\)', '"Paid": ("Being processed", "Cancelled")', lines[0])
+        if joined
+        else lines[0]
+    )
     shop: dict[str, Any] = {"OSCAR_ORDER_STATUS_PIPELINE": OWN}
     exec(given, shop)
     return shop["OSCAR_ORDER_STATUS_PIPELINE"]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/stripe-in-oscar.md", "plugins/oscar/README.md"])
-def test_a_shop_with_a_pipeline_of_its_own_keeps_it_and_joins_it_as_the_lines_say(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/tutorial/stripe-in-oscar.md", "plugins/oscar/README.md"],
+)
+def test_a_shop_with_a_pipeline_of_its_own_keeps_it_and_joins_it_as_the_lines_say(
+    page: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(get_model("order", "Order"), "pipeline", pipeline_of(page, joined=True))
     assert OWN.items() <= get_model("order", "Order").pipeline.items()
     assert found() == {}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/stripe-in-oscar.md", "plugins/oscar/README.md"])
-def test_a_shop_whose_paid_orders_cannot_go_on_in_its_own_pipeline_is_told_what_to_add(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/tutorial/stripe-in-oscar.md", "plugins/oscar/README.md"],
+)
+def test_a_shop_whose_paid_orders_cannot_go_on_in_its_own_pipeline_is_told_what_to_add(
+    page: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(get_model("order", "Order"), "pipeline", pipeline_of(page, joined=False))
     assert list(found()) == ["W007"]
     assert "'Paid': ('Being processed', 'Cancelled')" in found()["W007"]
 
 
-def test_a_pipeline_whose_own_orders_join_the_way_of_paid_ones_later_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = {"Pending payment": ("Paid", "Cancelled"), "Paid": ("Shipped", "Cancelled"), "Shipped": (), "Cancelled": ()}
-    monkeypatch.setattr(get_model("order", "Order"), "pipeline", ours | {"Pending": ("Packed",), "Packed": ("Shipped",)})
+def test_a_pipeline_whose_own_orders_join_the_way_of_paid_ones_later_is_fine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours = {
+        "Pending payment": ("Paid", "Cancelled"),
+        "Paid": ("Shipped", "Cancelled"),
+        "Shipped": (),
+        "Cancelled": (),
+    }
+    monkeypatch.setattr(
+        get_model("order", "Order"),
+        "pipeline",
+        ours | {"Pending": ("Packed",), "Packed": ("Shipped",)},
+    )
     assert found() == {}
 
 
@@ -212,7 +299,10 @@ def test_the_doctor_runs_the_checks_of_the_plugin(settings: Any) -> None:
     doctor = StringIO()
     with pytest.raises(SystemExit):
         call_command("tillgate", "doctor", stdout=doctor)
-    assert re.search(r"FAIL +tillgate_oscar +.*'Waiting': \('Paid', 'Cancelled'\)", doctor.getvalue())
+    assert re.search(
+        r"FAIL +tillgate_oscar +.*'Waiting': \('Paid', 'Cancelled'\)",
+        doctor.getvalue(),
+    )
 
 
 _WITHOUT = """
@@ -236,11 +326,22 @@ print([message.id for message in run_checks(tags=["tillgate_oscar"])])
     [
         ("tillgate.django", "", "add 'tillgate.django' to INSTALLED_APPS"),
         ("tillgate_oscar", "", "add 'tillgate_oscar' to INSTALLED_APPS"),
-        ("tillgate.django", 'given["OSCAR_DYNAMIC_CLASS_LOADER"] = PLAIN; given["ROOT_URLCONF"] = "django.contrib.auth.urls"', "E002"),
+        (
+            "tillgate.django",
+            'given["OSCAR_DYNAMIC_CLASS_LOADER"] = PLAIN; given["ROOT_URLCONF"] = '
+            '"django.contrib.auth.urls"',
+            "E002",
+        ),
     ],
 )
 def test_an_app_that_is_not_installed_is_named(without: str, more: str, said: str) -> None:
-    run = subprocess.run([sys.executable, "-c", _WITHOUT % (without, more)], capture_output=True, text=True, cwd=README.parent, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", _WITHOUT % (without, more)],
+        capture_output=True,
+        text=True,
+        cwd=README.parent,
+        check=False,
+    )
     assert said in run.stdout + run.stderr
 
 
@@ -252,10 +353,15 @@ def test_the_readme_lists_every_check_and_every_setting_with_its_default() -> No
     rows = dict(re.findall(r"^\| `([A-Z_]+)` \| `([^`]*)`", text, re.MULTILINE))
     defaults = Settings()
     expected = {name.upper(): getattr(defaults, name) for name in Settings.model_fields}
-    assert rows == {name: value if isinstance(value, str) else str(value) for name, value in expected.items()}
+    assert rows == {
+        name: value if isinstance(value, str) else str(value) for name, value in expected.items()
+    }
 
 
 def test_a_setting_that_does_not_exist_is_refused_by_name(settings: Any) -> None:
     settings.TILLGATE_OSCAR = {"LOGO": ""}
-    with pytest.raises(ConfigurationError, match=r"LOGO.*is not a setting; the settings are CANCELLED_STATUS"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"LOGO.*is not a setting; the settings are CANCELLED_STATUS",
+    ):
         get_settings()

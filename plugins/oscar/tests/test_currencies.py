@@ -1,4 +1,6 @@
-"""Orders that Oscar sells in other currencies: from the choice of a method to the refund on the dashboard."""
+"""Orders that Oscar sells in other currencies: from the choice of a method to the refund on the
+dashboard.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,16 @@ def sells(make: Make, currency: str, price: str) -> Any:
     ],
 )
 def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
-    world: World, shopper: Shopper, product: Make, settings: Any, currency: str, price: str, shown: str, typed: str, part: str, rest: str
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
+    currency: str,
+    price: str,
+    shown: str,
+    typed: str,
+    part: str,
+    rest: str,
 ) -> None:
     world.takes("JPY", "KWD", "EUR")
     shopper.get(shopper.buys(sells(product, currency, price))["Location"])
@@ -42,7 +53,12 @@ def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
     world.notification(payment)
     order = get_model("order", "Order").objects.get()
     source = order.sources.get()
-    assert (order.status, order.currency, source.currency, source.amount_debited) == ("Paid", currency, currency, Decimal(price))
+    assert (order.status, order.currency, source.currency, source.amount_debited) == (
+        "Paid",
+        currency,
+        currency,
+        Decimal(price),
+    )
     assert (payment.currency, payment.amount) == (currency, Decimal(price))
     settings.LANGUAGE_CODE = "de"
     ann = staff("ann", *MAY)
@@ -56,7 +72,11 @@ def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
     assert world.reviews() == []
 
 
-def test_a_share_of_a_line_has_the_decimals_of_its_currency(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_share_of_a_line_has_the_decimals_of_its_currency(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     world.takes("JPY")
     tea = sells(product, "JPY", "1000")
     shopper.get(shopper.buys(tea)["Location"])
@@ -69,15 +89,31 @@ def test_a_share_of_a_line_has_the_decimals_of_its_currency(world: World, shoppe
     assert paid_for(order, [line], [1]) == Decimal(333)
 
 
-def test_a_total_that_no_method_takes_is_told_before_the_order_is_placed(world: World, shopper: Shopper, product: Make) -> None:
-    world.configure({"DIALECT": "v3", "STORE_NO": "300014", "METHODS": [{"code": "kakaopay", "minimums": {"KRW": "50"}}]})
+def test_a_total_that_no_method_takes_is_told_before_the_order_is_placed(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
+    world.configure(
+        {
+            "DIALECT": "v3",
+            "STORE_NO": "300014",
+            "METHODS": [{"code": "kakaopay", "minimums": {"KRW": "50"}}],
+        },
+    )
     shopper.adds(sells(product, "KRW", "49"))
     shopper.says_where()
-    assert "None of our payment methods takes KRW 49." in text_of(shopper.get("/checkout/payment-method/"))
+    assert "None of our payment methods takes KRW 49." in text_of(
+        shopper.get("/checkout/payment-method/"),
+    )
     assert not Payment.objects.exists()
 
 
-def test_the_checkout_offers_the_methods_that_take_the_total(world: World, shopper: Shopper, product: Make) -> None:
+def test_the_checkout_offers_the_methods_that_take_the_total(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     world.configure({"DIALECT": "v3", "STORE_NO": "300014"})
     shopper.adds(sells(product, "PHP", "250"))
     shopper.says_where()

@@ -37,7 +37,9 @@ def staff(name: str, *permissions: str, is_staff: bool = True) -> Client:
     staff = User.objects.create_user(name, f"{name}@shop.example", is_staff=is_staff)
     for permission in permissions:
         app, _, codename = permission.partition(".")
-        staff.user_permissions.add(Permission.objects.get(content_type__app_label=app, codename=codename))
+        staff.user_permissions.add(
+            Permission.objects.get(content_type__app_label=app, codename=codename),
+        )
     client = Client()
     client.force_login(staff, backend="django.contrib.auth.backends.ModelBackend")
     return client
@@ -68,25 +70,42 @@ def presses(client: Client, order: Any, page: Any = None, **changes: Any) -> Any
     return client.post(url_of(order), {**fields, **changes}, follow=True)
 
 
-def presses_for_lines(client: Client, order: Any, quantities: dict[Any, int], page: Any = None, **changes: Any) -> Any:
-    """Select lines, choose "Refund" and press the button of Oscar's own form; return the page that follows."""
+def presses_for_lines(
+    client: Client,
+    order: Any,
+    quantities: dict[Any, int],
+    page: Any = None,
+    **changes: Any,
+) -> Any:
+    """Select lines, choose "Refund" and press the button of Oscar's own form; return the page that
+    follows.
+    """
     fields: dict[str, Any] = fields_of(page or client.get(url_of(order)), "order_lines_form")
-    fields |= {"line_action": "create_payment_event", "payment_event_type": refund_event_type().code, "amount": ""}
+    fields |= {
+        "line_action": "create_payment_event",
+        "payment_event_type": refund_event_type().code,
+        "amount": "",
+    }
     fields |= {"selected_line": [line.pk for line in quantities]}
     fields |= {f"selected_line_qty_{line.pk}": quantity for line, quantity in quantities.items()}
     return client.post(url_of(order), {**fields, **changes}, follow=True)
 
 
 def messages_of(page: Any) -> list[str]:
-    """Return what the page says; not from its context, where the test client mixes up pages that are rendered at the same time."""
+    """Return what the page says; not from its context, where the test client mixes up pages that
+    are rendered at the same time.
+    """
     alerts = re.findall(r'<div class="alertinner.*?</div>', text_of(page), re.DOTALL)
     return [html.unescape(strip_tags(alert)).strip() for alert in alerts]
 
 
-# The order's page -------------------------------------------------------------------------------------------------------------------------
+# The order's page ---------------------------------------------------------------------------------
 
 
-def test_the_orders_page_shows_its_payments_with_their_timelines_and_no_secret(bought: Bought, ann: Client) -> None:
+def test_the_orders_page_shows_its_payments_with_their_timelines_and_no_secret(
+    bought: Bought,
+    ann: Client,
+) -> None:
     order, other = bought.order, bought.world.start(bought.world.order("5.00"))
     page = text_of(ann.get(url_of(order)))
     payment = bought.world.fresh(bought.payment)
@@ -102,16 +121,24 @@ def test_the_orders_page_shows_its_payments_with_their_timelines_and_no_secret(b
     assert f"/admin/tillgate/payment/{payment.pk}/change/" in page
 
 
-def test_the_page_of_an_order_that_has_nothing_to_do_with_tillgate_is_the_shops_own(bought: Bought, ann: Client) -> None:
+def test_the_page_of_an_order_that_has_nothing_to_do_with_tillgate_is_the_shops_own(
+    bought: Bought,
+    ann: Client,
+) -> None:
     order = bought.order
     order.pk, order.number, order.basket = None, "cash-1", None
     order.save()
     answer = ann.get(url_of(order))
     assert "tillgate" not in text_of(answer).replace("/admin/tillgate/", "")
-    assert "tillgate_oscar/dashboard/order_detail.html" not in [template.name for template in answer.templates]
+    assert "tillgate_oscar/dashboard/order_detail.html" not in [
+        template.name for template in answer.templates
+    ]
 
 
-def test_an_order_that_waits_to_be_paid_shows_so_and_offers_no_refund(world: World, ann: Client) -> None:
+def test_an_order_that_waits_to_be_paid_shows_so_and_offers_no_refund(
+    world: World,
+    ann: Client,
+) -> None:
     order = Order.objects.get(number=world.order("12.50"))
     assert "Nobody has started to pay this order yet." in text_of(ann.get(url_of(order)))
     world.start(order.number)
@@ -120,7 +147,10 @@ def test_an_order_that_waits_to_be_paid_shows_so_and_offers_no_refund(world: Wor
     assert "tillgate_refund_form" not in page
 
 
-def test_what_needs_a_person_is_on_the_orders_page_with_the_way_to_resolve_it(bought: Bought, ann: Client) -> None:
+def test_what_needs_a_person_is_on_the_orders_page_with_the_way_to_resolve_it(
+    bought: Bought,
+    ann: Client,
+) -> None:
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     refund = bought.ask(Decimal("8.00"))
     page = text_of(ann.get(url_of(bought.order)))
@@ -129,16 +159,22 @@ def test_what_needs_a_person_is_on_the_orders_page_with_the_way_to_resolve_it(bo
     assert review.message[:40] in page
     assert review.recommendation.partition("'")[0] in page
     assert "Do not send it again" in page
-    assert "Do not send it again" not in text_of(ann.get(url_of(Order.objects.get(number=bought.world.order("5.00")))))
+    assert "Do not send it again" not in text_of(
+        ann.get(url_of(Order.objects.get(number=bought.world.order("5.00")))),
+    )
     shop.settle_refund(refund.id, done=False, staff="ann")
     assert f"/review/{review.id}/" not in text_of(ann.get(url_of(bought.order)))
 
 
-def test_a_refunded_order_is_marked_in_the_list_in_its_file_and_on_its_page(bought: Bought, ann: Client) -> None:
+def test_a_refunded_order_is_marked_in_the_list_in_its_file_and_on_its_page(
+    bought: Bought,
+    ann: Client,
+) -> None:
     untouched = Order.objects.get(number=bought.world.order("5.00"))
     refunded = Order.objects.exclude(pk=untouched.pk).get()
     assert "badge-danger" not in text_of(ann.get("/dashboard/orders/"))
-    payment = shop.order_state("oscar", refunded.number).paid_by  # type: ignore[union-attr]  # it is there
+    # it is there
+    payment = shop.order_state("oscar", refunded.number).paid_by  # type: ignore[union-attr]
     shop.refund(payment.id, Decimal("8.00"))  # type: ignore[union-attr]
     assert text_of(ann.get("/dashboard/orders/")).count(">partly refunded<") == 1
     shop.refund(payment.id, Decimal("24.00"))  # type: ignore[union-attr]
@@ -164,16 +200,24 @@ def test_a_partner_sees_the_review_of_an_order_but_no_way_into_the_admin(bought:
     assert 'id="tillgate_refund_form"' not in page
 
 
-def test_the_order_page_works_in_a_shop_without_the_admin(bought: Bought, ann: Client, settings: Any) -> None:
+def test_the_order_page_works_in_a_shop_without_the_admin(
+    bought: Bought,
+    ann: Client,
+    settings: Any,
+) -> None:
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     bought.ask(Decimal("8.00"))
-    settings.ROOT_URLCONF = type("WithoutAdmin", (), {"urlpatterns": [one for one in urls.urlpatterns if str(one.pattern) != "admin/"]})
+    settings.ROOT_URLCONF = type(
+        "WithoutAdmin",
+        (),
+        {"urlpatterns": [one for one in urls.urlpatterns if str(one.pattern) != "admin/"]},
+    )
     page = text_of(ann.get(url_of(bought.order)))
     assert "nobody knows whether it went out" in page
     assert "/admin/" not in page
 
 
-# Giving money back ------------------------------------------------------------------------------------------------------------------------
+# Giving money back --------------------------------------------------------------------------------
 
 
 def test_part_of_the_money_is_given_back_from_the_orders_page(bought: Bought, ann: Client) -> None:
@@ -190,14 +234,20 @@ def test_part_of_the_money_is_given_back_from_the_orders_page(bought: Bought, an
     assert "Money refunded" in shown
 
 
-def test_the_form_offers_all_that_is_left_and_goes_when_nothing_is(bought: Bought, ann: Client) -> None:
+def test_the_form_offers_all_that_is_left_and_goes_when_nothing_is(
+    bought: Bought,
+    ann: Client,
+) -> None:
     assert fields_of(ann.get(url_of(bought.order)), "tillgate_refund_form")["amount"] == "32.00"
     page = presses(ann, bought.order)
     assert bought.refunded_amount() == Decimal("32.00")
     assert 'id="tillgate_refund_form"' not in text_of(page)
 
 
-def test_lines_are_given_back_with_oscars_own_form_at_the_price_of_so_many(bought: Bought, ann: Client) -> None:
+def test_lines_are_given_back_with_oscars_own_form_at_the_price_of_so_many(
+    bought: Bought,
+    ann: Client,
+) -> None:
     page = presses_for_lines(ann, bought.order, {bought.tea: 2})
     assert messages_of(page) == ["USD 8.00 was refunded."]
     assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
@@ -209,14 +259,21 @@ def test_lines_are_given_back_for_the_amount_that_was_entered(bought: Bought, an
     assert bought.events() == [(Decimal("5.00"), {"Tea": 3, "Pot": 1})]
 
 
-def test_a_double_press_makes_one_refund_and_is_told_of_it_twice(bought: Bought, ann: Client) -> None:
+def test_a_double_press_makes_one_refund_and_is_told_of_it_twice(
+    bought: Bought,
+    ann: Client,
+) -> None:
     before = ann.get(url_of(bought.order))
     for _ in range(2):
-        assert messages_of(presses(ann, bought.order, before, amount="2.50")) == ["USD 2.50 was refunded."]
+        assert messages_of(presses(ann, bought.order, before, amount="2.50")) == [
+            "USD 2.50 was refunded.",
+        ]
     assert bought.refunded_amount() == Decimal("2.50")
     before = ann.get(url_of(bought.order))
     for _ in range(2):
-        assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}, before)) == ["USD 4.00 was refunded."]
+        assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}, before)) == [
+            "USD 4.00 was refunded.",
+        ]
     assert bought.refunded_amount() == Decimal("6.50")
 
 
@@ -230,18 +287,33 @@ def test_a_colleague_who_was_quicker_is_told_of(bought: Bought, ann: Client) -> 
     assert bought.refunded_amount() == Decimal("2.50")
 
 
-def test_i5_two_people_who_press_at_the_same_moment_make_one_refund(bought: Bought, ann: Client) -> None:
+def test_i5_two_people_who_press_at_the_same_moment_make_one_refund(
+    bought: Bought,
+    ann: Client,
+) -> None:
     order, bob = bought.order, staff("bob", *MAY)
     pages = [(client, client.get(url_of(order))) for client in (ann, bob)]
-    done = together(*[lambda one=one: presses(one[0], order, one[1], amount="2.50") for one in pages])
-    quicker, slower = sorted((messages_of(page) for page in done), key=lambda said: "in the meantime" in said[0])
+    done = together(
+        *[lambda one=one: presses(one[0], order, one[1], amount="2.50") for one in pages],
+    )
+    quicker, slower = sorted(
+        (messages_of(page) for page in done),
+        key=lambda said: "in the meantime" in said[0],
+    )
     assert quicker == ["USD 2.50 was refunded."]
     assert slower[0].startswith("Nothing was refunded: a refund of USD 2.50")
     assert bought.refunded_amount() == Decimal("2.50")
 
 
-@pytest.mark.parametrize("amount", ["", " ", "abc", "0", "-1", "1.234", "NaN", "1e400", "33.00", "12,50", "\u0661"])
-def test_an_amount_that_cannot_be_given_back_is_a_message(bought: Bought, ann: Client, amount: str) -> None:
+@pytest.mark.parametrize(
+    "amount",
+    ["", " ", "abc", "0", "-1", "1.234", "NaN", "1e400", "33.00", "12,50", "\u0661"],
+)
+def test_an_amount_that_cannot_be_given_back_is_a_message(
+    bought: Bought,
+    ann: Client,
+    amount: str,
+) -> None:
     said = messages_of(presses(ann, bought.order, amount=amount))
     assert len(said) == 1
     assert said[0].startswith("Nothing was refunded: ")
@@ -249,16 +321,28 @@ def test_an_amount_that_cannot_be_given_back_is_a_message(bought: Bought, ann: C
 
 
 @pytest.mark.parametrize(
-    "changes", [{"tillgate_seen": "x"}, {"tillgate_seen": "9" * 30}, {"tillgate_idempotency_key": "x" * 255}, {"reason": "y" * 999}]
+    "changes",
+    [
+        {"tillgate_seen": "x"},
+        {"tillgate_seen": "9" * 30},
+        {"tillgate_idempotency_key": "x" * 255},
+        {"reason": "y" * 999},
+    ],
 )
-def test_tampered_fields_are_no_error_of_the_server(bought: Bought, ann: Client, changes: dict[str, str]) -> None:
+def test_tampered_fields_are_no_error_of_the_server(
+    bought: Bought,
+    ann: Client,
+    changes: dict[str, str],
+) -> None:
     page = presses(ann, bought.order, amount="2.50", **changes)
     assert messages_of(page) == ["USD 2.50 was refunded."]
 
 
 def test_unusable_key_is_a_message(bought: Bought, ann: Client) -> None:
     for key in ("", "x" * 5000):
-        (said,) = messages_of(presses(ann, bought.order, amount="2.50", tillgate_idempotency_key=key))
+        (said,) = messages_of(
+            presses(ann, bought.order, amount="2.50", tillgate_idempotency_key=key),
+        )
         assert "must have 1 to 255 characters" in said
     assert not Refund.objects.exists()
 
@@ -272,18 +356,33 @@ def test_repeated_key_refuses_another_amount(bought: Bought, ann: Client) -> Non
 
 
 def test_double_press_for_last_lines_refunds_once(bought: Bought, ann: Client) -> None:
-    """The first press refunds all of a line, so that Oscar permits no more of it; the second shows the same result."""
+    """The first press refunds all of a line, so that Oscar permits no more of it; the second shows
+    the same result.
+    """
     before = ann.get(url_of(bought.order))
-    said = [messages_of(presses_for_lines(ann, bought.order, {bought.tea: bought.tea.quantity}, before)) for _ in range(2)]
+    said = [
+        messages_of(presses_for_lines(ann, bought.order, {bought.tea: bought.tea.quantity}, before))
+        for _ in range(2)
+    ]
     assert said[0] == said[1]
     assert "was refunded" in said[0][0]
     assert Refund.objects.count() == 1
 
 
-def test_a_form_without_an_amount_or_without_our_marks_is_no_error_of_the_server(bought: Bought, ann: Client) -> None:
-    wanted = {"order_action": "create_order_payment_event", "payment_event_type": refund_event_type().code}
-    assert messages_of(ann.post(url_of(bought.order), wanted, follow=True))[0].startswith("Nothing was refunded: ")
-    assert messages_of(ann.post(url_of(bought.order), {**wanted, "amount": "1.00"}, follow=True)) == ["USD 1.00 was refunded."]
+def test_a_form_without_an_amount_or_without_our_marks_is_no_error_of_the_server(
+    bought: Bought,
+    ann: Client,
+) -> None:
+    wanted = {
+        "order_action": "create_order_payment_event",
+        "payment_event_type": refund_event_type().code,
+    }
+    assert messages_of(ann.post(url_of(bought.order), wanted, follow=True))[0].startswith(
+        "Nothing was refunded: ",
+    )
+    assert messages_of(
+        ann.post(url_of(bought.order), {**wanted, "amount": "1.00"}, follow=True),
+    ) == ["USD 1.00 was refunded."]
 
 
 def test_more_of_a_line_than_is_left_is_a_message(bought: Bought, ann: Client) -> None:
@@ -296,12 +395,21 @@ def test_more_of_a_line_than_is_left_is_a_message(bought: Bought, ann: Client) -
 
 def test_an_order_that_nobody_has_paid_gives_nothing_back(world: World, ann: Client) -> None:
     order = Order.objects.get(number=world.order("12.50"))
-    fields = {"order_action": "create_order_payment_event", "payment_event_type": refund_event_type().code, "amount": "1.00"}
+    fields = {
+        "order_action": "create_order_payment_event",
+        "payment_event_type": refund_event_type().code,
+        "amount": "1.00",
+    }
     page = ann.post(url_of(order), fields, follow=True)
-    assert messages_of(page) == [f"Nothing was refunded: nothing has been paid for order {order.number}."]
+    assert messages_of(page) == [
+        f"Nothing was refunded: nothing has been paid for order {order.number}.",
+    ]
 
 
-def test_i6_an_outcome_that_nobody_knows_is_told_and_never_sent_again(bought: Bought, ann: Client) -> None:
+def test_i6_an_outcome_that_nobody_knows_is_told_and_never_sent_again(
+    bought: Bought,
+    ann: Client,
+) -> None:
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     page = presses(ann, bought.order, amount="32.00")
     assert "The outcome of the refund of USD 32.00 is unknown" in messages_of(page)[0]
@@ -314,37 +422,53 @@ def test_i6_an_outcome_that_nobody_knows_is_told_and_never_sent_again(bought: Bo
 
 def test_a_refusal_is_told(bought: Bought, ann: Client) -> None:
     bought.world.sandbox.control.fault("refused", occasion="refund")
-    assert messages_of(presses(ann, bought.order, amount="2.50"))[0].startswith("USD 2.50 was not refunded: ")
+    assert messages_of(presses(ann, bought.order, amount="2.50"))[0].startswith(
+        "USD 2.50 was not refunded: ",
+    )
     assert bought.refunded_amount() == 0
 
 
 def test_i12_a_shop_with_atomic_requests_sends_after_the_requests_transaction(
-    bought: Bought, ann: Client, monkeypatch: pytest.MonkeyPatch
+    bought: Bought,
+    ann: Client,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
     page = presses(ann, bought.order, amount="2.50")
     assert messages_of(page) == ["USD 2.50 was refunded."]
     assert bought.refunded_amount() == Decimal("2.50")
     assert "Money refunded" in text_of(page)
-    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 3})) == ["USD 12.00 was refunded."]
+    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 3})) == [
+        "USD 12.00 was refunded.",
+    ]
     assert bought.events() == [(Decimal("2.50"), {}), (Decimal("12.00"), {"Tea": 3})]
     said = messages_of(presses(ann, bought.order, amount="17.51"))
     assert said[0].startswith("Nothing was refunded: USD 17.51 is more than the USD 17.50")
     bought.world.sandbox.control.fault("refused", occasion="refund")
-    assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith("USD 1.00 was not refunded: ")
+    assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith(
+        "USD 1.00 was not refunded: ",
+    )
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
-    assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith("The outcome of the refund of USD 1.00 is unknown")
+    assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith(
+        "The outcome of the refund of USD 1.00 is unknown",
+    )
 
 
 def test_a_type_of_refunds_that_the_shop_had_before_under_a_name_that_only_the_database_holds_equal_gives_money_back(
-    bought: Bought, ann: Client, monkeypatch: pytest.MonkeyPatch
+    bought: Bought,
+    ann: Client,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     types = get_model("order", "PaymentEventType")
     types.objects.filter(pk=refund_event_type().pk).update(name="refund")
     real = QuerySet.get_or_create
 
     def as_mariadb(rows: Any, defaults: Any = None, **wanted: Any) -> Any:
-        found = rows.filter(name__iexact=wanted["name"]).first() if rows.model is types and "name" in wanted else None
+        found = (
+            rows.filter(name__iexact=wanted["name"]).first()
+            if rows.model is types and "name" in wanted
+            else None
+        )
         return (found, False) if found else real(rows, defaults, **wanted)
 
     monkeypatch.setattr(QuerySet, "get_or_create", as_mariadb)
@@ -365,30 +489,43 @@ def test_what_was_paid_otherwise_is_given_back_as_oscar_does(world: World, ann: 
     order = Order.objects.get(number=world.order("12.50"))
     cash = get_model("payment", "SourceType").objects.create(name="Cash")
     order.sources.create(source_type=cash, amount_debited=order.total_incl_tax)
-    fields = {"order_action": "create_order_payment_event", "payment_event_type": refund_event_type().code, "amount": "1.00"}
+    fields = {
+        "order_action": "create_order_payment_event",
+        "payment_event_type": refund_event_type().code,
+        "amount": "1.00",
+    }
     assert messages_of(ann.post(url_of(order), fields, follow=True)) == ["Payment event created"]
     assert order.payment_events.get().amount == Decimal("1.00")
 
 
-# Who may --------------------------------------------------------------------------------------------------------------------------------
+# Who may ------------------------------------------------------------------------------------------
 
 
-def test_who_may_not_refund_sees_no_form_and_a_forged_post_is_refused(bought: Bought, ann: Client) -> None:
+def test_who_may_not_refund_sees_no_form_and_a_forged_post_is_refused(
+    bought: Bought,
+    ann: Client,
+) -> None:
     eve = staff("eve", *SEES)
     assert 'id="tillgate_refund_form"' not in text_of(eve.get(url_of(bought.order)))
     forms = ann.get(url_of(bought.order))
-    for page in (presses(eve, bought.order, forms, amount="1.00"), presses_for_lines(eve, bought.order, {bought.tea: 1}, forms)):
+    for page in (
+        presses(eve, bought.order, forms, amount="1.00"),
+        presses_for_lines(eve, bought.order, {bought.tea: 1}, forms),
+    ):
         assert "permission" in messages_of(page)[0]
     assert not Refund.objects.exists()
 
 
 def test_who_may_not_see_the_order_cannot_refund_it(bought: Bought, ann: Client) -> None:
     partner = staff("pat", "partner.dashboard_access", "tillgate.refund_payment", is_staff=False)
-    assert presses(partner, bought.order, ann.get(url_of(bought.order)), amount="1.00").status_code == 404
+    assert (
+        presses(partner, bought.order, ann.get(url_of(bought.order)), amount="1.00").status_code
+        == 404
+    )
     assert not Refund.objects.exists()
 
 
-# The menu -------------------------------------------------------------------------------------------------------------------------------
+# The menu -----------------------------------------------------------------------------------------
 
 
 def test_the_menu_counts_what_needs_a_person(bought: Bought, ann: Client) -> None:
@@ -401,12 +538,18 @@ def test_the_menu_counts_what_needs_a_person(bought: Bought, ann: Client) -> Non
     bought.ask(Decimal("1.00"))
     assert "Needs review (1)" in text_of(ann.get("/dashboard/orders/"))
     assert 'href="/admin/tillgate/review/health/"' in page
-    for name, permissions in (("bob", SEES[:1]), ("pat", ("partner.dashboard_access", "tillgate.view_review"))):
+    for name, permissions in (
+        ("bob", SEES[:1]),
+        ("pat", ("partner.dashboard_access", "tillgate.view_review")),
+    ):
         other = staff(name, *permissions, is_staff=name == "bob")
         assert link not in text_of(other.get("/dashboard/orders/"))
 
 
-def test_the_menu_leads_to_the_figures_for_staff_who_may_view_payments(bought: Bought, ann: Client) -> None:
+def test_the_menu_leads_to_the_figures_for_staff_who_may_view_payments(
+    bought: Bought,
+    ann: Client,
+) -> None:
     link = "/admin/tillgate/payment/figures/"
     assert f'href="{link}"' in text_of(ann.get("/dashboard/orders/"))
     assert ann.get(link).status_code == 200

@@ -1,4 +1,6 @@
-"""The order's page of the dashboard in a browser: it is pressed, it fits, and what we add to it is accessible."""
+"""The order's page of the dashboard in a browser: it is pressed, it fits, and what we add to it is
+accessible.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
+
+# ships no types
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from django.contrib.auth.models import User
 from django.test import Client
 from playwright.sync_api import Browser, Page, expect
@@ -22,7 +26,9 @@ ARTEFACTS = Path(__file__).parents[3] / "artefacts"
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for these tests, closed before any other runs: its event loop would confuse them."""
+    """One browser for these tests, closed before any other runs: its event loop would confuse
+    them.
+    """
     with running_chromium() as browser:
         yield browser
 
@@ -39,8 +45,17 @@ def dashboard(chromium: Browser, live_server: Any) -> Iterator[Callable[..., Pag
         context = chromium.new_context(base_url=live_server.url, **options)
         contexts.append(context)
         context.set_default_timeout(10_000)
-        context.route(lambda url: not url.startswith(live_server.url), lambda route: route.abort())  # Oscar asks a CDN for jQuery first
-        context.add_cookies([{"name": "sessionid", "value": session.cookies["sessionid"].value, "url": live_server.url}])
+        # Oscar asks a CDN for jQuery first
+        context.route(lambda url: not url.startswith(live_server.url), lambda route: route.abort())
+        context.add_cookies(
+            [
+                {
+                    "name": "sessionid",
+                    "value": session.cookies["sessionid"].value,
+                    "url": live_server.url,
+                },
+            ],
+        )
         page = context.new_page()
         page.goto(path)
         return page
@@ -51,25 +66,40 @@ def dashboard(chromium: Browser, live_server: Any) -> Iterator[Callable[..., Pag
 
 
 def look(page: Page, name: str) -> None:
-    """Keep a picture of the page, and demand that it fits its window and that what is ours in it is accessible."""
+    """Keep a picture of the page, and demand that it fits its window and that what is ours in it is
+    accessible.
+    """
     fits(page, name)
-    faults = [one for one in Axe().run(page, ".tillgate").response["violations"] if one["impact"] in ("serious", "critical")]
-    assert not faults, [(fault["id"], [node["html"][:200] for node in fault["nodes"]]) for fault in faults]
+    faults = [
+        one
+        for one in Axe().run(page, ".tillgate").response["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert not faults, [
+        (fault["id"], [node["html"][:200] for node in fault["nodes"]]) for fault in faults
+    ]
 
 
 def fits(page: Page, name: str) -> None:
     """Keep a picture of the page, and demand that it fits its window."""
     ARTEFACTS.mkdir(exist_ok=True)
     page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True, animations="disabled")
-    too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    too_wide = page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth",
+    )
     assert too_wide <= 0, f"{name} is {too_wide} pixels too wide"
 
 
 def test_staff_gives_part_of_the_money_back_and_a_double_press_makes_one_refund(
-    dashboard: Callable[..., Page], world: World, product: Callable[..., Any]
+    dashboard: Callable[..., Page],
+    world: World,
+    product: Callable[..., Any],
 ) -> None:
     bought = Bought(world, product)
-    page = dashboard(f"/dashboard/orders/{bought.order.number}/#payment", viewport={"width": 1280, "height": 900})
+    page = dashboard(
+        f"/dashboard/orders/{bought.order.number}/#payment",
+        viewport={"width": 1280, "height": 900},
+    )
     page.get_by_label("Amount in USD").fill("2.50")
     page.get_by_label("Reason").fill("a cup was broken")
     press = page.get_by_role("button", name="Refund")
@@ -91,7 +121,11 @@ def test_staff_gives_part_of_the_money_back_and_a_double_press_makes_one_refund(
     ],
 )
 def test_the_order_page_with_every_kind_of_refund_looks_right(
-    dashboard: Callable[..., Page], world: World, product: Callable[..., Any], name: str, options: dict[str, Any]
+    dashboard: Callable[..., Page],
+    world: World,
+    product: Callable[..., Any],
+    name: str,
+    options: dict[str, Any],
 ) -> None:
     bought = Bought(world, product)
     bought.ask(Decimal("4.00"), {bought.tea: 1})
@@ -101,7 +135,9 @@ def test_the_order_page_with_every_kind_of_refund_looks_right(
     page = dashboard(f"/dashboard/orders/{bought.order.number}/#payment", **options)
     expect(page.get_by_role("link", name="Refund of unknown outcome")).to_be_visible()
     for state in ("refunded", "not refunded", "unknown outcome"):
-        expect(page.locator(".tillgate-rows .tillgate-badge").get_by_text(state, exact=True)).to_be_visible()
+        expect(
+            page.locator(".tillgate-rows .tillgate-badge").get_by_text(state, exact=True),
+        ).to_be_visible()
     expect(page.get_by_role("button", name="Refund")).to_be_visible()
     look(page, f"oscar-dashboard-order-{name}")
     page.get_by_text("Cause and evidence").first.click()
@@ -111,7 +147,10 @@ def test_the_order_page_with_every_kind_of_refund_looks_right(
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_list_of_orders_shows_what_was_refunded(
-    dashboard: Callable[..., Page], world: World, product: Callable[..., Any], width: int
+    dashboard: Callable[..., Page],
+    world: World,
+    product: Callable[..., Any],
+    width: int,
 ) -> None:
     bought = Bought(world, product)
     bought.ask(Decimal("32.00"))

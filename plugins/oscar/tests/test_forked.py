@@ -1,4 +1,6 @@
-"""A shop that forked Oscar's checkout, and knows nothing of Tillgate, keeps its own way to pay beside it."""
+"""A shop that forked Oscar's checkout, and knows nothing of Tillgate, keeps its own way to pay
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,27 @@ from pathlib import Path
 
 
 def test_a_shop_that_forked_the_checkout_keeps_cash_on_delivery_beside_tillgate() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/forked_shop.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/forked_shop.py",
+    ]
     environment = os.environ | {
         "TILLGATE_TEST_FORK": "1",
         "TILLGATE_TEST_NAME": os.environ.get("TILLGATE_TEST_NAME", "tillgate_oscar") + "_fork",
     }
-    run = subprocess.run(command, cwd=Path(__file__).parents[1], env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[1],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     assert " passed" in run.stdout
     assert "skipped" not in run.stdout

@@ -1,4 +1,6 @@
-"""The languages: German for every text, and those of the wallets' users for the texts that shoppers read."""
+"""The languages: German for every text, and those of the wallets' users for the texts that shoppers
+read.
+"""
 
 from pathlib import Path
 

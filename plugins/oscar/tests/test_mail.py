@@ -28,7 +28,11 @@ from tillgate_oscar.signals import create_event_types
 
 Order = get_model("order", "Order")
 Make = Callable[..., Any]
-HOLDING_BACK = {"Pending payment": ("Paid", "On hold"), "Paid": ("Pending payment",), "On hold": ("Pending payment",)}
+HOLDING_BACK = {
+    "Pending payment": ("Paid", "On hold"),
+    "Paid": ("Pending payment",),
+    "On hold": ("Pending payment",),
+}
 
 
 @pytest.fixture
@@ -57,7 +61,10 @@ def test_nothing_is_mailed_before_the_money_has_arrived(world: World, payment: P
     assert mail.outbox == []
 
 
-def test_oscars_mail_about_the_order_goes_out_once_though_only_the_notification_came(world: World, payment: Payment) -> None:
+def test_oscars_mail_about_the_order_goes_out_once_though_only_the_notification_came(
+    world: World,
+    payment: Payment,
+) -> None:
     world.shopper_pays(payment)
     world.notification(payment)
     for _ in range(3):
@@ -70,19 +77,27 @@ def test_oscars_mail_about_the_order_goes_out_once_though_only_the_notification_
     assert f"/accounts/order-status/{number}/" in sent.body
     assert "Green tea" in sent.body
     assert sent.body.count("Paid with Alipay.") == 1
-    assert sent.alternatives[0][0].count("<p>Paid with Alipay.</p>") == 1  # type: ignore[attr-defined]  # it has an HTML part
+    # it has an HTML part
+    assert sent.alternatives[0][0].count("<p>Paid with Alipay.</p>") == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_an_order_that_the_staff_marked_paid_is_confirmed_once(
-    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch, begun: bool
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    begun: bool,
 ) -> None:
     monkeypatch.setitem(Order.pipeline, "Paid", ("Pending payment",))
     placed = shopper.buys(product())
     if begun:
         shopper.get(placed["Location"])
     for status in ("Paid", "Pending payment", "Paid"):
-        get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
+        get_class("order.processing", "EventHandler")().handle_order_status_change(
+            Order.objects.get(),
+            status,
+        )
         world.run_worker()
     (sent,) = mail.outbox
     assert Order.objects.get().number in sent.subject
@@ -90,35 +105,52 @@ def test_an_order_that_the_staff_marked_paid_is_confirmed_once(
 
 
 def test_an_order_that_was_paid_after_the_staff_had_marked_it_so_and_taken_that_back_is_confirmed_once(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    payment: Payment,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(Order.pipeline, "Paid", ("Pending payment",))
     for status in ("Paid", "Pending payment"):
-        get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
+        get_class("order.processing", "EventHandler")().handle_order_status_change(
+            Order.objects.get(),
+            status,
+        )
     world.shopper_pays(payment)
     world.notification(payment)
     world.run_worker()
     assert (Order.objects.get().status, len(mail.outbox)) == ("Paid", 1)
 
 
-def test_an_order_that_was_cancelled_before_its_mail_went_out_is_not_confirmed(world: World, payment: Payment) -> None:
+def test_an_order_that_was_cancelled_before_its_mail_went_out_is_not_confirmed(
+    world: World,
+    payment: Payment,
+) -> None:
     world.shopper_pays(payment)
     world.notification(payment)
     queueing.refund(payment.pk, payment.amount)
-    get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Cancelled")
+    get_class("order.processing", "EventHandler")().handle_order_status_change(
+        Order.objects.get(),
+        "Cancelled",
+    )
     world.run_worker()
     assert subjects() == [f"Refund for your order {payment.order.key}"]
 
 
 @pytest.mark.parametrize("before", ["On hold", "Cancelled"])
 def test_an_order_that_the_staff_marked_paid_from_elsewhere_is_confirmed_once(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, before: str
+    world: World,
+    payment: Payment,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
 ) -> None:
     monkeypatch.setitem(Order.pipeline, "Pending payment", ("Paid", before))
     monkeypatch.setitem(Order.pipeline, before, ("Paid",))
     monkeypatch.setitem(Order.pipeline, "Paid", (before,))
     for status in (before, "Paid", before, "Paid"):
-        get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
+        get_class("order.processing", "EventHandler")().handle_order_status_change(
+            Order.objects.get(),
+            status,
+        )
     world.run_worker()
     (sent,) = mail.outbox
     assert Order.objects.get().number in sent.subject
@@ -126,12 +158,18 @@ def test_an_order_that_the_staff_marked_paid_from_elsewhere_is_confirmed_once(
 
 @pytest.mark.parametrize("meanwhile", ["Pending payment", "Cancelled"])
 def test_an_order_that_was_not_confirmed_since_it_was_not_paid_by_then_is_when_it_is(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+    world: World,
+    payment: Payment,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: str,
 ) -> None:
     monkeypatch.setitem(Order.pipeline, "Paid", (meanwhile,))
     monkeypatch.setitem(Order.pipeline, meanwhile, ("Paid",))
     for status, sent in (("Paid", None), (meanwhile, 0), ("Paid", 1)):
-        get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
+        get_class("order.processing", "EventHandler")().handle_order_status_change(
+            Order.objects.get(),
+            status,
+        )
         if sent is not None:
             world.run_worker()
             assert len(mail.outbox) == sent
@@ -151,27 +189,43 @@ def test_a_customer_with_an_account_gets_it_there(world: World, product: Make) -
     world.notification(Payment.objects.get())
     world.run_worker()
     (sent,) = mail.outbox
-    assert (sent.to, f"/accounts/orders/{Order.objects.get().number}/" in sent.body) == (["bo@shopper.example"], True)
+    assert (sent.to, f"/accounts/orders/{Order.objects.get().number}/" in sent.body) == (
+        ["bo@shopper.example"],
+        True,
+    )
     assert get_model("communication", "Email").objects.get().user == user
 
 
-@pytest.mark.parametrize(("decision", "said"), [("pay", "Bestätigung"), ("decline", "wartet auf die Zahlung")])
+@pytest.mark.parametrize(
+    ("decision", "said"),
+    [("pay", "Bestätigung"), ("decline", "wartet auf die Zahlung")],
+)
 def test_mail_is_written_in_the_language_in_which_the_shopper_bought(
-    world: World, shopper: Shopper, product: Make, settings: Any, decision: str, said: str
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
+    decision: str,
+    said: str,
 ) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
     shopper.client.defaults["HTTP_ACCEPT_LANGUAGE"] = "de"
     shopper.get(shopper.buys(product())["Location"])
     payment = Payment.objects.get()
     getattr(world.sandbox.control, decision)(payment.reference)
-    translation.activate(settings.LANGUAGE_CODE)  # of the process that worker runs; the middleware leaves its own in this thread
+    # of the process that worker runs; the middleware leaves its own in this thread
+    translation.activate(settings.LANGUAGE_CODE)
     world.notification(payment)
     translation.activate(settings.LANGUAGE_CODE)
     wait(world)
     assert said in mail.outbox[0].subject
 
 
-def test_a_mail_server_that_fails_is_tried_again(world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mail_server_that_fails_is_tried_again(
+    world: World,
+    payment: Payment,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world.shopper_pays(payment)
     world.notification(payment)
 
@@ -187,7 +241,10 @@ def test_a_mail_server_that_fails_is_tried_again(world: World, payment: Payment,
     assert len(mail.outbox) == 1
 
 
-def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(world: World, payment: Payment) -> None:
+def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(
+    world: World,
+    payment: Payment,
+) -> None:
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     world.time.advance(minutes=29)
@@ -210,12 +267,25 @@ def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(world: 
 @pytest.mark.parametrize(
     ("language", "text"),
     [
-        ("en", "Your goods are kept for you until July 9, 2099 17:05 CEST. You can pay now, in another way too."),
-        ("de", "Ihre Waren bleiben bis 9. Juli 2099 17:05 CEST für Sie zurückgelegt. Sie können jetzt bezahlen, auch auf andere Weise."),
+        (
+            "en",
+            "Your goods are kept for you until July 9, 2099 17:05 CEST. You can pay now, in "
+            "another way too.",
+        ),
+        (
+            "de",
+            "Ihre Waren bleiben bis 9. Juli 2099 17:05 CEST für Sie zurückgelegt. Sie können "
+            "jetzt bezahlen, auch auf andere Weise.",
+        ),
     ],
 )
 def test_the_reminder_says_until_when_the_goods_are_kept_in_the_time_zone_of_the_shop(
-    world: World, payment: Payment, settings: Any, monkeypatch: pytest.MonkeyPatch, language: str, text: str
+    world: World,
+    payment: Payment,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    language: str,
+    text: str,
 ) -> None:
     settings.TIME_ZONE = "Europe/Berlin"
     monkeypatch.setattr("tillgate_oscar.orders.language_of", lambda payment: language)
@@ -228,30 +298,50 @@ def test_the_reminder_says_until_when_the_goods_are_kept_in_the_time_zone_of_the
     assert text in html
 
 
-def test_the_goods_are_kept_as_long_as_the_reminder_says(world: World, payment: Payment, settings: Any) -> None:
+def test_the_goods_are_kept_as_long_as_the_reminder_says(
+    world: World,
+    payment: Payment,
+    settings: Any,
+) -> None:
     settings.TIME_ZONE = "Europe/Berlin"
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     until = ExpectedOrder.objects.get().unpaid_check_at
     assert until is not None
     wait(world)
-    assert f"until {date_format(localtime(until), 'N j, Y H:i T')}. You" in bodies(mail.outbox[0])[0]
-    for moment, status in ((until - timedelta(seconds=20), "Pending payment"), (until + timedelta(seconds=1), "Cancelled")):
+    assert (
+        f"until {date_format(localtime(until), 'N j, Y H:i T')}. You" in bodies(mail.outbox[0])[0]
+    )
+    for moment, status in (
+        (until - timedelta(seconds=20), "Pending payment"),
+        (until + timedelta(seconds=1), "Cancelled"),
+    ):
         world.time.advance(seconds=(moment - world.time.now()).total_seconds())
         world.run_worker()
         assert Order.objects.get().status == status
 
 
-def test_the_shopper_whose_payment_a_person_let_expire_is_reminded(world: World, payment: Payment) -> None:
+def test_the_shopper_whose_payment_a_person_let_expire_is_reminded(
+    world: World,
+    payment: Payment,
+) -> None:
     world.sandbox.control.fault("denied", occasion="query", times=100)
     world.notification(payment)
     world.time.advance(hours=3)
-    actions.take_action(Review.objects.get().pk, "mark-expired", staff="ann", note="it is not in the back office")
+    actions.take_action(
+        Review.objects.get().pk,
+        "mark-expired",
+        staff="ann",
+        note="it is not in the back office",
+    )
     wait(world)
     assert "waits for payment" in mail.outbox[0].subject
 
 
-def test_nobody_is_reminded_of_an_order_that_was_paid_in_the_meantime(world: World, payment: Payment) -> None:
+def test_nobody_is_reminded_of_an_order_that_was_paid_in_the_meantime(
+    world: World,
+    payment: Payment,
+) -> None:
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     second = world.start(Order.objects.get().number, "paypal")
@@ -262,7 +352,10 @@ def test_nobody_is_reminded_of_an_order_that_was_paid_in_the_meantime(world: Wor
     assert "waits for payment" not in sent.subject
 
 
-def test_nobody_is_reminded_while_another_payment_is_open_and_whoever_leaves_that_too_is(world: World, payment: Payment) -> None:
+def test_nobody_is_reminded_while_another_payment_is_open_and_whoever_leaves_that_too_is(
+    world: World,
+    payment: Payment,
+) -> None:
     second = world.start(payment.order.key, "paypal")
     for one, reminders in ((payment, 0), (second, 1)):
         world.sandbox.control.decline(one.reference)
@@ -272,7 +365,10 @@ def test_nobody_is_reminded_while_another_payment_is_open_and_whoever_leaves_tha
         assert len(mail.outbox) == reminders
 
 
-def test_nobody_is_reminded_once_another_payment_was_begun_and_whoever_leaves_that_too_is(world: World, payment: Payment) -> None:
+def test_nobody_is_reminded_once_another_payment_was_begun_and_whoever_leaves_that_too_is(
+    world: World,
+    payment: Payment,
+) -> None:
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     world.time.advance(minutes=25)
@@ -286,7 +382,10 @@ def test_nobody_is_reminded_once_another_payment_was_begun_and_whoever_leaves_th
         assert subjects() == [f"Your order {payment.order.key} waits for payment"]
 
 
-def test_a_reminder_that_was_dropped_stays_so_though_its_process_died(world: World, payment: Payment) -> None:
+def test_a_reminder_that_was_dropped_stays_so_though_its_process_died(
+    world: World,
+    payment: Payment,
+) -> None:
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     world.time.advance(minutes=25)
@@ -299,11 +398,15 @@ def test_a_reminder_that_was_dropped_stays_so_though_its_process_died(world: Wor
     assert len(mail.outbox) == 1
 
 
-def test_an_order_whose_mail_fell_due_while_an_old_copy_of_it_was_saved_is_confirmed(world: World, payment: Payment) -> None:
+def test_an_order_whose_mail_fell_due_while_an_old_copy_of_it_was_saved_is_confirmed(
+    world: World,
+    payment: Payment,
+) -> None:
     read = Order.objects.get()
     world.shopper_pays(payment)
     world.notification(payment)
-    Order.objects.update(status="Pending payment")  # what that has written, at the moment before its receiver repairs it
+    # what that has written, at the moment before its receiver repairs it
+    Order.objects.update(status="Pending payment")
     world.run_worker()
     assert mail.outbox == []
     read.save()
@@ -312,7 +415,9 @@ def test_an_order_whose_mail_fell_due_while_an_old_copy_of_it_was_saved_is_confi
 
 
 def test_an_order_that_is_held_back_before_its_mail_goes_out_is_not_confirmed_until_it_is_paid(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    payment: Payment,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Order, "pipeline", HOLDING_BACK)
     handler = get_class("order.processing", "EventHandler")()
@@ -328,7 +433,9 @@ def test_an_order_that_is_held_back_before_its_mail_goes_out_is_not_confirmed_un
 
 
 def test_whoever_could_not_be_reminded_while_the_order_was_held_back_is_when_the_next_payment_comes_to_nothing(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    payment: Payment,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Order, "pipeline", HOLDING_BACK)
     handler = get_class("order.processing", "EventHandler")()
@@ -345,14 +452,22 @@ def test_whoever_could_not_be_reminded_while_the_order_was_held_back_is_when_the
     assert len(mail.outbox) == 1
 
 
-def test_nobody_is_reminded_of_an_order_that_the_shop_gave_up(world: World, shopper: Shopper, product: Make) -> None:
+def test_nobody_is_reminded_of_an_order_that_the_shop_gave_up(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.buys(product())
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     assert mail.outbox == []
 
 
-def test_the_reminder_waits_as_long_as_the_setting_says(world: World, payment: Payment, settings: Any) -> None:
+def test_the_reminder_waits_as_long_as_the_setting_says(
+    world: World,
+    payment: Payment,
+    settings: Any,
+) -> None:
     settings.TILLGATE_OSCAR = {"REMIND_AFTER_MINUTES": 0}
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
@@ -373,7 +488,10 @@ def test_a_reminder_that_waits_holds_up_no_other_mail(world: World, payment: Pay
     assert TimelineEntry.objects.filter(message__contains="not mailed: order-waits").exists()
 
 
-def test_a_shopper_who_paid_twice_is_told_once_and_then_of_the_refund(world: World, payment: Payment) -> None:
+def test_a_shopper_who_paid_twice_is_told_once_and_then_of_the_refund(
+    world: World,
+    payment: Payment,
+) -> None:
     second = world.start(payment.order.key, "paypal")
     for one in (payment, second):
         world.shopper_pays(one)
@@ -381,17 +499,34 @@ def test_a_shopper_who_paid_twice_is_told_once_and_then_of_the_refund(world: Wor
     world.run_worker()
     confirmation, twice = mail.outbox
     number = payment.order.key
-    assert (confirmation.subject, twice.subject) == (f"Confirmation of order {number}", f"Two payments for your order {number}")
+    assert (confirmation.subject, twice.subject) == (
+        f"Confirmation of order {number}",
+        f"Two payments for your order {number}",
+    )
     for body in bodies(twice):
-        assert all(fact in body for fact in ("USD 12.50", "PayPal", number, f"http://127.0.0.1:2/accounts/order-status/{number}/"))
+        assert all(
+            fact in body
+            for fact in (
+                "USD 12.50",
+                "PayPal",
+                number,
+                f"http://127.0.0.1:2/accounts/order-status/{number}/",
+            )
+        )
     queueing.refund(second.pk, second.amount)
     world.run_worker()
     assert [sent.subject for sent in mail.outbox[2:]] == [f"Refund for your order {number}"]
     assert all(fact in mail.outbox[2].body for fact in ("USD 12.50", "PayPal", number))
 
 
-def test_whoever_pays_an_order_that_the_staff_marked_paid_has_paid_twice(world: World, payment: Payment) -> None:
-    get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Paid")
+def test_whoever_pays_an_order_that_the_staff_marked_paid_has_paid_twice(
+    world: World,
+    payment: Payment,
+) -> None:
+    get_class("order.processing", "EventHandler")().handle_order_status_change(
+        Order.objects.get(),
+        "Paid",
+    )
     world.shopper_pays(payment)
     world.notification(payment)
     actions.take_action(Review.objects.get().pk, "redeliver", staff="ann")
@@ -401,14 +536,20 @@ def test_whoever_pays_an_order_that_the_staff_marked_paid_has_paid_twice(world: 
 
 
 def test_whoever_pays_a_cancelled_order_has_not_paid_twice(world: World, payment: Payment) -> None:
-    get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Cancelled")
+    get_class("order.processing", "EventHandler")().handle_order_status_change(
+        Order.objects.get(),
+        "Cancelled",
+    )
     world.shopper_pays(payment)
     world.notification(payment)
     world.run_worker()
     assert (world.reviews(), mail.outbox) == (["paid-not-payable"], [])
 
 
-def test_each_refund_is_mailed_once_wherever_it_was_made_and_a_failed_one_never(world: World, payment: Payment) -> None:
+def test_each_refund_is_mailed_once_wherever_it_was_made_and_a_failed_one_never(
+    world: World,
+    payment: Payment,
+) -> None:
     world.shopper_pays(payment)
     world.notification(payment)
     world.sandbox.control.fault("refused", occasion="refund")
@@ -419,13 +560,18 @@ def test_each_refund_is_mailed_once_wherever_it_was_made_and_a_failed_one_never(
         world.notification(payment)
         world.run_worker()
     refunds = mail.outbox[1:]
-    assert [amount in sent.body for sent, amount in zip(refunds, ("USD 2.50", "USD 3.00"), strict=True)] == [True, True]
+    assert [
+        amount in sent.body for sent, amount in zip(refunds, ("USD 2.50", "USD 3.00"), strict=True)
+    ] == [True, True]
     assert all("Alipay" in body for sent in refunds for body in bodies(sent))
 
 
 @pytest.mark.parametrize("event", ["paid", "declined"])
 def test_a_mail_without_a_recipient_leaves_a_log_line_and_an_entry_in_the_timeline(
-    world: World, payment: Payment, caplog: pytest.LogCaptureFixture, event: str
+    world: World,
+    payment: Payment,
+    caplog: pytest.LogCaptureFixture,
+    event: str,
 ) -> None:
     Order.objects.update(guest_email="")
     if event == "paid":
@@ -436,8 +582,15 @@ def test_a_mail_without_a_recipient_leaves_a_log_line_and_an_entry_in_the_timeli
     wait(world)
     name = "order-paid" if event == "paid" else "order-waits"
     assert mail.outbox == []
-    assert payment.order.key in next(one.getMessage() for one in caplog.records if name in one.getMessage())
-    assert TimelineEntry.objects.filter(message=f"not mailed: {name}: the order has no mail address").count() == 1
+    assert payment.order.key in next(
+        one.getMessage() for one in caplog.records if name in one.getMessage()
+    )
+    assert (
+        TimelineEntry.objects.filter(
+            message=f"not mailed: {name}: the order has no mail address",
+        ).count()
+        == 1
+    )
 
 
 def test_no_subject_is_escaped_for_html(world: World, payment: Payment) -> None:
@@ -455,11 +608,20 @@ def test_no_subject_is_escaped_for_html(world: World, payment: Payment) -> None:
     assert all(number in sent.subject and number in sent.body for sent in mail.outbox[1:])
 
 
-def test_our_mails_stand_in_the_dashboard_for_the_staff_to_edit(world: World, payment: Payment) -> None:
+def test_our_mails_stand_in_the_dashboard_for_the_staff_to_edit(
+    world: World,
+    payment: Payment,
+) -> None:
     create_event_types("default")  # after each `migrate`
     kinds = get_model("communication", "CommunicationEventType")
-    kinds.objects.filter(code="TILLGATE_ORDER_WAITS").update(email_subject_template="Still waiting: {{ order.number }}")
-    assert set(kinds.objects.values_list("code", flat=True)) >= {"TILLGATE_ORDER_WAITS", "TILLGATE_PAID_TWICE", "TILLGATE_REFUNDED"}
+    kinds.objects.filter(code="TILLGATE_ORDER_WAITS").update(
+        email_subject_template="Still waiting: {{ order.number }}",
+    )
+    assert set(kinds.objects.values_list("code", flat=True)) >= {
+        "TILLGATE_ORDER_WAITS",
+        "TILLGATE_PAID_TWICE",
+        "TILLGATE_REFUNDED",
+    }
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     wait(world)

@@ -39,7 +39,10 @@ def payment(world: World, shopper: Shopper, product: Make) -> Payment:
     return Payment.objects.select_related("order").get()
 
 
-def test_money_is_written_once_into_sources_transactions_and_events_with_every_line(world: World, payment: Payment) -> None:
+def test_money_is_written_once_into_sources_transactions_and_events_with_every_line(
+    world: World,
+    payment: Payment,
+) -> None:
     world.shopper_pays(payment)
     for _ in range(3):
         world.notification(payment)
@@ -48,19 +51,46 @@ def test_money_is_written_once_into_sources_transactions_and_events_with_every_l
     order = Order.objects.get()
     source = order.sources.get()
     paid = Decimal("30.49")
-    assert (source.source_type.name, source.label, source.reference) == ("Online payment", "Alipay", payment.reference)
-    assert (source.currency, source.amount_allocated, source.amount_debited, source.amount_refunded) == ("USD", paid, paid, 0)
-    transactions = sorted(source.transactions.values_list("txn_type", "amount", "reference", "status"))
+    assert (source.source_type.name, source.label, source.reference) == (
+        "Online payment",
+        "Alipay",
+        payment.reference,
+    )
+    assert (
+        source.currency,
+        source.amount_allocated,
+        source.amount_debited,
+        source.amount_refunded,
+    ) == ("USD", paid, paid, 0)
+    transactions = sorted(
+        source.transactions.values_list("txn_type", "amount", "reference", "status"),
+    )
     assert transactions == [("Debit", paid, payment.reference, "paid")]
     event = order.payment_events.get()
-    assert (event.event_type.name, event.amount, event.reference) == ("Paid", paid, payment.reference)
-    assert sorted(event.line_quantities.values_list("line__title", "quantity")) == [("Green tea", 1), ("Green tea", 2)]
-    assert list(order.status_changes.values_list("old_status", "new_status")) == [("Pending payment", "Paid")]
+    assert (event.event_type.name, event.amount, event.reference) == (
+        "Paid",
+        paid,
+        payment.reference,
+    )
+    assert sorted(event.line_quantities.values_list("line__title", "quantity")) == [
+        ("Green tea", 1),
+        ("Green tea", 2),
+    ]
+    assert list(order.status_changes.values_list("old_status", "new_status")) == [
+        ("Pending payment", "Paid"),
+    ]
     assert [line.num_allocated for line in order.lines.all()] == [2, 1], "shipping will consume it"
 
 
-def test_two_types_of_source_by_the_same_name_keep_no_order_from_being_paid(world: World, payment: Payment) -> None:
-    for _ in range(2):  # as two first payments of a shop leave them that are delivered at the same moment: the name is not unique
+def test_two_types_of_source_by_the_same_name_keep_no_order_from_being_paid(
+    world: World,
+    payment: Payment,
+) -> None:
+    for _ in range(
+        2,
+        # as two first payments of a shop leave them that are delivered at the same moment: the name
+        # is not unique
+    ):
         get_model("payment", "SourceType").objects.create(name="Online payment")
     world.shopper_pays(payment)
     world.notification(payment)
@@ -68,7 +98,10 @@ def test_two_types_of_source_by_the_same_name_keep_no_order_from_being_paid(worl
     assert get_model("payment", "SourceType").objects.count() == 2
 
 
-def test_the_hook_called_again_for_the_same_payment_changes_nothing(world: World, payment: Payment) -> None:
+def test_the_hook_called_again_for_the_same_payment_changes_nothing(
+    world: World,
+    payment: Payment,
+) -> None:
     world.shopper_pays(payment)
     world.notification(payment)
     with transaction.atomic():
@@ -85,15 +118,26 @@ def test_an_order_that_is_gone_was_not_paid(world: World, payment: Payment) -> N
         assert payments.paid(payment_value(world.fresh(payment))) is PaidOutcome.NOT_PAYABLE
 
 
-def test_an_order_that_became_dearer_is_underpaid_and_stays_pending(world: World, payment: Payment) -> None:
+def test_an_order_that_became_dearer_is_underpaid_and_stays_pending(
+    world: World,
+    payment: Payment,
+) -> None:
     Order.objects.update(total_incl_tax=Decimal("30.50"))
     with transaction.atomic():
         assert payments.paid(payment_value(payment)) is PaidOutcome.UNDERPAID
     assert not Order.objects.get().sources.exists()
 
 
-def test_statuses_sources_and_events_are_called_what_the_shop_calls_them(world: World, payment: Payment, settings: Any) -> None:
-    settings.TILLGATE_OSCAR = {"PAID_STATUS": "Shipped", "SOURCE_TYPE": "Wallet", "PAID_EVENT": "Settled"}
+def test_statuses_sources_and_events_are_called_what_the_shop_calls_them(
+    world: World,
+    payment: Payment,
+    settings: Any,
+) -> None:
+    settings.TILLGATE_OSCAR = {
+        "PAID_STATUS": "Shipped",
+        "SOURCE_TYPE": "Wallet",
+        "PAID_EVENT": "Settled",
+    }
     Order.pipeline["Pending payment"] = ("Shipped", "Cancelled")
     try:
         world.shopper_pays(payment)
@@ -105,7 +149,10 @@ def test_statuses_sources_and_events_are_called_what_the_shop_calls_them(world: 
     assert order.payment_events.get().event_type.name == "Settled"
 
 
-def test_a_pipeline_that_does_not_lead_to_paid_raises_review_and_is_made_good_when_it_does(world: World, payment: Payment) -> None:
+def test_a_pipeline_that_does_not_lead_to_paid_raises_review_and_is_made_good_when_it_does(
+    world: World,
+    payment: Payment,
+) -> None:
     Order.pipeline["Pending payment"] = ("Cancelled",)
     try:
         world.shopper_pays(payment)
@@ -123,7 +170,7 @@ def test_a_pipeline_that_does_not_lead_to_paid_raises_review_and_is_made_good_wh
     assert Order.objects.get().status == "Paid"
 
 
-# Nobody paid ----------------------------------------------------------------------------------------------------------------------------
+# Nobody paid --------------------------------------------------------------------------------------
 
 
 def counters(voucher: Any) -> dict[str, Any]:
@@ -136,12 +183,16 @@ def counters(voucher: Any) -> dict[str, Any]:
         "offer applications": offer.num_applications,
         "offer discount": offer.total_discount,
         "offer orders": offer.num_orders,
-        "stock": sorted(get_model("partner", "StockRecord").objects.values_list("num_allocated", flat=True)),
+        "stock": sorted(
+            get_model("partner", "StockRecord").objects.values_list("num_allocated", flat=True),
+        ),
     }
 
 
 def test_an_order_that_nobody_paid_gives_back_stock_vouchers_and_offers_and_is_cancelled(
-    world: World, shopper: Shopper, product: Make
+    world: World,
+    shopper: Shopper,
+    product: Make,
 ) -> None:
     voucher, tea = make_voucher("TEN"), product("10.00")
     before = counters(voucher) | {"stock": [0]}
@@ -150,7 +201,11 @@ def test_an_order_that_nobody_paid_gives_back_stock_vouchers_and_offers_and_is_c
     shopper.says_where()
     shopper.chooses()
     shopper.get(shopper.places()["Location"])
-    assert (counters(voucher)["uses"], counters(voucher)["stock"], counters(voucher)["offer discount"]) == (1, [2], Decimal("2.00"))
+    assert (
+        counters(voucher)["uses"],
+        counters(voucher)["stock"],
+        counters(voucher)["offer discount"],
+    ) == (1, [2], Decimal("2.00"))
     world.a_day_passes()
     order = Order.objects.get()
     assert order.status == "Cancelled"
@@ -162,10 +217,15 @@ def test_an_order_that_nobody_paid_gives_back_stock_vouchers_and_offers_and_is_c
     again.says_where()
     again.chooses()
     again.places()
-    assert Order.objects.latest("pk").total_incl_tax == Decimal("9.00"), "the voucher is for single use, and can be used"
+    assert Order.objects.latest("pk").total_incl_tax == Decimal("9.00"), (
+        "the voucher is for single use, and can be used"
+    )
 
 
-def test_an_offer_limited_per_customer_can_be_used_again_after_an_order_that_was_given_up(world: World, product: Make) -> None:
+def test_an_offer_limited_per_customer_can_be_used_again_after_an_order_that_was_given_up(
+    world: World,
+    product: Make,
+) -> None:
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     voucher = make_voucher("TEN", usage="Multi-use")
     voucher.offers.update(max_user_applications=1)
@@ -181,7 +241,11 @@ def test_an_offer_limited_per_customer_can_be_used_again_after_an_order_that_was
     assert voucher.offers.get().get_max_applications(user) == 1
 
 
-def test_a_limited_offer_that_an_unpaid_order_used_up_is_open_again(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_limited_offer_that_an_unpaid_order_used_up_is_open_again(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     offer, tea = make_offer("The first order", max_global_applications=1), product("10.00")
     shopper.buys(tea)
     offer.refresh_from_db()
@@ -193,7 +257,11 @@ def test_a_limited_offer_that_an_unpaid_order_used_up_is_open_again(world: World
     assert Order.objects.latest("pk").total_incl_tax == Decimal("9.00")
 
 
-def test_the_hook_called_again_releases_nothing_twice(world: World, shopper: Shopper, product: Make) -> None:
+def test_the_hook_called_again_releases_nothing_twice(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     voucher, tea = make_voucher("TEN", usage="Multi-use"), product("10.00")
     for browser in (shopper, Shopper()):
         browser.adds(tea)
@@ -220,7 +288,11 @@ def test_the_hook_called_again_releases_nothing_twice(world: World, shopper: Sho
 
 @pytest.mark.parametrize("first", ["dead", "live"])
 def test_i12_whoever_waits_for_the_stock_is_mailed_once_it_is_released_and_no_address_keeps_it(
-    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch, first: str
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    first: str,
 ) -> None:
     sent: list[str] = []
 
@@ -238,12 +310,19 @@ def test_i12_whoever_waits_for_the_stock_is_mailed_once_it_is_released_and_no_ad
         alerts.objects.create(product=pot, email=f"{who}@shopper.example").confirm()
     world.a_day_passes()
     world.a_day_passes()
-    assert (Order.objects.get().status, pot.stockrecords.get().num_allocated, world.reviews()) == ("Cancelled", 0, [])
+    assert (Order.objects.get().status, pot.stockrecords.get().num_allocated, world.reviews()) == (
+        "Cancelled",
+        0,
+        [],
+    )
     assert sent.count("dead") == 1
     assert sent.count("live") <= 1, "at each try they would hear of it again"
 
 
-def test_whoever_waits_for_the_stock_is_mailed_at_once_where_no_transaction_is_open(world: World, product: Make) -> None:
+def test_whoever_waits_for_the_stock_is_mailed_at_once_where_no_transaction_is_open(
+    world: World,
+    product: Make,
+) -> None:
     pot, alerts = product("11.00", stock=0), get_model("customer", "ProductAlert")
     alerts.objects.create(product=pot, email="live@shopper.example").confirm()
     record = pot.stockrecords.get()
@@ -253,10 +332,17 @@ def test_whoever_waits_for_the_stock_is_mailed_at_once_where_no_transaction_is_o
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_dispatcher_of_the_shops_own_gets_all_that_it_is_called_with(product: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dispatcher_of_the_shops_own_gets_all_that_it_is_called_with(
+    product: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sent: list[Any] = []
     dispatcher = import_string("oscar.apps.customer.alerts.utils.AlertsDispatcher")
-    monkeypatch.setattr(dispatcher, "send_product_alert_email_for_user", lambda _self, *given, **named: sent.append((given, named)))
+    monkeypatch.setattr(
+        dispatcher,
+        "send_product_alert_email_for_user",
+        lambda _self, *given, **named: sent.append((given, named)),
+    )
     ours, pot = get_class("customer.alerts.utils", "AlertsDispatcher")(), product()
     sent.clear()  # of making it
     ours.send_product_alert_email_for_user(pot, "soon", language="de")
@@ -265,7 +351,11 @@ def test_a_dispatcher_of_the_shops_own_gets_all_that_it_is_called_with(product: 
     assert sent == [((pot, "soon"), {"language": "de"})] * 2
 
 
-def test_vouchers_and_offers_are_locked_in_the_order_in_which_oscar_takes_them(world: World, shopper: Shopper, product: Make) -> None:
+def test_vouchers_and_offers_are_locked_in_the_order_in_which_oscar_takes_them(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     first, second = make_offer("first"), make_offer("second", exclusive=False, priority=10)
     first.exclusive = False
     first.save()
@@ -289,31 +379,52 @@ def test_vouchers_and_offers_are_locked_in_the_order_in_which_oscar_takes_them(w
         with CaptureQueriesContext(connection) as asked:
             action()
         name = connection.ops.quote_name(table)
-        return [query["sql"] for query in asked.captured_queries if re.match(rf"(UPDATE {name}|SELECT .* FROM {name})", query["sql"])]
+        return [
+            query["sql"]
+            for query in asked.captured_queries
+            if re.match(rf"(UPDATE {name}|SELECT .* FROM {name})", query["sql"])
+        ]
 
     def offers_of(statements: list[str]) -> list[str]:
-        ids = [re.search(r"WHERE .*id\W* = (\d+)", statement) for statement in statements if statement.startswith("UPDATE")]
+        ids = [
+            re.search(r"WHERE .*id\W* = (\d+)", statement)
+            for statement in statements
+            if statement.startswith("UPDATE")
+        ]
         return list(dict.fromkeys(found[1] for found in ids if found))
 
     taken = offers_of(touched("offer_conditionaloffer", lambda: shopper.places(preview)))
     assert len(taken) > 1
     order = Order.objects.get()
     with transaction.atomic():
-        assert offers_of(touched("offer_conditionaloffer", lambda: payments.unpaid(hooks.Order(plugin="oscar", key=order.number)))) == taken
+        assert (
+            offers_of(
+                touched(
+                    "offer_conditionaloffer",
+                    lambda: payments.unpaid(hooks.Order(plugin="oscar", key=order.number)),
+                ),
+            )
+            == taken
+        )
         transaction.set_rollback(True)
     vouchers = touched("voucher_voucher", world.a_day_passes)
     assert Order.objects.get().status == "Cancelled"
     locking = [statement for statement in vouchers if not statement.startswith("UPDATE")]
     assert len(locking) == 1
-    assert "date_created" in locking[0].partition("ORDER BY")[2], "Oscar locks all of them by their model's own order"
+    assert "date_created" in locking[0].partition("ORDER BY")[2], (
+        "Oscar locks all of them by their model's own order"
+    )
 
 
 def test_a_shop_whose_manager_joins_what_may_be_missing_is_paid_and_gives_up(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    payment: Payment,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Joined(models.Manager[Any]):
         def get_queryset(self) -> Any:
-            return super().get_queryset().select_related("user", "billing_address")  # for which PostgreSQL refuses a lock
+            # for which PostgreSQL refuses a lock
+            return super().get_queryset().select_related("user", "billing_address")
 
     manager = Joined()
     manager.model = Order
@@ -322,7 +433,9 @@ def test_a_shop_whose_manager_joins_what_may_be_missing_is_paid_and_gives_up(
         assert payments.paid(payment_value(payment)) is PaidOutcome.APPLIED
         transaction.set_rollback(True)
     name = connection.ops.quote_name("order_order")
-    assert "JOIN" not in next(query["sql"] for query in asked.captured_queries if f"FROM {name}" in query["sql"])
+    assert "JOIN" not in next(
+        query["sql"] for query in asked.captured_queries if f"FROM {name}" in query["sql"]
+    )
     world.shopper_pays(payment)
     world.notification(payment)
     assert Order.objects.get().status == "Paid"
@@ -333,7 +446,10 @@ def test_a_shop_whose_manager_joins_what_may_be_missing_is_paid_and_gives_up(
     assert Order.objects.get(number=given_up).status == "Cancelled"
 
 
-def test_money_that_comes_after_that_waits_for_a_person_and_leaves_the_order_cancelled(world: World, payment: Payment) -> None:
+def test_money_that_comes_after_that_waits_for_a_person_and_leaves_the_order_cancelled(
+    world: World,
+    payment: Payment,
+) -> None:
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     world.pays_late(payment)
@@ -343,10 +459,13 @@ def test_money_that_comes_after_that_waits_for_a_person_and_leaves_the_order_can
     assert (order.status, order.sources.count()) == ("Cancelled", 0)
 
 
-# What the staff does --------------------------------------------------------------------------------------------------------------------
+# What the staff does ------------------------------------------------------------------------------
 
 
-def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_is_free_in_the_end(world: World, payment: Payment) -> None:
+def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_is_free_in_the_end(
+    world: World,
+    payment: Payment,
+) -> None:
     handler = get_class("order.processing", "EventHandler")()
     handler.handle_order_status_change(Order.objects.get(), "Cancelled")
     assert ExpectedOrder.objects.get().closed_at is not None
@@ -358,8 +477,14 @@ def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_i
     assert [line.num_allocated for line in Order.objects.get().lines.all()] == [0, 0]
 
 
-def test_an_order_that_the_staff_marked_paid_is_neither_charged_nor_given_up(world: World, payment: Payment) -> None:
-    get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Paid")
+def test_an_order_that_the_staff_marked_paid_is_neither_charged_nor_given_up(
+    world: World,
+    payment: Payment,
+) -> None:
+    get_class("order.processing", "EventHandler")().handle_order_status_change(
+        Order.objects.get(),
+        "Paid",
+    )
     answer = world.client.post(world.way_to_pay(payment.order.key), {"method": "paypal"})
     assert "the order is paid" in answer.content.decode()
     world.a_day_passes()
@@ -368,9 +493,15 @@ def test_an_order_that_the_staff_marked_paid_is_neither_charged_nor_given_up(wor
     assert [line.num_allocated for line in order.lines.all()] == [2, 1]
 
 
-def test_a_change_of_status_that_is_rolled_back_closes_nothing(world: World, payment: Payment) -> None:
+def test_a_change_of_status_that_is_rolled_back_closes_nothing(
+    world: World,
+    payment: Payment,
+) -> None:
     with transaction.atomic():
-        get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Cancelled")
+        get_class("order.processing", "EventHandler")().handle_order_status_change(
+            Order.objects.get(),
+            "Cancelled",
+        )
         transaction.set_rollback(True)
     assert ExpectedOrder.objects.get().closed_at is None
     world.shopper_pays(payment)

@@ -1,4 +1,6 @@
-"""Orders from elsewhere: code, an API or staff place them, and they are registered, paid and released like those of the checkout."""
+"""Orders from elsewhere: code, an API or staff place them, and they are registered, paid and
+released like those of the checkout.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,17 @@ Make = Callable[..., Any]
 def gives(order: Any, name: str, amount: str, **more: Any) -> Any:
     """Let another payment source hold a part of an order."""
     kind, _ = get_model("payment", "SourceType").objects.get_or_create(name=name)
-    return order.sources.create(source_type=kind, currency=more.pop("currency", order.currency), amount_allocated=Decimal(amount), **more)
+    return order.sources.create(
+        source_type=kind,
+        currency=more.pop("currency", order.currency),
+        amount_allocated=Decimal(amount),
+        **more,
+    )
 
 
-def test_an_order_of_the_order_creator_is_registered_once_and_released_like_any_other(world: World) -> None:
+def test_an_order_of_the_order_creator_is_registered_once_and_released_like_any_other(
+    world: World,
+) -> None:
     order = create_order(status="Pending payment")
     assert ExpectedOrder.objects.get().key == str(order.number)
     order.save()
@@ -44,7 +53,9 @@ def test_an_order_that_does_not_wait_for_payment_is_not_registered(world: World)
     assert not ExpectedOrder.objects.exists()
 
 
-def test_an_order_of_the_order_creator_with_a_status_that_the_pipeline_lacks_is_left_alone(world: World) -> None:
+def test_an_order_of_the_order_creator_with_a_status_that_the_pipeline_lacks_is_left_alone(
+    world: World,
+) -> None:
     """As django-oscar-api places orders whose initial status nobody has set."""
     order = create_order(status="new")
     world.a_day_passes()
@@ -52,7 +63,9 @@ def test_an_order_of_the_order_creator_with_a_status_that_the_pipeline_lacks_is_
     assert (order.status, ExpectedOrder.objects.exists()) == ("new", False)
 
 
-def test_the_payment_page_of_an_order_is_one_call_away_also_where_its_status_came_later(world: World) -> None:
+def test_the_payment_page_of_an_order_is_one_call_away_also_where_its_status_came_later(
+    world: World,
+) -> None:
     order = create_order(status="Shipped")
     Order.objects.filter(pk=order.pk).update(status="Pending payment")
     order.refresh_from_db()
@@ -70,17 +83,30 @@ def test_what_another_source_holds_is_not_asked_for_again(world: World) -> None:
     world.shopper_pays(payment)
     world.notification(payment)
     assert (world.shop.is_paid(order.number), world.reviews()) == (True, [])
-    assert sorted(order.sources.values_list("amount_allocated", flat=True)) == [Decimal("5.00"), Decimal("7.50")]
+    assert sorted(order.sources.values_list("amount_allocated", flat=True)) == [
+        Decimal("5.00"),
+        Decimal("7.50"),
+    ]
 
 
 def test_what_a_source_gave_back_is_asked_for(world: World) -> None:
     order = Order.objects.get(number=world.order("12.50"))
-    gives(order, "Gift card", "5.00", amount_debited=Decimal("5.00"), amount_refunded=Decimal("5.00"))
+    gives(
+        order,
+        "Gift card",
+        "5.00",
+        amount_debited=Decimal("5.00"),
+        amount_refunded=Decimal("5.00"),
+    )
     assert world.start(order.number).amount == Decimal("12.50")
 
 
 @pytest.mark.parametrize(("amount", "currency"), [("12.50", "USD"), ("5.00", "EUR")])
-def test_an_order_that_sources_cover_or_hold_in_another_currency_cannot_be_paid(world: World, amount: str, currency: str) -> None:
+def test_an_order_that_sources_cover_or_hold_in_another_currency_cannot_be_paid(
+    world: World,
+    amount: str,
+    currency: str,
+) -> None:
     order = Order.objects.get(number=world.order("12.50"))
     gives(order, "Gift card", amount, currency=currency)
     started = shop.start_payment("oscar", order.number, "alipay")

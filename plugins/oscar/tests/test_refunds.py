@@ -1,4 +1,6 @@
-"""Refunds through Oscar's event handler: nothing is written before the money has moved, and then once."""
+"""Refunds through Oscar's event handler: nothing is written before the money has moved, and then
+once.
+"""
 
 from __future__ import annotations
 
@@ -62,16 +64,32 @@ class Bought:
     def pot(self) -> Any:
         return self.order.lines.get(title="Pot")
 
-    def ask(self, amount: Any, quantities: dict[Any, int] | None = None, user: User | None = None, **more: Any) -> Any:
+    def ask(
+        self,
+        amount: Any,
+        quantities: dict[Any, int] | None = None,
+        user: User | None = None,
+        **more: Any,
+    ) -> Any:
         """Ask Oscar's event handler for a refund, as a shop's code does."""
         handler = get_class("order.processing", "EventHandler")(user)
         lines, wanted = list(quantities or ()), list((quantities or {}).values())
-        return handler.handle_payment_event(self.order, refund_event_type(), amount, lines, wanted, **more)
+        return handler.handle_payment_event(
+            self.order,
+            refund_event_type(),
+            amount,
+            lines,
+            wanted,
+            **more,
+        )
 
     def events(self) -> list[tuple[Decimal, dict[str, int]]]:
         """Return the refunds in Oscar's events: the money, and how many of which line."""
         written = self.order.payment_events.filter(event_type=refund_event_type()).order_by("pk")
-        return [(event.amount, {one.line.title: one.quantity for one in event.line_quantities.all()}) for event in written]
+        return [
+            (event.amount, {one.line.title: one.quantity for one in event.line_quantities.all()})
+            for event in written
+        ]
 
     def notes(self) -> list[str]:
         return list(self.order.notes.order_by("pk").values_list("message", flat=True))
@@ -107,7 +125,10 @@ def test_several_refunds_give_back_all_of_it(bought: Bought) -> None:
     bought.ask(Decimal("4.00"), {bought.tea: 1})
     bought.ask(Decimal("28.00"), {bought.tea: 2, bought.pot: 1})
     assert bought.refunded_amount() == Decimal("32.00")
-    assert bought.events() == [(Decimal("4.00"), {"Tea": 1}), (Decimal("28.00"), {"Tea": 2, "Pot": 1})]
+    assert bought.events() == [
+        (Decimal("4.00"), {"Tea": 1}),
+        (Decimal("28.00"), {"Tea": 2, "Pot": 1}),
+    ]
 
 
 def test_what_is_told_twice_is_written_once(bought: Bought) -> None:
@@ -123,10 +144,16 @@ def test_what_is_told_twice_is_written_once(bought: Bought) -> None:
     assert bought.refunded_amount() == Decimal("4.00")
 
 
-def test_nothing_is_sent_or_written_before_the_hosts_transaction_is_committed(bought: Bought) -> None:
+def test_nothing_is_sent_or_written_before_the_hosts_transaction_is_committed(
+    bought: Bought,
+) -> None:
     with transaction.atomic():
         queued = bought.ask(Decimal("4.00"), {bought.tea: 1})
-        assert (queued.status, bought.events(), bought.world.refunded_amount(bought.payment)) == ("queued", [], NOTHING)
+        assert (queued.status, bought.events(), bought.world.refunded_amount(bought.payment)) == (
+            "queued",
+            [],
+            NOTHING,
+        )
     assert bought.events() == [(Decimal("4.00"), {"Tea": 1})]
 
 
@@ -139,7 +166,9 @@ def test_a_host_that_rolls_back_has_asked_for_nothing(bought: Bought) -> None:
     assert not Refund.objects.exists()
 
 
-def test_i2_a_process_that_dies_before_it_could_send_leaves_the_refund_to_the_worker(bought: Bought) -> None:
+def test_i2_a_process_that_dies_before_it_could_send_leaves_the_refund_to_the_worker(
+    bought: Bought,
+) -> None:
     with transaction.atomic():
         bought.ask(Decimal("4.00"), {bought.tea: 1})
         transaction.get_connection().run_on_commit.clear()  # the process died before it could send
@@ -149,7 +178,9 @@ def test_i2_a_process_that_dies_before_it_could_send_leaves_the_refund_to_the_wo
     assert bought.events() == [(Decimal("4.00"), {"Tea": 1})]
 
 
-def test_i6_a_refund_of_unknown_outcome_writes_nothing_and_blocks_its_money_and_its_lines(bought: Bought) -> None:
+def test_i6_a_refund_of_unknown_outcome_writes_nothing_and_blocks_its_money_and_its_lines(
+    bought: Bought,
+) -> None:
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     refund = bought.ask(Decimal("8.00"), {bought.tea: 2})
     assert bought.events() == []
@@ -167,15 +198,24 @@ def test_i6_a_refund_of_unknown_outcome_writes_nothing_and_blocks_its_money_and_
     assert "USD 8.00 was refunded after all" in bought.notes()[-1]
 
 
-@pytest.mark.parametrize(("outcome", "events"), [("succeeded", [(Decimal("8.00"), {"Tea": 2})]), ("failed", [])])
+@pytest.mark.parametrize(
+    ("outcome", "events"),
+    [("succeeded", [(Decimal("8.00"), {"Tea": 2})]), ("failed", [])],
+)
 def test_a_refund_that_the_service_finishes_later_blocks_its_lines_and_is_written_at_its_end(
-    bought: Bought, outcome: str, events: list[Any]
+    bought: Bought,
+    outcome: str,
+    events: list[Any],
 ) -> None:
     world = bought.world
     world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
     bought.ask(Decimal("8.00"), {bought.tea: 2})
-    assert (bought.events(), bought.order.sources.get().amount_refunded, world.reviews()) == ([], 0, [])
+    assert (bought.events(), bought.order.sources.get().amount_refunded, world.reviews()) == (
+        [],
+        0,
+        [],
+    )
     with pytest.raises(InvalidPaymentEvent, match="on its way"):
         bought.ask(Decimal("8.00"), {bought.tea: 2})
     world.sandbox.control.finish_refund(bought.payment.reference, outcome)
@@ -206,15 +246,28 @@ def test_a_refused_refund_is_noted_and_can_be_asked_for_again(bought: Bought) ->
 
 
 @pytest.mark.parametrize("amount", ["0.00", "-1.00", "0.001", "NaN", "Infinity", "1E+30", "32.01"])
-def test_an_amount_that_cannot_be_given_back_is_a_payment_error(bought: Bought, amount: str) -> None:
-    with pytest.raises(PaymentError, match=r"is not an amount of USD|is not above zero|is more than the USD 32\.00"):
+def test_an_amount_that_cannot_be_given_back_is_a_payment_error(
+    bought: Bought,
+    amount: str,
+) -> None:
+    with pytest.raises(
+        PaymentError,
+        match=r"is not an amount of USD|is not above zero|is more than the USD 32\.00",
+    ):
         bought.ask(Decimal(amount))
     assert not Refund.objects.exists()
 
 
-def test_a_refund_of_an_order_that_another_process_holds_is_a_payment_error(bought: Bought, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_of_an_order_that_another_process_holds_is_a_payment_error(
+    bought: Bought,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(states, "locked", Mock(side_effect=OrderHeld("another transaction holds the order")))
+        patch.setattr(
+            states,
+            "locked",
+            Mock(side_effect=OrderHeld("another transaction holds the order")),
+        )
         with pytest.raises(PaymentError, match="another transaction holds the order"):
             bought.ask(Decimal("4.00"))
     assert not Refund.objects.exists()
@@ -230,7 +283,9 @@ def test_more_of_a_line_than_was_bought_is_not_given_back(bought: Bought) -> Non
     assert bought.refunded_amount() == Decimal("8.00")
 
 
-def test_lines_that_are_on_their_way_are_counted_and_a_refusal_leaves_nothing_queued(bought: Bought) -> None:
+def test_lines_that_are_on_their_way_are_counted_and_a_refusal_leaves_nothing_queued(
+    bought: Bought,
+) -> None:
     with transaction.atomic():
         bought.ask(Decimal("8.00"), {bought.tea: 2})
         with pytest.raises(InvalidPaymentEvent, match="on its way"):
@@ -268,14 +323,22 @@ def test_giving_money_back_needs_the_permission_of_whoever_asks(bought: Bought) 
         bought.ask(Decimal("4.00"), user=ann)
     assert not Refund.objects.exists()
     ann.user_permissions.add(Permission.objects.get(codename="refund_payment"))
-    refund = bought.ask(Decimal("4.00"), user=User.objects.get(pk=ann.pk), reason="a cup was broken")
+    refund = bought.ask(
+        Decimal("4.00"),
+        user=User.objects.get(pk=ann.pk),
+        reason="a cup was broken",
+    )
     assert (refund.requested_by, refund.reason) == ("ann", "a cup was broken")
 
 
 def test_an_order_that_nobody_has_paid_is_not_refunded(world: World) -> None:
     order = Order.objects.get(number=world.order("12.50"))
     with pytest.raises(PaymentError, match="nothing has been paid"):
-        get_class("order.processing", "EventHandler")().handle_payment_event(order, refund_event_type(), Decimal("1.00"))
+        get_class("order.processing", "EventHandler")().handle_payment_event(
+            order,
+            refund_event_type(),
+            Decimal("1.00"),
+        )
     assert not order.payment_events.exists()
 
 
@@ -283,7 +346,11 @@ def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler(world: W
     order = Order.objects.get(number=world.order("12.50"))
     cash = get_model("payment", "SourceType").objects.create(name="Cash")
     order.sources.create(source_type=cash, amount_debited=order.total_incl_tax)
-    event = get_class("order.processing", "EventHandler")().handle_payment_event(order, refund_event_type(), Decimal("1.00"))
+    event = get_class("order.processing", "EventHandler")().handle_payment_event(
+        order,
+        refund_event_type(),
+        Decimal("1.00"),
+    )
     assert order.payment_events.get() == event
     assert not Refund.objects.exists()
 
@@ -296,7 +363,9 @@ def test_other_events_of_a_paid_order_go_to_the_shops_own_handler(bought: Bought
     assert not Refund.objects.exists()
 
 
-def test_i4_the_payment_that_paid_the_order_is_given_back_and_its_double_where_it_waits_for_a_person(world: World) -> None:
+def test_i4_the_payment_that_paid_the_order_is_given_back_and_its_double_where_it_waits_for_a_person(
+    world: World,
+) -> None:
     number = world.order("12.50")
     first, second = world.start(number), world.start(number, "paypal")
     for payment in (second, first):
@@ -305,14 +374,21 @@ def test_i4_the_payment_that_paid_the_order_is_given_back_and_its_double_where_i
     order = Order.objects.get(number=number)
     handler = get_class("order.processing", "EventHandler")()
     handler.handle_payment_event(order, refund_event_type(), Decimal("12.50"))
-    assert (world.refunded_amount(second), world.refunded_amount(first)) == (Decimal("12.50"), NOTHING)
+    assert (world.refunded_amount(second), world.refunded_amount(first)) == (
+        Decimal("12.50"),
+        NOTHING,
+    )
     actions.take_action(Review.objects.get().pk, "refund", staff="ann", amount="12.50")
     assert world.refunded_amount(first) == Decimal("12.50")
-    assert world.shop.refunded(number) == Decimal("12.50"), "Oscar's records never held the second payment"
+    assert world.shop.refunded(number) == Decimal("12.50"), (
+        "Oscar's records never held the second payment"
+    )
     assert "that did not pay this order was refunded" in order.notes.latest("pk").message
 
 
-def test_money_for_a_cancelled_order_is_given_back_where_it_waits_for_a_person(world: World) -> None:
+def test_money_for_a_cancelled_order_is_given_back_where_it_waits_for_a_person(
+    world: World,
+) -> None:
     number = world.order("12.50")
     payment = world.start(number)
     world.shop.close_order(number)
@@ -321,24 +397,39 @@ def test_money_for_a_cancelled_order_is_given_back_where_it_waits_for_a_person(w
     assert world.reviews() == ["paid-not-payable"]
     order = Order.objects.get(number=number)
     with pytest.raises(PaymentError, match="needs review"):
-        get_class("order.processing", "EventHandler")().handle_payment_event(order, refund_event_type(), Decimal("12.50"))
+        get_class("order.processing", "EventHandler")().handle_payment_event(
+            order,
+            refund_event_type(),
+            Decimal("12.50"),
+        )
     assert not order.payment_events.exists()
 
 
-def test_money_that_somebody_has_let_be_is_said_to_be_given_back_on_the_payments_page(world: World) -> None:
+def test_money_that_somebody_has_let_be_is_said_to_be_given_back_on_the_payments_page(
+    world: World,
+) -> None:
     number = world.order("12.50")
     payment = world.start(number)
     world.shop.close_order(number)
     world.shopper_pays(payment)
     world.notification(payment)
-    actions.take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the shopper comes for it")
+    actions.take_action(
+        Review.objects.get().pk,
+        "dismiss",
+        staff="ann",
+        note="the shopper comes for it",
+    )
     with pytest.raises(PaymentError, match="it can be refunded on its own page in the admin"):
         get_class("order.processing", "EventHandler")().handle_payment_event(
-            Order.objects.get(number=number), refund_event_type(), Decimal("12.50")
+            Order.objects.get(number=number),
+            refund_event_type(),
+            Decimal("12.50"),
         )
 
 
-def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler_once_our_late_money_was_given_back(world: World) -> None:
+def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler_once_our_late_money_was_given_back(
+    world: World,
+) -> None:
     number = world.order("12.50")
     payment = world.start(number)
     order = Order.objects.get(number=number)
@@ -357,7 +448,9 @@ def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler_once_our
     assert (order.payment_events.get(), event.amount) == (event, Decimal("5.00"))
 
 
-def test_an_order_whose_only_money_did_not_pay_it_and_was_given_back_is_said_to_be_unpaid(world: World) -> None:
+def test_an_order_whose_only_money_did_not_pay_it_and_was_given_back_is_said_to_be_unpaid(
+    world: World,
+) -> None:
     number = world.order("12.50")
     payment = world.start(number)
     world.shop.close_order(number)
@@ -366,10 +459,16 @@ def test_an_order_whose_only_money_did_not_pay_it_and_was_given_back_is_said_to_
     queueing.refund(payment.pk, "12.50")
     order = Order.objects.get(number=number)
     with pytest.raises(PaymentError, match="nothing has been paid"):
-        get_class("order.processing", "EventHandler")().handle_payment_event(order, refund_event_type(), Decimal("12.50"))
+        get_class("order.processing", "EventHandler")().handle_payment_event(
+            order,
+            refund_event_type(),
+            Decimal("12.50"),
+        )
 
 
-def test_an_order_that_was_given_back_entirely_is_not_given_back_again_by_the_shops_own_handler(bought: Bought) -> None:
+def test_an_order_that_was_given_back_entirely_is_not_given_back_again_by_the_shops_own_handler(
+    bought: Bought,
+) -> None:
     bought.ask(Decimal("32.00"))
     with pytest.raises(PaymentError):
         bought.ask(Decimal("1.00"))
@@ -383,7 +482,9 @@ def test_a_refund_that_was_made_elsewhere_is_written_too(bought: Bought) -> None
     assert bought.events() == [(Decimal("2.50"), {})]
 
 
-def test_a_line_that_was_deleted_meanwhile_does_not_keep_the_money_from_being_written(bought: Bought) -> None:
+def test_a_line_that_was_deleted_meanwhile_does_not_keep_the_money_from_being_written(
+    bought: Bought,
+) -> None:
     with transaction.atomic():
         bought.ask(Decimal("24.00"), {bought.tea: 1, bought.pot: 1})
         bought.pot.delete()
@@ -405,14 +506,28 @@ def test_the_type_of_the_event_is_made_again_where_a_shop_deleted_it(bought: Bou
 
 def ships(bought: Bought) -> None:
     kind, _ = get_model("order", "ShippingEventType").objects.get_or_create(name="Shipped")
-    get_class("order.processing", "EventHandler")().handle_shipping_event(bought.order, kind, [bought.pot], [1])
+    get_class("order.processing", "EventHandler")().handle_shipping_event(
+        bought.order,
+        kind,
+        [bought.pot],
+        [1],
+    )
 
 
 def test_a_refunded_order_has_the_shops_status_where_the_pipeline_leads_to_it(
-    bought: Bought, settings: Any, monkeypatch: pytest.MonkeyPatch
+    bought: Bought,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings.TILLGATE_OSCAR = {"REFUNDED_STATUS": "Refunded", "PARTLY_REFUNDED_STATUS": "Partly refunded"}
-    for status, after in (("Paid", ("Partly refunded",)), ("Partly refunded", ("Refunded",)), ("Refunded", ())):
+    settings.TILLGATE_OSCAR = {
+        "REFUNDED_STATUS": "Refunded",
+        "PARTLY_REFUNDED_STATUS": "Partly refunded",
+    }
+    for status, after in (
+        ("Paid", ("Partly refunded",)),
+        ("Partly refunded", ("Refunded",)),
+        ("Refunded", ()),
+    ):
         monkeypatch.setitem(Order.pipeline, status, after)
     bought.ask(Decimal("8.00"))
     assert bought.order.status == "Partly refunded"
@@ -421,13 +536,18 @@ def test_a_refunded_order_has_the_shops_status_where_the_pipeline_leads_to_it(
     assert (bought.world.reviews(), bought.refunded_amount()) == ([], Decimal("32.00"))
 
 
-def test_a_refunded_order_keeps_its_status_where_the_pipeline_does_not_lead_on(bought: Bought, settings: Any) -> None:
+def test_a_refunded_order_keeps_its_status_where_the_pipeline_does_not_lead_on(
+    bought: Bought,
+    settings: Any,
+) -> None:
     settings.TILLGATE_OSCAR = {"REFUNDED_STATUS": "Refunded"}
     bought.ask(Decimal("32.00"))
     assert (bought.order.status, bought.world.reviews()) == ("Paid", [])
 
 
-def test_a_refunded_order_is_not_shipped_also_where_a_part_was_shipped_before(bought: Bought) -> None:
+def test_a_refunded_order_is_not_shipped_also_where_a_part_was_shipped_before(
+    bought: Bought,
+) -> None:
     ships(bought)
     bought.ask(Decimal("32.00"))
     with pytest.raises(InvalidShippingEvent, match="do not ship it, cancel it"):
@@ -443,12 +563,17 @@ def moves(bought: Bought, status: str) -> str:
 
 
 def test_a_refunded_order_gets_no_status_but_cancelled_or_one_of_refunded_orders(
-    bought: Bought, settings: Any, monkeypatch: pytest.MonkeyPatch
+    bought: Bought,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings.TILLGATE_OSCAR = {"REFUNDED_STATUS": "Refunded"}
     bought.ask(Decimal("32.00"))
     assert bought.order.status == "Paid"
-    with pytest.raises(PaymentError, match=f"order {bought.order.number} was refunded: do not ship it, cancel it"):
+    with pytest.raises(
+        PaymentError,
+        match=f"order {bought.order.number} was refunded: do not ship it, cancel it",
+    ):
         moves(bought, "Shipped")
     assert bought.order.status == "Paid"
     monkeypatch.setitem(Order.pipeline, "Paid", ("Refunded", "Shipped", "Cancelled"))
@@ -460,7 +585,11 @@ def test_a_refunded_order_gets_no_status_but_cancelled_or_one_of_refunded_orders
 
 
 @pytest.mark.parametrize(("amount", "ships_on"), [("32.00", False), ("31.99", True)])
-def test_an_order_waits_for_the_result_of_a_refund_of_all_its_money_only(bought: Bought, amount: str, ships_on: bool) -> None:
+def test_an_order_waits_for_the_result_of_a_refund_of_all_its_money_only(
+    bought: Bought,
+    amount: str,
+    ships_on: bool,
+) -> None:
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     bought.ask(Decimal(amount))
     if ships_on:

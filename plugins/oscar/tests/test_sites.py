@@ -1,4 +1,6 @@
-"""Several sites on one database: the mails and links of an order lead to its own site, in the shopper's language."""
+"""Several sites on one database: the mails and links of an order lead to its own site, in the
+shopper's language.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,18 @@ OTHER = "tea.example"
 
 
 def links(body: str) -> list[str]:
-    return [word for word in body.replace('"', " ").split() if "/payments/pay/" in word or "/order-status/" in word]
+    return [
+        word
+        for word in body.replace('"', " ").split()
+        if "/payments/pay/" in word or "/order-status/" in word
+    ]
 
 
 @pytest.fixture(params=[1, None], ids=["SITE_ID of another site", "sites by host"])
 def payment(request: pytest.FixtureRequest, world: World, product: Make, settings: Any) -> Payment:
-    """Return a payment of an order at the second of two sites; the worker is the first one's, or nobody's."""
+    """Return a payment of an order at the second of two sites; the worker is the first one's, or
+    nobody's.
+    """
     Site.objects.update_or_create(pk=1, defaults={"domain": "127.0.0.1:2", "name": "First shop"})
     other = Site.objects.create(domain=OTHER, name="Tea & more")
     settings.SITE_ID = other.pk
@@ -45,12 +53,18 @@ def payment(request: pytest.FixtureRequest, world: World, product: Make, setting
     return Payment.objects.get()
 
 
-def test_every_mail_carries_the_name_and_the_address_of_the_orders_own_site(world: World, payment: Payment) -> None:
+def test_every_mail_carries_the_name_and_the_address_of_the_orders_own_site(
+    world: World,
+    payment: Payment,
+) -> None:
     world.sandbox.control.decline(payment.reference)
     world.notification(payment)
     world.time.advance(minutes=30)
     world.run_worker()
-    first, second = world.start(payment.order.key, "alipay"), world.start(payment.order.key, "paypal")
+    first, second = (
+        world.start(payment.order.key, "alipay"),
+        world.start(payment.order.key, "paypal"),
+    )
     for paying in (first, second):
         world.shopper_pays(paying)
         world.notification(paying)
@@ -64,25 +78,48 @@ def test_every_mail_carries_the_name_and_the_address_of_the_orders_own_site(worl
         assert all(link.partition("://")[2].startswith(f"{OTHER}/") for link in found), found
         assert "Tea &amp; more" in html
         assert "127.0.0.1:2" not in text + html
-    assert all("Tea & more" in sent.body for sent in mail.outbox if sent.subject.startswith(("Two", "Refund")))
+    assert all(
+        "Tea & more" in sent.body
+        for sent in mail.outbox
+        if sent.subject.startswith(("Two", "Refund"))
+    )
 
 
 def test_the_shopper_comes_home_to_the_orders_own_site(world: World, payment: Payment) -> None:
     world.shopper_pays(payment)
     answer = world.come_back(payment)
     assert answer["Location"].startswith(f"http://{OTHER}/payments/order/")
-    assert Client(SERVER_NAME=OTHER).get(answer["Location"].removeprefix(f"http://{OTHER}")).status_code == 200
+    assert (
+        Client(SERVER_NAME=OTHER)
+        .get(answer["Location"].removeprefix(f"http://{OTHER}"))
+        .status_code
+        == 200
+    )
 
 
-def test_the_return_page_leads_to_change_or_cancel_at_the_orders_own_site(world: World, payment: Payment) -> None:
+def test_the_return_page_leads_to_change_or_cancel_at_the_orders_own_site(
+    world: World,
+    payment: Payment,
+) -> None:
     world.sandbox.control.decline(payment.reference)
     page = world.come_back(payment).content.decode()
-    link = next(part.partition('"')[0] for part in page.split('href="') if "/change/" in part.partition('"')[0])
+    link = next(
+        part.partition('"')[0]
+        for part in page.split('href="')
+        if "/change/" in part.partition('"')[0]
+    )
     assert link.startswith(f"http://{OTHER}/payments/order/")
-    assert "Green tea" in Client(SERVER_NAME=OTHER).get(link.removeprefix(f"http://{OTHER}")).content.decode()
+    assert (
+        "Green tea"
+        in Client(SERVER_NAME=OTHER).get(link.removeprefix(f"http://{OTHER}")).content.decode()
+    )
 
 
-def test_an_order_of_the_processs_own_site_stays_at_the_public_address(world: World, shopper: Shopper, product: Make) -> None:
+def test_an_order_of_the_processs_own_site_stays_at_the_public_address(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     """A shop that never set the domain of its only site, which is example.com, keeps its links."""
     shopper.get(shopper.buys(product())["Location"])
     payment = Payment.objects.get()
@@ -95,9 +132,16 @@ def test_an_order_of_the_processs_own_site_stays_at_the_public_address(world: Wo
 
 @pytest.mark.parametrize(("chosen", "prefix"), [("de", "/de/"), ("", "/en/"), ("xx", "/en/")])
 def test_links_carry_the_language_of_the_shopper_where_addresses_have_one(
-    world: World, shopper: Shopper, product: Make, settings: Any, chosen: str, prefix: str
+    world: World,
+    shopper: Shopper,
+    product: Make,
+    settings: Any,
+    chosen: str,
+    prefix: str,
 ) -> None:
-    """A payment that the staff started has none, and a language may be gone; `LANGUAGE_CODE` is en-us, and the pages are at /en/."""
+    """A payment that the staff started has none, and a language may be gone; `LANGUAGE_CODE` is
+    en-us, and the pages are at /en/.
+    """
     settings.LANGUAGES = [("en", "English"), ("de", "Deutsch")]
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
     shopper.get(shopper.buys(product())["Location"])
@@ -106,7 +150,12 @@ def test_links_carry_the_language_of_the_shopper_where_addresses_have_one(
     world.sandbox.control.decline(payment.reference)
     settings.ROOT_URLCONF = tuple(i18n_patterns(*urls.urlpatterns))
     translation.activate(settings.LANGUAGE_CODE)
-    world.client.post(reverse("tillgate:payment-notification", args=[payment.notification_key]).replace("/en-us/", "/en/"))
+    world.client.post(
+        reverse("tillgate:payment-notification", args=[payment.notification_key]).replace(
+            "/en-us/",
+            "/en/",
+        ),
+    )
     translation.activate(settings.LANGUAGE_CODE)
     world.time.advance(minutes=30)
     world.run_worker()
@@ -120,13 +169,21 @@ def test_links_carry_the_language_of_the_shopper_where_addresses_have_one(
         link = links(bodies(sent)[0])[0]
         path = "/" + link.partition("://")[2].partition("/")[2]
         assert path.startswith(f"{prefix}{page}")
-        assert Client().get(path).status_code in (200, 302)  # Oscar asks a guest for the address first
+        # Oscar asks a guest for the address first
+        assert Client().get(path).status_code in (
+            200,
+            302,
+        )
     assert find(second.order.key).status == "Paid"
     home = return_url(values.payment_value(Payment.objects.get(pk=payment.pk)))
     assert home.startswith(f"{prefix}payments/order/")
 
 
-def test_the_links_of_an_order_without_a_site_lead_to_the_public_address(world: World, shopper: Shopper, product: Make) -> None:
+def test_the_links_of_an_order_without_a_site_lead_to_the_public_address(
+    world: World,
+    shopper: Shopper,
+    product: Make,
+) -> None:
     shopper.get(shopper.buys(product())["Location"])
     get_model("order", "Order").objects.update(site=None)
     payment = Payment.objects.get()

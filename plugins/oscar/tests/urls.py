@@ -9,5 +9,6 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("payments/", include("tillgate_oscar.urls")),
     *([path("api/", include("oscarapi.urls"))] if apps.is_installed("oscarapi") else []),
-    path("", include(apps.get_app_config("oscar").urls[0])),  # type: ignore[attr-defined]  # of Oscar's config
+    # of Oscar's config
+    path("", include(apps.get_app_config("oscar").urls[0])),  # type: ignore[attr-defined]
 ]

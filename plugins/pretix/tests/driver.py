@@ -10,7 +10,15 @@ from django.db import connection, transaction
 from django.db.models import Sum
 from django.utils.timezone import now
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import Event, LogEntry, Order, OrderPayment, OrderPosition, OrderRefund, Organizer
+from pretix.base.models import (
+    Event,
+    LogEntry,
+    Order,
+    OrderPayment,
+    OrderPosition,
+    OrderRefund,
+    Organizer,
+)
 from pretix.base.services.orders import OrderChangeManager, cancel_order
 from pretix.base.signals import order_placed
 from pretix.multidomain.urlreverse import eventreverse
@@ -22,14 +30,16 @@ from tillgate_pretix.orders import METHODS
 
 
 class PretixDriver(ShopDriver):
-    """One event in test mode, which frees the places of an order as soon as nobody can pay it any more, and takes no late money."""
+    """One event in test mode, which frees the places of an order as soon as nobody can pay it any
+    more, and takes no late money.
+    """
 
     plugin = "pretix"
 
     def __init__(self) -> None:
         self.account: dict[str, str] = {}
 
-    # What a test needs ---------------------------------------------------------------------------------------------------------------
+    # What a test needs ----------------------------------------------------------------------------
 
     def event(self) -> Any:
         """Return the event, with its products. Tests empty the tables, so that it is made anew."""
@@ -68,7 +78,7 @@ class PretixDriver(ShopDriver):
         with scopes_disabled():
             return Order.objects.select_related("event__organizer").get(pk=order_key)
 
-    # What the kit asks for ---------------------------------------------------------------------------------------------------------------
+    # What the kit asks for ------------------------------------------------------------------------
 
     def use_account(self, base_url: str, merchant_no: str, token: str, **options: str) -> None:
         given = {
@@ -82,9 +92,11 @@ class PretixDriver(ShopDriver):
         }
         self.account = {f"test_{name}": value for name, value in given.items()}
         dialect = Dialect.named(given["dialect"] or "reference")
-        if dialect and dialect.is_of_plugin:  # pretix asks for no address of such a gateway; the tests' is an emulator
+        # pretix asks for no address of such a gateway; the tests' is an emulator
+        if dialect and dialect.is_of_plugin:
             object.__setattr__(dialect, "base_url", base_url)
-        # pretix keeps settings in clear: a log of SQL shows what the owner saves. What is tried is what happens with it afterwards.
+        # pretix keeps settings in clear: a log of SQL shows what the owner saves. What is tried is
+        # what happens with it afterwards.
         was_logged, connection.force_debug_cursor = connection.force_debug_cursor, False
         try:
             self._configure(self.event())
@@ -104,9 +116,20 @@ class PretixDriver(ShopDriver):
                 total=total,
                 sales_channel=event.organizer.sales_channels.get(identifier="web"),
             )
-            OrderPosition.objects.create(order=order, item=event.items.get(), variation=None, price=total, positionid=1)
+            OrderPosition.objects.create(
+                order=order,
+                item=event.items.get(),
+                variation=None,
+                price=total,
+                positionid=1,
+            )
             order.create_transactions()
-            order.payments.create(provider=provider, amount=total, state=OrderPayment.PAYMENT_STATE_CREATED, process_initiated=True)
+            order.payments.create(
+                provider=provider,
+                amount=total,
+                state=OrderPayment.PAYMENT_STATE_CREATED,
+                process_initiated=True,
+            )
             order_placed.send(event, order=order, bulk=False)
         return order
 
@@ -116,16 +139,29 @@ class PretixDriver(ShopDriver):
     def pay_path(self, order_key: str) -> str:
         order = self.order(order_key)
         with scope(organizer=order.event.organizer):
-            return str(eventreverse(order.event, "presale:event.order.pay.change", kwargs={"order": order.code, "secret": order.secret}))
+            return str(
+                eventreverse(
+                    order.event,
+                    "presale:event.order.pay.change",
+                    kwargs={"order": order.code, "secret": order.secret},
+                ),
+            )
 
     def is_paid(self, order_key: str) -> bool:
         return bool(self.order(order_key).status == Order.STATUS_PAID)
 
     def times_paid(self, order_key: str) -> int:
-        return int(LogEntry.objects.filter(action_type="pretix.event.order.paid", object_id=order_key).count())
+        return int(
+            LogEntry.objects.filter(
+                action_type="pretix.event.order.paid",
+                object_id=order_key,
+            ).count(),
+        )
 
     def paid_amount(self, order_key: str) -> Decimal:
-        """Add up all money that came for the order: pretix books a second payment too, so that it can refund it."""
+        """Add up all money that came for the order: pretix books a second payment too, so that it
+        can refund it.
+        """
         booked = (OrderPayment.PAYMENT_STATE_CONFIRMED, OrderPayment.PAYMENT_STATE_REFUNDED)
         with scopes_disabled():
             rows = OrderPayment.objects.filter(order_id=order_key, state__in=booked)
@@ -140,7 +176,11 @@ class PretixDriver(ShopDriver):
     def is_payable(self, order_key: str) -> bool:
         order = self.order(order_key)
         with scope(organizer=order.event.organizer):
-            return bool(order.status == Order.STATUS_PENDING and order.pending_sum > 0 and order._can_be_paid() is True)
+            return bool(
+                order.status == Order.STATUS_PENDING
+                and order.pending_sum > 0
+                and order._can_be_paid() is True,
+            )
 
     def is_released(self, order_key: str) -> bool:
         return self.order(order_key).status in (Order.STATUS_EXPIRED, Order.STATUS_CANCELED)

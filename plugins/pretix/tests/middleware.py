@@ -1,4 +1,6 @@
-"""What a browser does on pretix's page: the kit posts the payment method's name, and pretix's form the payment provider's."""
+"""What a browser does on pretix's page: the kit posts the payment method's name, and pretix's form
+the payment provider's.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from django.http import HttpRequest, HttpResponse
 from tillgate_pretix.orders import identifier_of
 
 
-def choosing(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+def choosing(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
     """Press pretix's radio button for the payment method that is posted."""
 
     def choose(request: HttpRequest) -> HttpResponse:

@@ -35,16 +35,25 @@ def event_of(world: World) -> Any:
 
 
 def payments_of(order: Any) -> list[tuple[str, str]]:
-    """Return payment method and state of each of pretix's payments, oldest first, without those that another took the place of."""
+    """Return payment method and state of each of pretix's payments, oldest first, without those
+    that another took the place of.
+    """
     with scopes_disabled():
-        rows = OrderPayment.objects.filter(order=order).exclude(state=OrderPayment.PAYMENT_STATE_CANCELED).order_by("pk")
+        rows = (
+            OrderPayment.objects.filter(order=order)
+            .exclude(state=OrderPayment.PAYMENT_STATE_CANCELED)
+            .order_by("pk")
+        )
         return [(row.provider.removeprefix("tillgate_"), row.state) for row in rows]
 
 
 def refunds_of(order: Any) -> list[tuple[str, str]]:
     """Return amount and state of each of pretix's refunds, oldest first."""
     with scopes_disabled():
-        return [(str(row.amount), row.state) for row in OrderRefund.objects.filter(order=order).order_by("pk")]
+        return [
+            (str(row.amount), row.state)
+            for row in OrderRefund.objects.filter(order=order).order_by("pk")
+        ]
 
 
 def newest_payment(order: Any) -> Any:
@@ -64,12 +73,19 @@ def bought(world: World, total: str = "12.50") -> tuple[Any, Payment]:
 
 
 def staff(world: World, *permissions: str) -> Client:
-    """Return the browser of somebody who works for the organizer, with those of pretix's permissions about events."""
+    """Return the browser of somebody who works for the organizer, with those of pretix's
+    permissions about events.
+    """
     event = event_of(world)
     user = User.objects.create_user("ann@example.org", "secret")
     with scope(organizer=event.organizer):
         granted = dict.fromkeys(permissions, True)
-        team = Team.objects.create(organizer=event.organizer, name="Team", all_events=True, limit_event_permissions=granted)
+        team = Team.objects.create(
+            organizer=event.organizer,
+            name="Team",
+            all_events=True,
+            limit_event_permissions=granted,
+        )
         team.members.add(user)
     return logged_in(user)
 

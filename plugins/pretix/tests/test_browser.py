@@ -1,4 +1,6 @@
-"""The pages of shoppers and staff in a browser, with pretix's own styles, as wide as a phone and as a desktop."""
+"""The pages of shoppers and staff in a browser, with pretix's own styles, as wide as a phone and as
+a desktop.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
+
+# ships no types
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from django.conf import settings as project
 from playwright.sync_api import Browser, Page, expect
 
@@ -24,35 +28,54 @@ ARTEFACTS = Path(__file__).parents[3] / "artefacts"
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for these tests, closed before any other runs: its event loop would confuse them."""
+    """One browser for these tests, closed before any other runs: its event loop would confuse
+    them.
+    """
     with running_chromium() as browser:
         yield browser
 
 
 @pytest.fixture(params=[390, 1280])
-def page(chromium: Browser, live_server: Any, settings: Any, request: pytest.FixtureRequest) -> Iterator[Page]:
+def page(
+    chromium: Browser,
+    live_server: Any,
+    settings: Any,
+    request: pytest.FixtureRequest,
+) -> Iterator[Page]:
     """Return a page of a browser, of each width, on a live pretix."""
     settings.SITE_URL = live_server.url
     # pretix's settings for tests leave out its styles.
     settings.COMPRESS_PRECOMPILERS = project.COMPRESS_PRECOMPILERS_ORIGINAL
     settings.COMPRESS_ENABLED, settings.COMPRESS_CACHE_BACKEND = True, "default"
-    context = chromium.new_context(viewport={"width": request.param, "height": 844}, base_url=live_server.url)
+    context = chromium.new_context(
+        viewport={"width": request.param, "height": 844},
+        base_url=live_server.url,
+    )
     context.set_default_timeout(20_000)
     yield context.new_page()
     context.close()
 
 
 def check(page: Page, name: str, part: str | None = None) -> None:
-    """Keep a picture of a page, and check that it fits and that axe finds nothing in it, or in the part of it that is ours."""
+    """Keep a picture of a page, and check that it fits and that axe finds nothing in it, or in the
+    part of it that is ours.
+    """
     width = page.evaluate("document.documentElement.clientWidth")
     ARTEFACTS.mkdir(exist_ok=True)
-    page.screenshot(path=ARTEFACTS / f"pretix-{name}-{width}.png", animations="disabled", full_page=True)
+    page.screenshot(
+        path=ARTEFACTS / f"pretix-{name}-{width}.png",
+        animations="disabled",
+        full_page=True,
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     found = Axe().run(page, context=part).response["violations"]
     assert [(fault["id"], fault["nodes"][0]["html"][:100]) for fault in found] == []
 
 
-def test_a_shopper_who_chooses_pays_and_comes_back_sees_what_happened_and_what_to_do(page: Page, world: World) -> None:
+def test_a_shopper_who_chooses_pays_and_comes_back_sees_what_happened_and_what_to_do(
+    page: Page,
+    world: World,
+) -> None:
     key = world.order()
     order = order_of(world, key)
     page.goto(world.shop.pay_path(key) or "")
@@ -66,7 +89,8 @@ def test_a_shopper_who_chooses_pays_and_comes_back_sees_what_happened_and_what_t
     check(page, "waiting")
     world.shopper_pays(payment)
     world.gateway_notification(payment)
-    expect(page.get_by_text("We are waiting for your payment")).to_have_count(0, timeout=30_000)  # it updates itself
+    # it updates itself
+    expect(page.get_by_text("We are waiting for your payment")).to_have_count(0, timeout=30_000)
     check(page, "paid")
 
 
@@ -75,13 +99,24 @@ def test_shopper_who_pays_late_reads_that_the_money_is_there(page: Page, world: 
     world.gateway_notification(payment)
     world.run_worker()
     page.goto(f"/org/conf/order/{order.code}/{order.secret}/")
-    expect(page.get_by_text("Your payment has arrived, and has not paid this order.")).to_be_visible()
+    expect(
+        page.get_by_text("Your payment has arrived, and has not paid this order."),
+    ).to_be_visible()
     check(page, "late", ".alert-info")
 
 
-def test_organizer_tests_the_connection_of_an_account(page: Page, world: World, live_server: Any) -> None:
+def test_organizer_tests_the_connection_of_an_account(
+    page: Page,
+    world: World,
+    live_server: Any,
+) -> None:
     cookies = staff(world, "event.settings.general:write", "event.settings.payment:write").cookies
-    page.context.add_cookies([{"name": name, "value": cookie.value, "url": live_server.url} for name, cookie in cookies.items()])
+    page.context.add_cookies(
+        [
+            {"name": name, "value": cookie.value, "url": live_server.url}
+            for name, cookie in cookies.items()
+        ],
+    )
     page.goto(FORM)
     expect(page.get_by_label("Test mode: Webhook secret")).to_have_count(0)
     expect(page.get_by_label("Test mode: Store number")).to_be_hidden()
@@ -97,20 +132,34 @@ def test_organizer_tests_the_connection_of_an_account(page: Page, world: World, 
     expect(page.get_by_text("Account for test mode: the payment service knows it.")).to_be_visible()
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Your changes have been saved.")).to_be_visible()
-    accounts.settings_of(event_of(world)).set("test_problem", "the token does not fit the merchant number")
+    accounts.settings_of(event_of(world)).set(
+        "test_problem",
+        "the token does not fit the merchant number",
+    )
     page.goto(FORM)
-    expect(page.locator(".alert-warning")).to_contain_text("the token does not fit the merchant number")
+    expect(page.locator(".alert-warning")).to_contain_text(
+        "the token does not fit the merchant number",
+    )
     check(page, "settings", "[name=test_connection]")
 
 
-def test_staff_refund_a_second_payment_by_keyboard(page: Page, world: World, live_server: Any) -> None:
+def test_staff_refund_a_second_payment_by_keyboard(
+    page: Page,
+    world: World,
+    live_server: Any,
+) -> None:
     key = world.order()
     for payment in [world.pay_page(key, method) for method in ("alipay", "paypal")]:
         world.shopper_pays(payment)
         world.gateway_notification(payment)
     world.run_worker()
     cookies = staff(world, "event.orders:read", "event.orders:write").cookies
-    page.context.add_cookies([{"name": name, "value": cookie.value, "url": live_server.url} for name, cookie in cookies.items()])
+    page.context.add_cookies(
+        [
+            {"name": name, "value": cookie.value, "url": live_server.url}
+            for name, cookie in cookies.items()
+        ],
+    )
     page.goto(PAGE)
     expect(page.get_by_role("heading", name="Paid twice")).to_be_visible()
     check(page, "review", "form.panel-body")

@@ -1,4 +1,6 @@
-"""Whether an event's account works: what the form refuses, what its pages warn of, and what attendees read."""
+"""Whether an event's account works: what the form refuses, what its pages warn of, and what
+attendees read.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def started(world: World) -> tuple[Any, str]:
     return order, world.client.get(way, follow=True).content.decode()
 
 
-# Which account is needed ------------------------------------------------------------------------------------------------------------------
+# Which account is needed --------------------------------------------------------------------------
 
 
 def test_account_for_test_mode_alone_is_enough(world: World, owner: Any) -> None:
@@ -71,7 +73,10 @@ def test_pages_warn_where_the_mode_has_no_account(world: World, owner: Any) -> N
 def test_pages_warn_where_no_method_is_ticked(world: World, owner: Any) -> None:
     page = posted(owner, **NO_LIVE, **account_of(world), method_alipay="").content.decode()
     assert "No payment method is ticked" in page
-    assert "No payment method is ticked" not in owner.get("/control/event/org/conf/settings/").content.decode()
+    assert (
+        "No payment method is ticked"
+        not in owner.get("/control/event/org/conf/settings/").content.decode()
+    )
 
 
 def test_wrong_token_warns_until_it_is_right(world: World, owner: Any) -> None:
@@ -82,12 +87,17 @@ def test_wrong_token_warns_until_it_is_right(world: World, owner: Any) -> None:
     assert "alert-warning" not in posted(owner, **NO_LIVE, **right).content.decode()
 
 
-# The button -------------------------------------------------------------------------------------------------------------------------------
+# The button ---------------------------------------------------------------------------------------
 
 
 def pressed(browser: Any, **changes: str) -> str:
     """Press *Test connection* in the form as it stands, with changes; return the page."""
-    fields = {"_enabled": "on", "method_alipay": "on", "_restrict_to_sales_channels": "web", **changes}
+    fields = {
+        "_enabled": "on",
+        "method_alipay": "on",
+        "_restrict_to_sales_channels": "web",
+        **changes,
+    }
     data = {f"payment_tillgate_{name}": value for name, value in fields.items() if value}
     return str(browser.post(TEST, data | {"test_connection": "yes"}).content.decode())
 
@@ -104,7 +114,10 @@ def test_button_tests_what_is_typed_and_saves_nothing(world: World, owner: Any) 
 
 
 def test_button_uses_the_stored_token_behind_the_stars(world: World, owner: Any) -> None:
-    assert "the payment service knows it." in pressed(owner, **account_of(world) | {"test_token": "*****"})
+    assert "the payment service knows it." in pressed(
+        owner,
+        **account_of(world) | {"test_token": "*****"},
+    )
 
 
 def test_button_takes_a_warning_away(world: World, owner: Any) -> None:
@@ -117,17 +130,29 @@ def test_button_takes_a_warning_away(world: World, owner: Any) -> None:
 
 
 def test_page_of_the_button_saves_too(world: World, owner: Any) -> None:
-    data = {f"payment_tillgate_{name}": value for name, value in (account_of(world) | {"test_merchant_no": "987654"}).items()}
-    more = {"payment_tillgate__enabled": "on", "payment_tillgate__restrict_to_sales_channels": "web"}
-    assert "Your changes have been saved." in owner.post(TEST, data | more, follow=True).content.decode()
+    data = {
+        f"payment_tillgate_{name}": value
+        for name, value in (account_of(world) | {"test_merchant_no": "987654"}).items()
+    }
+    more = {
+        "payment_tillgate__enabled": "on",
+        "payment_tillgate__restrict_to_sales_channels": "web",
+    }
+    assert (
+        "Your changes have been saved."
+        in owner.post(TEST, data | more, follow=True).content.decode()
+    )
     assert account_of(world)["test_merchant_no"] == "987654"
 
 
 def test_button_needs_the_right_to_change_payments(world: World) -> None:
-    assert staff(world, "event.orders:write").post(TEST, {"test_connection": "yes"}).status_code in (403, 404)
+    assert staff(world, "event.orders:write").post(
+        TEST,
+        {"test_connection": "yes"},
+    ).status_code in (403, 404)
 
 
-# What attendees read ----------------------------------------------------------------------------------------------------------------------
+# What attendees read ------------------------------------------------------------------------------
 
 
 def test_refused_account_tells_attendees_to_choose_otherwise(world: World) -> None:
@@ -140,7 +165,7 @@ def test_refused_account_tells_attendees_to_choose_otherwise(world: World) -> No
     assert "did not answer" not in page
 
 
-# Addresses of the organizer's own network -------------------------------------------------------------------------------------------------
+# Addresses of the organizer's own network ---------------------------------------------------------
 
 
 @pytest.fixture
@@ -175,7 +200,9 @@ def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
             return real(host, port, *args, **kwargs)
         if not addresses:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [one for address in addresses for one in real(address, port, type=socket.SOCK_STREAM)]
+        return [
+            one for address in addresses for one in real(address, port, type=socket.SOCK_STREAM)
+        ]
 
     monkeypatch.setattr(socket, "getaddrinfo", found)
 
@@ -190,36 +217,57 @@ def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
     ],
 )
 def test_names_that_lead_nowhere_or_inside_are_refused(
-    world: World, owner: Any, settings: Any, monkeypatch: pytest.MonkeyPatch, leads_to: list[str], message: str
+    world: World,
+    owner: Any,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    leads_to: list[str],
+    message: str,
 ) -> None:
     settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS = False
     resolving(monkeypatch, *leads_to)
-    page = posted(owner, **NO_LIVE, **account_of(world) | {"test_base_url": "http://gate.example"}).content.decode()
+    page = posted(
+        owner,
+        **NO_LIVE,
+        **account_of(world) | {"test_base_url": "http://gate.example"},
+    ).content.decode()
     assert message in page
     assert "Your changes have been saved." not in page
 
 
 def test_name_that_leads_inside_later_is_never_called(
-    world: World, owner: Any, settings: Any, monkeypatch: pytest.MonkeyPatch, internal: HTTPServer
+    world: World,
+    owner: Any,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    internal: HTTPServer,
 ) -> None:
     settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS = False
     address = f"http://gate.example:{internal.server_port}"
     with monkeypatch.context() as at_first:
         resolving(at_first, "93.184.216.34")
         at_first.setattr(connection, "test_saved", lambda event: None)
-        page = posted(owner, **NO_LIVE, **account_of(world) | {"test_base_url": address}).content.decode()
+        page = posted(
+            owner,
+            **NO_LIVE,
+            **account_of(world) | {"test_base_url": address},
+        ).content.decode()
     assert "Your changes have been saved." in page
     resolving(monkeypatch, "127.0.0.1")
     _, read = started(world)
     world.run_worker()
     tested = pressed(owner, **account_of(world) | {"test_token": "*****"})
     assert internal.heard == []  # type: ignore[attr-defined]
-    timeline = " ".join(f"{entry.message} {entry.evidence}" for entry in TimelineEntry.objects.all())
+    timeline = " ".join(
+        f"{entry.message} {entry.evidence}" for entry in TimelineEntry.objects.all()
+    )
     assert "no public address" in timeline
-    assert not any(words in text for words in (INTERNAL, "127.0.0.1") for text in (timeline, read, tested))
+    assert not any(
+        words in text for words in (INTERNAL, "127.0.0.1") for text in (timeline, read, tested)
+    )
 
 
-# The fields of the form -------------------------------------------------------------------------------------------------------------------
+# The fields of the form ---------------------------------------------------------------------------
 
 
 def field(page: str, name: str) -> str:
@@ -233,7 +281,9 @@ def test_form_shows_only_what_the_service_uses(world: World, owner: Any) -> None
         assert 'data-display-dependency-regex="/^(v3)$/"' in field(page, name)
     for name in ("base_url", "merchant_no"):
         assert 'data-display-dependency-regex="/^(|examples|v3)$/"' in field(page, name)
-    assert field(page, "webhook_secrets") == field(page, "test_webhook_secrets") == "", "no installed service signs with one"
+    assert field(page, "webhook_secrets") == field(page, "test_webhook_secrets") == "", (
+        "no installed service signs with one"
+    )
 
 
 def test_services_have_the_names_that_organizers_know(world: World, owner: Any) -> None:

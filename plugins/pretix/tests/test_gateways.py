@@ -1,4 +1,6 @@
-"""An event whose account is at another gateway, which a gateway plugin serves with a dialect of its own."""
+"""An event whose account is at another gateway, which a gateway plugin serves with a dialect of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ TOY = Dialect(
     required=(),
     currencies=("USD", "EUR"),
     settle_currency_is_currency=False,
-    methods=(Method(code="checkout"), Method(code="beads", label="Glass beads"), Method(code="shells", label="Cowrie shells")),
+    methods=(
+        Method(code="checkout"),
+        Method(code="beads", label="Glass beads"),
+        Method(code="shells", label="Cowrie shells"),
+    ),
 )
 FIELDS = {"dialect": "toy", "token": TOKEN, "base_url": "", "merchant_no": ""}
 
@@ -57,22 +63,50 @@ class Toy:
         if account.dialect is not TOY:
             return None
         self.asked[request.reference] = request
-        about: dict[str, Any] = {"reference": request.reference, "amount": request.amount, "currency": request.currency}
-        return CreatedPayment(transaction_no="toy-1", payment_url="https://toy.example/1", settle_currency=None, raw={}, **about)
+        about: dict[str, Any] = {
+            "reference": request.reference,
+            "amount": request.amount,
+            "currency": request.currency,
+        }
+        return CreatedPayment(
+            transaction_no="toy-1",
+            payment_url="https://toy.example/1",
+            settle_currency=None,
+            raw={},
+            **about,
+        )
 
     @hookimpl(tryfirst=True)
     def tillgate_query(self, account: Account, reference: str) -> Transaction | None:
         if account.dialect is not TOY:
             return None
         asked = self.asked[reference]
-        about: dict[str, Any] = {"reference": reference, "amount": asked.amount, "currency": asked.currency, "settle_currency": None}
-        return Transaction(status=TransactionStatus.PAID, status_text="paid", transaction_no="toy-1", raw={}, **about)
+        about: dict[str, Any] = {
+            "reference": reference,
+            "amount": asked.amount,
+            "currency": asked.currency,
+            "settle_currency": None,
+        }
+        return Transaction(
+            status=TransactionStatus.PAID,
+            status_text="paid",
+            transaction_no="toy-1",
+            raw={},
+            **about,
+        )
 
     @hookimpl(tryfirst=True)
-    def tillgate_read_notification(self, account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
+    def tillgate_read_notification(
+        self,
+        account: Account,
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> Sequence[Hint] | None:
         if account.dialect is not TOY:
             return None
-        if headers.get("X-Secret") not in [secret.get_secret_value() for secret in account.webhook_secrets]:
+        if headers.get("X-Secret") not in [
+            secret.get_secret_value() for secret in account.webhook_secrets
+        ]:
             raise SignatureMismatch("the notification is not the toy's")
         return [Hint(reference=json.loads(body)["reference"])]
 
@@ -80,12 +114,20 @@ class Toy:
 @pytest.fixture
 def toy(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
     """The gateway, whose plugin is installed, and whose payment methods pretix.cfg lists."""
-    monkeypatch.setattr(dialects, "_plugins_own", lambda: {"toy": EntryPoint("toy", f"{__name__}:TOY", "tillgate.dialects")})
+    monkeypatch.setattr(
+        dialects,
+        "_plugins_own",
+        lambda: {"toy": EntryPoint("toy", f"{__name__}:TOY", "tillgate.dialects")},
+    )
     added = ("checkout", "beads")
     methods = (*orders.METHODS, *added)
     for module in (orders, provider, holder, connection):
         monkeypatch.setattr(module, "METHODS", methods)
-    monkeypatch.setattr(provider, "PROVIDERS", [*provider.PROVIDERS, *map(provider._provider_of, added)])
+    monkeypatch.setattr(
+        provider,
+        "PROVIDERS",
+        [*provider.PROVIDERS, *map(provider._provider_of, added)],
+    )
     world.configure(PAYMENT_METHODS=["checkout", "beads", "alipay"])
     plugin = Toy()
     hooks.plugin_manager().register(plugin, name="toy")
@@ -106,32 +148,53 @@ def alias_of(world: World, *, testmode: bool = False) -> str:
 def use(world: World, **settings: object) -> None:
     """Give the event an account of the toy, for test mode, which offers one payment method."""
     kept = accounts.settings_of(event_of(world))
-    for name, value in {"test_dialect": "toy", "test_token": TOKEN, "method_beads": True, **settings}.items():
+    for name, value in {
+        "test_dialect": "toy",
+        "test_token": TOKEN,
+        "method_beads": True,
+        **settings,
+    }.items():
         kept.set(name, value)
 
 
 @pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize("given", ["whsec-one\r\nwhsec-two", "whsec-one, whsec-two"])
 def test_i11_a_gateways_account_needs_only_what_its_dialect_asks_for_and_its_secrets_are_not_shown(
-    world: World, owner: Any, given: str
+    world: World,
+    owner: Any,
+    given: str,
 ) -> None:
     saved = posted(owner, **FIELDS, webhook_secrets=given).content.decode()
     assert "Your changes have been saved." in saved
     account = find_account(alias_of(world))
-    assert (account.base_url, account.merchant_no, account.dialect.name) == ("https://toy.example", "", "toy")
-    assert [secret.get_secret_value() for secret in account.webhook_secrets] == ["whsec-one", "whsec-two"]
+    assert (account.base_url, account.merchant_no, account.dialect.name) == (
+        "https://toy.example",
+        "",
+        "toy",
+    )
+    assert [secret.get_secret_value() for secret in account.webhook_secrets] == [
+        "whsec-one",
+        "whsec-two",
+    ]
     shown = owner.get(FORM).content.decode()
     history = "".join(LogEntry.objects.values_list("data", flat=True))
     assert "whsec" not in shown + history
     assert TOKEN not in shown + history
     posted(owner, **FIELDS | {"token": "*****"}, webhook_secrets="*****")
-    assert find_account(alias_of(world)) == account, "a form that is sent as it is shown changes nothing"
+    assert find_account(alias_of(world)) == account, (
+        "a form that is sent as it is shown changes nothing"
+    )
     posted(owner, **FIELDS, webhook_secrets="whsec-two")
-    assert [secret.get_secret_value() for secret in find_account(alias_of(world)).webhook_secrets] == ["whsec-two"]
+    assert [
+        secret.get_secret_value() for secret in find_account(alias_of(world)).webhook_secrets
+    ] == ["whsec-two"]
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_address_for_notifications_is_shown_once_the_account_is_saved(world: World, owner: Any) -> None:
+def test_the_address_for_notifications_is_shown_once_the_account_is_saved(
+    world: World,
+    owner: Any,
+) -> None:
     assert "/webhook/" not in owner.get(FORM).content.decode()
     posted(owner, **FIELDS)
     shown = owner.get(FORM).content.decode()
@@ -144,7 +207,12 @@ def test_the_address_for_notifications_is_shown_once_the_account_is_saved(world:
 @pytest.mark.usefixtures("toy")
 def test_what_another_dialect_needed_is_neither_shown_nor_used(world: World, owner: Any) -> None:
     shown = owner.get(FORM).content.decode()
-    for field, is_shown in {"base_url": False, "merchant_no": False, "webhook_secrets": True, "store_no": False}.items():
+    for field, is_shown in {
+        "base_url": False,
+        "merchant_no": False,
+        "webhook_secrets": True,
+        "store_no": False,
+    }.items():
         [tag] = re.findall(rf'<[^<>]*name="payment_tillgate_{field}"[^<>]*>', shown)
         [dialects_with] = re.findall(r'data-display-dependency-regex="/(.*?)/"', tag)
         assert 'data-display-dependency="#id_payment_tillgate_dialect"' in tag
@@ -154,67 +222,106 @@ def test_what_another_dialect_needed_is_neither_shown_nor_used(world: World, own
     posted(owner, **FIELDS)
     alias = alias_of(world)
     posted(
-        owner, **FIELDS | {"base_url": "https://pay.example", "merchant_no": "200043"}, test_dialect="toy", test_base_url="http://x.example"
+        owner,
+        **FIELDS | {"base_url": "https://pay.example", "merchant_no": "200043"},
+        test_dialect="toy",
+        test_base_url="http://x.example",
     )
     assert alias_of(world) == alias
     assert find_account(alias).base_url == "https://toy.example"
     assert not accounts.is_complete(event_of(world), testmode=True)
 
 
-def test_a_gateways_methods_are_offered_under_its_own_names_where_the_event_offers_them(world: World, toy: Toy, owner: Any) -> None:
+def test_a_gateways_methods_are_offered_under_its_own_names_where_the_event_offers_them(
+    world: World,
+    toy: Toy,
+    owner: Any,
+) -> None:
     form = owner.get(FORM).content.decode()
     assert "Glass beads" in form
     assert "Card or another way to pay" in form
     order = order_of(world, world.order())
     use(world)
-    assert [method.code for method in find_account(alias_of(world, testmode=True)).methods] == ["beads"]
+    assert [method.code for method in find_account(alias_of(world, testmode=True)).methods] == [
+        "beads",
+    ]
     order = order_of(world, str(order.pk))
     with at(order):
         providers = order.event.get_payment_providers()
-        offered = [name for name, one in providers.items() if name.startswith("tillgate_") and one.order_change_allowed(order)]
+        offered = [
+            name
+            for name, one in providers.items()
+            if name.startswith("tillgate_") and one.order_change_allowed(order)
+        ]
     assert offered == ["tillgate_beads"]
-    assert (providers["tillgate_beads"].public_name, providers["tillgate_checkout"].public_name) == (
+    assert (
+        providers["tillgate_beads"].public_name,
+        providers["tillgate_checkout"].public_name,
+    ) == (
         "Glass beads",
         "Card or another way to pay",
     )
 
 
-def test_a_shopper_pays_at_the_gateway_and_its_signed_notification_makes_the_order_paid(world: World, toy: Toy) -> None:
+def test_a_shopper_pays_at_the_gateway_and_its_signed_notification_makes_the_order_paid(
+    world: World,
+    toy: Toy,
+) -> None:
     event_of(world)
     use(world, test_webhook_secrets="whsec-one")
-    order = world.shop.place("tillgate_beads", Decimal("12.50"))  # type: ignore[attr-defined]  # pretix's driver
+    # pretix's driver
+    order = world.shop.place("tillgate_beads", Decimal("12.50"))  # type: ignore[attr-defined]
     theirs = newest_payment(order)
     started = world.client.get(f"/org/conf/tillgate/start/{order.code}/{order.secret}/{theirs.pk}/")
     assert started["Location"] == "https://toy.example/1"
     payment = Payment.objects.get()
-    assert (toy.asked[payment.reference].method, toy.asked[payment.reference].email) == ("beads", "shopper@example.org")
+    assert (toy.asked[payment.reference].method, toy.asked[payment.reference].email) == (
+        "beads",
+        "shopper@example.org",
+    )
     path = webhook_url(payment.account).removeprefix("http://testserver")
     body = json.dumps({"reference": payment.reference})
     for secret, status, is_paid in (("of another", 400, False), ("whsec-one", 200, True)):
-        answer = world.client.post(path, body, content_type="application/json", headers={"x-secret": secret})
+        answer = world.client.post(
+            path,
+            body,
+            content_type="application/json",
+            headers={"x-secret": secret},
+        )
         assert (answer.status_code, world.shop.is_paid(str(order.pk))) == (status, is_paid)
 
 
 @pytest.mark.usefixtures("toy")
-def test_an_event_that_leaves_the_gateway_keeps_its_account_for_what_was_paid_there(world: World, owner: Any, toy: Toy) -> None:
+def test_an_event_that_leaves_the_gateway_keeps_its_account_for_what_was_paid_there(
+    world: World,
+    owner: Any,
+    toy: Toy,
+) -> None:
     posted(owner, **FIELDS, webhook_secrets="whsec-one", method_beads="on")
     alias = alias_of(world)
     with pytest.MonkeyPatch.context() as paid:
         paid.setattr("tillgate.shop.has_payments", lambda name: name == alias)
         posted(owner, **LIVE, dialect="")
     assert alias_of(world) != alias
-    assert [secret.get_secret_value() for secret in find_account(alias).webhook_secrets] == ["whsec-one"]
+    assert [secret.get_secret_value() for secret in find_account(alias).webhook_secrets] == [
+        "whsec-one",
+    ]
     shown = owner.get(FORM).content.decode()
     assert "<li>toy</li>" in shown
     assert "whsec-one" not in shown
 
 
-def test_an_account_whose_plugin_is_gone_stays_in_the_form_and_takes_no_payment(world: World, owner: Any) -> None:
+def test_an_account_whose_plugin_is_gone_stays_in_the_form_and_takes_no_payment(
+    world: World,
+    owner: Any,
+) -> None:
     order = order_of(world, world.order())
     use(world, test_dialect="gone")
     assert '<option value="gone" selected>' in owner.get(FORM).content.decode()
     order = order_of(world, str(order.pk))
     with at(order):
-        assert not order.event.get_payment_providers()["tillgate_alipay"].order_change_allowed(order)
+        assert not order.event.get_payment_providers()["tillgate_alipay"].order_change_allowed(
+            order,
+        )
     with pytest.raises(ConfigurationError, match="test_dialect: 'gone' is not a Dialect"):
         find_account(alias_of(world, testmode=True))

@@ -1,4 +1,6 @@
-"""Installed as the README says: pretix's own settings, its own commands, and nothing but its configuration file."""
+"""Installed as the README says: pretix's own settings, its own commands, and nothing but its
+configuration file.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,39 @@ def pretix(tmp_path: Path) -> dict[str, str]:
     """The environment of a pretix that keeps everything in a folder of its own."""
     (tmp_path / "data").mkdir()
     file = tmp_path / "pretix.cfg"
-    [shown] = re.findall(r"^```ini\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    file.write_text(f"[pretix]\ninstance_name=Tickets & more\nurl=https://tickets.example\ndatadir={tmp_path}/data\n{shown}")
-    kept = {name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "DATA_DIR")}
+    [shown] = re.findall(
+        r"^```ini\n(.*?)^```$",
+        README.read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    file.write_text(
+        "[pretix]\ninstance_name=Tickets & "
+        f"more\nurl=https://tickets.example\ndatadir={tmp_path}/data\n{shown}",
+    )
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("DJANGO_SETTINGS_MODULE", "DATA_DIR")
+    }
     return kept | {"PRETIX_CONFIG_FILE": str(file)}
 
 
 def run(environment: dict[str, str], *command: str) -> str:
     """Run a command of pretix; return what it said."""
-    done = subprocess.run([sys.executable, "-m", "pretix", *command], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "pretix", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_pretix_takes_up_the_app_its_settings_its_addresses_and_its_tables(pretix: dict[str, str]) -> None:
+def test_pretix_takes_up_the_app_its_settings_its_addresses_and_its_tables(
+    pretix: dict[str, str],
+) -> None:
     run(pretix, "migrate", "tillgate", "--verbosity", "0")
     program = """
 from django.conf import settings
@@ -59,20 +80,30 @@ print("all is well")
 def test_a_payment_method_that_the_file_adds_has_a_payment_provider(pretix: dict[str, str]) -> None:
     file = Path(pretix["PRETIX_CONFIG_FILE"])
     file.write_text(file.read_text().replace("payment_methods = ", "payment_methods = checkout, "))
-    program = "from tillgate_pretix.provider import PROVIDERS; print([one.identifier for one in PROVIDERS])"
+    program = (
+        "from tillgate_pretix.provider import PROVIDERS; print([one.identifier for one in "
+        "PROVIDERS])"
+    )
     assert "tillgate_checkout" in run(pretix, "shell", "-c", program)
 
 
 def output(environment: dict[str, str], *command: str) -> tuple[int, str]:
     """Run a command of pretix; return how it ended and what it said, errors too."""
-    done = subprocess.run([sys.executable, "-m", "pretix", *command], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "pretix", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 def test_wrong_line_in_the_file_warns_and_stops_no_command(pretix: dict[str, str]) -> None:
     file = Path(pretix["PRETIX_CONFIG_FILE"])
     file.write_text(file.read_text() + "timeout=30\n")
-    ended, said = output(pretix, "runperiodic", "--list-tasks")  # the command of cron; Django checks before it begins
+    # the command of cron; Django checks before it begins
+    ended, said = output(pretix, "runperiodic", "--list-tasks")
     assert ended == 0, said
     assert "did you mean 'TIMEOUT_MINUTES'" in said
     assert "pretix.base.services.cleanup.clean_cached_files" in said, "it began"
@@ -84,7 +115,10 @@ def test_wrong_line_in_the_file_warns_and_stops_no_command(pretix: dict[str, str
 def test_pretix_at_http_can_be_migrated_and_tried(pretix: dict[str, str]) -> None:
     file = Path(pretix["PRETIX_CONFIG_FILE"])
     file.write_text(file.read_text().replace("https://tickets.example", "http://localhost:8000"))
-    ended, said = output(pretix, "migrate", "tillgate", "--verbosity", "0")  # it runs the checks, those of the database too
+    # it runs the checks, those of the database too
+    ended, said = output(pretix, "migrate", "tillgate", "--verbosity", "0")
     assert ended == 0, said
     warned = re.findall(r"tillgate\w*\.[EW]\d+", said)
-    assert set(warned) <= {"tillgate.W004"}, "nothing is wrong before an event takes real money, but the test's SQLite"
+    assert set(warned) <= {"tillgate.W004"}, (
+        "nothing is wrong before an event takes real money, but the test's SQLite"
+    )

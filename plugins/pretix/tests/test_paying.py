@@ -1,4 +1,6 @@
-"""Paying for tickets: through pretix's own checkout, on its own pages, and what its orders look like afterwards."""
+"""Paying for tickets: through pretix's own checkout, on its own pages, and what its orders look
+like afterwards.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ from django_scopes import scope, scopes_disabled
 from pretix.base.models import Order, OrderPayment, OrderRefund, Quota
 from pretix.base.payment import PaymentException
 from pretix.base.services.locking import LockTimeoutException
-from pretix.base.services.orders import OrderChangeManager, cancel_order, extend_order, mark_order_expired
+from pretix.base.services.orders import (
+    OrderChangeManager,
+    cancel_order,
+    extend_order,
+    mark_order_expired,
+)
 
 from tests.driver import PretixDriver
 from tests.shopping import at, bought, event_of, newest_payment, order_of, path_of, payments_of
@@ -38,7 +45,10 @@ def checked_out(world: World, client: Client) -> Any:
     shop = "/org/conf"
     client.post(f"{shop}/cart/add", {f"item_{ticket.pk}": "1"})
     client.get(f"{shop}/checkout/start")
-    client.post(f"{shop}/checkout/questions/", {"email": "shopper@example.org", "email_repeat": "shopper@example.org"})
+    client.post(
+        f"{shop}/checkout/questions/",
+        {"email": "shopper@example.org", "email_repeat": "shopper@example.org"},
+    )
     chosen = client.post(f"{shop}/checkout/payment/", {"payment": "tillgate_gcash"})
     assert path_of(chosen["Location"]) == f"{shop}/checkout/confirm/"
     overview = client.get(f"{shop}/checkout/confirm/")
@@ -54,7 +64,7 @@ def pay_again(order: Any) -> str:
     return f"/org/conf/order/{order.code}/{order.secret}/pay/{theirs.pk}/complete"
 
 
-# The whole way ----------------------------------------------------------------------------------------------------------------------------
+# The whole way ------------------------------------------------------------------------------------
 
 
 def test_a_shopper_buys_a_ticket_through_pretixs_own_checkout(world: World, client: Client) -> None:
@@ -79,19 +89,34 @@ def test_booked_money_shows_both_numbers(world: World) -> None:
     theirs = newest_payment(order)
     with at(order):
         provider = theirs.payment_provider
-        assert theirs.info_data == {"reference": payment.reference, "transaction_no": payment.transaction_no}
-        assert provider.matching_id(theirs) == provider.payment_control_render_short(theirs) == payment.transaction_no
+        assert theirs.info_data == {
+            "reference": payment.reference,
+            "transaction_no": payment.transaction_no,
+        }
+        assert (
+            provider.matching_id(theirs)
+            == provider.payment_control_render_short(theirs)
+            == payment.transaction_no
+        )
         assert provider.api_payment_details(theirs) == theirs.info_data
 
 
-def test_loading_the_page_again_leads_to_the_same_payment_page_page(world: World, client: Client) -> None:
+def test_loading_the_page_again_leads_to_the_same_payment_page_page(
+    world: World,
+    client: Client,
+) -> None:
     order = order_of(world, world.order())
-    first, second = (client.get(path_of(client.get(pay_again(order))["Location"]))["Location"] for _ in range(2))
+    first, second = (
+        client.get(path_of(client.get(pay_again(order))["Location"]))["Location"] for _ in range(2)
+    )
     assert first == second
     assert Payment.objects.count() == 1
 
 
-def test_a_payment_that_costs_something_else_by_now_is_chosen_anew(world: World, client: Client) -> None:
+def test_a_payment_that_costs_something_else_by_now_is_chosen_anew(
+    world: World,
+    client: Client,
+) -> None:
     key = world.order()
     order = order_of(world, key)
     address = client.get(pay_again(order))["Location"]
@@ -102,7 +127,10 @@ def test_a_payment_that_costs_something_else_by_now_is_chosen_anew(world: World,
     assert not Payment.objects.exists()
 
 
-def test_a_method_that_the_owner_has_withdrawn_is_not_paid_with(world: World, client: Client) -> None:
+def test_a_method_that_the_owner_has_withdrawn_is_not_paid_with(
+    world: World,
+    client: Client,
+) -> None:
     order = order_of(world, world.order())
     address = client.get(pay_again(order))["Location"]
     settings_of(order.event).set("method_alipay", False)
@@ -123,15 +151,24 @@ def test_the_widgets_frame_is_left_before_the_shopper_goes_away(world: World, rf
     assert start.startswith("http://testserver/org/conf/tillgate/start/")
     assert out_of_the_frame.startswith("/redirect/?url=")
     assert out_of_the_frame.endswith("&framebreak=true")
-    page = Client().get(out_of_the_frame, headers={"referer": "http://testserver/"}).content.decode()
+    page = (
+        Client().get(out_of_the_frame, headers={"referer": "http://testserver/"}).content.decode()
+    )
     assert start in page
 
 
 @pytest.mark.parametrize("wrong", ["secret", "payment", "provider"])
-def test_who_does_not_know_the_order_starts_nothing(world: World, client: Client, wrong: str) -> None:
+def test_who_does_not_know_the_order_starts_nothing(
+    world: World,
+    client: Client,
+    wrong: str,
+) -> None:
     order, other = order_of(world, world.order()), order_of(world, world.order())
     theirs = newest_payment(order)
-    secret, pk = ("a" * 16 if wrong == "secret" else order.secret), (newest_payment(other).pk if wrong == "payment" else theirs.pk)
+    secret, pk = (
+        ("a" * 16 if wrong == "secret" else order.secret),
+        (newest_payment(other).pk if wrong == "payment" else theirs.pk),
+    )
     if wrong == "provider":
         with scopes_disabled():
             OrderPayment.objects.filter(pk=pk).update(provider="banktransfer")
@@ -139,7 +176,7 @@ def test_who_does_not_know_the_order_starts_nothing(world: World, client: Client
     assert not Payment.objects.exists()
 
 
-# Coming back ------------------------------------------------------------------------------------------------------------------------------
+# Coming back --------------------------------------------------------------------------------------
 
 
 def test_a_stranger_who_comes_back_sees_how_the_order_stands_and_no_more(world: World) -> None:
@@ -158,10 +195,16 @@ def test_a_stranger_who_comes_back_sees_how_the_order_stands_and_no_more(world: 
 def test_the_browser_that_left_to_pay_comes_back_to_its_order(world: World, client: Client) -> None:
     order, payment = bought(world)
     home = client.get(reverse("tillgate:return", args=[payment.return_key]))["Location"]
-    assert client.get(path_of(home))["Location"] == f"/org/conf/order/{order.code}/{order.secret}/?paid=yes"
+    assert (
+        client.get(path_of(home))["Location"]
+        == f"/org/conf/order/{order.code}/{order.secret}/?paid=yes"
+    )
 
 
-def test_a_shopper_who_has_not_paid_is_led_to_pretixs_other_payment_methods_and_a_stranger_is_not(world: World, client: Client) -> None:
+def test_a_shopper_who_has_not_paid_is_led_to_pretixs_other_payment_methods_and_a_stranger_is_not(
+    world: World,
+    client: Client,
+) -> None:
     order = order_of(world, world.order())
     payment = world.pay_page(str(order.pk))
     page = client.get(reverse("tillgate:return", args=[payment.return_key])).content.decode()
@@ -194,9 +237,19 @@ def test_an_address_that_was_not_given_out_is_not_found(world: World, client: Cl
 
 
 @pytest.mark.parametrize(
-    ("decision", "message"), [("", "You have not paid yet"), ("start", "waiting for your payment"), ("decline", "did not succeed")]
+    ("decision", "message"),
+    [
+        ("", "You have not paid yet"),
+        ("start", "waiting for your payment"),
+        ("decline", "did not succeed"),
+    ],
 )
-def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(world: World, client: Client, decision: str, message: str) -> None:
+def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(
+    world: World,
+    client: Client,
+    decision: str,
+    message: str,
+) -> None:
     key = world.order()
     if decision:
         payment = world.pay_page(key)
@@ -218,7 +271,13 @@ def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(world: Worl
         ("expired", "", "The time to pay has passed."),
     ],
 )
-def test_the_page_of_an_order_says_why_its_payment_ended(world: World, client: Client, status: str, word: str, message: str) -> None:
+def test_the_page_of_an_order_says_why_its_payment_ended(
+    world: World,
+    client: Client,
+    status: str,
+    word: str,
+    message: str,
+) -> None:
     key = world.order()
     world.pay_page(key)
     Payment.objects.update(status=status, status_text=word)
@@ -233,7 +292,12 @@ def test_the_page_of_an_order_says_why_its_payment_ended(world: World, client: C
         ("expired", "Die Zeit zum Bezahlen ist abgelaufen."),
     ],
 )
-def test_a_german_page_says_in_german_why_the_payment_ended(world: World, client: Client, status: str, message: str) -> None:
+def test_a_german_page_says_in_german_why_the_payment_ended(
+    world: World,
+    client: Client,
+    status: str,
+    message: str,
+) -> None:
     key = world.order()
     order_of(world, key).event.settings.locales = ["en", "de"]
     world.pay_page(key)
@@ -242,7 +306,7 @@ def test_a_german_page_says_in_german_why_the_payment_ended(world: World, client
     assert message in page_of(world, key, client)
 
 
-# pretix's own confirm ---------------------------------------------------------------------------------------------------------------------
+# pretix's own confirm -----------------------------------------------------------------------------
 
 
 def page_of(world: World, key: str, client: Client) -> str:
@@ -258,7 +322,10 @@ def test_a_shopper_who_pressed_twice_is_waited_for(world: World, client: Client)
     assert "We are waiting for your payment" in page_of(world, key, client)
 
 
-def test_no_page_says_that_nothing_was_charged_for_a_payment_reported_paid(world: World, client: Client) -> None:
+def test_no_page_says_that_nothing_was_charged_for_a_payment_reported_paid(
+    world: World,
+    client: Client,
+) -> None:
     key = world.order()
     payment = world.pay_page(key)
     world.sandbox.control.decline(payment.reference)
@@ -273,7 +340,9 @@ def test_no_page_says_that_nothing_was_charged_for_a_payment_reported_paid(world
     assert "Please ask before you pay again" in page
 
 
-def test_a_shopper_whose_money_needs_review_reads_no_promise_that_it_will_be_confirmed(world: World) -> None:
+def test_a_shopper_whose_money_needs_review_reads_no_promise_that_it_will_be_confirmed(
+    world: World,
+) -> None:
     _, payment = expired(world, places=0)
     world.gateway_notification(payment)
     world.run_worker()
@@ -284,7 +353,9 @@ def test_a_shopper_whose_money_needs_review_reads_no_promise_that_it_will_be_con
 
 
 def underpaid(world: World) -> tuple[str, Payment]:
-    """Return the key of an order that had become dearer when USD 12.50 came for it, and the payment."""
+    """Return the key of an order that had become dearer when USD 12.50 came for it, and the
+    payment.
+    """
     key = world.order()
     payment = world.pay_page(key)
     world.shop.edit_total(key, Decimal("20.00"))
@@ -296,7 +367,9 @@ def underpaid(world: World) -> tuple[str, Payment]:
 
 
 def expired(world: World, *, places: int, accepts_late: bool = True) -> tuple[Any, Payment]:
-    """Return an order that pretix's own term has ended while its shopper was on the payment page, and the payment."""
+    """Return an order that pretix's own term has ended while its shopper was on the payment page,
+    and the payment.
+    """
     key = world.order()
     payment = world.pay_page(key)
     order = order_of(world, key)
@@ -315,9 +388,16 @@ def test_money_for_an_order_that_has_expired_pays_it_while_there_are_places(worl
     assert world.reviews() == []
 
 
-@pytest.mark.parametrize(("accepts_late", "expires_by_itself", "minutes"), [(False, True, 20), (True, True, 120), (False, False, 120)])
+@pytest.mark.parametrize(
+    ("accepts_late", "expires_by_itself", "minutes"),
+    [(False, True, 20), (True, True, 120), (False, False, 120)],
+)
 def test_the_payment_page_closes_before_pretixs_term_where_the_event_takes_no_late_money(
-    world: World, *, accepts_late: bool, expires_by_itself: bool, minutes: int
+    world: World,
+    *,
+    accepts_late: bool,
+    expires_by_itself: bool,
+    minutes: int,
 ) -> None:
     event_of(world).settings.payment_term_accept_late = accepts_late
     event_of(world).settings.payment_term_expire_automatically = expires_by_itself
@@ -328,7 +408,10 @@ def test_the_payment_page_closes_before_pretixs_term_where_the_event_takes_no_la
     assert payment.page_closes_at - payment.created_at == timedelta(minutes=minutes)
 
 
-def test_an_order_whose_term_is_over_says_so_before_pretix_lets_it_expire(world: World, client: Client) -> None:
+def test_an_order_whose_term_is_over_says_so_before_pretix_lets_it_expire(
+    world: World,
+    client: Client,
+) -> None:
     key = world.order()
     with scopes_disabled():
         Order.objects.filter(pk=key).update(expires=now() - timedelta(minutes=1))
@@ -353,7 +436,10 @@ def test_late_money_is_told_on_the_page_and_by_one_mail(world: World) -> None:
     world.run_worker()
     world.run_worker()
     [sent] = [one for one in mail.outbox if one.to == [order.email]]
-    told = "Your payment has arrived, and has not paid this order. The organizer knows, and will refund it or give you the tickets."
+    told = (
+        "Your payment has arrived, and has not paid this order. The organizer knows, and will "
+        "refund it or give you the tickets."
+    )
     assert told in sent.body
     assert "USD 12.50" in sent.body
     page = world.client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode()
@@ -370,7 +456,10 @@ def test_late_money_pays_once_staff_extend_the_deadline(world: World, *, is_exte
         if is_extended:
             extend_order(order, now() + timedelta(days=5))
         else:  # a process that died before it could deliver
-            Order.objects.filter(pk=order.pk).update(status=Order.STATUS_PENDING, expires=now() + timedelta(days=5))
+            Order.objects.filter(pk=order.pk).update(
+                status=Order.STATUS_PENDING,
+                expires=now() + timedelta(days=5),
+            )
     if not is_extended:
         orders.conclude_all()
     assert world.shop.is_paid(str(order.pk))
@@ -404,7 +493,10 @@ def test_status_of_the_waiting_page_changes_with_the_payment(world: World) -> No
     assert world.client.get(address.replace(order.secret, "0" * 16)).status_code == 404
 
 
-def test_places_that_go_in_the_moment_of_confirming_lose_no_money(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_that_go_in_the_moment_of_confirming_lose_no_money(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     order, payment = expired(world, places=0)
     monkeypatch.setattr(orders, "why_not", lambda order: None)
     real, raised = OrderPayment.confirm, []
@@ -424,7 +516,10 @@ def test_places_that_go_in_the_moment_of_confirming_lose_no_money(world: World, 
     assert not world.shop.is_paid(str(order.pk))
 
 
-def test_a_lock_that_pretix_does_not_get_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_pretix_does_not_get_is_tried_again(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     key = world.order()
     payment = world.pay_page(key)
     world.shopper_pays(payment)
@@ -444,7 +539,11 @@ def test_a_lock_that_pretix_does_not_get_is_tried_again(world: World, monkeypatc
 
 
 @pytest.mark.parametrize("otherwise", ["cancelled", "paid"])
-def test_a_confirmation_that_pretix_swallows_opens_a_review(world: World, monkeypatch: pytest.MonkeyPatch, otherwise: str) -> None:
+def test_a_confirmation_that_pretix_swallows_opens_a_review(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    otherwise: str,
+) -> None:
     key = world.order()
     payment = world.pay_page(key)
     order = order_of(world, key)
@@ -452,8 +551,15 @@ def test_a_confirmation_that_pretix_swallows_opens_a_review(world: World, monkey
         if otherwise == "cancelled":
             cancel_order(order.pk, send_mail=False)
         else:
-            order.payments.create(provider="manual", amount=order.total, state=OrderPayment.PAYMENT_STATE_CREATED).confirm()
-            Order.objects.filter(pk=order.pk).update(total=Decimal("30.00"), status=Order.STATUS_PENDING)
+            order.payments.create(
+                provider="manual",
+                amount=order.total,
+                state=OrderPayment.PAYMENT_STATE_CREATED,
+            ).confirm()
+            Order.objects.filter(pk=order.pk).update(
+                total=Decimal("30.00"),
+                status=Order.STATUS_PENDING,
+            )
             monkeypatch.setattr(Order, "pending_sum", Decimal("12.50"))
     monkeypatch.setattr(orders, "why_not", lambda order: None)
     world.shopper_pays(payment)
@@ -470,7 +576,11 @@ def test_the_handler_says_so_when_the_order_is_gone(world: World) -> None:
     object.__setattr__(gone.order, "key", "987654")
     assert orders.paid(gone) is PaidOutcome.NOT_PAYABLE
     assert orders.return_url("987654") is None
-    assert [orders.describe(key) for key in ("987654", "nonsense", "1 OR 1=1")] == [None, None, None]
+    assert [orders.describe(key) for key in ("987654", "nonsense", "1 OR 1=1")] == [
+        None,
+        None,
+        None,
+    ]
 
 
 def test_a_gateway_that_asks_gets_the_address_of_the_order_if_it_has_one(world: World) -> None:
@@ -485,7 +595,7 @@ def test_a_gateway_that_asks_gets_the_address_of_the_order_if_it_has_one(world: 
     assert described.email is None
 
 
-# What pretix writes over an order that was paid -------------------------------------------------------------------------------------------
+# What pretix writes over an order that was paid ---------------------------------------------------
 
 
 def extended(order: Any) -> None:
@@ -493,8 +603,15 @@ def extended(order: Any) -> None:
     extend_order(order, now() + timedelta(days=5))
 
 
-@pytest.mark.parametrize(("was", "write"), [(Order.STATUS_PENDING, mark_order_expired), (Order.STATUS_EXPIRED, extended)])
-def test_i2_an_order_that_pretix_calls_unpaid_from_an_old_copy_stays_paid(world: World, was: str, write: Any) -> None:
+@pytest.mark.parametrize(
+    ("was", "write"),
+    [(Order.STATUS_PENDING, mark_order_expired), (Order.STATUS_EXPIRED, extended)],
+)
+def test_i2_an_order_that_pretix_calls_unpaid_from_an_old_copy_stays_paid(
+    world: World,
+    was: str,
+    write: Any,
+) -> None:
     key = world.order()
     payment = world.pay_page(key)
     event_of(world).settings.payment_term_accept_late = True
@@ -513,7 +630,8 @@ def test_i2_an_order_that_pretix_calls_unpaid_from_an_old_copy_stays_paid(world:
 
 
 def test_i2_a_process_that_dies_when_it_has_called_an_order_unpaid_leaves_it_to_the_next(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order, _ = bought(world)
     unpaid_bill = world.order()
@@ -544,7 +662,9 @@ def test_an_order_that_owes_money_again_expires_as_any_other(world: World) -> No
     assert order_of(world, str(order.pk)).status == Order.STATUS_EXPIRED
 
 
-def test_i4_whoever_has_paid_by_the_services_word_is_not_led_to_another_payment_page_page(world: World) -> None:
+def test_i4_whoever_has_paid_by_the_services_word_is_not_led_to_another_payment_page_page(
+    world: World,
+) -> None:
     key = world.order()
     payment = world.pay_page(key)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
@@ -583,7 +703,10 @@ def test_i2_an_order_of_two_payments_that_pretix_calls_unpaid_stays_paid(world: 
     assert world.shop.is_paid(key)
 
 
-def test_a_paid_order_whose_seat_was_taken_needs_review_and_all_others_are_checked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_paid_order_whose_seat_was_taken_needs_review_and_all_others_are_checked(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     taken, other = bought(world)[0], bought(world)[0]
     mark_order_paid = OrderPayment._mark_order_paid
 
@@ -605,16 +728,24 @@ def test_a_paid_order_whose_seat_was_taken_needs_review_and_all_others_are_check
     assert [world.shop.is_paid(str(order.pk)) for order in (taken, other)] == [False, True]
 
 
-def test_a_shopper_who_comes_back_to_an_event_without_the_plugin_is_told_by_tillgates_own_page(world: World) -> None:
+def test_a_shopper_who_comes_back_to_an_event_without_the_plugin_is_told_by_tillgates_own_page(
+    world: World,
+) -> None:
     order, payment = bought(world)
     event = event_of(world)
     event.disable_plugin("tillgate_pretix")
     event.save()
     assert orders.return_url(str(order.pk)) is None
-    assert world.client.get(reverse("tillgate:return", args=[payment.return_key]), follow=True).status_code == 200
+    assert (
+        world.client.get(
+            reverse("tillgate:return", args=[payment.return_key]),
+            follow=True,
+        ).status_code
+        == 200
+    )
 
 
-# One order, several payments --------------------------------------------------------------------------------------------------------------
+# One order, several payments ----------------------------------------------------------------------
 
 
 def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> None:
@@ -629,7 +760,11 @@ def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> No
     with at(order):
         assert order.pending_sum == Decimal("-12.50")
         refund = order.refunds.create(
-            payment=order.payments.last(), provider="tillgate_paypal", amount="12.50", state="created", source="admin"
+            payment=order.payments.last(),
+            provider="tillgate_paypal",
+            amount="12.50",
+            state="created",
+            source="admin",
         )
         refund.payment_provider.execute_refund(refund)
         assert (refund.state, order.pending_sum) == ("done", 0)
@@ -639,7 +774,9 @@ def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> No
 
 @pytest.mark.parametrize("address", ["ann@shopper.example", ""])
 def test_the_shopper_is_mailed_once_of_a_second_payment_and_the_log_says_if_there_is_no_address(
-    world: World, caplog: pytest.LogCaptureFixture, address: str
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    address: str,
 ) -> None:
     key = world.order()
     order = order_of(world, key)
@@ -662,25 +799,35 @@ def told_of_two_payments() -> list[str]:
 
 
 def paid_after_a_bank_transfer(world: World) -> None:
-    """Let a bank transfer pay an order while its shopper is on the payment page, and pays there too."""
+    """Let a bank transfer pay an order while its shopper is on the payment page, and pays there
+    too.
+    """
     payment = world.pay_page(world.order())
     order = order_of(world, payment.order.key)
     with at(order):
-        order.payments.create(provider="banktransfer", amount=order.total, state=OrderPayment.PAYMENT_STATE_CREATED).confirm()
+        order.payments.create(
+            provider="banktransfer",
+            amount=order.total,
+            state=OrderPayment.PAYMENT_STATE_CREATED,
+        ).confirm()
     world.shopper_pays(payment)
     world.gateway_notification(payment)
     world.a_day_passes()
     assert world.reviews() == ["paid-not-payable"]
 
 
-def test_a_payment_after_a_bank_transfer_is_mailed_as_a_second_one_with_its_amount_and_the_refund(world: World) -> None:
+def test_a_payment_after_a_bank_transfer_is_mailed_as_a_second_one_with_its_amount_and_the_refund(
+    world: World,
+) -> None:
     paid_after_a_bank_transfer(world)
     (body,) = told_of_two_payments()
     assert "A second payment of USD 12.50 with Alipay has arrived" in body
     assert "one of the two payments is refunded to you" in body
 
 
-def test_a_second_payment_is_mailed_once_even_if_pretix_is_told_of_its_review_again(world: World) -> None:
+def test_a_second_payment_is_mailed_once_even_if_pretix_is_told_of_its_review_again(
+    world: World,
+) -> None:
     from tillgate.django.orders.values import review_value
 
     paid_after_a_bank_transfer(world)
@@ -690,7 +837,10 @@ def test_a_second_payment_is_mailed_once_even_if_pretix_is_told_of_its_review_ag
 
 
 @pytest.mark.parametrize("otherwise", ["cancelled", "sold out", "cheaper"])
-def test_the_only_payment_of_an_order_is_not_mailed_as_a_second_one(world: World, otherwise: str) -> None:
+def test_the_only_payment_of_an_order_is_not_mailed_as_a_second_one(
+    world: World,
+    otherwise: str,
+) -> None:
     key = world.order()
     payment = world.pay_page(key)
     order = order_of(world, key)
@@ -722,7 +872,13 @@ def test_i5_a_review_closes_when_pretix_refunds_the_other_payment(world: World) 
     with at(order):
         other = order.payments.get(provider="tillgate_alipay", state="confirmed")
         for amount, left in (("5.00", ["second-payment"]), ("7.50", [])):
-            refund = order.refunds.create(payment=other, provider="tillgate_alipay", amount=amount, state="created", source="admin")
+            refund = order.refunds.create(
+                payment=other,
+                provider="tillgate_alipay",
+                amount=amount,
+                state="created",
+                source="admin",
+            )
             refund.payment_provider.execute_refund(refund)
             assert world.reviews() == left
         assert order.pending_sum == 0
@@ -739,7 +895,13 @@ def test_i5_a_review_stays_open_while_a_refund_is_under_way(world: World) -> Non
     with at(order):
         other = order.payments.get(provider="tillgate_alipay", state="confirmed")
         made = [
-            order.refunds.create(payment=other, provider="tillgate_alipay", amount=amount, state="created", source="admin")
+            order.refunds.create(
+                payment=other,
+                provider="tillgate_alipay",
+                amount=amount,
+                state="created",
+                source="admin",
+            )
             for amount in ("5.00", "7.50")
         ]
         world.configure({"TOKEN": ""})
@@ -752,13 +914,22 @@ def test_i5_a_review_stays_open_while_a_refund_is_under_way(world: World) -> Non
         made[0].save()
     assert "second-payment" in world.reviews()
     with at(order):
-        rest = order.refunds.create(payment=other, provider="tillgate_alipay", amount="5.00", state="created", source="admin")
+        rest = order.refunds.create(
+            payment=other,
+            provider="tillgate_alipay",
+            amount="5.00",
+            state="created",
+            source="admin",
+        )
         rest.payment_provider.execute_refund(rest)
     assert "second-payment" not in world.reviews()
 
 
 @pytest.mark.parametrize("state", ["done", "created"])
-def test_i5_a_review_closes_when_the_money_is_refunded_in_another_way(world: World, state: str) -> None:
+def test_i5_a_review_closes_when_the_money_is_refunded_in_another_way(
+    world: World,
+    state: str,
+) -> None:
     key = world.order()
     for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
         world.shopper_pays(payment)
@@ -767,7 +938,13 @@ def test_i5_a_review_closes_when_the_money_is_refunded_in_another_way(world: Wor
     assert world.reviews() == ["second-payment"]
     order = order_of(world, key)
     with at(order):
-        order.refunds.create(payment=order.payments.last(), provider="manual", amount="12.50", state=state, source="admin")
+        order.refunds.create(
+            payment=order.payments.last(),
+            provider="manual",
+            amount="12.50",
+            state=state,
+            source="admin",
+        )
         assert order.pending_sum == 0
     assert world.reviews() == []
 
@@ -777,7 +954,11 @@ def test_i5_what_was_too_little_is_over_when_the_rest_is_paid_in_another_way(wor
     assert world.reviews() == ["underpaid"]
     order = order_of(world, key)
     with at(order):
-        order.payments.create(provider="banktransfer", amount=order.pending_sum, state=OrderPayment.PAYMENT_STATE_CREATED).confirm()
+        order.payments.create(
+            provider="banktransfer",
+            amount=order.pending_sum,
+            state=OrderPayment.PAYMENT_STATE_CREATED,
+        ).confirm()
     assert world.shop.is_paid(key)
     assert world.reviews() == []
 
@@ -809,7 +990,11 @@ def test_i5_what_was_paid_too_much_is_given_back_once_whoever_does_it(world: Wor
     order = order_of(world, key)
     with at(order):
         refund = order.refunds.create(
-            payment=order.payments.last(), provider="tillgate_alipay", amount="7.50", state="created", source="admin"
+            payment=order.payments.last(),
+            provider="tillgate_alipay",
+            amount="7.50",
+            state="created",
+            source="admin",
         )
         refund.payment_provider.execute_refund(refund)
     assert world.reviews() == []
@@ -825,7 +1010,10 @@ def test_money_that_is_not_enough_any_more_is_booked_and_the_rest_can_be_paid(wo
     assert world.reviews() == [], "to give USD 12.50 back now would leave the order unpaid"
 
 
-def test_an_order_that_costs_more_after_it_was_paid_gets_another_bill(world: World, client: Client) -> None:
+def test_an_order_that_costs_more_after_it_was_paid_gets_another_bill(
+    world: World,
+    client: Client,
+) -> None:
     order, _ = bought(world)
     world.shop.edit_total(str(order.pk), Decimal("20.00"))
     assert not world.shop.is_paid(str(order.pk))
@@ -857,7 +1045,11 @@ def test_what_a_gift_card_has_paid_is_not_asked_for(world: World) -> None:
     key = world.order()
     order = order_of(world, key)
     with at(order):
-        order.payments.create(provider="giftcard", amount=Decimal("10.00"), state=OrderPayment.PAYMENT_STATE_CREATED).confirm()
+        order.payments.create(
+            provider="giftcard",
+            amount=Decimal("10.00"),
+            state=OrderPayment.PAYMENT_STATE_CREATED,
+        ).confirm()
     payment = world.pay_page(key)
     assert payment.amount == Decimal("2.50")
     world.shopper_pays(payment)
@@ -872,10 +1064,12 @@ def test_two_bills_at_the_same_number_are_told_apart(world: World) -> None:
     assert orders.bill_of(order) == str(order.pk)
 
 
-# Nobody paid ------------------------------------------------------------------------------------------------------------------------------
+# Nobody paid --------------------------------------------------------------------------------------
 
 
-def test_unless_the_event_says_so_an_unpaid_order_keeps_its_places_until_pretixs_own_term_is_over(world: World) -> None:
+def test_unless_the_event_says_so_an_unpaid_order_keeps_its_places_until_pretixs_own_term_is_over(
+    world: World,
+) -> None:
     settings_of(event_of(world)).set("expire_unpaid", False)
     key = world.order()
     world.pay_page(key)
@@ -892,7 +1086,11 @@ def test_who_means_to_pay_by_bank_transfer_keeps_the_places(world: World) -> Non
     world.pay_page(key)
     order = order_of(world, key)
     with at(order):
-        order.payments.create(provider="banktransfer", amount=order.total, state=OrderPayment.PAYMENT_STATE_CREATED)
+        order.payments.create(
+            provider="banktransfer",
+            amount=order.total,
+            state=OrderPayment.PAYMENT_STATE_CREATED,
+        )
     world.a_day_passes()
     assert order_of(world, key).status == Order.STATUS_PENDING
     assert payments_of(order)[-1] == ("banktransfer", "created")
@@ -908,13 +1106,20 @@ def test_an_order_that_pretix_itself_keeps_is_not_expired(world: World, detail: 
             order.valid_if_pending = True
             order.save(update_fields=["valid_if_pending"])
         else:
-            order.fees.create(fee_type="cancellation", value=Decimal("5.00"), tax_value=Decimal("0.00"))
+            order.fees.create(
+                fee_type="cancellation",
+                value=Decimal("5.00"),
+                tax_value=Decimal("0.00"),
+            )
     world.a_day_passes()
     assert order_of(world, key).status == Order.STATUS_PENDING
 
 
 @pytest.mark.parametrize("state", ["confirmed", "refunded"])
-def test_i9_a_payment_whose_money_came_while_staff_cancelled_it_stays(world: World, state: str) -> None:
+def test_i9_a_payment_whose_money_came_while_staff_cancelled_it_stays(
+    world: World,
+    state: str,
+) -> None:
     key = world.order()
     payment = world.pay_page(key)
     order = order_of(world, key)

@@ -25,11 +25,19 @@ from tillgate_pretix.personal import Exporter, Shredder
 
 
 def refused(world: World) -> tuple[Any, Payment]:
-    """Return an order with a payment, a refused refund and a resolved review, of which pretix's history tells too."""
+    """Return an order with a payment, a refused refund and a resolved review, of which pretix's
+    history tells too.
+    """
     order, payment = bought(world)
     world.sandbox.control.fault("refused", occasion="refund")
     queueing.refund(payment.pk, "1.00", reason="for Ann")
-    open_review(ReviewReason.OVERPAID, {"detail": "Ann paid too much"}, "worker", order=payment.order, payment=payment)
+    open_review(
+        ReviewReason.OVERPAID,
+        {"detail": "Ann paid too much"},
+        "worker",
+        order=payment.order,
+        payment=payment,
+    )
     world.run_worker()
     closing.resolve(Review.objects.get().pk, "talked to Ann", "clerk")
     with at(order):
@@ -47,7 +55,9 @@ def stored() -> str:
     return str([list(model.objects.values()) for model in models])
 
 
-def test_pretixs_own_shredder_of_an_event_erases_the_details_and_hands_them_out_before(world: World) -> None:
+def test_pretixs_own_shredder_of_an_event_erases_the_details_and_hands_them_out_before(
+    world: World,
+) -> None:
     order, payment = refused(world)
     event = event_of(world)
     assert "Ann" in stored()
@@ -58,12 +68,16 @@ def test_pretixs_own_shredder_of_an_event_erases_the_details_and_hands_them_out_
         with ZipFile(BytesIO(CachedFile.objects.get(pk=file).file.read())) as archive:
             [bill] = json.loads(archive.read("tillgate.json"))[order.code]
             code = archive.read("CONFIRM_CODE.txt").decode()
-        service.shred.apply(kwargs={"event": event.pk, "fileid": str(file), "confirm_code": code}).get()
+        service.shred.apply(
+            kwargs={"event": event.pk, "fileid": str(file), "confirm_code": code},
+        ).get()
     assert bill["payments"][0]["reference"] == payment.reference
     assert bill["refunds"][0]["reason"] == "for Ann"
     assert not Notification.objects.exists()
     assert "Ann" not in stored() + told(order)
-    assert queueing.refund(payment.pk, "5.00").status == "succeeded", "the money can still be refunded"
+    assert queueing.refund(payment.pk, "5.00").status == "succeeded", (
+        "the money can still be refunded"
+    )
 
 
 def test_the_shredder_of_payment_information_erases_them_too(world: World) -> None:
@@ -74,9 +88,17 @@ def test_the_shredder_of_payment_information_erases_them_too(world: World) -> No
     assert "Ann" not in stored() + told(order)
 
 
-def test_an_order_with_something_open_is_kept_and_named_and_the_others_are_erased(world: World) -> None:
+def test_an_order_with_something_open_is_kept_and_named_and_the_others_are_erased(
+    world: World,
+) -> None:
     (first, payment), (second, _) = bought(world), bought(world)
-    open_review(ReviewReason.OVERPAID, {"found": "2.00"}, "worker", order=payment.order, payment=payment)
+    open_review(
+        ReviewReason.OVERPAID,
+        {"found": "2.00"},
+        "worker",
+        order=payment.order,
+        payment=payment,
+    )
     world.run_worker()
     progress: list[float] = []
     with at(first), pytest.raises(ShredError) as caught:
@@ -99,5 +121,7 @@ def test_the_exporter_writes_one_order_or_all_without_a_key(world: World) -> Non
     assert (name, kind) == (f"{event.slug}_tillgate.json", "application/json")
     assert set(json.loads(everything)) == {first.code, second.code}
     [bill] = json.loads(one)[first.code]
-    assert bill["payments"][0]["transaction_no"] == Payment.objects.get(pk=payment.pk).transaction_no
+    assert (
+        bill["payments"][0]["transaction_no"] == Payment.objects.get(pk=payment.pk).transaction_no
+    )
     assert payment.return_key not in everything

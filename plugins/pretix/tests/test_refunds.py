@@ -34,7 +34,11 @@ def asked_for(order: Any, amount: str, payment: Any = None) -> Any:
     theirs = payment or newest_payment(order)
     with at(order):
         return order.refunds.create(
-            payment=theirs, provider=theirs.provider, amount=Decimal(amount), state=OrderRefund.REFUND_STATE_CREATED, source="admin"
+            payment=theirs,
+            provider=theirs.provider,
+            amount=Decimal(amount),
+            state=OrderRefund.REFUND_STATE_CREATED,
+            source="admin",
         )
 
 
@@ -46,7 +50,9 @@ def refunded_amount(order: Any, amount: str, payment: Any = None) -> Any:
     return refund
 
 
-def test_parts_are_given_back_one_after_the_other_until_the_payment_is_refunded(world: World) -> None:
+def test_parts_are_given_back_one_after_the_other_until_the_payment_is_refunded(
+    world: World,
+) -> None:
     order, payment = bought(world)
     theirs = newest_payment(order)
     with at(order):
@@ -114,9 +120,14 @@ def test_a_payment_that_was_not_made_here_is_not_given_back_here(world: World) -
         refunded_amount(order, "5.00", theirs)
 
 
-@pytest.mark.parametrize("place", ["tillgate.django.refunds.queueing.record", "pretix.base.models.OrderRefund.save"])
+@pytest.mark.parametrize(
+    "place",
+    ["tillgate.django.refunds.queueing.record", "pretix.base.models.OrderRefund.save"],
+)
 def test_trouble_of_the_database_leaves_nothing_in_transit_that_is_not_queued(
-    world: World, monkeypatch: pytest.MonkeyPatch, place: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
 ) -> None:
     def trouble(*_arguments: Any, **_named: Any) -> None:
         raise OperationalError("canceling statement due to lock timeout")
@@ -133,15 +144,21 @@ def test_trouble_of_the_database_leaves_nothing_in_transit_that_is_not_queued(
     assert world.refunded_amount(payment) == 0
 
 
-# Mail to the shopper ----------------------------------------------------------------------------------------------------------------------
+# Mail to the shopper ------------------------------------------------------------------------------
 
 
 def mailed() -> list[str]:
     """Return the subjects of the mails about refunds."""
-    return [subject for one in mail.outbox if "Refund" in (subject := str(one.subject)) or "Erstattung" in subject]
+    return [
+        subject
+        for one in mail.outbox
+        if "Refund" in (subject := str(one.subject)) or "Erstattung" in subject
+    ]
 
 
-def test_the_shopper_is_mailed_about_each_refund_once_in_the_language_of_the_order(world: World) -> None:
+def test_the_shopper_is_mailed_about_each_refund_once_in_the_language_of_the_order(
+    world: World,
+) -> None:
     order, payment = bought(world)
     order.locale = "de"
     order.save(update_fields=["locale"])
@@ -153,11 +170,13 @@ def test_the_shopper_is_mailed_about_each_refund_once_in_the_language_of_the_ord
     assert mail.outbox[-1].to == [order.email]
     shop.refund(str(payment.pk), Decimal("7.50"))  # external to pretix
     assert len(mailed()) == 2
-    page = staff(world, "event.orders:read").get(f"/control/event/org/conf/orders/{order.code}/mail_history")
+    page = staff(world, "event.orders:read").get(
+        f"/control/event/org/conf/orders/{order.code}/mail_history",
+    )
     assert page.content.decode().count("The shopper was mailed about a refund.") == 2
 
 
-# Nobody knows -----------------------------------------------------------------------------------------------------------------------------
+# Nobody knows -------------------------------------------------------------------------------------
 
 
 def unknown(world: World) -> tuple[Any, Any, Any]:
@@ -178,7 +197,9 @@ def test_a_refund_of_which_nobody_knows_what_became_stays_in_transit(world: Worl
 
 def test_staff_who_marks_it_done_in_pretix_settles_it(world: World) -> None:
     order, _, refund = unknown(world)
-    staff(world, "event.orders:read", "event.orders:write").post(f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/done")
+    staff(world, "event.orders:read", "event.orders:write").post(
+        f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/done",
+    )
     assert refunds_of(order) == [("5.00", "done")]
     assert [row.status for row in Refund.objects.all()] == ["succeeded"]
     assert world.reviews() == []
@@ -188,7 +209,9 @@ def test_staff_who_cancels_it_in_pretix_settles_it_too_and_may_ask_again(world: 
     order, payment = bought(world)
     world.sandbox.control.fault("lost_request", occasion="refund")
     refund = refunded_amount(order, "12.50")
-    staff(world, "event.orders:read", "event.orders:write").post(f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/cancel")
+    staff(world, "event.orders:read", "event.orders:write").post(
+        f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/cancel",
+    )
     assert refunds_of(order) == [("12.50", "canceled")]
     assert [row.status for row in Refund.objects.all()] == ["failed"]
     assert world.reviews() == []
@@ -208,13 +231,21 @@ def test_one_that_is_settled_as_not_done_fails_in_pretix(world: World) -> None:
     assert refunds_of(order) == [("5.00", "failed")]
 
 
-# Accepted, not finished -------------------------------------------------------------------------------------------------------------------
+# Accepted, not finished ---------------------------------------------------------------------------
 
 
 def accepted(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, Any]:
-    """Return an order, its payment, and pretix's refund that the service has accepted and not finished."""
+    """Return an order, its payment, and pretix's refund that the service has accepted and not
+    finished.
+    """
     order, payment = bought(world)
-    pending = Refunded(reference="x", amount=Decimal("5.00"), ret_msg="accepted", outcome=RefundOutcome.PENDING, refund_no="88")
+    pending = Refunded(
+        reference="x",
+        amount=Decimal("5.00"),
+        ret_msg="accepted",
+        outcome=RefundOutcome.PENDING,
+        refund_no="88",
+    )
     with monkeypatch.context() as patched:
         patched.setattr(hooks, "refund", lambda account, request: pending)
         refund = refunded_amount(order, "5.00")
@@ -224,14 +255,25 @@ def accepted(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, A
 
 def ended(world: World, monkeypatch: pytest.MonkeyPatch, outcome: RefundOutcome) -> None:
     """Let the service finish the refund, and the worker ask about it."""
-    answer = Refunded(reference="x", amount=Decimal("5.00"), ret_msg=f"it is {outcome}", outcome=outcome)
+    answer = Refunded(
+        reference="x",
+        amount=Decimal("5.00"),
+        ret_msg=f"it is {outcome}",
+        outcome=outcome,
+    )
     monkeypatch.setattr(hooks, "query_refund", lambda account, request, refund_no: answer)
     world.a_day_passes()
 
 
-@pytest.mark.parametrize(("outcome", "state"), [(RefundOutcome.SUCCEEDED, "done"), (RefundOutcome.FAILED, "failed")])
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [(RefundOutcome.SUCCEEDED, "done"), (RefundOutcome.FAILED, "failed")],
+)
 def test_one_that_the_service_has_accepted_is_in_transit_until_it_ends(
-    world: World, monkeypatch: pytest.MonkeyPatch, outcome: RefundOutcome, state: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: RefundOutcome,
+    state: str,
 ) -> None:
     order, _, _ = accepted(world, monkeypatch)
     assert mailed() == []
@@ -240,14 +282,20 @@ def test_one_that_the_service_has_accepted_is_in_transit_until_it_ends(
     assert len(mailed()) == (state == "done")
 
 
-def test_staff_who_marks_an_accepted_one_as_done_settles_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_staff_who_marks_an_accepted_one_as_done_settles_it(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     order, _, refund = accepted(world, monkeypatch)
     pressed(world, order, refund, "done")
     assert refunds_of(order) == [("5.00", "done")]
     assert [row.status for row in Refund.objects.all()] == ["succeeded"]
 
 
-def test_i5_staff_cannot_cancel_one_that_the_service_has_accepted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i5_staff_cannot_cancel_one_that_the_service_has_accepted(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     order, _, refund = accepted(world, monkeypatch)
     pressed(world, order, refund, "cancel")
     assert refunds_of(order) == [("5.00", "transit")]
@@ -258,7 +306,7 @@ def test_i5_staff_cannot_cancel_one_that_the_service_has_accepted(world: World, 
     assert refunds_of(order) == [("5.00", "done")]
 
 
-# Not sent yet -----------------------------------------------------------------------------------------------------------------------------
+# Not sent yet -------------------------------------------------------------------------------------
 
 
 def queued(world: World) -> tuple[Any, Any, Any]:
@@ -271,7 +319,11 @@ def queued(world: World) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize(("press", "state"), [("cancel", "canceled"), ("done", "done")])
-def test_one_that_waits_to_be_sent_never_leaves_once_staff_has_decided_about_it_in_pretix(world: World, press: str, state: str) -> None:
+def test_one_that_waits_to_be_sent_never_leaves_once_staff_has_decided_about_it_in_pretix(
+    world: World,
+    press: str,
+    state: str,
+) -> None:
     order, payment, refund = queued(world)
     page = f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/{press}"
     staff(world, "event.orders:read", "event.orders:write").post(page)
@@ -288,7 +340,11 @@ def pressed(world: World, order: Any, refund: Any, press: str) -> None:
 
 
 @pytest.mark.parametrize(("press", "state"), [("cancel", "canceled"), ("done", "done")])
-def test_i5_one_that_could_not_be_sent_at_the_moment_when_staff_decided_never_leaves(world: World, press: str, state: str) -> None:
+def test_i5_one_that_could_not_be_sent_at_the_moment_when_staff_decided_never_leaves(
+    world: World,
+    press: str,
+    state: str,
+) -> None:
     order, payment, refund = queued(world)
     ours = Refund.objects.all()
     ours.update(status="sending")
@@ -303,7 +359,10 @@ def test_i5_one_that_could_not_be_sent_at_the_moment_when_staff_decided_never_le
 
 @pytest.mark.parametrize(("press", "state"), [("cancel", "canceled"), ("done", "done")])
 def test_i5_one_that_waits_never_leaves_though_the_process_of_the_staffs_page_dies(
-    world: World, monkeypatch: pytest.MonkeyPatch, press: str, state: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    press: str,
+    state: str,
 ) -> None:
     order, payment, refund = queued(world)
     with monkeypatch.context() as patched:
@@ -316,7 +375,10 @@ def test_i5_one_that_waits_never_leaves_though_the_process_of_the_staffs_page_di
 
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
-def test_one_that_leaves_while_staff_decide_is_done_and_the_history_says_so(world: World, press: str) -> None:
+def test_one_that_leaves_while_staff_decide_is_done_and_the_history_says_so(
+    world: World,
+    press: str,
+) -> None:
     order, payment, refund = queued(world)
     ours = Refund.objects.get()
     Refund.objects.update(status="sending")
@@ -326,18 +388,25 @@ def test_one_that_leaves_while_staff_decide_is_done_and_the_history_says_so(worl
     world.a_day_passes()
     assert world.refunded_amount(payment) == Decimal("12.50")
     assert refunds_of(order) == [("12.50", "done")]
-    assert sum("the shopper has it twice" in message for message in history_of(order)) == (press == "done")
+    assert sum("the shopper has it twice" in message for message in history_of(order)) == (
+        press == "done"
+    )
 
 
 def history_of(order: Any) -> list[str]:
     with at(order):
-        return [entry.parsed_data["message"] for entry in order.all_logentries().filter(action_type=REVIEW_LOGGED)]
+        return [
+            entry.parsed_data["message"]
+            for entry in order.all_logentries().filter(action_type=REVIEW_LOGGED)
+        ]
 
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
 @pytest.mark.parametrize("minutes", [0, 14])
 def test_i6_of_one_whose_outcome_was_unknown_only_afterwards_staff_have_not_said_what_became(
-    world: World, press: str, minutes: int
+    world: World,
+    press: str,
+    minutes: int,
 ) -> None:
     order, _, refund = queued(world)
     ours = Refund.objects.get()
@@ -351,12 +420,16 @@ def test_i6_of_one_whose_outcome_was_unknown_only_afterwards_staff_have_not_said
     assert [row.status for row in Refund.objects.all()] == ["unknown"]
     assert world.reviews() == ["refund-unknown"]
     assert not Review.objects.filter(reason="delivery-failing").exists()
-    assert sum("the shopper has it twice" in message for message in history_of(order)) == (press == "done")
+    assert sum("the shopper has it twice" in message for message in history_of(order)) == (
+        press == "done"
+    )
 
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
 def test_i5_one_that_comes_back_unsent_just_when_the_decision_is_carried_out_never_leaves(
-    world: World, monkeypatch: pytest.MonkeyPatch, press: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    press: str,
 ) -> None:
     order, payment, refund = queued(world)
     Refund.objects.update(status="sending", status_since=shop.now())
@@ -373,12 +446,15 @@ def test_i5_one_that_comes_back_unsent_just_when_the_decision_is_carried_out_nev
     assert [row.status for row in Refund.objects.all()] == ["failed"]
 
 
-def test_i5_one_that_has_succeeded_stays_done_when_staff_cancel_what_they_saw_in_transit(world: World) -> None:
+def test_i5_one_that_has_succeeded_stays_done_when_staff_cancel_what_they_saw_in_transit(
+    world: World,
+) -> None:
     order, payment, refund = unknown(world)
     with at(order):
         stale = order.refunds.get(pk=refund.pk)
         world.gateway_notification(payment, "refund")
-        stale.state = OrderRefund.REFUND_STATE_CANCELED  # as pretix does it, which has read it before the notification came
+        # as pretix does it, which has read it before the notification came
+        stale.state = OrderRefund.REFUND_STATE_CANCELED
         stale.save(update_fields=["state"])
     assert refunds_of(order) == [("5.00", "done")]
     assert len(mailed()) == 1
@@ -395,10 +471,17 @@ def test_one_made_elsewhere_that_staff_ignore_stays_as_they_decided(world: World
 
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
-def test_one_that_waits_and_that_a_notification_has_confirmed_is_done_whatever_staff_pressed(world: World, press: str) -> None:
+def test_one_that_waits_and_that_a_notification_has_confirmed_is_done_whatever_staff_pressed(
+    world: World,
+    press: str,
+) -> None:
     order, payment, refund = queued(world)
     address = reverse("tillgate:refund-notification", args=[Refund.objects.get().notification_key])
-    fields = {"transactionNo": payment.transaction_no or "", "status": "success", "reference": payment.reference}
+    fields = {
+        "transactionNo": payment.transaction_no or "",
+        "status": "success",
+        "reference": payment.reference,
+    }
     fields["verifySign"] = signing.sign(fields, PUBLISHED_TEST_TOKEN)
     world.client.post(address, urlencode(fields), content_type="application/x-www-form-urlencoded")
     page = f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/{press}"
@@ -408,7 +491,7 @@ def test_one_that_waits_and_that_a_notification_has_confirmed_is_done_whatever_s
     assert refunds_of(order) == [("12.50", "done")]
 
 
-# Inside a transaction ---------------------------------------------------------------------------------------------------------------------
+# Inside a transaction -----------------------------------------------------------------------------
 
 
 def test_inside_a_transaction_it_is_in_transit_until_that_is_committed(world: World) -> None:
@@ -433,7 +516,7 @@ def test_one_that_cannot_be_sent_now_is_in_transit_and_goes_out_later(world: Wor
     assert refunds_of(order) == [("5.00", "done")]
 
 
-# Made elsewhere ---------------------------------------------------------------------------------------------------------------------------
+# Made elsewhere -----------------------------------------------------------------------------------
 
 
 def test_money_that_was_given_back_elsewhere_waits_for_the_staff_in_pretix(world: World) -> None:
@@ -443,14 +526,19 @@ def test_money_that_was_given_back_elsewhere_waits_for_the_staff_in_pretix(world
     assert world.shop.is_paid(str(order.pk))
 
 
-def test_an_order_that_owes_more_is_not_paid_in_part_with_money_that_went_back(world: World) -> None:
+def test_an_order_that_owes_more_is_not_paid_in_part_with_money_that_went_back(
+    world: World,
+) -> None:
     key, payment = underpaid(world)
     shop.refund(str(payment.pk), "12.50")
     assert refunds_of(order_of(world, key)) == [("12.50", "done")]
     assert world.pay_page(key).amount == Decimal("20.00")
 
 
-def test_an_order_whose_money_went_back_since_its_places_were_gone_is_not_free_once_there_are_places(world: World, client: Client) -> None:
+def test_an_order_whose_money_went_back_since_its_places_were_gone_is_not_free_once_there_are_places(
+    world: World,
+    client: Client,
+) -> None:
     order, payment = expired(world, places=0)
     key = str(order.pk)
     world.gateway_notification(payment)
@@ -464,7 +552,9 @@ def test_an_order_whose_money_went_back_since_its_places_were_gone_is_not_free_o
     assert world.pay_page(key).amount == Decimal("12.50")
 
 
-def test_one_of_unknown_outcome_that_was_asked_for_elsewhere_is_in_transit_in_pretix(world: World) -> None:
+def test_one_of_unknown_outcome_that_was_asked_for_elsewhere_is_in_transit_in_pretix(
+    world: World,
+) -> None:
     order, payment = bought(world)
     world.sandbox.control.fault("lost_response", occasion="refund")
     shop.refund(str(payment.pk), "5.00")
@@ -473,11 +563,15 @@ def test_one_of_unknown_outcome_that_was_asked_for_elsewhere_is_in_transit_in_pr
     assert refunds_of(order) == [("5.00", "done")]
 
 
-# Confirmed by hand ------------------------------------------------------------------------------------------------------------------------
+# Confirmed by hand --------------------------------------------------------------------------------
 
 
-def test_a_payment_that_staff_had_confirmed_by_hand_is_given_back_once_in_pretix_too(world: World) -> None:
-    """The money that came afterwards is booked as another payment of pretix, and it is the one that goes back."""
+def test_a_payment_that_staff_had_confirmed_by_hand_is_given_back_once_in_pretix_too(
+    world: World,
+) -> None:
+    """The money that came afterwards is booked as another payment of pretix, and it is the one that
+    goes back.
+    """
     key = world.order()
     payment = world.pay_page(key)
     order = order_of(world, key)
@@ -492,17 +586,22 @@ def test_a_payment_that_staff_had_confirmed_by_hand_is_given_back_once_in_pretix
     assert world.refunded_amount(payment) == Decimal("12.50")
 
 
-# Personal data ----------------------------------------------------------------------------------------------------------------------------
+# Personal data ------------------------------------------------------------------------------------
 
 
-def test_the_shredder_leaves_what_names_nobody_and_the_money_can_still_be_given_back(world: World) -> None:
+def test_the_shredder_leaves_what_names_nobody_and_the_money_can_still_be_given_back(
+    world: World,
+) -> None:
     order, payment = bought(world)
     theirs = newest_payment(order)
     theirs.info_data = theirs.info_data | {"payer": "Ann Other", "mail": "ann@example.org"}
     with at(order):
         theirs.save()
         PaymentInfoShredder(order.event).shred_data()
-    assert newest_payment(order).info_data == {"reference": payment.reference, "transaction_no": payment.transaction_no}
+    assert newest_payment(order).info_data == {
+        "reference": payment.reference,
+        "transaction_no": payment.transaction_no,
+    }
     assert refunded_amount(order, "5.00").state == OrderRefund.REFUND_STATE_DONE
 
 
@@ -511,8 +610,12 @@ def history(order: Any) -> list[tuple[str, Any]]:
         return [(entry.action_type, entry.parsed_data) for entry in order.all_logentries()]
 
 
-def test_a_refusal_that_comes_once_pretix_has_cancelled_the_order_is_told_to_its_staff(world: World) -> None:
-    """They are mailed of a refund that somebody waits for; of one that failed pretix mails nobody."""
+def test_a_refusal_that_comes_once_pretix_has_cancelled_the_order_is_told_to_its_staff(
+    world: World,
+) -> None:
+    """They are mailed of a refund that somebody waits for; of one that failed pretix mails
+    nobody.
+    """
     order, _ = bought(world)
     world.configure({"TOKEN": ""})
     with at(order):

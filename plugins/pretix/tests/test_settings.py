@@ -28,8 +28,18 @@ LIVE = {"base_url": "https://pay.example", "merchant_no": "200043", "token": TOK
 
 def posted(browser: Any, **changes: str) -> Any:
     """Send the form as it stands, with changes."""
-    fields = {"_enabled": "on", **LIVE, "method_alipay": "on", "_restrict_to_sales_channels": "web", **changes}
-    return browser.post(FORM, {f"payment_tillgate_{name}": value for name, value in fields.items() if value}, follow=True)
+    fields = {
+        "_enabled": "on",
+        **LIVE,
+        "method_alipay": "on",
+        "_restrict_to_sales_channels": "web",
+        **changes,
+    }
+    return browser.post(
+        FORM,
+        {f"payment_tillgate_{name}": value for name, value in fields.items() if value},
+        follow=True,
+    )
 
 
 @pytest.fixture
@@ -47,7 +57,11 @@ def test_the_form_saves_the_account_and_never_shows_the_token(world: World, owne
     page = posted(owner)
     assert "Your changes have been saved." in page.content.decode()
     account = present_account(world)
-    assert (account.base_url, account.merchant_no, account.sandbox) == ("https://pay.example", "200043", False)
+    assert (account.base_url, account.merchant_no, account.sandbox) == (
+        "https://pay.example",
+        "200043",
+        False,
+    )
     assert account.token.get_secret_value() == TOKEN
     shown = owner.get(FORM).content.decode()
     assert TOKEN not in shown
@@ -76,26 +90,48 @@ def test_the_history_of_the_event_does_not_hold_the_token(world: World, owner: A
         ({"base_url": "http://pay.example"}, "is not https"),
         ({"token": ""}, "token is missing"),
         ({"base_url": ""}, "base_url is missing"),
-        ({"test_base_url": "http://pay.example", "test_merchant_no": "", "test_token": "x"}, "test_merchant_no is missing"),
+        (
+            {"test_base_url": "http://pay.example", "test_merchant_no": "", "test_token": "x"},
+            "test_merchant_no is missing",
+        ),
     ],
 )
-def test_an_account_that_cannot_be_used_is_refused_at_its_field(world: World, owner: Any, changes: dict[str, str], message: str) -> None:
+def test_an_account_that_cannot_be_used_is_refused_at_its_field(
+    world: World,
+    owner: Any,
+    changes: dict[str, str],
+    message: str,
+) -> None:
     event = event_of(world)
     before = accounts.settings_of(event).get("merchant_no")
     page = posted(owner, **changes).content.decode()
     assert "We could not save your changes" in page
     assert message in page
-    assert TOKEN not in page.replace(f'value="{TOKEN}"', "")  # what was typed a moment ago stays in its field, as pretix has it
+    # what was typed a moment ago stays in its field, as pretix has it
+    assert TOKEN not in page.replace(f'value="{TOKEN}"', "")
     assert accounts.settings_of(event_of(world)).get("merchant_no") == before
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "10.1.2.3", "169.254.169.254", "[::ffff:10.1.2.3]"])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "[::1]", "10.1.2.3", "169.254.169.254", "[::ffff:10.1.2.3]"],
+)
 def test_an_address_in_a_private_network_is_refused_unless_the_installation_allows_it(
-    world: World, owner: Any, settings: Any, host: str
+    world: World,
+    owner: Any,
+    settings: Any,
+    host: str,
 ) -> None:
-    account = {"test_base_url": f"http://{host}:8000", "test_merchant_no": "200043", "test_token": TOKEN}
+    account = {
+        "test_base_url": f"http://{host}:8000",
+        "test_merchant_no": "200043",
+        "test_token": TOKEN,
+    }
     settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS = False
-    assert "is in a private network: only with allow_http_to_private_networks" in posted(owner, **account).content.decode()
+    assert (
+        "is in a private network: only with allow_http_to_private_networks"
+        in posted(owner, **account).content.decode()
+    )
     settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS = True
     assert "Your changes have been saved." in posted(owner, **account).content.decode()
 
@@ -111,7 +147,7 @@ def test_who_may_not_change_settings_does_not_see_the_form(world: World) -> None
     assert staff(world, "event.orders:write").get(FORM).status_code in (403, 404)
 
 
-# Who may be paid how ----------------------------------------------------------------------------------------------------------------------
+# Who may be paid how ------------------------------------------------------------------------------
 
 
 def test_test_mode_and_live_mode_have_accounts_of_their_own(world: World) -> None:
@@ -126,12 +162,18 @@ def test_test_mode_and_live_mode_have_accounts_of_their_own(world: World) -> Non
     assert find_account(accounts.alias_of(order)).base_url == "https://pay.example"
 
 
-@pytest.mark.parametrize("alias", ["default", "pretix-", "pretix-x", "pretix-987654", "pretix-test-987654-0a1b2c3d", "other-1"])
+@pytest.mark.parametrize(
+    "alias",
+    ["default", "pretix-", "pretix-x", "pretix-987654", "pretix-test-987654-0a1b2c3d", "other-1"],
+)
 def test_an_account_that_nobody_keeps_is_not_found(world: World, alias: str) -> None:
     assert accounts.find(alias) is None
 
 
-def test_an_event_that_changes_to_another_merchant_goes_on_with_the_former_one_where_it_was_paid(world: World, owner: Any) -> None:
+def test_an_event_that_changes_to_another_merchant_goes_on_with_the_former_one_where_it_was_paid(
+    world: World,
+    owner: Any,
+) -> None:
     waiting = world.pay_page(key := world.order())
     order, payment = bought(world)
     former = find_account(payment.account)
@@ -144,7 +186,11 @@ def test_an_event_that_changes_to_another_merchant_goes_on_with_the_former_one_w
     assert world.shop.is_paid(key), "the former merchant was not asked"
     with at(order):
         refund = order.refunds.create(
-            payment=newest_payment(order), provider="tillgate_alipay", amount="5.00", state="created", source="admin"
+            payment=newest_payment(order),
+            provider="tillgate_alipay",
+            amount="5.00",
+            state="created",
+            source="admin",
         )
         refund.payment_provider.execute_refund(refund)
     assert (refund.state, world.refunded_amount(payment)) == ("done", Decimal("5.00"))
@@ -170,7 +216,10 @@ def test_an_account_that_nothing_was_paid_with_is_not_kept(world: World, owner: 
     assert accounts.former_merchants(event_of(world)) == []
 
 
-def test_test_mode_is_asked_about_with_its_former_account_after_the_fields_were_emptied(world: World, owner: Any) -> None:
+def test_test_mode_is_asked_about_with_its_former_account_after_the_fields_were_emptied(
+    world: World,
+    owner: Any,
+) -> None:
     order, payment = bought(world)
     posted(owner)
     assert not accounts.is_complete(event_of(world), testmode=True)
@@ -179,9 +228,15 @@ def test_test_mode_is_asked_about_with_its_former_account_after_the_fields_were_
 
 
 @pytest.mark.parametrize(
-    ("missing", "is_offered"), [("", True), ("account", False), ("currency", False), ("method", False), ("enabled", False)]
+    ("missing", "is_offered"),
+    [("", True), ("account", False), ("currency", False), ("method", False), ("enabled", False)],
 )
-def test_only_what_can_be_paid_is_offered(world: World, rf: Any, missing: str, is_offered: bool) -> None:
+def test_only_what_can_be_paid_is_offered(
+    world: World,
+    rf: Any,
+    missing: str,
+    is_offered: bool,
+) -> None:
     order = order_of(world, world.order())
     event = order.event
     if missing == "account":
@@ -202,7 +257,8 @@ def test_only_what_can_be_paid_is_offered(world: World, rf: Any, missing: str, i
 
 
 def test_the_page_of_all_methods_reads_the_account_no_more_often_than_the_page_of_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order = order_of(world, world.order())
     page = f"/org/conf/order/{order.code}/{order.secret}/pay/change"
@@ -215,7 +271,9 @@ def test_the_page_of_all_methods_reads_the_account_no_more_often_than_the_page_o
 
     monkeypatch.setattr(accounts, "build", counted)
     shown = world.client.get(page).content.decode()
-    assert [method for method in PaymentMethod if f'value="tillgate_{method}"' in shown] == list(PaymentMethod)
+    assert [method for method in PaymentMethod if f'value="tillgate_{method}"' in shown] == list(
+        PaymentMethod,
+    )
     of_all = len(looked_up)
     for method in PaymentMethod:
         accounts.settings_of(order.event).set(accounts.setting_of(method), method == "alipay")
@@ -229,10 +287,17 @@ def test_a_method_that_the_installation_does_not_offer_is_offered_by_no_event(wo
     world.configure(PAYMENT_METHODS=["paypal"])
     with at(order):
         providers = order.event.get_payment_providers()
-        assert [name for name, provider in providers.items() if name.startswith("tillgate_") and provider.is_enabled] == ["tillgate_paypal"]
+        assert [
+            name
+            for name, provider in providers.items()
+            if name.startswith("tillgate_") and provider.is_enabled
+        ] == ["tillgate_paypal"]
 
 
-def test_a_wrong_line_in_the_installations_settings_takes_this_method_away_and_no_page_of_the_shop(world: World, settings: Any) -> None:
+def test_a_wrong_line_in_the_installations_settings_takes_this_method_away_and_no_page_of_the_shop(
+    world: World,
+    settings: Any,
+) -> None:
     order = order_of(world, world.order())
     settings.TILLGATE = settings.TILLGATE | {"TIMEOUT": 30}
     assert world.client.get(f"/org/conf/order/{order.code}/{order.secret}/").status_code == 200
@@ -244,15 +309,20 @@ def test_every_method_has_a_provider_and_the_holder_pays_nothing(world: World) -
     event = event_of(world)
     with at(order_of(world, world.order())):
         providers = event.get_payment_providers()
-    assert {name for name in providers if name.startswith("tillgate")} == {"tillgate", *(f"tillgate_{method}" for method in PaymentMethod)}
+    assert {name for name in providers if name.startswith("tillgate")} == {
+        "tillgate",
+        *(f"tillgate_{method}" for method in PaymentMethod),
+    }
     holder = providers["tillgate"]
     assert (holder.is_meta, holder.is_enabled) == (True, False)
     assert providers["tillgate_creditcard"].public_name == "Credit or debit card"
     assert providers["tillgate_creditcard"].verbose_name == "Credit or debit card (Tillgate)"
-    assert newest_payment(order_of(world, world.order())).payment_provider.settings_form_fields == {}
+    assert (
+        newest_payment(order_of(world, world.order())).payment_provider.settings_form_fields == {}
+    )
 
 
-# The installation -------------------------------------------------------------------------------------------------------------------------
+# The installation ---------------------------------------------------------------------------------
 
 
 def written(text: str) -> EnvOrParserConfig:
@@ -263,14 +333,22 @@ def written(text: str) -> EnvOrParserConfig:
 
 
 def test_without_a_word_in_the_file_pretixs_own_address_and_admins_are_taken() -> None:
-    found = configuration.from_file(written("[pretix]\nurl=https://tickets.example\n"), "https://tickets.example", ["ann@example.org"])
+    found = configuration.from_file(
+        written("[pretix]\nurl=https://tickets.example\n"),
+        "https://tickets.example",
+        ["ann@example.org"],
+    )
     assert found == {"PUBLIC_URL": "https://tickets.example", "REVIEW_MAIL_TO": ["ann@example.org"]}
 
 
-def test_the_section_of_the_file_is_read_and_the_environment_too(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_section_of_the_file_is_read_and_the_environment_too(
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PRETIX_TILLGATE_TIMEOUT_MINUTES", "30")
     file = written(
-        "[tillgate]\npayment_methods = alipay, paypal\norder_unpaid_after_minutes = 15\nreview_mail_to=a@example.org,b@example.org\n"
+        "[tillgate]\npayment_methods = alipay, paypal\norder_unpaid_after_minutes = "
+        "15\nreview_mail_to=a@example.org,b@example.org\n",
     )
     settings.TILLGATE = configuration.from_file(file, "https://tickets.example", [])
     read = get_settings()
@@ -283,7 +361,11 @@ def test_the_section_of_the_file_is_read_and_the_environment_too(settings: Any, 
 
 
 def test_a_name_that_is_no_setting_is_told(settings: Any) -> None:
-    settings.TILLGATE = configuration.from_file(written("[tillgate]\npayment_method = alipay\n"), "https://tickets.example", [])
+    settings.TILLGATE = configuration.from_file(
+        written("[tillgate]\npayment_method = alipay\n"),
+        "https://tickets.example",
+        [],
+    )
     with pytest.raises(ConfigurationError, match="did you mean 'PAYMENT_METHODS'"):
         get_settings()
 

@@ -43,10 +43,19 @@ def twice(world: World) -> Any:
 def test_the_history_of_the_order_says_what_needs_a_person(world: World, twice: Any) -> None:
     entry = LogEntry.objects.get(action_type="tillgate_pretix.review", object_id=twice.pk)
     assert entry.display().startswith("Payments need review: Payment ")
-    assert LogEntry.objects.filter(action_type="pretix.event.order.overpaid", object_id=twice.pk).count() == 1
+    assert (
+        LogEntry.objects.filter(
+            action_type="pretix.event.order.overpaid",
+            object_id=twice.pk,
+        ).count()
+        == 1
+    )
 
 
-def test_the_page_of_the_order_says_so_too_and_leads_to_what_can_be_done(world: World, twice: Any) -> None:
+def test_the_page_of_the_order_says_so_too_and_leads_to_what_can_be_done(
+    world: World,
+    twice: Any,
+) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
     page = browser.get(f"/control/event/org/conf/orders/{twice.code}/").content.decode()
     assert "Paid twice" in page
@@ -54,17 +63,38 @@ def test_the_page_of_the_order_says_so_too_and_leads_to_what_can_be_done(world: 
     assert "Recommended: “Refund…”" in page
     shown = browser.get(PAGE).content.decode()
     assert "Paid twice" in shown
-    assert len(re.findall(r'class="btn btn-primary" name="action" value="refund" aria-describedby="does-\d+-refund"', shown)) == 1
+    assert (
+        len(
+            re.findall(
+                r'class="btn btn-primary" name="action" value="refund" '
+                r'aria-describedby="does-\d+-refund"',
+                shown,
+            ),
+        )
+        == 1
+    )
     assert 'name="amount" inputmode="decimal" autocomplete="off" value="12.50"' in shown
-    assert len(re.findall(r'<span class="help-block" id="does-\d+-\w[\w-]*">\w', shown)) == len(re.findall('name="action" value=', shown))
+    assert len(re.findall(r'<span class="help-block" id="does-\d+-\w[\w-]*">\w', shown)) == len(
+        re.findall('name="action" value=', shown),
+    )
     assert f"/control/event/org/conf/orders/{twice.code}/" in shown
 
 
 def test_the_mail_about_a_review_leads_to_the_page_of_the_event(world: World, twice: Any) -> None:
     about_order = Review.objects.get()
     alias = alias_of_event(event_of(world), testmode=True)
-    about_account = Review.objects.create(reason="wrong-credentials", account=alias, version="1", opened_at=shop.now())
-    of_nobody = Review.objects.create(reason="wrong-credentials", account="pretix-99-0", version="1", opened_at=shop.now())
+    about_account = Review.objects.create(
+        reason="wrong-credentials",
+        account=alias,
+        version="1",
+        opened_at=shop.now(),
+    )
+    of_nobody = Review.objects.create(
+        reason="wrong-credentials",
+        account="pretix-99-0",
+        version="1",
+        opened_at=shop.now(),
+    )
     world.configure(REVIEW_MAIL_TO=["owner@example.org"])
     world.run_worker()
     told = "".join(str(one.body) for one in mail.outbox if one.to == ["owner@example.org"])
@@ -73,7 +103,9 @@ def test_the_mail_about_a_review_leads_to_the_page_of_the_event(world: World, tw
     assert f"#review-{of_nobody.pk}" not in told
 
 
-def test_an_order_that_nobody_began_to_pay_is_shown_where_it_leads_to_and_in_no_other_event(world: World) -> None:
+def test_an_order_that_nobody_began_to_pay_is_shown_where_it_leads_to_and_in_no_other_event(
+    world: World,
+) -> None:
     key = world.order()
     with world.failing_handler("tillgate_order_unpaid", times=99):
         world.a_day_passes()
@@ -81,12 +113,25 @@ def test_an_order_that_nobody_began_to_pay_is_shown_where_it_leads_to_and_in_no_
     assert world.reviews() == ["delivery-failing"]
     code, event = order_of(world, key).code, event_of(world)
     with scope(organizer=event.organizer):
-        event.organizer.events.create(name="Another", slug="other", currency="USD", date_from=event.date_from, plugins=event.plugins)
+        event.organizer.events.create(
+            name="Another",
+            slug="other",
+            currency="USD",
+            date_from=event.date_from,
+            plugins=event.plugins,
+        )
     browser = staff(world, "event.orders:read", "event.orders:write")
     assert PAGE in browser.get(f"/control/event/org/conf/orders/{code}/").content.decode()
     assert f"/control/event/org/conf/orders/{code}/" in browser.get(PAGE).content.decode()
-    assert "There is nothing to do." in browser.get("/control/event/org/other/tillgate/").content.decode()
-    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "redeliver", "newest_refund": ""}, follow=True)
+    assert (
+        "There is nothing to do."
+        in browser.get("/control/event/org/other/tillgate/").content.decode()
+    )
+    answer = browser.post(
+        PAGE,
+        {"review": Review.objects.get().pk, "action": "redeliver", "newest_refund": ""},
+        follow=True,
+    )
     assert "Resolved: " in answer.content.decode()
 
 
@@ -101,12 +146,22 @@ def test_an_order_that_needs_nobody_shows_nothing(world: World) -> None:
 def fields_of(page: str) -> dict[str, str]:
     """Return what the form with the button *Refund* carries."""
     form = page[page.index("<h1>Refund</h1>") :]
-    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form)) | {"action": "refund"}
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form)) | {
+        "action": "refund",
+    }
 
 
 def test_nothing_is_given_back_before_a_second_press(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
-    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "refund", "amount": "12.5", "newest_refund": ""})
+    answer = browser.post(
+        PAGE,
+        {
+            "review": Review.objects.get().pk,
+            "action": "refund",
+            "amount": "12.5",
+            "newest_refund": "",
+        },
+    )
     asked = answer.content.decode()
     assert "USD 12.50 will be refunded" in asked
     assert world.refunded_amount(Payment.objects.latest("pk")) == 0
@@ -114,9 +169,22 @@ def test_nothing_is_given_back_before_a_second_press(world: World, twice: Any) -
 
 
 @pytest.mark.parametrize("amount", ["", "0", "12.51", "1.005", "all"])
-def test_an_amount_that_cannot_be_given_back_is_not_asked_about(world: World, twice: Any, amount: str) -> None:
+def test_an_amount_that_cannot_be_given_back_is_not_asked_about(
+    world: World,
+    twice: Any,
+    amount: str,
+) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
-    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "refund", "amount": amount, "newest_refund": ""}, follow=True)
+    answer = browser.post(
+        PAGE,
+        {
+            "review": Review.objects.get().pk,
+            "action": "refund",
+            "amount": amount,
+            "newest_refund": "",
+        },
+        follow=True,
+    )
     assert "Nothing was done: " in answer.content.decode()
     assert "Refund USD" not in answer.content.decode()
 
@@ -131,7 +199,10 @@ def test_enter_in_a_field_presses_no_button(world: World, twice: Any) -> None:
 def test_money_is_given_back_by_who_is_sure(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
     review = Review.objects.get()
-    asked = browser.post(PAGE, {"review": review.pk, "action": "refund", "amount": "12.50", "newest_refund": ""}).content.decode()
+    asked = browser.post(
+        PAGE,
+        {"review": review.pk, "action": "refund", "amount": "12.50", "newest_refund": ""},
+    ).content.decode()
     answer = browser.post(PAGE, fields_of(asked), follow=True)
     assert "Resolved: " in answer.content.decode()
     assert world.refunded_amount(Payment.objects.latest("pk")) == Decimal("12.50")
@@ -142,22 +213,38 @@ def test_money_is_given_back_by_who_is_sure(world: World, twice: Any) -> None:
 
 def test_repeated_key_refunds_once(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
-    asked = {"review": Review.objects.get().pk, "action": "refund", "amount": "5.00", "newest_refund": ""}
+    asked = {
+        "review": Review.objects.get().pk,
+        "action": "refund",
+        "amount": "5.00",
+        "newest_refund": "",
+    }
     fields = fields_of(browser.post(PAGE, asked).content.decode())
     for _ in range(2):
         assert "refund success" in browser.post(PAGE, fields, follow=True).content.decode()
-    assert "already names a refund of USD 5.00" in browser.post(PAGE, fields | {"amount": "6.00"}, follow=True).content.decode()
+    assert (
+        "already names a refund of USD 5.00"
+        in browser.post(PAGE, fields | {"amount": "6.00"}, follow=True).content.decode()
+    )
     assert world.refunded_amount(Payment.objects.latest("pk")) == Decimal("5.00")
 
 
 def redelivered(world: World) -> str:
-    """Press the button that redelivers the event of the only open review; return the text of the page after it."""
+    """Press the button that redelivers the event of the only open review; return the text of the
+    page after it.
+    """
     browser = logged_in(User.objects.get(email="ann@example.org"))
-    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "redeliver", "newest_refund": ""}, follow=True)
+    answer = browser.post(
+        PAGE,
+        {"review": Review.objects.get().pk, "action": "redeliver", "newest_refund": ""},
+        follow=True,
+    )
     return str(answer.content.decode())
 
 
-def test_money_whose_places_were_gone_pays_the_order_once_there_are_places_and_pretix_is_redelivered(world: World) -> None:
+def test_money_whose_places_were_gone_pays_the_order_once_there_are_places_and_pretix_is_redelivered(
+    world: World,
+) -> None:
     staff(world, "event.orders:read", "event.orders:write")
     order, payment = expired(world, places=0)
     world.gateway_notification(payment)
@@ -171,7 +258,9 @@ def test_money_whose_places_were_gone_pays_the_order_once_there_are_places_and_p
     assert world.reviews() == []
 
 
-def test_money_that_was_too_little_needs_no_review_once_the_order_costs_no_more(world: World) -> None:
+def test_money_that_was_too_little_needs_no_review_once_the_order_costs_no_more(
+    world: World,
+) -> None:
     staff(world, "event.orders:read", "event.orders:write")
     key, _ = underpaid(world)
     assert "Not resolved yet: " in redelivered(world)
@@ -185,13 +274,20 @@ def test_money_that_was_too_little_needs_no_review_once_the_order_costs_no_more(
 
 
 @pytest.mark.parametrize("otherwise", ["0.00", "12.50"])
-def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was_paid_otherwise(world: World, otherwise: str) -> None:
+def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was_paid_otherwise(
+    world: World,
+    otherwise: str,
+) -> None:
     staff(world, "event.orders:read", "event.orders:write")
     order, payment = expired(world, places=0)
     world.gateway_notification(payment)
     world.run_worker()
     with at(order):
-        manual = order.payments.create(provider="manual", amount=Decimal(otherwise), state=OrderPayment.PAYMENT_STATE_CREATED)
+        manual = order.payments.create(
+            provider="manual",
+            amount=Decimal(otherwise),
+            state=OrderPayment.PAYMENT_STATE_CREATED,
+        )
         manual.confirm(force=True)
     if otherwise == "0.00":  # with the money that is booked pretix counts what the order costs
         assert world.reviews() == []
@@ -203,23 +299,37 @@ def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was
 def test_a_review_is_dismissed_only_with_a_note(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
     review = Review.objects.get()
-    refused = browser.post(PAGE, {"review": review.pk, "action": "dismiss", "note": ""}, follow=True)
+    refused = browser.post(
+        PAGE,
+        {"review": review.pk, "action": "dismiss", "note": ""},
+        follow=True,
+    )
     assert "Nothing was done: a note must say why" in refused.content.decode()
     browser.post(PAGE, {"review": review.pk, "action": "dismiss", "note": "refunded in cash"})
     assert world.reviews() == []
 
 
 @pytest.mark.parametrize("granted", [(), ("event.orders:read",)])
-def test_who_may_not_change_orders_sees_and_does_nothing(world: World, twice: Any, granted: tuple[str, ...]) -> None:
+def test_who_may_not_change_orders_sees_and_does_nothing(
+    world: World,
+    twice: Any,
+    granted: tuple[str, ...],
+) -> None:
     browser = staff(world, *granted)
     assert browser.get(PAGE).status_code in (403, 404)
-    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "dismiss", "note": "hm"})
+    answer = browser.post(
+        PAGE,
+        {"review": Review.objects.get().pk, "action": "dismiss", "note": "hm"},
+    )
     assert answer.status_code in (403, 404)
     assert world.reviews() == ["second-payment"]
 
 
 def test_a_stranger_is_asked_to_log_in(world: World, twice: Any) -> None:
-    answer = Client().post(PAGE, {"review": Review.objects.get().pk, "action": "dismiss", "note": "hm"})
+    answer = Client().post(
+        PAGE,
+        {"review": Review.objects.get().pk, "action": "dismiss", "note": "hm"},
+    )
     assert answer.status_code == 302
     assert answer["Location"].startswith("/control/login")
     assert world.reviews() == ["second-payment"]
@@ -229,16 +339,30 @@ def test_what_concerns_another_event_is_not_found(world: World, twice: Any) -> N
     event = event_of(world)
     with scope(organizer=event.organizer):
         other = event.organizer.events.create(
-            name="Other", slug="other", currency="USD", date_from=event.date_from, plugins="tillgate_pretix"
+            name="Other",
+            slug="other",
+            currency="USD",
+            date_from=event.date_from,
+            plugins="tillgate_pretix",
         )
     user = User.objects.create_user("bob@example.org", "secret")
-    team = Team.objects.create(organizer=event.organizer, name="Other's", limit_event_permissions={"event.orders:write": True})
+    team = Team.objects.create(
+        organizer=event.organizer,
+        name="Other's",
+        limit_event_permissions={"event.orders:write": True},
+    )
     team.limit_events.add(other)
     team.members.add(user)
     browser = logged_in(user)
     page = "/control/event/org/other/tillgate/"
     assert "There is nothing to do." in browser.get(page).content.decode()
-    assert browser.post(page, {"review": Review.objects.get().pk, "action": "dismiss", "note": "hm"}).status_code == 404
+    assert (
+        browser.post(
+            page,
+            {"review": Review.objects.get().pk, "action": "dismiss", "note": "hm"},
+        ).status_code
+        == 404
+    )
     assert browser.get(PAGE).status_code in (403, 404)
     assert world.reviews() == ["second-payment"]
 
@@ -254,9 +378,17 @@ def test_the_page_of_a_payment_shows_what_tillgate_knows(world: World) -> None:
 
 def asked_and_sure(browser: Client, review: Review) -> str:
     """Press *Refund…* for 12.50 and, where the page asks, once more; return what it says then."""
-    answer = browser.post(PAGE, {"review": review.pk, "action": "refund", "amount": "12.50", "newest_refund": ""}, follow=True)
+    answer = browser.post(
+        PAGE,
+        {"review": review.pk, "action": "refund", "amount": "12.50", "newest_refund": ""},
+        follow=True,
+    )
     page = str(answer.content.decode())
-    return str(browser.post(PAGE, fields_of(page), follow=True).content.decode()) if "<h1>Refund</h1>" in page else page
+    return (
+        str(browser.post(PAGE, fields_of(page), follow=True).content.decode())
+        if "<h1>Refund</h1>" in page
+        else page
+    )
 
 
 def test_money_that_came_beside_a_bank_transfer_is_over_once_that_went_back(world: World) -> None:
@@ -264,14 +396,24 @@ def test_money_that_came_beside_a_bank_transfer_is_over_once_that_went_back(worl
     payment = world.pay_page(key)
     order = order_of(world, key)
     with at(order):
-        bank = order.payments.create(provider="banktransfer", amount=order.total, state=OrderPayment.PAYMENT_STATE_CREATED)
+        bank = order.payments.create(
+            provider="banktransfer",
+            amount=order.total,
+            state=OrderPayment.PAYMENT_STATE_CREATED,
+        )
         bank.confirm()
     world.shopper_pays(payment)
     world.gateway_notification(payment)
     world.run_worker()
     assert world.reviews() == ["paid-not-payable"]
     with at(order):
-        order.refunds.create(payment=bank, provider="banktransfer", amount="12.50", state="done", source="admin")
+        order.refunds.create(
+            payment=bank,
+            provider="banktransfer",
+            amount="12.50",
+            state="done",
+            source="admin",
+        )
     assert world.reviews() == []
 
 
@@ -287,48 +429,83 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_i5_a_refund_that_waits_is_not_made_beside_one_by_hand(world: World, twice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i5_a_refund_that_waits_is_not_made_beside_one_by_hand(
+    world: World,
+    twice: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The review stays open, with the button that withdraws the queued refund."""
     browser = staff(world, "event.orders:read", "event.orders:write")
     with away(monkeypatch):
         asked_and_sure(browser, Review.objects.get())
     assert [row.status for row in Refund.objects.all()] == ["queued"]
     with at(twice):
-        twice.refunds.create(payment=twice.payments.first(), provider="manual", amount="12.50", state="done", source="admin")
+        twice.refunds.create(
+            payment=twice.payments.first(),
+            provider="manual",
+            amount="12.50",
+            state="done",
+            source="admin",
+        )
     assert world.reviews() == ["second-payment"]
     waiting = Refund.objects.get()
-    browser.post(PAGE, {"review": Review.objects.get().pk, "action": "withdraw", "withdraws": waiting.pk})
+    browser.post(
+        PAGE,
+        {"review": Review.objects.get().pk, "action": "withdraw", "withdraws": waiting.pk},
+    )
     world.a_day_passes()
     assert (world.reviews(), [row.status for row in Refund.objects.all()]) == ([], ["failed"])
 
 
 def test_i5_no_refund_starts_while_one_of_the_same_amount_is_under_way_for_the_other_payment(
-    world: World, twice: Any, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    twice: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with at(twice), away(monkeypatch):
         other = twice.payments.get(provider="tillgate_alipay", state="confirmed")
-        row = twice.refunds.create(payment=other, provider="tillgate_alipay", amount="12.50", state="created", source="admin")
+        row = twice.refunds.create(
+            payment=other,
+            provider="tillgate_alipay",
+            amount="12.50",
+            state="created",
+            source="admin",
+        )
         row.payment_provider.execute_refund(row)
     browser = staff(world, "event.orders:read", "event.orders:write")
     said = asked_and_sure(browser, Review.objects.get())
     assert "refunds of USD 12.50 are under way" in said
     world.a_day_passes()
-    assert [(row.status, row.amount) for row in Refund.objects.all()] == [("succeeded", Decimal("12.50"))]
+    assert [(row.status, row.amount) for row in Refund.objects.all()] == [
+        ("succeeded", Decimal("12.50")),
+    ]
     assert world.reviews() == []
 
 
 def test_a_review_of_money_that_is_over_closes_though_the_process_died_before_it_was_written(
-    world: World, twice: Any, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    twice: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patched, at(twice):
         patched.setattr(orders, "conclude_order", lambda _: None)
-        twice.refunds.create(payment=twice.payments.last(), provider="manual", amount="12.50", state="done", source="admin")
+        twice.refunds.create(
+            payment=twice.payments.last(),
+            provider="manual",
+            amount="12.50",
+            state="done",
+            source="admin",
+        )
     assert world.reviews() == ["second-payment"]
     signals.run_worker(None)
     assert world.reviews() == []
 
 
-def test_an_order_that_cannot_be_concluded_does_not_stop_the_worker(world: World, twice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_that_cannot_be_concluded_does_not_stop_the_worker(
+    world: World,
+    twice: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(_: Any) -> None:
         raise ValueError("another plugin")
 
@@ -347,7 +524,12 @@ def test_a_fee_as_high_as_the_payment_leaves_nothing_to_refund(world: World) -> 
 
 def test_i5_staff_who_have_not_seen_a_colleagues_refund_make_none(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
-    asked = {"review": Review.objects.get().pk, "action": "refund", "amount": "5.00", "newest_refund": ""}
+    asked = {
+        "review": Review.objects.get().pk,
+        "action": "refund",
+        "amount": "5.00",
+        "newest_refund": "",
+    }
     page = browser.post(PAGE, asked).content.decode()
     shop.refund(str(Payment.objects.latest("pk").pk), "5.00", staff="bob")
     for fields in (fields_of(page), fields_of(browser.post(PAGE, asked).content.decode())):

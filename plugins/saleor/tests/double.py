@@ -1,6 +1,8 @@
-"""A small Saleor in this process, made of what the recorded run shows: it installs the App, signs its webhooks, and keeps books.
+"""A small Saleor in this process, made of what the recorded run shows: it installs the App, signs
+its webhooks, and keeps books.
 
-Its API answers over HTTP; the App's addresses are called through whatever `send` is, by default Django's test client.
+Its API answers over HTTP; the App's addresses are called through whatever `send` is, by default
+Django's test client.
 """
 
 from __future__ import annotations
@@ -42,10 +44,21 @@ DASHBOARD = """<!doctype html><html lang="en"><title>Dashboard</title><h1>Dashbo
 Send = Callable[[str, str, Mapping[str, str], bytes], tuple[int, Any]]
 
 
-def through_client(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Any]:
+def through_client(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> tuple[int, Any]:
     """Call the App in this process."""
     path = urlsplit(url).path
-    answer = Client().generic(method, path, body, content_type="application/json", headers=dict(headers))
+    answer = Client().generic(
+        method,
+        path,
+        body,
+        content_type="application/json",
+        headers=dict(headers),
+    )
     return answer.status_code, json.loads(answer.content)
 
 
@@ -83,11 +96,15 @@ class DoubleTransaction:
     def counted(self, kind: str) -> Decimal:
         """Return the money of successes, by pspReference, of which the last word counts."""
         total = Decimal(0)
-        for reference in {event.psp_reference for event in self.events if event.type.startswith(kind)}:
+        for reference in {
+            event.psp_reference for event in self.events if event.type.startswith(kind)
+        }:
             ours = [event for event in self.events if event.psp_reference == reference]
             successes = [event for event in ours if event.type == f"{kind}_SUCCESS"]
             failures = [event for event in ours if event.type == f"{kind}_FAILURE"]
-            if successes and (not failures or max(e.time for e in failures) < max(e.time for e in successes)):
+            if successes and (
+                not failures or max(e.time for e in failures) < max(e.time for e in successes)
+            ):
                 total += successes[-1].amount
         return total
 
@@ -135,7 +152,13 @@ class Source:
         """How much of an order is paid."""
         if self.charged <= 0:
             return "NONE"
-        return "PARTIAL" if self.charged < self.total else "FULL" if self.charged == self.total else "OVERCHARGED"
+        return (
+            "PARTIAL"
+            if self.charged < self.total
+            else "FULL"
+            if self.charged == self.total
+            else "OVERCHARGED"
+        )
 
 
 class SaleorDouble:
@@ -165,7 +188,11 @@ class SaleorDouble:
         self._numbers = itertools.count(1)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.05},
+            daemon=True,
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -187,21 +214,39 @@ class SaleorDouble:
     def headers(self, **more: str) -> dict[str, str]:
         """Return the headers of everything that it sends."""
         domain = self.origin.removeprefix("http://")
-        return {"Saleor-Domain": domain, "Saleor-Api-Url": self.api_url, "Saleor-Schema-Version": "3.23", **more}
+        return {
+            "Saleor-Domain": domain,
+            "Saleor-Api-Url": self.api_url,
+            "Saleor-Schema-Version": "3.23",
+            **more,
+        }
 
-    # The staff ----------------------------------------------------------------------------------------------------------------------------
+    # The staff ------------------------------------------------------------------------------------
 
     def install(self, base_url: str = "http://testserver") -> tuple[int, Any]:
         """Install the App: a new id, and a new token in place of the last."""
         _, manifest = self.send("GET", f"{base_url}/api/manifest", self.headers(), b"")
-        self.targets = {Event(webhook["syncEvents"][0].lower()): webhook["targetUrl"] for webhook in manifest["webhooks"]}
+        self.targets = {
+            Event(webhook["syncEvents"][0].lower()): webhook["targetUrl"]
+            for webhook in manifest["webhooks"]
+        }
         self.app_id, token = _global_id("App", next(self._numbers)), f"token-{uuid.uuid4().hex}"
         self.tokens = {token: self.app_id}
         return self.register(token, manifest["tokenTargetUrl"])
 
-    def register(self, token: str, url: str = "http://testserver/api/register", **headers: str) -> tuple[int, Any]:
+    def register(
+        self,
+        token: str,
+        url: str = "http://testserver/api/register",
+        **headers: str,
+    ) -> tuple[int, Any]:
         """Hand over a token."""
-        return self.send("POST", url, self.headers(**headers), json.dumps({"auth_token": token}).encode())
+        return self.send(
+            "POST",
+            url,
+            self.headers(**headers),
+            json.dumps({"auth_token": token}).encode(),
+        )
 
     def request_refund(self, transaction: DoubleTransaction, amount: object) -> tuple[int, Any]:
         """Ask for money back, as the staff do in the dashboard."""
@@ -215,20 +260,29 @@ class SaleorDouble:
         """Ask for a transaction to be canceled."""
         return self._request(Event.CANCEL, transaction, transaction.amount)
 
-    def _request(self, event: Event, transaction: DoubleTransaction, amount: object) -> tuple[int, Any]:
+    def _request(
+        self,
+        event: Event,
+        transaction: DoubleTransaction,
+        amount: object,
+    ) -> tuple[int, Any]:
         action = {
             "actionType": event.value.split("_")[1].upper().replace("CANCELATION", "CANCEL"),
             "amount": _number(amount),
             "currency": "USD",
         }
         status, said = self.call(
-            event, {"action": action, "transaction": {"id": transaction.id, "pspReference": transaction.psp_reference}}
+            event,
+            {
+                "action": action,
+                "transaction": {"id": transaction.id, "pspReference": transaction.psp_reference},
+            },
         )
         if "result" in said:
             self._note(transaction, said, Decimal(str(amount)))
         return status, said
 
-    # The storefront -----------------------------------------------------------------------------------------------------------------------
+    # The storefront -------------------------------------------------------------------------------
 
     def checkout(self, total: Decimal, currency: str = "USD") -> Source:
         """Make a checkout."""
@@ -237,8 +291,15 @@ class SaleorDouble:
         return source
 
     def order(self, checkout: Source) -> Source:
-        """Make an order of a checkout, as a channel does that allows unpaid ones: its transactions are the order's from now on."""
-        order = Source(_global_id("Order", uuid.uuid4()), checkout.total, checkout.currency, checkout=checkout)
+        """Make an order of a checkout, as a channel does that allows unpaid ones: its transactions
+        are the order's from now on.
+        """
+        order = Source(
+            _global_id("Order", uuid.uuid4()),
+            checkout.total,
+            checkout.currency,
+            checkout=checkout,
+        )
         order.transactions, checkout.status = checkout.transactions, "completed"
         for one in order.transactions:
             one.source = order
@@ -253,9 +314,18 @@ class SaleorDouble:
     def gateway_initialize(self, source: Source, amount: Decimal | None = None) -> tuple[int, Any]:
         """Ask how can be paid: Saleor says what is left of it, or what the storefront names."""
         left = max(source.total - source.charged, Decimal(0)) if amount is None else amount
-        return self.call(Event.GATEWAY_INITIALIZE, {"amount": _number(left), "data": {}, "sourceObject": self._source(source)})
+        return self.call(
+            Event.GATEWAY_INITIALIZE,
+            {"amount": _number(left), "data": {}, "sourceObject": self._source(source)},
+        )
 
-    def initialize(self, source: Source, key: str, data: Any, amount: Decimal | None = None) -> tuple[DoubleTransaction, Any]:
+    def initialize(
+        self,
+        source: Source,
+        key: str,
+        data: Any,
+        amount: Decimal | None = None,
+    ) -> tuple[DoubleTransaction, Any]:
         """Begin a transaction; with the same key, the same one."""
         with self.lock:
             if source.status != "open":
@@ -265,7 +335,15 @@ class SaleorDouble:
                 wanted = amount if amount is not None else source.total - source.charged
                 identifier = _global_id("TransactionItem", uuid.uuid4())
                 now = datetime.now(UTC).isoformat()
-                transaction = DoubleTransaction(identifier, source, key, wanted, self.strategy, data, now)
+                transaction = DoubleTransaction(
+                    identifier,
+                    source,
+                    key,
+                    wanted,
+                    self.strategy,
+                    data,
+                    now,
+                )
                 source.transactions.append(transaction)
                 self.transactions[identifier] = transaction
         body = self.session_body(transaction) | {"idempotencyKey": key, "data": data}
@@ -273,7 +351,11 @@ class SaleorDouble:
 
     def process(self, transaction: DoubleTransaction) -> Any:
         """Ask how a transaction stands."""
-        return self._session(Event.PROCESS, transaction, self.session_body(transaction) | {"data": None})
+        return self._session(
+            Event.PROCESS,
+            transaction,
+            self.session_body(transaction) | {"data": None},
+        )
 
     def session_body(self, transaction: DoubleTransaction) -> dict[str, Any]:
         """Return what the bodies of both have."""
@@ -302,7 +384,11 @@ class SaleorDouble:
         balance = {"amount": _number(source.charged - source.total)}
         names = ("chargePendingAmount", "authorizedAmount", "authorizePendingAmount")
         held = [
-            {"id": one.id, "chargedAmount": {"amount": _number(one.charged)}, **{name: {"amount": 0.0} for name in names}}
+            {
+                "id": one.id,
+                "chargedAmount": {"amount": _number(one.charged)},
+                **{name: {"amount": 0.0} for name in names},
+            }
             for one in source.transactions
         ]
         if source.checkout:
@@ -317,11 +403,15 @@ class SaleorDouble:
         costs = {"totalBalance": balance, "begun": held} if self.tells_costs else {}
         return {"__typename": "Checkout", "id": source.id, "channel": channel, **costs}
 
-    # Webhooks -----------------------------------------------------------------------------------------------------------------------------
+    # Webhooks -------------------------------------------------------------------------------------
 
     def body(self, event: Event, fields: Mapping[str, Any], **more: Any) -> bytes:
         """Return the raw body of a webhook."""
-        common = {"__typename": event.typename, "issuedAt": datetime.now(UTC).isoformat(), "version": "3.23.28"}
+        common = {
+            "__typename": event.typename,
+            "issuedAt": datetime.now(UTC).isoformat(),
+            "version": "3.23.28",
+        }
         return json.dumps({**common, "recipient": {"id": self.app_id}, **fields, **more}).encode()
 
     def sign(self, raw: bytes, key: RSAKey | None = None) -> str:
@@ -340,10 +430,21 @@ class SaleorDouble:
             self.faults += [f"{event}: {fault}: {said}" for fault in faults_of(event, said)]
         return status, said
 
-    def post(self, event: Event, raw: bytes, signature: str | None, **headers: str) -> tuple[int, Any]:
+    def post(
+        self,
+        event: Event,
+        raw: bytes,
+        signature: str | None,
+        **headers: str,
+    ) -> tuple[int, Any]:
         """Send a webhook as it is."""
         signed = {"Saleor-Signature": signature} if signature is not None else {}
-        return self.send("POST", self.targets[event], self.headers(**{"Saleor-Event": event.value, **signed, **headers}), raw)
+        return self.send(
+            "POST",
+            self.targets[event],
+            self.headers(**{"Saleor-Event": event.value, **signed, **headers}),
+            raw,
+        )
 
     def page_token(self, key: RSAKey | None = None, **changes: Any) -> str:
         """Return the token that the dashboard hands to the App's page."""
@@ -361,25 +462,55 @@ class SaleorDouble:
             "user_permissions": ["HANDLE_PAYMENTS", "MANAGE_APPS"],
         }
         claims = {name: value for name, value in {**claims, **changes}.items() if value is not None}
-        return jwt.encode({"alg": "RS256", "kid": key.kid, "typ": "JWT"}, claims, key, algorithms=["RS256"])
+        return jwt.encode(
+            {"alg": "RS256", "kid": key.kid, "typ": "JWT"},
+            claims,
+            key,
+            algorithms=["RS256"],
+        )
 
-    # Ledger -------------------------------------------------------------------------------------------------------------------------------
+    # Ledger ---------------------------------------------------------------------------------------
 
-    def _note(self, transaction: DoubleTransaction, said: Mapping[str, Any], amount: Decimal) -> None:
+    def _note(
+        self,
+        transaction: DoubleTransaction,
+        said: Mapping[str, Any],
+        amount: Decimal,
+    ) -> None:
         """Keep what an answer of the App says."""
         transaction.answers.append(dict(said))
         transaction.psp_reference = said.get("pspReference") or transaction.psp_reference
         transaction.actions = said.get("actions", transaction.actions)
         exact = Decimal(str(said.get("amount", amount)))
         # It looks at no offset.
-        moment = datetime.fromisoformat(said["time"]).replace(tzinfo=UTC) if "time" in said else datetime.now(UTC)
-        self._keep(transaction, Noted(said["result"], said.get("pspReference", ""), exact, moment, said.get("message", "")))
+        moment = (
+            datetime.fromisoformat(said["time"]).replace(tzinfo=UTC)
+            if "time" in said
+            else datetime.now(UTC)
+        )
+        self._keep(
+            transaction,
+            Noted(
+                said["result"],
+                said.get("pspReference", ""),
+                exact,
+                moment,
+                said.get("message", ""),
+            ),
+        )
 
     def _keep(self, transaction: DoubleTransaction, event: Noted) -> bool:
-        """Keep an event, unless it is there already; raise `Refused` when it is there with another amount."""
+        """Keep an event, unless it is there already; raise `Refused` when it is there with another
+        amount.
+        """
         with self.lock:
-            same = [one for one in transaction.events if (one.type, one.psp_reference) == (event.type, event.psp_reference)]
-            if same and not event.type.endswith("ACTION_REQUIRED"):  # those without a pspReference are one to it, too
+            same = [
+                one
+                for one in transaction.events
+                if (one.type, one.psp_reference) == (event.type, event.psp_reference)
+            ]
+            # those without a pspReference are one to it, too
+            if same and not event.type.endswith("ACTION_REQUIRED"):
                 if same[-1].amount != event.amount:
                     raise Refused("INCORRECT_DETAILS")
                 return False
@@ -391,19 +522,32 @@ class SaleorDouble:
 
     def _expire(self, source: Source) -> None:
         """Give up an order that nobody pays any more, as the channel's setting has it."""
-        if source.status == "open" and not source.charged and all(one.has_failed for one in source.transactions if one.events):
+        if (
+            source.status == "open"
+            and not source.charged
+            and all(one.has_failed for one in source.transactions if one.events)
+        ):
             source.status = "expired"
 
     def _paid_for(self, transaction: DoubleTransaction, *, is_about_costs: bool) -> dict[str, Any]:
         source = transaction.source
         told = None if source.status == "deleted" else self._source(source)
-        about = {"order": told if source.checkout else None, "checkout": None if source.checkout else told}
-        return about if is_about_costs else {"chargedAmount": {"amount": float(transaction.charged)}, **about}
+        about = {
+            "order": told if source.checkout else None,
+            "checkout": None if source.checkout else told,
+        }
+        return (
+            about
+            if is_about_costs
+            else {"chargedAmount": {"amount": float(transaction.charged)}, **about}
+        )
 
     def graphql(self, token: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request to the API."""
         query, variables = request["query"], request["variables"]
-        self.requests.append((query.split("(")[0].split("{")[0].strip() or "app", json.dumps(variables)))
+        self.requests.append(
+            (query.split("(")[0].split("{")[0].strip() or "app", json.dumps(variables)),
+        )
         app_id = self.tokens.get(token)
         if app_id is None:  # a token that is not taken is an answer like any other, with HTTP 200
             return json.loads(_recorded("005-charge-success-bad-token")["response"]["body_raw"])  # type: ignore[no-any-return]
@@ -411,12 +555,23 @@ class SaleorDouble:
             return {"data": {"app": {"id": app_id, "identifier": self.identifier}}}
         transaction = self.transactions.get(variables["id"])
         if "transactionEventReport" not in query:
-            return {"data": {"transaction": transaction and self._paid_for(transaction, is_about_costs="query Costs" in query)}}
+            return {
+                "data": {
+                    "transaction": transaction
+                    and self._paid_for(transaction, is_about_costs="query Costs" in query),
+                },
+            }
         if transaction is None:
             return _reported(error=("id", "NOT_FOUND"))
         moment = datetime.fromisoformat(variables["time"])
         assert moment.utcoffset() == timedelta(), "the time is not in UTC"
-        event = Noted(variables["type"], variables["pspReference"], Decimal(variables["amount"]), moment, variables["message"])
+        event = Noted(
+            variables["type"],
+            variables["pspReference"],
+            Decimal(variables["amount"]),
+            moment,
+            variables["message"],
+        )
         with self.lock:
             try:
                 is_new = self._keep(transaction, event)
@@ -435,11 +590,19 @@ def forged_key(double: SaleorDouble, name: str = "") -> RSAKey:
 
 
 def _recorded(name: str) -> Any:
-    return json.loads((Path(__file__).parent / "recordings" / "graphql" / f"{name}.json").read_text("utf-8"))
+    return json.loads(
+        (Path(__file__).parent / "recordings" / "graphql" / f"{name}.json").read_text("utf-8"),
+    )
 
 
-def _reported(*, already: bool | None = None, error: tuple[str, str] | None = None) -> dict[str, Any]:
-    errors = [{"field": error[0], "code": error[1], "message": "as the double says"}] if error else []
+def _reported(
+    *,
+    already: bool | None = None,
+    error: tuple[str, str] | None = None,
+) -> dict[str, Any]:
+    errors = (
+        [{"field": error[0], "code": error[1], "message": "as the double says"}] if error else []
+    )
     return {"data": {"transactionEventReport": {"alreadyProcessed": already, "errors": errors}}}
 
 
@@ -457,15 +620,25 @@ def _handler(double: SaleorDouble) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             if self.path == "/dashboard/":
-                self._say(200, DASHBOARD % (double.page_url, double.page_token()), "text/html; charset=utf-8")
+                self._say(
+                    200,
+                    DASHBOARD % (double.page_url, double.page_token()),
+                    "text/html; charset=utf-8",
+                )
                 return
             keys = {"keys": [key.as_dict(private=False) for key in double.keys]}
-            self._say(200 if self.path == "/.well-known/jwks.json" and not double.is_down else 503, keys)
+            self._say(
+                200 if self.path == "/.well-known/jwks.json" and not double.is_down else 503,
+                keys,
+            )
 
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-            self._say(503 if double.is_down else 200, {} if double.is_down else double.graphql(token, json.loads(raw)))
+            self._say(
+                503 if double.is_down else 200,
+                {} if double.is_down else double.graphql(token, json.loads(raw)),
+            )
 
         def _say(self, status: int, body: object, content_type: str = "application/json") -> None:
             text = (body if isinstance(body, str) else json.dumps(body)).encode()

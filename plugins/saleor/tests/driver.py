@@ -27,13 +27,19 @@ class StorefrontDriver(ShopDriver):
     """Buys through a storefront. An order's key ends with the identifier of its checkout."""
 
     plugin = "saleor"
-    waits_once_placed = False  # a checkout reserves nothing until its shopper begins a transaction, and Saleor drops it by itself
+    # a checkout reserves nothing until its shopper begins a transaction, and Saleor drops it by
+    # itself
+    waits_once_placed = False
 
     @staticmethod
     def carry_reports() -> None:
-        """Let Saleor hear what is due, also of what waits for a person, as by the worker, which runs beside the service all the time."""
+        """Let Saleor hear what is due, also of what waits for a person, as by the worker, which
+        runs beside the service all the time.
+        """
         kinds = (OutboxEventKind.REVIEW_OPENED, OutboxEventKind.REMOTE)
-        waiting = OutboxEvent.objects.filter(kind__in=kinds, done_at__isnull=True).exclude(due_at__gt=now())
+        waiting = OutboxEvent.objects.filter(kind__in=kinds, done_at__isnull=True).exclude(
+            due_at__gt=now(),
+        )
         for order_id in set(waiting.values_list("order_id", flat=True)):
             deliver(order_id)
             deliver_remote(order_id)
@@ -78,14 +84,24 @@ class SaleorDriver(StorefrontDriver):
 
     def times_paid(self, order_key: str) -> int:
         source = self._source(order_key)
-        return max(len(source.ledger), *(one.references_charged for one in source.transactions if source.ledger), 0)
+        return max(
+            len(source.ledger),
+            *(one.references_charged for one in source.transactions if source.ledger),
+            0,
+        )
 
     def paid_amount(self, order_key: str) -> Decimal:
         """Add up all money that came: Saleor's books contain a second payment too."""
-        return sum((one.counted("CHARGE") for one in self._source(order_key).transactions), Decimal(0))
+        return sum(
+            (one.counted("CHARGE") for one in self._source(order_key).transactions),
+            Decimal(0),
+        )
 
     def refunded(self, order_key: str) -> Decimal:
-        return sum((one.counted("REFUND") for one in self._source(order_key).transactions), Decimal(0))
+        return sum(
+            (one.counted("REFUND") for one in self._source(order_key).transactions),
+            Decimal(0),
+        )
 
     def is_payable(self, order_key: str) -> bool:
         source = self._source(order_key)
@@ -102,7 +118,9 @@ class SaleorDriver(StorefrontDriver):
             running_double().request_cancel(transaction)
 
     def edit_total(self, order_key: str, total: Decimal) -> None:
-        """Change the cart; the storefront then asks anew how it can be paid, as it does when it shows its payment step."""
+        """Change the cart; the storefront then asks anew how it can be paid, as it does when it
+        shows its payment step.
+        """
         source = self._source(order_key)
         source.total = total
         running_double().gateway_initialize(source)

@@ -47,8 +47,16 @@ def captures() -> list[Capture]:
     found = []
     for path in sorted((FOLDER / "captures").glob("*.json")):
         held = json.loads(path.read_text("utf-8"))
-        headers = {name: value for name, value in held["headers"] if name not in ("Host", "Content-Length", "Connection")}
-        found.append(Capture(path.stem[:3], held["method"], held["path"], headers, held["body_raw"].encode()))
+        headers = {
+            name: value
+            for name, value in held["headers"]
+            if name not in ("Host", "Content-Length", "Connection")
+        }
+        found.append(
+            Capture(
+                path.stem[:3], held["method"], held["path"], headers, held["body_raw"].encode()
+            ),
+        )
     return found
 
 
@@ -63,14 +71,25 @@ def signed() -> list[Capture]:
 
 
 def answers_of_saleor(answers: Callable[[dict[str, Any]], str]) -> httpx.Client:
-    """Return a client to which Saleor answers as recorded: its keys, and to what it is asked whatever `answers` has."""
+    """Return a client to which Saleor answers as recorded: its keys, and to what it is asked
+    whatever `answers` has.
+    """
 
     def answer(request: httpx.Request) -> httpx.Response:
         if str(request.url) == f"{ORIGIN}/.well-known/jwks.json":
-            return httpx.Response(200, stream=httpx.ByteStream(json.dumps(read("jwks.json")).encode()))
+            return httpx.Response(
+                200,
+                stream=httpx.ByteStream(json.dumps(read("jwks.json")).encode()),
+            )
         assert str(request.url) == API_URL, request.url
         body = json.loads(request.content)
-        held = answers({"query": body["query"], "variables": body["variables"], "authorization": request.headers.get("Authorization")})
+        held = answers(
+            {
+                "query": body["query"],
+                "variables": body["variables"],
+                "authorization": request.headers.get("Authorization"),
+            },
+        )
         return httpx.Response(200, stream=httpx.ByteStream(held.encode()))
 
     return httpx.Client(transport=httpx.MockTransport(answer))

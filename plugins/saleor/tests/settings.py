@@ -45,9 +45,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ]
+            ],
         },
-    }
+    },
 ]
 
 TILLGATE = {
@@ -57,7 +57,7 @@ TILLGATE = {
             "MERCHANT_NO": PUBLISHED_MERCHANT_NO,
             "TOKEN": PUBLISHED_TEST_TOKEN,
             "SANDBOX": True,
-        }
+        },
     },
     "PUBLIC_URL": "http://testserver",
     "NOTIFICATION_THROTTLE_SECONDS": 0,

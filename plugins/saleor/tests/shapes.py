@@ -1,4 +1,6 @@
-"""What Saleor requires of an answer, as the recorded run and its documentation have it. What is not so, Saleor takes for a failure."""
+"""What Saleor requires of an answer, as the recorded run and its documentation have it. What is not
+so, Saleor takes for a failure.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,22 @@ from typing import Any
 
 from tillgate_saleor.documents import Event
 
-SESSION = {f"{kind}_{outcome}" for kind in ("CHARGE", "AUTHORIZATION") for outcome in ("SUCCESS", "FAILURE", "REQUEST", "ACTION_REQUIRED")}
-ALLOWED = {"result", "pspReference", "amount", "data", "actions", "time", "message", "externalUrl", "paymentMethodDetails"}
+SESSION = {
+    f"{kind}_{outcome}"
+    for kind in ("CHARGE", "AUTHORIZATION")
+    for outcome in ("SUCCESS", "FAILURE", "REQUEST", "ACTION_REQUIRED")
+}
+ALLOWED = {
+    "result",
+    "pspReference",
+    "amount",
+    "data",
+    "actions",
+    "time",
+    "message",
+    "externalUrl",
+    "paymentMethodDetails",
+}
 
 
 def faults_of(event: Event, answer: object) -> list[str]:
@@ -35,7 +51,9 @@ def _faults(event: Event, answer: Mapping[str, Any]) -> Any:
     if "time" in answer and datetime.fromisoformat(answer["time"]).utcoffset() != timedelta():
         yield "time is not in UTC"
     amount = answer.get("amount")
-    if "amount" in answer and (isinstance(amount, bool) or not isinstance(amount, int | float) or amount <= 0):
+    if "amount" in answer and (
+        isinstance(amount, bool) or not isinstance(amount, int | float) or amount <= 0
+    ):
         yield "amount is no number above zero"
     if not set(answer.get("actions", ())) <= {"CHARGE", "REFUND", "CANCEL"}:
         yield "actions are not known"

@@ -1,4 +1,5 @@
-"""A storefront that stands for any: it offers the payment methods, begins transactions under keys of its own, and completes what is paid.
+"""A storefront that stands for any: it offers the payment methods, begins transactions under keys
+of its own, and completes what is paid.
 
 A key is good for one attempt. When the attempt is over, the next has another.
 """
@@ -45,7 +46,9 @@ class Storefront:
 
 
 def begin(saleor: Saleor, source: Source, method: object) -> str | None:
-    """Begin to pay with a payment method, and return the address of the payment page, or None when that came to nothing."""
+    """Begin to pay with a payment method, and return the address of the payment page, or None when
+    that came to nothing.
+    """
     for _ in range(2):
         key = f"{source.id}:{method}:{source.total}:{source.attempts}"
         was_used = key in source.keys

@@ -1,4 +1,6 @@
-"""Attacks: what somebody with bad intentions, or something that happens at the worst moment, must not bring about."""
+"""Attacks: what somebody with bad intentions, or something that happens at the worst moment, must
+not bring about.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ NOTHING = Decimal(0)
 
 @contextlib.contextmanager
 def dripping(opening: bytes = b"") -> Iterator[str]:
-    """Give the origin of a server that begins to answer, and then sends a byte now and then, for four seconds."""
+    """Give the origin of a server that begins to answer, and then sends a byte now and then, for
+    four seconds.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def drip() -> None:
@@ -73,11 +77,14 @@ def paid(saleor: SaleorDouble, world: World) -> DoubleTransaction:
 
 
 def content(saleor: SaleorDouble, token: str = "") -> Any:
-    headers = {"Authorization": f"Bearer {token or saleor.page_token()}", "Saleor-Api-Url": saleor.api_url}
+    headers = {
+        "Authorization": f"Bearer {token or saleor.page_token()}",
+        "Saleor-Api-Url": saleor.api_url,
+    }
     return Client().post("/app/content", headers=headers)
 
 
-# A Saleor that is slow, on purpose or not -------------------------------------------------------------------------------------------------
+# A Saleor that is slow, on purpose or not ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -85,11 +92,19 @@ def content(saleor: SaleorDouble, token: str = "") -> Any:
     [b"", b"HTTP/1.1 200 OK\r\nX-Long: ", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"],
     ids=["at the first line", "in a header", "in the body"],
 )
-def test_a_saleor_that_drips_its_answer_holds_up_nobody(opening: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would hold the worker, and with it the reports to all the others and the payments that nobody came back for."""
+def test_a_saleor_that_drips_its_answer_holds_up_nobody(
+    opening: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would hold the worker, and with it the reports to all the others and the payments that
+    nobody came back for.
+    """
     monkeypatch.setattr(api, "_SECONDS", 0.5)
     monkeypatch.setattr(api, "_KEYS_SECONDS", 0.5)
-    for ask in (lambda origin: api.ask_app_id(f"{origin}/graphql/", SecretStr("token")), api.fetch_keys):
+    for ask in (
+        lambda origin: api.ask_app_id(f"{origin}/graphql/", SecretStr("token")),
+        api.fetch_keys,
+    ):
         began = time.monotonic()
         with dripping(opening) as origin, pytest.raises(api.Unreachable):
             ask(origin)
@@ -112,7 +127,10 @@ def test_a_saleor_whose_acts_hang_leaves_room_for_another() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_saleor_that_is_overloaded_is_left_alone_for_a_moment(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_saleor_that_is_overloaded_is_left_alone_for_a_moment(
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     transport = httpx.MockTransport(lambda _: httpx.Response(status, stream=httpx.ByteStream(b"")))
     monkeypatch.setattr(api, "client", lambda: httpx.Client(transport=transport))
     with pytest.raises(api.Silent, match=f"HTTP {status}"):
@@ -120,7 +138,9 @@ def test_a_saleor_that_is_overloaded_is_left_alone_for_a_moment(status: int, mon
 
 
 def test_a_saleor_that_is_silent_is_not_waited_for_with_each_of_its_reports(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Hundreds of them wait for it, and behind those the reports to another Saleor."""
     for number in range(5):
@@ -139,17 +159,20 @@ def test_a_saleor_that_is_silent_is_not_waited_for_with_each_of_its_reports(
         world.run_worker()
     assert asked == [saleor.api_url]
     assert OutboxEvent.objects.filter(kind="remote", attempts=1).count() == 5
-    reports._resting.update(dict.fromkeys(reports._resting, timezone.now() + timedelta(days=365)))  # as a clock that ran ahead would say
+    # as a clock that ran ahead would say
+    reports._resting.update(dict.fromkeys(reports._resting, timezone.now() + timedelta(days=365)))
     world.a_day_passes()
     assert all(one.charged == TOTAL for one in saleor.transactions.values())
 
 
-# Another App of the same Saleor -----------------------------------------------------------------------------------------------------------
+# Another App of the same Saleor -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("identifier", ["another.app", "", None, "QXBwOjk="])
 def test_another_app_of_the_same_saleor_does_not_take_the_installation_over(
-    identifier: str | None, saleor: SaleorDouble, monkeypatch: pytest.MonkeyPatch
+    identifier: str | None,
+    saleor: SaleorDouble,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its token works too. In place of ours, it would end every payment, and hear of them."""
     before = list(Installation.objects.values())
@@ -169,7 +192,7 @@ def test_an_id_that_no_app_can_have_is_not_kept(app_id: Any, saleor: SaleorDoubl
     assert list(Installation.objects.values()) == before
 
 
-# Secrets ----------------------------------------------------------------------------------------------------------------------------------
+# Secrets ------------------------------------------------------------------------------------------
 
 
 def held(error: BaseException) -> Iterator[tuple[FrameType, str]]:
@@ -180,25 +203,45 @@ def held(error: BaseException) -> Iterator[tuple[FrameType, str]]:
 
 
 @pytest.mark.parametrize("answers", ["down", "refuses", "says nothing"])
-def test_i11_no_error_of_a_call_to_saleor_holds_its_token(answers: str, saleor: SaleorDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i11_no_error_of_a_call_to_saleor_holds_its_token(
+    answers: str,
+    saleor: SaleorDouble,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     token, hidden = "canary-token", SecretStr("canary-token")
     saleor.is_down = answers == "down"
     if answers == "says nothing":
         saleor.tokens[token] = saleor.app_id
         monkeypatch.setattr(saleor, "graphql", lambda *_: {"data": None})
     event = api.Reported(
-        transaction_id="x", type="CHARGE_SUCCESS", psp_reference="x", amount="1.00", time="", message="", available_actions=()
+        transaction_id="x",
+        type="CHARGE_SUCCESS",
+        psp_reference="x",
+        amount="1.00",
+        time="",
+        message="",
+        available_actions=(),
     )
-    for ask in (lambda: api.ask_app_id(saleor.api_url, hidden), lambda: api.report(saleor.api_url, hidden, event)):
+    for ask in (
+        lambda: api.ask_app_id(saleor.api_url, hidden),
+        lambda: api.report(saleor.api_url, hidden, event),
+    ):
         with pytest.raises(api.SaleorError) as caught:
             ask()
-        own = [(frame, text) for frame, text in held(caught.value) if "tests" not in frame.f_code.co_filename]
+        own = [
+            (frame, text)
+            for frame, text in held(caught.value)
+            if "tests" not in frame.f_code.co_filename
+        ]
         assert own
         assert not [frame.f_code.co_qualname for frame, text in own if token in text]
         assert token not in str(caught.value)
 
 
-def test_a_line_of_the_log_is_one_line_whatever_is_asked_for(saleor: SaleorDouble, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_line_of_the_log_is_one_line_whatever_is_asked_for(
+    saleor: SaleorDouble,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Written into the address, a line of its own would tell of money that never came."""
     url = reverse("tillgate_saleor:webhook", args=["x\n2026-11-21 INFO tillgate: paid"])
     with caplog.at_level(logging.INFO, "tillgate"):
@@ -208,11 +251,15 @@ def test_a_line_of_the_log_is_one_line_whatever_is_asked_for(saleor: SaleorDoubl
 
 
 def test_what_an_account_of_two_saleors_is_in_trouble_with_names_no_payment_of_the_other(
-    saleor: SaleorDouble, world: World, settings: Any
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
 ) -> None:
     other = SaleorDouble()
     try:
-        settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"]}, other.origin: {}}}
+        settings.TILLGATE_SALEOR = {
+            "SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"]}, other.origin: {}},
+        }
         assert other.install()[0] == 200
         _, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
         world.configure({"TOKEN": "f" * 33})
@@ -227,11 +274,13 @@ def test_what_an_account_of_two_saleors_is_in_trouble_with_names_no_payment_of_t
         other.close()
 
 
-# Signatures -------------------------------------------------------------------------------------------------------------------------------
+# Signatures ---------------------------------------------------------------------------------------
 
 
 def test_the_claims_of_a_token_are_no_body_that_was_signed(saleor: SaleorDouble) -> None:
-    """A token signs its claims in base64: read so, its header and signature would sign them as a webhook's body."""
+    """A token signs its claims in base64: read so, its header and signature would sign them as a
+    webhook's body.
+    """
     head, claims, signature = saleor.page_token().split(".")
     raw = base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4))
     with pytest.raises(BadSignature):
@@ -239,17 +288,24 @@ def test_the_claims_of_a_token_are_no_body_that_was_signed(saleor: SaleorDouble)
 
 
 def test_a_body_that_was_signed_is_no_token(saleor: SaleorDouble) -> None:
-    """A body may hold what somebody in that Saleor chose; taken for claims, it would open the dashboard's page."""
-    claims = json.dumps(jwt.decode(saleor.page_token(), saleor.keys[-1], algorithms=["RS256"]).claims)
+    """A body may hold what somebody in that Saleor chose; taken for claims, it would open the
+    dashboard's page.
+    """
+    claims = json.dumps(
+        jwt.decode(saleor.page_token(), saleor.keys[-1], algorithms=["RS256"]).claims,
+    )
     raw = claims.replace(".", "\\u002e").encode()
     head, _, signature = saleor.sign(raw).partition("..")
     assert content(saleor, f"{head}.{raw.decode()}.{signature}").status_code == 401
 
 
-# Storefronts, shoppers and staff ----------------------------------------------------------------------------------------------------------
+# Storefronts, shoppers and staff ------------------------------------------------------------------
 
 
-def test_a_canceled_transaction_sends_nobody_to_the_payment_page(saleor: SaleorDouble, world: World) -> None:
+def test_a_canceled_transaction_sends_nobody_to_the_payment_page(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     transaction, begun = saleor.initialize(source, "key", DATA)
     assert saleor.request_cancel(transaction)[1]["result"] == "CANCEL_SUCCESS"
@@ -257,11 +313,15 @@ def test_a_canceled_transaction_sends_nobody_to_the_payment_page(saleor: SaleorD
         assert (said["result"], said["pspReference"]) == ("CHARGE_FAILURE", begun["pspReference"])
         assert "data" not in said
     world.sandbox.control.pay(begun["pspReference"])
-    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS", "the money is there, whatever was canceled"
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS", (
+        "the money is there, whatever was canceled"
+    )
 
 
 def test_a_transaction_that_was_noted_and_not_begun_is_begun_for_its_own_amount(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another was begun for more in between, and then everything was given up."""
     source = saleor.checkout(TOTAL)
@@ -276,7 +336,10 @@ def test_a_transaction_that_was_noted_and_not_begun_is_begun_for_its_own_amount(
     world.a_day_passes()
     assert Purchase.objects.get().given_up_at is not None
     first = source.transactions[0]
-    _, said = saleor.call(Event.INITIALIZE, {**saleor.session_body(first), "idempotencyKey": "one", "data": DATA})
+    _, said = saleor.call(
+        Event.INITIALIZE,
+        {**saleor.session_body(first), "idempotencyKey": "one", "data": DATA},
+    )
     assert (said["result"], said["amount"]) == ("CHARGE_ACTION_REQUIRED", 19.9)
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(first)["result"] == "CHARGE_SUCCESS"
@@ -287,17 +350,29 @@ def test_many_that_begin_to_pay_the_same_at_once_are_all_answered(saleor: Saleor
     """None of them is the victim of a deadlock, on whichever database."""
     for number in range(3):
         source = saleor.checkout(TOTAL)
-        answers = together(*[lambda key=key, source=source: saleor.initialize(source, key, DATA)[1] for key in "abcdef"])
+        answers = together(
+            *[
+                lambda key=key, source=source: saleor.initialize(source, key, DATA)[1]
+                for key in "abcdef"
+            ],
+        )
         results = {said["result"] if isinstance(said, dict) else repr(said) for said in answers}
         assert results <= {"CHARGE_ACTION_REQUIRED", "CHARGE_FAILURE"}
         assert Payment.objects.count() == number + 1
 
 
 def test_an_attempt_at_an_earlier_part_changes_nothing_about_the_next(
-    saleor: SaleorDouble, world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was noted before the first part was paid, had no payment then, and comes again while the second is being paid."""
-    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": True}}}
+    """It was noted before the first part was paid, had no payment then, and comes again while the
+    second is being paid.
+    """
+    settings.TILLGATE_SALEOR = {
+        "SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": True}},
+    }
     source = saleor.checkout(TOTAL)
 
     def broken(*_: Any, **__: Any) -> None:
@@ -312,17 +387,28 @@ def test_an_attempt_at_an_earlier_part_changes_nothing_about_the_next(
     world.run_worker()
     _, second = saleor.initialize(source, "two", DATA, Decimal("9.90"))
     old = source.transactions[0]
-    _, said = saleor.call(Event.INITIALIZE, {**saleor.session_body(old), "idempotencyKey": "old", "data": DATA})
+    _, said = saleor.call(
+        Event.INITIALIZE,
+        {**saleor.session_body(old), "idempotencyKey": "old", "data": DATA},
+    )
     assert said["result"] == "CHARGE_FAILURE"
-    assert list(Purchase.objects.order_by("part").values_list("amount", flat=True)) == [Decimal("10.00"), Decimal("9.90")]
+    assert list(Purchase.objects.order_by("part").values_list("amount", flat=True)) == [
+        Decimal("10.00"),
+        Decimal("9.90"),
+    ]
     world.sandbox.control.pay(second["pspReference"])
     world.a_day_passes()
     assert source.charged == TOTAL
     assert world.reviews() == []
 
 
-def test_a_refund_through_a_transaction_that_was_not_charged_is_refused(saleor: SaleorDouble, world: World) -> None:
-    """Two transactions have one payment; counted at both, the money would be refunded twice in Saleor's books."""
+def test_a_refund_through_a_transaction_that_was_not_charged_is_refused(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
+    """Two transactions have one payment; counted at both, the money would be refunded twice in
+    Saleor's books.
+    """
     source = saleor.checkout(TOTAL)
     (first, said), (second, _) = (saleor.initialize(source, key, DATA) for key in ("one", "two"))
     world.sandbox.control.pay(said["pspReference"])
@@ -335,9 +421,13 @@ def test_a_refund_through_a_transaction_that_was_not_charged_is_refused(saleor: 
 
 
 def test_a_refund_that_is_begun_in_the_last_moment_is_not_told_to_have_failed(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has the lock just in time, and the database is slow with the rest: told that nothing was refunded, the staff ask again."""
+    """It has the lock just in time, and the database is slow with the rest: told that nothing was
+    refunded, the staff ask again.
+    """
     transaction = paid(saleor, world)
     monkeypatch.setattr(refunds, "ANSWER_WITHIN_SECONDS", 1.0)
     real_asked, real_queue = refunds._asked, queueing.queue_refund
@@ -360,7 +450,7 @@ def test_a_refund_that_is_begun_in_the_last_moment_is_not_told_to_have_failed(
     assert not Refund.objects.exists()
 
 
-# The service ------------------------------------------------------------------------------------------------------------------------------
+# The service --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("parts", [1, 50])
@@ -375,7 +465,11 @@ def test_a_body_without_end_fills_no_disk(parts: int) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": left.pop(), "more_body": True} if left else {"type": "http.request", "more_body": False}
+        return (
+            {"type": "http.request", "body": left.pop(), "more_body": True}
+            if left
+            else {"type": "http.request", "more_body": False}
+        )
 
     async def send(message: Mapping[str, Any]) -> None:
         sent.append(message)

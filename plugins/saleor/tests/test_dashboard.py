@@ -22,19 +22,30 @@ DATA = {"method": "alipay", "returnUrl": RETURN_URL}
 
 
 def page(api_url: str) -> Any:
-    return Client().get("/app/", {"saleorApiUrl": api_url, "domain": "x", "theme": "light", "id": "QXBwOjE="})
+    return Client().get(
+        "/app/",
+        {"saleorApiUrl": api_url, "domain": "x", "theme": "light", "id": "QXBwOjE="},
+    )
 
 
 def content(saleor: SaleorDouble, token: str | None = None, query: str = "", **headers: str) -> Any:
-    signed = {"Authorization": f"Bearer {saleor.page_token() if token is None else token}", "Saleor-Api-Url": saleor.api_url}
-    return Client(enforce_csrf_checks=True).post(f"/app/content{query}", headers={**signed, **headers})
+    signed = {
+        "Authorization": f"Bearer {saleor.page_token() if token is None else token}",
+        "Saleor-Api-Url": saleor.api_url,
+    }
+    return Client(enforce_csrf_checks=True).post(
+        f"/app/content{query}",
+        headers={**signed, **headers},
+    )
 
 
 def policy(answer: Any) -> dict[str, str]:
-    return dict(part.strip().partition(" ")[::2] for part in answer["Content-Security-Policy"].split(";"))
+    return dict(
+        part.strip().partition(" ")[::2] for part in answer["Content-Security-Policy"].split(";")
+    )
 
 
-# Who may frame it -------------------------------------------------------------------------------------------------------------------------
+# Who may frame it ---------------------------------------------------------------------------------
 
 
 def test_only_the_saleors_own_origin_may_frame_it(saleor: SaleorDouble) -> None:
@@ -44,15 +55,23 @@ def test_only_the_saleors_own_origin_may_frame_it(saleor: SaleorDouble) -> None:
     assert "X-Frame-Options" not in answer
 
 
-def test_only_the_dashboards_of_the_settings_may_frame_it(saleor: SaleorDouble, settings: Any) -> None:
+def test_only_the_dashboards_of_the_settings_may_frame_it(
+    saleor: SaleorDouble,
+    settings: Any,
+) -> None:
     dashboards = ["https://dashboard.shop.example", "http://127.0.0.1:9000"]
     settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"DASHBOARDS": dashboards}}}
     answer = page(saleor.api_url)
     assert policy(answer)["frame-ancestors"] == " ".join(dashboards)
-    assert all(origin in answer.content.decode() for origin in dashboards), "the script hears no other"
+    assert all(origin in answer.content.decode() for origin in dashboards), (
+        "the script hears no other"
+    )
 
 
-@pytest.mark.parametrize("api_url", ["", "https://elsewhere.example/graphql/", "x; frame-ancestors *", "\r\nX: y"])
+@pytest.mark.parametrize(
+    "api_url",
+    ["", "https://elsewhere.example/graphql/", "x; frame-ancestors *", "\r\nX: y"],
+)
 def test_a_saleor_that_nobody_knows_frames_nothing(api_url: str, saleor: SaleorDouble) -> None:
     answer = page(api_url)
     assert answer.status_code == 404
@@ -60,11 +79,16 @@ def test_a_saleor_that_nobody_knows_frames_nothing(api_url: str, saleor: SaleorD
     assert "<script" not in answer.content.decode()
 
 
-def test_a_saleor_that_is_allowed_and_has_not_installed_it_frames_nothing(double: SaleorDouble, world: World) -> None:
+def test_a_saleor_that_is_allowed_and_has_not_installed_it_frames_nothing(
+    double: SaleorDouble,
+    world: World,
+) -> None:
     assert policy(page(double.api_url))["frame-ancestors"] == "'none'"
 
 
-def test_the_page_holds_nothing_and_runs_nothing_that_is_written_in_it(saleor: SaleorDouble) -> None:
+def test_the_page_holds_nothing_and_runs_nothing_that_is_written_in_it(
+    saleor: SaleorDouble,
+) -> None:
     answer = page(saleor.api_url)
     rules = policy(answer)
     assert rules["default-src"] == "'none'"
@@ -78,7 +102,7 @@ def test_the_page_holds_nothing_and_runs_nothing_that_is_written_in_it(saleor: S
     assert Client().get("/app/assets/settings.py").status_code == 404
 
 
-# Who may see it ---------------------------------------------------------------------------------------------------------------------------
+# Who may see it -----------------------------------------------------------------------------------
 
 
 def test_staff_with_the_dashboards_token_see_it(saleor: SaleorDouble) -> None:
@@ -109,20 +133,30 @@ def test_staff_with_the_dashboards_token_see_it(saleor: SaleorDouble) -> None:
     ],
     ids=str,
 )
-def test_a_token_that_is_not_for_this_app_and_now_is_refused(changes: dict[str, Any], saleor: SaleorDouble) -> None:
+def test_a_token_that_is_not_for_this_app_and_now_is_refused(
+    changes: dict[str, Any],
+    saleor: SaleorDouble,
+) -> None:
     answer = content(saleor, saleor.page_token(**changes))
     assert answer.status_code == 401
     assert b"200043" not in answer.content
 
 
 @pytest.mark.parametrize(("claim", "name"), [("app", "app_id"), ("iss", "api_url")])
-def test_a_token_for_several_apps_or_saleors_is_refused(claim: str, name: str, saleor: SaleorDouble) -> None:
+def test_a_token_for_several_apps_or_saleors_is_refused(
+    claim: str,
+    name: str,
+    saleor: SaleorDouble,
+) -> None:
     several: dict[str, Any] = {claim: [getattr(Installation.objects.get(), name), "another"]}
     assert content(saleor, saleor.page_token(**several)).status_code == 401
 
 
 @pytest.mark.parametrize("seconds", [-240, -2, 2, 240])
-def test_a_clock_that_differs_a_little_from_saleors_refuses_no_staff(seconds: int, saleor: SaleorDouble) -> None:
+def test_a_clock_that_differs_a_little_from_saleors_refuses_no_staff(
+    seconds: int,
+    saleor: SaleorDouble,
+) -> None:
     theirs = int(time.time()) + seconds
     assert content(saleor, saleor.page_token(iat=theirs, exp=theirs + 30)).status_code == 200
 
@@ -164,7 +198,7 @@ def test_a_get_shows_nothing(saleor: SaleorDouble) -> None:
     assert Client().get("/app/content").status_code == 405
 
 
-# What it shows ----------------------------------------------------------------------------------------------------------------------------
+# What it shows ------------------------------------------------------------------------------------
 
 
 class Outline(HTMLParser):
@@ -172,7 +206,12 @@ class Outline(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.headings, self.labels, self.ids, self.links = list[str](), set[str](), set[str](), list[dict[str, str | None]]()
+        self.headings, self.labels, self.ids, self.links = (
+            list[str](),
+            set[str](),
+            set[str](),
+            list[dict[str, str | None]](),
+        )
         self._in_heading = False
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
@@ -193,28 +232,54 @@ class Outline(HTMLParser):
 
 def test_channels_are_shown_with_account_and_methods(saleor: SaleorDouble, settings: Any) -> None:
     channels = {"asia": {"PAYMENT_METHODS": ["gcash", "dana"]}, "gone": {"ACCOUNT": "nobody"}}
-    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "CHANNELS": channels}}}
+    settings.TILLGATE_SALEOR = {
+        "SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "CHANNELS": channels}},
+    }
     saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
     text = content(saleor).content.decode()
-    for shown in ("asia", "GCash", "DANA", "default-channel", "every other", "200043", "play money", "not configured"):
+    for shown in (
+        "asia",
+        "GCash",
+        "DANA",
+        "default-channel",
+        "every other",
+        "200043",
+        "play money",
+        "not configured",
+    ):
         assert shown in text
     assert PUBLISHED_TEST_TOKEN not in text
 
 
 def test_an_account_at_another_gateway_is_shown_without_a_merchant_number_and_offers_its_own_methods(
-    saleor: SaleorDouble, settings: Any
+    saleor: SaleorDouble,
+    settings: Any,
 ) -> None:
     beads = Method(code="beads", label="Glass beads")
-    toy = Dialect(name="toy", base_url="https://toy.example", required=(), methods=(beads, Method(code="checkout")))
-    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {"default": {"DIALECT": toy, "TOKEN": "a-key"}}}
+    toy = Dialect(
+        name="toy",
+        base_url="https://toy.example",
+        required=(),
+        methods=(beads, Method(code="checkout")),
+    )
+    settings.TILLGATE = {
+        **settings.TILLGATE,
+        "ACCOUNTS": {"default": {"DIALECT": toy, "TOKEN": "a-key"}},
+    }
     text = content(saleor).content.decode()
     assert "default: https://toy.example" in text
     assert "Glass beads, Card or another way to pay" in text
     _, said = saleor.gateway_initialize(saleor.checkout(Decimal("19.90")))
-    assert said["data"]["methods"] == [{"id": "beads", "name": "Glass beads"}, {"id": "checkout", "name": "Card or another way to pay"}]
+    assert said["data"]["methods"] == [
+        {"id": "beads", "name": "Glass beads"},
+        {"id": "checkout", "name": "Card or another way to pay"},
+    ]
 
 
-def test_what_needs_a_person_is_shown_with_the_way_to_the_admin(saleor: SaleorDouble, world: World) -> None:
+def test_what_needs_a_person_is_shown_with_the_way_to_the_admin(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     _, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
     world.sandbox.control.pay(said["pspReference"])
     world.sandbox.control.fault("wrong_amount", occasion="query")
@@ -229,14 +294,23 @@ def test_what_needs_a_person_is_shown_with_the_way_to_the_admin(saleor: SaleorDo
     assert outline.labels <= outline.ids
     assert said["pspReference"] in text
     assert outline.links[0]["href"] == "http://testserver/admin/tillgate/review/"
-    assert re.fullmatch(r"http://testserver/admin/tillgate/review/\d+/change/", outline.links[1]["href"] or "")
+    assert re.fullmatch(
+        r"http://testserver/admin/tillgate/review/\d+/change/",
+        outline.links[1]["href"] or "",
+    )
     assert all(link["rel"] == "noopener" for link in outline.links)
 
 
-def test_what_needs_a_person_at_another_saleor_is_not_shown(saleor: SaleorDouble, world: World, settings: Any) -> None:
+def test_what_needs_a_person_at_another_saleor_is_not_shown(
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
+) -> None:
     other = SaleorDouble()
     try:
-        settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"]}, other.origin: {}}}
+        settings.TILLGATE_SALEOR = {
+            "SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"]}, other.origin: {}},
+        }
         assert other.install()[0] == 200
         _, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
         world.sandbox.control.pay(said["pspReference"])

@@ -1,4 +1,6 @@
-"""Our GraphQL, compared with what Saleor has: every type, field, argument and value, in each version."""
+"""Our GraphQL, compared with what Saleor has: every type, field, argument and value, in each
+version.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def faults(document: str, version: str) -> list[str]:
     schema, found = VERSIONS[version], list[str]()
     (operation,) = parse(document).definitions
     assert isinstance(operation, OperationDefinitionNode)
-    given = {definition.variable.name.value: definition for definition in operation.variable_definitions or ()}
+    given = {
+        definition.variable.name.value: definition
+        for definition in operation.variable_definitions or ()
+    }
 
     def arguments(node: FieldNode, takes: dict[str, str]) -> None:
         for argument in node.arguments or ():
@@ -44,7 +49,9 @@ def faults(document: str, version: str) -> list[str]:
                 found.append(f"{node.name.value} takes no {argument.name.value}")
             elif not fits(given[variable_of(argument)], takes[argument.name.value]):
                 found.append(f"{argument.name.value} is {takes[argument.name.value]}")
-        missing = [name for name, type_ in takes.items() if type_.endswith("!") and name not in named(node)]
+        missing = [
+            name for name, type_ in takes.items() if type_.endswith("!") and name not in named(node)
+        ]
         found.extend(f"{node.name.value} needs {name}" for name in missing)
 
     def walk(selections: SelectionSetNode, owner: str) -> None:
@@ -53,7 +60,9 @@ def faults(document: str, version: str) -> list[str]:
             if isinstance(node, InlineFragmentNode):
                 assert node.type_condition is not None
                 of = node.type_condition.name.value
-                if of not in schema or (f"union {owner}" in schema and of not in schema[f"union {owner}"]):
+                if of not in schema or (
+                    f"union {owner}" in schema and of not in schema[f"union {owner}"]
+                ):
                     found.append(f"{owner} is never {of}")
                 else:
                     walk(node.selection_set, of)
@@ -75,7 +84,8 @@ def faults(document: str, version: str) -> list[str]:
 
 
 def variable_of(argument: ArgumentNode) -> str:
-    name: str = argument.value.name.value  # type: ignore[attr-defined]  # every argument of ours is a variable
+    # every argument of ours is a variable
+    name: str = argument.value.name.value  # type: ignore[attr-defined]
     return name
 
 
@@ -84,7 +94,9 @@ def named(node: FieldNode) -> set[str]:
 
 
 def fits(variable: VariableDefinitionNode, taken: str) -> bool:
-    """Tell whether a variable may stand for an argument: the same type, or one that is never null."""
+    """Tell whether a variable may stand for an argument: the same type, or one that is never
+    null.
+    """
     type_ = variable.type
     text = print_ast(type_)
     return text == taken or (isinstance(type_, NonNullTypeNode) and print_ast(type_.type) == taken)
@@ -98,7 +110,11 @@ def test_a_subscription_asks_only_for_what_saleor_has(event: Event, version: str
 
 
 @every_version
-@pytest.mark.parametrize("document", [APP_ID, PAID_FOR, COSTS, REPORT], ids=["app", "paid-for", "costs", "report"])
+@pytest.mark.parametrize(
+    "document",
+    [APP_ID, PAID_FOR, COSTS, REPORT],
+    ids=["app", "paid-for", "costs", "report"],
+)
 def test_a_request_asks_only_for_what_saleor_has(document: str, version: str) -> None:
     assert faults(document, version) == []
 
@@ -114,11 +130,20 @@ def test_every_value_that_is_sent_exists(version: str) -> None:
 @pytest.mark.parametrize(
     ("document", "fault"),
     [
-        (SUBSCRIPTIONS[Event.REFUND].replace("actionType", "kind"), "TransactionAction has no kind"),
-        (SUBSCRIPTIONS[Event.INITIALIZE].replace("... on Order", "... on Invoice"), "OrderOrCheckout is never Invoice"),
+        (
+            SUBSCRIPTIONS[Event.REFUND].replace("actionType", "kind"),
+            "TransactionAction has no kind",
+        ),
+        (
+            SUBSCRIPTIONS[Event.INITIALIZE].replace("... on Order", "... on Invoice"),
+            "OrderOrCheckout is never Invoice",
+        ),
         (REPORT.replace("time: $time", "moment: $time"), "transactionEventReport takes no moment"),
         (REPORT.replace("$id: ID!", "$id: String!"), "id is ID"),
-        (REPORT.replace("pspReference: $pspReference, ", ""), "transactionEventReport needs pspReference"),
+        (
+            REPORT.replace("pspReference: $pspReference, ", ""),
+            "transactionEventReport needs pspReference",
+        ),
     ],
 )
 def test_a_document_that_names_what_is_not_there_is_found(document: str, fault: str) -> None:
@@ -129,6 +154,11 @@ def test_a_document_that_names_what_is_not_there_is_found(document: str, fault: 
 def test_the_manifest_asks_for_no_more_than_it_needs() -> None:
     told: dict[str, Any] = manifest()
     assert told["permissions"] == ["HANDLE_PAYMENTS"]
-    assert {event for webhook in told["webhooks"] for event in webhook["syncEvents"]} == {event.value.upper() for event in Event}
+    assert {event for webhook in told["webhooks"] for event in webhook["syncEvents"]} == {
+        event.value.upper() for event in Event
+    }
     assert [webhook["query"] for webhook in told["webhooks"]] == list(SUBSCRIPTIONS.values())
-    assert all(webhook["targetUrl"].startswith("http://testserver/api/webhooks/") for webhook in told["webhooks"])
+    assert all(
+        webhook["targetUrl"].startswith("http://testserver/api/webhooks/")
+        for webhook in told["webhooks"]
+    )

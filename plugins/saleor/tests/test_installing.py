@@ -35,8 +35,15 @@ def test_the_token_is_proven_and_kept_encrypted(saleor: SaleorDouble) -> None:
     assert vault.decrypt(installation.token) == token_of(saleor)
 
 
-@pytest.mark.parametrize("token", ["wrong", "x" * 1000, "x" * 1001, "", None, 5, ["x"], "a\nb", "ключ"], ids=repr)
-def test_a_token_that_does_not_work_is_refused_and_changes_nothing(token: Any, saleor: SaleorDouble) -> None:
+@pytest.mark.parametrize(
+    "token",
+    ["wrong", "x" * 1000, "x" * 1001, "", None, 5, ["x"], "a\nb", "ключ"],
+    ids=repr,
+)
+def test_a_token_that_does_not_work_is_refused_and_changes_nothing(
+    token: Any,
+    saleor: SaleorDouble,
+) -> None:
     before = list(Installation.objects.values())
     status, said = saleor.register(token)
     assert status == 400
@@ -69,28 +76,48 @@ def test_what_saleor_says_of_a_token_is_told_without_its_trace(saleor: SaleorDou
     ],
 )
 def test_an_origin_that_is_not_allowed_is_refused_and_never_called(
-    api_url: str, double: SaleorDouble, world: World, caplog: pytest.LogCaptureFixture
+    api_url: str,
+    double: SaleorDouble,
+    world: World,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     double.tokens = {"token": "QXBwOjE="}
     given = api_url.replace("{port}", double.origin.rpartition(":")[2])
     status, said = double.register("token", **{"Saleor-Api-Url": given})
     assert (status, said["error"]["code"]) == (403, "ORIGIN")
-    seen = given[:100] if "@" not in given else "/graphql/"  # what looks like an address for mail is masked in a log
+    # what looks like an address for mail is masked in a log
+    seen = given[:100] if "@" not in given else "/graphql/"
     assert seen in caplog.text, "its owner can see which one it was"
     assert given[:200] == given or given not in caplog.text
     assert double.requests == []
     assert not Installation.objects.exists()
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b"{", b"null", b"\xff", b'{"auth_token": {}}', b"[" * 50_000, b"x" * 500_000])
-def test_a_handshake_that_is_none_is_refused(raw: bytes, double: SaleorDouble, world: World) -> None:
-    answer = Client().generic("POST", "/api/register", raw, content_type="application/json", headers=double.headers())
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"[]", b"{", b"null", b"\xff", b'{"auth_token": {}}', b"[" * 50_000, b"x" * 500_000],
+)
+def test_a_handshake_that_is_none_is_refused(
+    raw: bytes,
+    double: SaleorDouble,
+    world: World,
+) -> None:
+    answer = Client().generic(
+        "POST",
+        "/api/register",
+        raw,
+        content_type="application/json",
+        headers=double.headers(),
+    )
     assert 400 <= answer.status_code < 500
     assert json.loads(answer.content)["error"]["message"]
     assert not Installation.objects.exists()
 
 
-def test_a_saleor_that_cannot_be_reached_installs_nothing_and_is_told_why(double: SaleorDouble, world: World) -> None:
+def test_a_saleor_that_cannot_be_reached_installs_nothing_and_is_told_why(
+    double: SaleorDouble,
+    world: World,
+) -> None:
     double.is_down = True
     status, said = double.install()
     assert (status, said["error"]["code"]) == (400, "NOT_PROVEN")
@@ -98,7 +125,9 @@ def test_a_saleor_that_cannot_be_reached_installs_nothing_and_is_told_why(double
 
 
 def test_a_replayed_handshake_changes_nothing(saleor: SaleorDouble) -> None:
-    """The newest token again is inconclusive; an older one works no more, and does not come back."""
+    """The newest token again is inconclusive; an older one works no more, and does not come
+    back.
+    """
     old = token_of(saleor)
     assert saleor.register(old)[0] == 200
     assert Installation.objects.get().app_id == saleor.app_id
@@ -110,7 +139,10 @@ def test_a_replayed_handshake_changes_nothing(saleor: SaleorDouble) -> None:
     assert vault.decrypt(installation.token) == token_of(saleor)
 
 
-def test_the_app_that_is_installed_again_goes_on_with_what_was_begun(saleor: SaleorDouble, world: World) -> None:
+def test_the_app_that_is_installed_again_goes_on_with_what_was_begun(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
     before = saleor.app_id
     assert saleor.install()[0] == 200
@@ -128,7 +160,11 @@ def test_a_webhook_of_the_replaced_installation_is_not_taken(saleor: SaleorDoubl
     assert saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw))[0] == 403
 
 
-def test_several_saleors_are_served_each_with_its_own_money(saleor: SaleorDouble, world: World, settings: Any) -> None:
+def test_several_saleors_are_served_each_with_its_own_money(
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
+) -> None:
     """The same key, the same checkout and the same transaction of two Saleors are two of each."""
     other = SaleorDouble()
     try:
@@ -148,7 +184,7 @@ def test_several_saleors_are_served_each_with_its_own_money(saleor: SaleorDouble
         other.close()
 
 
-# Away again -------------------------------------------------------------------------------------------------------------------------------
+# Away again ---------------------------------------------------------------------------------------
 
 
 def command(*arguments: str) -> str:
@@ -158,15 +194,26 @@ def command(*arguments: str) -> str:
 
 
 def test_a_saleor_that_was_taken_out_of_the_settings_begins_nothing_and_what_it_began_goes_on(
-    saleor: SaleorDouble, world: World, settings: Any
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
 ) -> None:
-    """The default account may be that of another shop, which its money must not go to, and whose number it must not see."""
-    transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "one", {"method": "alipay"})
+    """The default account may be that of another shop, which its money must not go to, and whose
+    number it must not see.
+    """
+    transaction, said = saleor.initialize(
+        saleor.checkout(Decimal("19.90")),
+        "one",
+        {"method": "alipay"},
+    )
     settings.TILLGATE_SALEOR = {"SALEORS": {"https://another.example": {}}}
     source = saleor.checkout(Decimal("5.00"))
     assert saleor.gateway_initialize(source) == (200, {"data": {"methods": []}})
     refused = saleor.initialize(source, "two", {"method": "alipay"})[1]
-    assert (refused["result"], refused["message"]) == ("CHARGE_FAILURE", "No way of paying is offered in this channel.")
+    assert (refused["result"], refused["message"]) == (
+        "CHARGE_FAILURE",
+        "No way of paying is offered in this channel.",
+    )
     headers = {"Authorization": f"Bearer {saleor.page_token()}", "Saleor-Api-Url": saleor.api_url}
     assert Client().post("/app/content", headers=headers).status_code == 401
     world.sandbox.control.pay(said["pspReference"])
@@ -193,8 +240,13 @@ def test_an_installation_is_listed_and_forgotten(saleor: SaleorDouble, world: Wo
     assert transaction.charged == Decimal("19.90")
 
 
-def test_an_app_that_saleor_has_switched_off_for_a_while_reports_later(saleor: SaleorDouble, world: World) -> None:
-    """The staff can switch it on again, with the same token: so a token that is refused is not forgotten."""
+def test_an_app_that_saleor_has_switched_off_for_a_while_reports_later(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
+    """The staff can switch it on again, with the same token: so a token that is refused is not
+    forgotten.
+    """
     transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
     tokens, saleor.tokens = saleor.tokens, {}
     world.sandbox.control.pay(said["pspReference"])
@@ -212,7 +264,7 @@ def test_a_saleor_that_nobody_installed_cannot_be_forgotten(world: World) -> Non
         command("uninstall", "https://nobody.example/graphql/")
 
 
-# Another domain ---------------------------------------------------------------------------------------------------------------------------
+# Another domain -----------------------------------------------------------------------------------
 
 
 def moved(saleor: SaleorDouble, settings: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
@@ -225,7 +277,10 @@ def moved(saleor: SaleorDouble, settings: Any, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_saleor_whose_domain_has_changed_goes_on_with_what_was_begun(
-    saleor: SaleorDouble, world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
     former, now = moved(saleor, settings, monkeypatch)
@@ -242,9 +297,16 @@ def test_a_saleor_whose_domain_has_changed_goes_on_with_what_was_begun(
     assert Installation.objects.count() == 1
 
 
-@pytest.mark.parametrize("wrong", ["not allowed", "nobody there", "another token", "uninstalled", "installed there"])
+@pytest.mark.parametrize(
+    "wrong",
+    ["not allowed", "nobody there", "another token", "uninstalled", "installed there"],
+)
 def test_a_move_that_is_none_changes_nothing_and_says_why(
-    wrong: str, saleor: SaleorDouble, world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
+    wrong: str,
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     former, now = moved(saleor, settings, monkeypatch)
     said = {
@@ -273,7 +335,10 @@ def test_a_move_that_is_none_changes_nothing_and_says_why(
 
 
 def test_an_installation_at_the_new_domain_that_never_sold_makes_room(
-    saleor: SaleorDouble, world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept = dict(saleor.tokens)
     former, now = moved(saleor, settings, monkeypatch)
@@ -284,12 +349,15 @@ def test_an_installation_at_the_new_domain_that_never_sold_makes_room(
     assert [row.api_url for row in Installation.objects.all()] == [now]
 
 
-# Keys -------------------------------------------------------------------------------------------------------------------------------------
+# Keys ---------------------------------------------------------------------------------------------
 
 OLD, NEW = "o" * 32, "n" * 32
 
 
-def test_tokens_move_to_a_new_key_and_the_old_one_can_go(saleor: SaleorDouble, settings: Any) -> None:
+def test_tokens_move_to_a_new_key_and_the_old_one_can_go(
+    saleor: SaleorDouble,
+    settings: Any,
+) -> None:
     def use(*keys: str) -> None:
         settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": keys}
 
@@ -309,12 +377,19 @@ def test_tokens_move_to_a_new_key_and_the_old_one_can_go(saleor: SaleorDouble, s
         command("rotate")
 
 
-def test_a_token_that_no_key_fits_is_told_to_a_person_and_not_lost(saleor: SaleorDouble, world: World, settings: Any) -> None:
+def test_a_token_that_no_key_fits_is_told_to_a_person_and_not_lost(
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
+) -> None:
     transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
     settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": [NEW]}
     world.sandbox.control.pay(said["pspReference"])
     world.a_day_passes()
     assert world.reviews() == ["delivery-failing"]
-    settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": [NEW, settings.SECRET_KEY]}
+    settings.TILLGATE_SALEOR = {
+        **settings.TILLGATE_SALEOR,
+        "ENCRYPTION_KEYS": [NEW, settings.SECRET_KEY],
+    }
     world.a_day_passes()
     assert transaction.charged == Decimal("19.90")

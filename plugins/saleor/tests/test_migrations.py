@@ -16,10 +16,17 @@ from tillgate.testing.world import World
 
 def tables() -> set[str]:
     with connection.cursor() as cursor:
-        return {name for name in connection.introspection.table_names(cursor) if name.startswith("tillgate_saleor_")}
+        return {
+            name
+            for name in connection.introspection.table_names(cursor)
+            if name.startswith("tillgate_saleor_")
+        }
 
 
-def test_migrations_run_forwards_backwards_to_nothing_and_forwards_again(world: World, double: SaleorDouble) -> None:
+def test_migrations_run_forwards_backwards_to_nothing_and_forwards_again(
+    world: World,
+    double: SaleorDouble,
+) -> None:
     built = tables()
     assert len(built) == 4
     try:
@@ -29,7 +36,11 @@ def test_migrations_run_forwards_backwards_to_nothing_and_forwards_again(world: 
         call_command("migrate", "tillgate_saleor", verbosity=0)
     assert tables() == built
     assert double.install()[0] == 200
-    _, said = double.initialize(double.checkout(Decimal("19.90")), "key", {"method": "alipay", "returnUrl": RETURN_URL})
+    _, said = double.initialize(
+        double.checkout(Decimal("19.90")),
+        "key",
+        {"method": "alipay", "returnUrl": RETURN_URL},
+    )
     assert said["result"] == "CHARGE_ACTION_REQUIRED"
 
 

@@ -1,4 +1,6 @@
-"""Paying through a Saleor: what a storefront is answered, what Saleor's books hold in the end, and that it never waits too long."""
+"""Paying through a Saleor: what a storefront is answered, what Saleor's books hold in the end, and
+that it never waits too long.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def run_worker(world: World) -> None:
 
 
 def half_paid(saleor: SaleorDouble, world: World) -> Source:
-    """Return a checkout whose cart had grown to twice as much when the payment page of before was paid."""
+    """Return a checkout whose cart had grown to twice as much when the payment page of before was
+    paid.
+    """
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA)
     source.total = TOTAL * 2
@@ -69,26 +73,40 @@ def raising(error: BaseException) -> Any:
 
 
 def given_up(saleor: SaleorDouble, world: World, reference: str) -> None:
-    """Have money come while the App is deactivated, and somebody accept that Saleor does not hear of it."""
+    """Have money come while the App is deactivated, and somebody accept that Saleor does not hear
+    of it.
+    """
     tokens, saleor.tokens = saleor.tokens, {}
     world.sandbox.control.pay(reference)
     for _ in range(6):
         world.time.advance(minutes=10)
         world.run_worker()
     assert world.reviews() == ["delivery-failing"]
-    actions.take_action(Review.objects.get(resolved_at__isnull=True).pk, "dismiss", staff="ann", note="I see to it")
+    actions.take_action(
+        Review.objects.get(resolved_at__isnull=True).pk,
+        "dismiss",
+        staff="ann",
+        note="I see to it",
+    )
     saleor.tokens = tokens
     run_worker(world)
 
 
-# Beginning --------------------------------------------------------------------------------------------------------------------------------
+# Beginning ----------------------------------------------------------------------------------------
 
 
-def test_the_methods_of_a_channel_are_offered_in_their_order(saleor: SaleorDouble, settings: Any) -> None:
+def test_the_methods_of_a_channel_are_offered_in_their_order(
+    saleor: SaleorDouble,
+    settings: Any,
+) -> None:
     channels = {"default-channel": {"PAYMENT_METHODS": ["paypal", "alipay"]}}
     settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"CHANNELS": channels}}}
     _, said = saleor.gateway_initialize(saleor.checkout(TOTAL))
-    assert said == {"data": {"methods": [{"id": "paypal", "name": "PayPal"}, {"id": "alipay", "name": "Alipay"}]}}
+    assert said == {
+        "data": {
+            "methods": [{"id": "paypal", "name": "PayPal"}, {"id": "alipay", "name": "Alipay"}],
+        },
+    }
     _, refused = saleor.initialize(saleor.checkout(TOTAL), "key", {"method": "wechatpay"})
     assert refused["result"] == "CHARGE_FAILURE"
 
@@ -97,9 +115,18 @@ def test_a_channel_in_another_currency_is_offered_nothing(saleor: SaleorDouble) 
     assert saleor.gateway_initialize(saleor.checkout(TOTAL, "PLN"))[1] == {"data": {"methods": []}}
 
 
-def test_a_channel_is_paid_to_its_account(saleor: SaleorDouble, world: World, settings: Any) -> None:
-    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": dict.fromkeys(("default", "asia"), settings.TILLGATE["ACCOUNTS"]["default"])}
-    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"CHANNELS": {"default-channel": {"ACCOUNT": "asia"}}}}}
+def test_a_channel_is_paid_to_its_account(
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
+) -> None:
+    settings.TILLGATE = {
+        **settings.TILLGATE,
+        "ACCOUNTS": dict.fromkeys(("default", "asia"), settings.TILLGATE["ACCOUNTS"]["default"]),
+    }
+    settings.TILLGATE_SALEOR = {
+        "SALEORS": {saleor.origin: {"CHANNELS": {"default-channel": {"ACCOUNT": "asia"}}}},
+    }
     _, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"method": "alipay"})
     assert said["result"] == "CHARGE_ACTION_REQUIRED"
     assert Payment.objects.get().account == "asia"
@@ -113,7 +140,9 @@ def test_the_same_key_is_the_same_payment(saleor: SaleorDouble) -> None:
 
 
 def test_the_same_key_is_the_same_payment_though_its_method_is_not_offered_any_more(
-    saleor: SaleorDouble, world: World, settings: Any
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
 ) -> None:
     source = saleor.checkout(TOTAL)
     _, first = saleor.initialize(source, "key", DATA)
@@ -121,21 +150,28 @@ def test_the_same_key_is_the_same_payment_though_its_method_is_not_offered_any_m
     assert saleor.initialize(source, "key", DATA)[1] == first
     world.sandbox.control.pay(first["pspReference"])
     settings.TILLGATE_SALEOR = {"SALEORS": {}}
-    assert saleor.initialize(source, "key", DATA)[1]["result"] == "CHARGE_SUCCESS", "nobody who has paid is told otherwise"
+    assert saleor.initialize(source, "key", DATA)[1]["result"] == "CHARGE_SUCCESS", (
+        "nobody who has paid is told otherwise"
+    )
     assert source.transactions[0].charged == TOTAL
 
 
 def test_the_same_key_in_the_same_moment_is_the_same_payment(saleor: SaleorDouble) -> None:
     source = saleor.checkout(TOTAL)
     saleor.initialize(saleor.checkout(Decimal("1.00")), "warm", DATA)
-    first, second = together(*[lambda: saleor.initialize(source, "key", DATA)[1]["data"]["cashierUrl"]] * 2)
+    first, second = together(
+        *[lambda: saleor.initialize(source, "key", DATA)[1]["data"]["cashierUrl"]] * 2,
+    )
     assert first == second
     assert Payment.objects.filter(amount=TOTAL).count() == 1
 
 
 @pytest.mark.parametrize("fault", ["", "refused"])
 def test_the_same_key_while_the_payment_is_being_created_waits_for_it_and_is_answered_as_the_first(
-    fault: str, saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    fault: str,
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real, is_creating, asked_again = hooks.pay, threading.Event(), threading.Event()
 
@@ -169,10 +205,15 @@ def test_the_same_key_of_two_checkouts_is_two_payments(saleor: SaleorDouble) -> 
     assert answers[0]["pspReference"] != answers[1]["pspReference"]
 
 
-def test_two_transactions_for_the_same_lead_to_one_payment_and_one_of_them_is_charged(saleor: SaleorDouble, world: World) -> None:
+def test_two_transactions_for_the_same_lead_to_one_payment_and_one_of_them_is_charged(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     """A shopper pressed twice, and the storefront used two keys."""
     source = saleor.checkout(TOTAL)
-    (first, said), (second, again) = (saleor.initialize(source, key, DATA) for key in ("one", "two"))
+    (first, said), (second, again) = (
+        saleor.initialize(source, key, DATA) for key in ("one", "two")
+    )
     assert (again["pspReference"], again["data"]) == (said["pspReference"], said["data"])
     world.sandbox.control.pay(again["pspReference"])
     assert saleor.process(first)["result"] == "CHARGE_FAILURE"
@@ -182,7 +223,8 @@ def test_two_transactions_for_the_same_lead_to_one_payment_and_one_of_them_is_ch
 
 
 def test_two_transactions_for_the_same_in_the_same_moment_are_both_led_to_the_payment_page_page(
-    saleor: SaleorDouble, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The second is begun and answered while the first is about to be."""
     source, answers = saleor.checkout(TOTAL), list[Any]()
@@ -207,19 +249,27 @@ def test_a_channel_that_authorizes_is_charged(saleor: SaleorDouble, world: World
     assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
 
 
-def test_a_refused_creation_says_so_and_another_transaction_pays(saleor: SaleorDouble, world: World) -> None:
+def test_a_refused_creation_says_so_and_another_transaction_pays(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     world.sandbox.control.fault("refused", occasion="pay")
     _, said = saleor.initialize(source, "one", DATA)
     assert said["result"] == "CHARGE_FAILURE"
     assert said["pspReference"] == Payment.objects.get().reference
-    assert saleor.initialize(source, "one", DATA)[1]["result"] == "CHARGE_FAILURE", "a transaction has one payment, and keeps it"
+    assert saleor.initialize(source, "one", DATA)[1]["result"] == "CHARGE_FAILURE", (
+        "a transaction has one payment, and keeps it"
+    )
     transaction, said = saleor.initialize(source, "two", DATA)
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
 
 
-def test_a_shopper_who_has_paid_is_not_sent_to_pay_again(saleor: SaleorDouble, world: World) -> None:
+def test_a_shopper_who_has_paid_is_not_sent_to_pay_again(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     first, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.pay(said["pspReference"])
@@ -230,20 +280,31 @@ def test_a_shopper_who_has_paid_is_not_sent_to_pay_again(saleor: SaleorDouble, w
     assert first.charged == TOTAL
 
 
-def test_a_process_that_dies_between_creation_and_note_finds_its_payment_again(saleor: SaleorDouble, world: World) -> None:
+def test_a_process_that_dies_between_creation_and_note_finds_its_payment_again(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     """Wherever it dies: money that the gateway could take is reported to the right transaction."""
     for number in range(1, 40):
         source = saleor.checkout(TOTAL)
         with Points(number).installed() as points, suppress(Crash):
             saleor.initialize(source, "key", DATA)
-        created = [one for one in Payment.objects.filter(order__key__endswith=source.id) if one.status != "failed"]
+        created = [
+            one
+            for one in Payment.objects.filter(order__key__endswith=source.id)
+            if one.status != "failed"
+        ]
         known = {one.reference for one in world.sandbox.service.transactions()}
         for payment in created:
             if payment.reference in known:
                 world.sandbox.control.pay(payment.reference)
         world.time.advance(minutes=20)
         assert world.run_worker().faults == []
-        held = sum(Decimal(world.sandbox.service.find(one.reference).amount) for one in created if one.reference in known)
+        held = sum(
+            Decimal(world.sandbox.service.find(one.reference).amount)
+            for one in created
+            if one.reference in known
+        )
         assert source.charged == held
         if not points.has_ended:
             assert number > 5
@@ -252,15 +313,21 @@ def test_a_process_that_dies_between_creation_and_note_finds_its_payment_again(s
 
 
 def test_more_is_paid_once_saleor_knows_what_is_paid_where_the_owner_trusts_it_to_ask(
-    saleor: SaleorDouble, world: World, settings: Any
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
 ) -> None:
     """A part now and the rest later, or an order that became dearer after it was paid."""
-    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": True}}}
+    settings.TILLGATE_SALEOR = {
+        "SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": True}},
+    }
     source = saleor.checkout(TOTAL)
     first, said = saleor.initialize(source, "one", DATA, Decimal("5.00"))
     world.sandbox.control.pay(said["pspReference"])
     _, soon = saleor.initialize(source, "two", DATA, Decimal("14.90"))
-    assert soon["result"] == "CHARGE_FAILURE", "Saleor has not heard of the first yet, and may mean the same money"
+    assert soon["result"] == "CHARGE_FAILURE", (
+        "Saleor has not heard of the first yet, and may mean the same money"
+    )
     run_worker(world)
     assert source.ledger == []
     second, said = saleor.initialize(source, "three", DATA)
@@ -269,12 +336,20 @@ def test_more_is_paid_once_saleor_knows_what_is_paid_where_the_owner_trusts_it_t
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(second)["result"] == "CHARGE_SUCCESS"
     run_worker(world)
-    assert (first.charged, second.charged, source.ledger) == (Decimal("5.00"), Decimal("14.90"), ["paid"])
+    assert (first.charged, second.charged, source.ledger) == (
+        Decimal("5.00"),
+        Decimal("14.90"),
+        ["paid"],
+    )
     assert saleor.request_refund(second, Decimal("14.90"))[1]["result"] == "REFUND_SUCCESS"
     assert world.reviews() == []
 
 
-def test_nothing_more_is_paid_where_the_owner_has_not_said_so(saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_more_is_paid_where_the_owner_has_not_said_so(
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(saleor, "tells_costs", False)
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA, Decimal("5.00"))
@@ -283,12 +358,20 @@ def test_nothing_more_is_paid_where_the_owner_has_not_said_so(saleor: SaleorDoub
     assert saleor.initialize(source, "two", DATA)[1]["result"] == "CHARGE_FAILURE"
 
 
-def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(saleor: SaleorDouble, world: World) -> None:
+def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA)
     saleor.gateway_initialize(source, Decimal("0.01"))
     for number, method in enumerate(("alipay", "paypal")):
-        _, refused = saleor.initialize(source, f"less {number}", {"method": method}, Decimal("0.01"))
+        _, refused = saleor.initialize(
+            source,
+            f"less {number}",
+            {"method": method},
+            Decimal("0.01"),
+        )
         assert (refused["result"], "pspReference" in refused) == ("CHARGE_FAILURE", False)
         assert "USD 19.90 is left to be paid" in refused["message"]
     world.sandbox.control.pay(said["pspReference"])
@@ -298,7 +381,9 @@ def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(saleor: 
 
 
 def test_no_more_is_taken_than_what_is_left(saleor: SaleorDouble, world: World) -> None:
-    """A tab that was left open names the total of before, or Saleor itself a total that a gift card pays in part."""
+    """A tab that was left open names the total of before, or Saleor itself a total that a gift card
+    pays in part.
+    """
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA, TOTAL * 3)
     assert said["amount"] == 19.9
@@ -318,7 +403,10 @@ def test_no_more_is_taken_than_what_is_left(saleor: SaleorDouble, world: World) 
 
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_second_payment_that_comes_while_a_matter_is_concluded_is_told(
-    is_seen: bool, saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    is_seen: bool,
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = saleor.checkout(TOTAL)
     _, little = saleor.initialize(source, "little", DATA)
@@ -327,7 +415,10 @@ def test_a_second_payment_that_comes_while_a_matter_is_concluded_is_told(
     world.sandbox.control.pay(little["pspReference"])
     run_worker(world)
     run_worker(world)
-    references = [saleor.initialize(source, method, {"method": method})[1]["pspReference"] for method in ("gcash", "paypal")]
+    references = [
+        saleor.initialize(source, method, {"method": method})[1]["pspReference"]
+        for method in ("gcash", "paypal")
+    ]
     for reference in references:
         world.sandbox.control.pay(reference)
     reconciling.reconcile(Payment.objects.get(reference=references[0]), "webhook")
@@ -345,8 +436,13 @@ def test_a_second_payment_that_comes_while_a_matter_is_concluded_is_told(
     assert world.reviews() == [*(["underpaid"] if is_seen else []), "second-payment"]
 
 
-def test_what_is_paid_already_is_not_begun_for_whatever_a_storefront_names(saleor: SaleorDouble, world: World) -> None:
-    """The cart grows, the shopper pays the old page, and the cart shrinks again: a cent would be taken for the whole."""
+def test_what_is_paid_already_is_not_begun_for_whatever_a_storefront_names(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
+    """The cart grows, the shopper pays the old page, and the cart shrinks again: a cent would be
+    taken for the whole.
+    """
     source = half_paid(saleor, world)
     source.total = TOTAL
     for amount in (Decimal("0.01"), TOTAL, TOTAL * 2):
@@ -355,13 +451,21 @@ def test_what_is_paid_already_is_not_begun_for_whatever_a_storefront_names(saleo
     assert Payment.objects.count() == 1
 
 
-def test_what_another_app_has_paid_in_whole_is_not_begun(saleor: SaleorDouble, world: World) -> None:
+def test_what_another_app_has_paid_in_whole_is_not_begun(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     saleor.charge_by_another_app(source, TOTAL)
-    assert saleor.initialize(source, "stale tab", DATA, TOTAL)[1]["message"] == "This is paid already."
+    assert (
+        saleor.initialize(source, "stale tab", DATA, TOTAL)[1]["message"] == "This is paid already."
+    )
 
 
-def test_money_for_what_another_app_has_paid_meanwhile_is_told_and_its_page_not_handed_out(saleor: SaleorDouble, world: World) -> None:
+def test_money_for_what_another_app_has_paid_meanwhile_is_told_and_its_page_not_handed_out(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(source, "ours", DATA)
     saleor.charge_by_another_app(source, TOTAL)
@@ -371,12 +475,16 @@ def test_money_for_what_another_app_has_paid_meanwhile_is_told_and_its_page_not_
     run_worker(world)
     run_worker(world)
     assert world.reviews() == ["paid-not-payable"]
-    assert transaction.charged == TOTAL, "Saleor's books hold it, so that its staff can give it back"
+    assert transaction.charged == TOTAL, (
+        "Saleor's books hold it, so that its staff can give it back"
+    )
 
 
 @pytest.mark.parametrize("theirs", [TOTAL, TOTAL - 1])
 def test_money_for_what_another_app_has_paid_unheard_is_told_before_saleor_hears_of_it(
-    theirs: Decimal, saleor: SaleorDouble, world: World
+    theirs: Decimal,
+    saleor: SaleorDouble,
+    world: World,
 ) -> None:
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "ours", DATA)
@@ -390,9 +498,14 @@ def test_money_for_what_another_app_has_paid_unheard_is_told_before_saleor_hears
 
 @pytest.mark.parametrize("door", ["report", "payment step", "process", "begun again"])
 def test_a_checkout_that_became_dearer_unheard_is_told_and_the_rest_can_be_paid(
-    door: str, saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    door: str,
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In another tab, or since a sale has ended: Saleor would make no order of it, and shows a checkout to nobody."""
+    """In another tab, or since a sale has ended: Saleor would make no order of it, and shows a
+    checkout to nobody.
+    """
     source = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.pay(said["pspReference"])
@@ -417,11 +530,14 @@ def test_a_checkout_that_became_dearer_unheard_is_told_and_the_rest_can_be_paid(
     run_worker(world)
     assert (source.ledger, source.charged, world.reviews()) == (["paid"], TOTAL * 2, [])
     assert saleor.initialize(source, "third", DATA, TOTAL)[1]["message"] == "This is paid already."
-    assert list(audit(timezone.now() - timedelta(days=2), timezone.now() + timedelta(seconds=1))) == []
+    assert (
+        list(audit(timezone.now() - timedelta(days=2), timezone.now() + timedelta(seconds=1))) == []
+    )
 
 
 def test_a_checkout_that_becomes_cheaper_after_it_was_paid_is_told_and_is_over_once_the_difference_went_back(
-    saleor: SaleorDouble, world: World
+    saleor: SaleorDouble,
+    world: World,
 ) -> None:
     source = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(source, "one", DATA)
@@ -435,8 +551,16 @@ def test_a_checkout_that_becomes_cheaper_after_it_was_paid_is_told_and_is_over_o
     assert world.reviews() == []
 
 
-@pytest.mark.parametrize(("back", "says"), [("5.00", "This is paid already."), ("19.90", "This was paid, and the money was refunded.")])
-def test_what_was_given_back_of_an_order_is_not_asked_for_again(back: str, says: str, saleor: SaleorDouble, world: World) -> None:
+@pytest.mark.parametrize(
+    ("back", "says"),
+    [("5.00", "This is paid already."), ("19.90", "This was paid, and the money was refunded.")],
+)
+def test_what_was_given_back_of_an_order_is_not_asked_for_again(
+    back: str,
+    says: str,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     order = begun_order(saleor, world)
     paid_at_the_gateway(world)
     run_worker(world)
@@ -447,7 +571,13 @@ def test_what_was_given_back_of_an_order_is_not_asked_for_again(back: str, says:
     assert world.reviews() == []
 
 
-def pays(saleor: SaleorDouble, world: World, source: Source, key: str, method: str = "alipay") -> Any:
+def pays(
+    saleor: SaleorDouble,
+    world: World,
+    source: Source,
+    key: str,
+    method: str = "alipay",
+) -> Any:
     """Begin to pay, pay, and let all be told; return the transaction."""
     transaction, said = saleor.initialize(source, key, {"method": method})
     assert said["result"] == "CHARGE_ACTION_REQUIRED", said["message"]
@@ -457,7 +587,10 @@ def pays(saleor: SaleorDouble, world: World, source: Source, key: str, method: s
     return transaction
 
 
-def test_a_checkout_is_paid_once_more_after_all_of_it_was_given_back(saleor: SaleorDouble, world: World) -> None:
+def test_a_checkout_is_paid_once_more_after_all_of_it_was_given_back(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     """It becomes an order by what it holds, and by nothing else."""
     source = saleor.checkout(TOTAL)
     saleor.request_refund(pays(saleor, world, source, "one"), TOTAL)
@@ -469,7 +602,10 @@ def test_a_checkout_is_paid_once_more_after_all_of_it_was_given_back(saleor: Sal
     assert (source.charged, world.reviews()) == (TOTAL * 2, [])
 
 
-def test_a_difference_that_went_back_is_paid_once_the_checkout_costs_it_again(saleor: SaleorDouble, world: World) -> None:
+def test_a_difference_that_went_back_is_paid_once_the_checkout_costs_it_again(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     pays(saleor, world, source, "one")
     source.total = Decimal("15.00")
@@ -485,7 +621,10 @@ def test_a_difference_that_went_back_is_paid_once_the_checkout_costs_it_again(sa
     assert (source.charged, world.reviews()) == (TOTAL + 5, [])
 
 
-def test_the_rest_alone_does_not_pay_once_the_first_was_given_back(saleor: SaleorDouble, world: World) -> None:
+def test_the_rest_alone_does_not_pay_once_the_first_was_given_back(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     pays(saleor, world, source, "one")
     source.total = TOTAL * 2
@@ -500,9 +639,14 @@ def test_the_rest_alone_does_not_pay_once_the_first_was_given_back(saleor: Saleo
     assert (source.charged, world.reviews()) == (TOTAL * 2, [])
 
 
-def test_a_checkout_whose_payer_was_given_back_in_place_of_its_double_can_be_paid_the_rest_of(saleor: SaleorDouble, world: World) -> None:
+def test_a_checkout_whose_payer_was_given_back_in_place_of_its_double_can_be_paid_the_rest_of(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
-    (first, one), (_, two) = (saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal"))
+    (first, one), (_, two) = (
+        saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal")
+    )
     for said in (one, two):
         world.sandbox.control.pay(said["pspReference"])
         run_worker(world)
@@ -516,7 +660,12 @@ def test_a_checkout_whose_payer_was_given_back_in_place_of_its_double_can_be_pai
 
 
 @pytest.mark.parametrize(("by", "reason"), [(5, "underpaid"), (-5, "overpaid")])
-def test_a_rest_that_was_begun_and_left_keeps_nobody_from_being_told(by: int, reason: str, saleor: SaleorDouble, world: World) -> None:
+def test_a_rest_that_was_begun_and_left_keeps_nobody_from_being_told(
+    by: int,
+    reason: str,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     pays(saleor, world, source, "one")
     source.total = TOTAL * 2
@@ -528,15 +677,25 @@ def test_a_rest_that_was_begun_and_left_keeps_nobody_from_being_told(by: int, re
     assert world.reviews() == [reason]
 
 
-def test_i4_a_second_payment_of_what_a_person_had_accepted_as_too_little_is_told(saleor: SaleorDouble, world: World) -> None:
+def test_i4_a_second_payment_of_what_a_person_had_accepted_as_too_little_is_told(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
-    (_, one), (_, two) = (saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal"))
+    (_, one), (_, two) = (
+        saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal")
+    )
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
     world.sandbox.control.pay(one["pspReference"])
     run_worker(world)
     run_worker(world)
-    actions.take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the shopper will take it out")
+    actions.take_action(
+        Review.objects.get().pk,
+        "dismiss",
+        staff="ann",
+        note="the shopper will take it out",
+    )
     source.total = TOTAL
     saleor.gateway_initialize(source)
     world.sandbox.control.pay(two["pspReference"])
@@ -545,7 +704,10 @@ def test_i4_a_second_payment_of_what_a_person_had_accepted_as_too_little_is_told
     assert (source.charged, world.reviews()) == (TOTAL * 2, ["overpaid"])
 
 
-def test_too_little_is_nobodys_matter_once_the_cart_costs_as_much_again(saleor: SaleorDouble, world: World) -> None:
+def test_too_little_is_nobodys_matter_once_the_cart_costs_as_much_again(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = half_paid(saleor, world)
     source.total = TOTAL
     saleor.gateway_initialize(source)
@@ -553,7 +715,9 @@ def test_too_little_is_nobodys_matter_once_the_cart_costs_as_much_again(saleor: 
 
 
 def test_two_presses_for_the_rest_in_the_same_moment_make_one_part(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = saleor.checkout(TOTAL)
     pays(saleor, world, source, "one")
@@ -566,13 +730,20 @@ def test_two_presses_for_the_rest_in_the_same_moment_make_one_part(
         return real(*arguments)
 
     monkeypatch.setattr(transactions, "_is_more_wanted", slowly)
-    presses = together(*[lambda number=number: saleor.initialize(source, f"rest {number}", DATA)[1]["result"] for number in range(2)])
+    presses = together(
+        *[
+            lambda number=number: saleor.initialize(source, f"rest {number}", DATA)[1]["result"]
+            for number in range(2)
+        ],
+    )
     assert presses == ["CHARGE_ACTION_REQUIRED"] * 2
     assert Purchase.objects.count() == 2
 
 
 def test_a_saleor_that_cannot_say_what_it_costs_is_told_of_the_money_all_the_same(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may have to ask other Apps for taxes, however long they take."""
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "one", DATA)
@@ -604,9 +775,15 @@ def test_two_presses_for_the_rest_make_one_part(saleor: SaleorDouble, world: Wor
     assert (source.charged, world.reviews()) == (TOTAL * 2, [])
 
 
-def test_two_open_pages_that_pay_a_grown_cart_to_the_cent_have_paid_it(saleor: SaleorDouble, world: World) -> None:
+def test_two_open_pages_that_pay_a_grown_cart_to_the_cent_have_paid_it(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
-    references = [saleor.initialize(source, method, {"method": method})[1]["pspReference"] for method in ("alipay", "paypal")]
+    references = [
+        saleor.initialize(source, method, {"method": method})[1]["pspReference"]
+        for method in ("alipay", "paypal")
+    ]
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
     for reference in references:
@@ -614,10 +791,15 @@ def test_two_open_pages_that_pay_a_grown_cart_to_the_cent_have_paid_it(saleor: S
         run_worker(world)
         run_worker(world)
     assert (source.ledger, source.charged, world.reviews()) == (["paid"], TOTAL * 2, [])
-    assert saleor.initialize(source, "third", DATA, TOTAL * 2)[1]["message"] == "This is paid already."
+    assert (
+        saleor.initialize(source, "third", DATA, TOTAL * 2)[1]["message"] == "This is paid already."
+    )
 
 
-def test_a_person_reads_what_it_costs_and_not_what_was_left(saleor: SaleorDouble, world: World) -> None:
+def test_a_person_reads_what_it_costs_and_not_what_was_left(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL * 2)
     _, whole = saleor.initialize(source, "whole", DATA)
     source.total = TOTAL
@@ -632,7 +814,10 @@ def test_a_person_reads_what_it_costs_and_not_what_was_left(saleor: SaleorDouble
     assert "the order costs USD 39.80 by now" in Review.objects.get(reason="underpaid").message
 
 
-def test_i4_what_was_canceled_and_paid_all_the_same_is_not_begun_again(saleor: SaleorDouble, world: World) -> None:
+def test_i4_what_was_canceled_and_paid_all_the_same_is_not_begun_again(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(source, "one", DATA)
     saleor.request_cancel(transaction)
@@ -640,11 +825,16 @@ def test_i4_what_was_canceled_and_paid_all_the_same_is_not_begun_again(saleor: S
     run_worker(world)
     run_worker(world)
     assert (source.charged, world.reviews()) == (TOTAL, ["paid-not-payable"])
-    assert saleor.initialize(source, "two", {"method": "paypal"}, TOTAL)[1]["result"] == "CHARGE_FAILURE"
+    assert (
+        saleor.initialize(source, "two", {"method": "paypal"}, TOTAL)[1]["result"]
+        == "CHARGE_FAILURE"
+    )
 
 
 def test_a_process_that_dies_after_the_rest_was_paid_leaves_no_matter_for_ever(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = half_paid(saleor, world)
     _, rest = saleor.initialize(source, "two", {"method": "paypal"})
@@ -668,11 +858,20 @@ def test_what_another_app_holds_is_not_left_to_be_paid(saleor: SaleorDouble, wor
     assert (source.ledger, world.reviews()) == (["paid"], [])
 
 
-def test_a_balance_says_what_an_order_costs_whoever_holds_what_of_it(saleor: SaleorDouble, world: World) -> None:
+def test_a_balance_says_what_an_order_costs_whoever_holds_what_of_it(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     body = saleor.session_body(begun_order(saleor, world).transactions[0])["sourceObject"]
 
     def held(name: str, **amounts: str) -> dict[str, Any]:
-        return {"id": name, **{f"{kind}Amount": {"amount": money.WireNumber(amount)} for kind, amount in amounts.items()}}
+        return {
+            "id": name,
+            **{
+                f"{kind}Amount": {"amount": money.WireNumber(amount)}
+                for kind, amount in amounts.items()
+            },
+        }
 
     ours = held("ours", charged="5.0")
     for balance, begun, expected in (
@@ -686,13 +885,18 @@ def test_a_balance_says_what_an_order_costs_whoever_holds_what_of_it(saleor: Sal
         ("-24.9", [held("other", charged="-5.0")], "19.90"),
         ("-19.9", None, "19.90"),
     ):
-        told = Told.model_validate({**body, "totalBalance": {"amount": money.WireNumber(balance)}, "transactions": begun})
+        told = Told.model_validate(
+            {**body, "totalBalance": {"amount": money.WireNumber(balance)}, "transactions": begun},
+        )
         assert told.costs_without({"ours"}) == Decimal(expected)
     for unclear in (money.WireNumber("-12.3456"), None, True, "5", money.WireNumber("-1e30")):
-        assert Told.model_validate({**body, "totalBalance": {"amount": unclear}}).costs_without(()) is None
+        assert (
+            Told.model_validate({**body, "totalBalance": {"amount": unclear}}).costs_without(())
+            is None
+        )
 
 
-# How it stands ----------------------------------------------------------------------------------------------------------------------------
+# How it stands ------------------------------------------------------------------------------------
 
 
 def test_process_tells_what_the_gateway_says_now(saleor: SaleorDouble, world: World) -> None:
@@ -700,11 +904,19 @@ def test_process_tells_what_the_gateway_says_now(saleor: SaleorDouble, world: Wo
     assert saleor.process(transaction) == begun
     world.sandbox.control.pay(begun["pspReference"])
     paid = saleor.process(transaction)
-    assert (paid["result"], paid["pspReference"], paid["amount"]) == ("CHARGE_SUCCESS", begun["pspReference"], 19.9)
+    assert (paid["result"], paid["pspReference"], paid["amount"]) == (
+        "CHARGE_SUCCESS",
+        begun["pspReference"],
+        19.9,
+    )
 
 
 def test_process_believes_nobody_but_the_gateway(saleor: SaleorDouble) -> None:
-    transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", {**DATA, "status": "paid", "returned": True})
+    transaction, _ = saleor.initialize(
+        saleor.checkout(TOTAL),
+        "key",
+        {**DATA, "status": "paid", "returned": True},
+    )
     assert saleor.process(transaction)["result"] == "CHARGE_ACTION_REQUIRED"
 
 
@@ -712,7 +924,11 @@ def test_a_declined_payment_is_a_failure(saleor: SaleorDouble, world: World) -> 
     transaction, begun = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     world.sandbox.control.decline(begun["pspReference"])
     declined = saleor.process(transaction)
-    assert (declined["result"], declined["pspReference"], declined["actions"]) == ("CHARGE_FAILURE", begun["pspReference"], [])
+    assert (declined["result"], declined["pspReference"], declined["actions"]) == (
+        "CHARGE_FAILURE",
+        begun["pspReference"],
+        [],
+    )
 
 
 @pytest.mark.parametrize(
@@ -725,7 +941,12 @@ def test_a_declined_payment_is_a_failure(saleor: SaleorDouble, world: World) -> 
         ("expired", "", "The time to pay has passed. Nothing was charged."),
     ],
 )
-def test_a_shopper_reads_why_a_payment_ended(saleor: SaleorDouble, status: str, word: str, message: str) -> None:
+def test_a_shopper_reads_why_a_payment_ended(
+    saleor: SaleorDouble,
+    status: str,
+    word: str,
+    message: str,
+) -> None:
     transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     Payment.objects.update(status=status, status_text=word)
     assert saleor.process(transaction)["message"] == message
@@ -739,15 +960,27 @@ def test_a_shopper_reads_why_a_payment_ended(saleor: SaleorDouble, status: str, 
         ("expired", "Die Zeit zum Bezahlen ist abgelaufen. Es wurde nichts abgebucht."),
     ],
 )
-def test_a_shop_in_german_says_in_german_why_a_payment_ended(saleor: SaleorDouble, settings: Any, status: str, message: str) -> None:
+def test_a_shop_in_german_says_in_german_why_a_payment_ended(
+    saleor: SaleorDouble,
+    settings: Any,
+    status: str,
+    message: str,
+) -> None:
     settings.LANGUAGE_CODE = "de"
     transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     Payment.objects.update(status=status, status_text="cancelled")
     assert saleor.process(transaction)["message"] == message
 
 
-@pytest.mark.parametrize("fault", ["server_error", "lost_response", "broken_json", "denied", "wrong_amount"])
-def test_a_gateway_that_brings_no_news_leaves_it_open(fault: str, saleor: SaleorDouble, world: World) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    ["server_error", "lost_response", "broken_json", "denied", "wrong_amount"],
+)
+def test_a_gateway_that_brings_no_news_leaves_it_open(
+    fault: str,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     transaction, begun = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     world.sandbox.control.pay(begun["pspReference"])
     world.sandbox.control.fault(fault, occasion="query")
@@ -757,18 +990,31 @@ def test_a_gateway_that_brings_no_news_leaves_it_open(fault: str, saleor: Saleor
 
 def test_a_transaction_that_was_never_begun_is_a_failure(saleor: SaleorDouble) -> None:
     transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", None)
-    for said in (saleor.process(transaction), saleor.request_cancel(transaction)[1], saleor.request_refund(transaction, 5)[1]):
+    for said in (
+        saleor.process(transaction),
+        saleor.request_cancel(transaction)[1],
+        saleor.request_refund(transaction, 5)[1],
+    ):
         assert said["result"].endswith("_FAILURE")
         assert said.get("pspReference", "refused-").startswith("refused-")
     assert not Payment.objects.exists()
 
 
-def test_the_shopper_comes_back_to_the_storefront_with_the_transaction(saleor: SaleorDouble, world: World) -> None:
+def test_the_shopper_comes_back_to_the_storefront_with_the_transaction(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     url = "http://testserver/storefront/back/?order=1&x=%C3%BC"
-    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"method": "alipay", "returnUrl": url})
+    transaction, said = saleor.initialize(
+        saleor.checkout(TOTAL),
+        "key",
+        {"method": "alipay", "returnUrl": url},
+    )
     back = urlsplit(world.sandbox.control.pay(said["pspReference"]) or "")
     answer = Client().get(f"{back.path}?{back.query}")
-    assert answer["Location"].startswith("http://testserver/storefront/back/?order=1&x=%C3%BC&transaction=")
+    assert answer["Location"].startswith(
+        "http://testserver/storefront/back/?order=1&x=%C3%BC&transaction=",
+    )
     assert Client().get(answer["Location"]).content == b"CHARGE_SUCCESS"
     assert transaction.charged == TOTAL
 
@@ -779,21 +1025,37 @@ def test_a_shopper_without_a_way_back_stays_on_our_page(saleor: SaleorDouble, wo
     assert Client().get(f"{back.path}?{back.query}").status_code == 200
 
 
-def test_a_shopper_who_has_not_paid_can_go_back_to_the_storefronts_checkout(saleor: SaleorDouble, settings: Any) -> None:
-    configured = {"STOREFRONTS": ["http://testserver"], "CHECKOUT_URL": "https://www.shop.example/checkout?checkout={id}"}
+def test_a_shopper_who_has_not_paid_can_go_back_to_the_storefronts_checkout(
+    saleor: SaleorDouble,
+    settings: Any,
+) -> None:
+    configured = {
+        "STOREFRONTS": ["http://testserver"],
+        "CHECKOUT_URL": "https://www.shop.example/checkout?checkout={id}",
+    }
     for given, is_shown in (({"STOREFRONTS": ["http://testserver"]}, False), (configured, True)):
         settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: given}}
         checkout = saleor.checkout(TOTAL)
         saleor.initialize(checkout, "key" + str(is_shown), DATA)
-        page = Client().get(f"/payments/return/{Payment.objects.latest('pk').return_key}/").content.decode()
-        link = f'href="https://www.shop.example/checkout?checkout={quote(checkout.id)}">Choose another payment method</a>'
+        page = (
+            Client()
+            .get(f"/payments/return/{Payment.objects.latest('pk').return_key}/")
+            .content.decode()
+        )
+        link = (
+            f'href="https://www.shop.example/checkout?checkout={quote(checkout.id)}">Choose '
+            "another payment method</a>"
+        )
         assert (link in page) is is_shown
 
 
-# Reports ----------------------------------------------------------------------------------------------------------------------------------
+# Reports ------------------------------------------------------------------------------------------
 
 
-def test_a_shopper_who_never_comes_back_is_reported_once(saleor: SaleorDouble, world: World) -> None:
+def test_a_shopper_who_never_comes_back_is_reported_once(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     world.sandbox.control.pay(said["pspReference"])
     world.a_day_passes()
@@ -801,7 +1063,10 @@ def test_a_shopper_who_never_comes_back_is_reported_once(saleor: SaleorDouble, w
     assert transaction.actions == ["REFUND"]
 
 
-def test_what_process_has_answered_is_reported_under_the_same_reference(saleor: SaleorDouble, world: World) -> None:
+def test_what_process_has_answered_is_reported_under_the_same_reference(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     world.sandbox.control.pay(said["pspReference"])
     saleor.process(transaction)
@@ -822,7 +1087,10 @@ def test_a_saleor_that_is_down_hears_of_it_later(saleor: SaleorDouble, world: Wo
     assert world.reviews() == []
 
 
-def test_nobody_who_paid_is_reported_as_such_and_late_money_still_is(saleor: SaleorDouble, world: World) -> None:
+def test_nobody_who_paid_is_reported_as_such_and_late_money_still_is(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     world.a_day_passes()
     assert transaction.has_failed
@@ -834,8 +1102,13 @@ def test_nobody_who_paid_is_reported_as_such_and_late_money_still_is(saleor: Sal
     assert transaction.charged == TOTAL, "Saleor's books hold what came"
 
 
-def test_money_counts_after_a_failure_though_the_services_clock_is_behind_saleors(saleor: SaleorDouble, world: World) -> None:
-    """Of a success and a failure under one reference the later one counts there, by the times that both have."""
+def test_money_counts_after_a_failure_though_the_services_clock_is_behind_saleors(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
+    """Of a success and a failure under one reference the later one counts there, by the times that
+    both have.
+    """
     world.time.offset = -timedelta(minutes=3)
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     world.sandbox.control.decline(said["pspReference"])
@@ -846,7 +1119,10 @@ def test_money_counts_after_a_failure_though_the_services_clock_is_behind_saleor
     assert transaction.charged == TOTAL
 
 
-def test_money_counts_after_a_failure_though_the_services_clock_is_ahead_of_saleors(saleor: SaleorDouble, world: World) -> None:
+def test_money_counts_after_a_failure_though_the_services_clock_is_ahead_of_saleors(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     world.a_day_passes()
     assert transaction.has_failed
@@ -856,7 +1132,10 @@ def test_money_counts_after_a_failure_though_the_services_clock_is_ahead_of_sale
     assert transaction.charged == TOTAL
 
 
-def test_money_counts_after_a_failure_though_the_clock_was_put_back_between_them(saleor: SaleorDouble, world: World) -> None:
+def test_money_counts_after_a_failure_though_the_clock_was_put_back_between_them(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     world.time.offset = timedelta(minutes=3)
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     world.sandbox.control.decline(said["pspReference"])
@@ -866,16 +1145,30 @@ def test_money_counts_after_a_failure_though_the_clock_was_put_back_between_them
     reconciling.reconcile(Payment.objects.get(), "test")
     run_worker(world)
     assert transaction.charged == TOTAL
-    assert datetime.fromisoformat(saleor.process(transaction)["time"]) > timezone.now() + timedelta(minutes=2)
+    assert datetime.fromisoformat(saleor.process(transaction)["time"]) > timezone.now() + timedelta(
+        minutes=2,
+    )
 
 
-@pytest.mark.parametrize("at", [datetime(2026, 7, 1, 8, 30), datetime(2026, 7, 1, 12, 30, tzinfo=UTC)])  # noqa: DTZ001  # without USE_TZ
-def test_saleor_is_told_moments_in_utc_whatever_the_project_stores(at: datetime, settings: Any) -> None:
+@pytest.mark.parametrize(
+    "at",
+    [
+        datetime(2026, 7, 1, 8, 30),  # noqa: DTZ001  # without USE_TZ
+        datetime(2026, 7, 1, 12, 30, tzinfo=UTC),
+    ],
+)
+def test_saleor_is_told_moments_in_utc_whatever_the_project_stores(
+    at: datetime,
+    settings: Any,
+) -> None:
     settings.TIME_ZONE = "America/New_York"
     assert moment(at) == "2026-07-01T12:30:00+00:00"
 
 
-def test_a_checkout_that_was_given_up_can_be_paid_after_all(saleor: SaleorDouble, world: World) -> None:
+def test_a_checkout_that_was_given_up_can_be_paid_after_all(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     saleor.initialize(source, "one", DATA)
     world.a_day_passes()
@@ -889,7 +1182,9 @@ def test_a_checkout_that_was_given_up_can_be_paid_after_all(saleor: SaleorDouble
 
 
 def test_a_checkout_that_is_given_up_while_a_payment_is_about_to_begin_is_paid_by_it(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA)
@@ -914,9 +1209,14 @@ def test_a_checkout_that_is_given_up_while_a_payment_is_about_to_begin_is_paid_b
 
 @pytest.mark.parametrize("tells_costs", [True, False])
 def test_what_is_left_of_a_checkout_is_not_taken_for_what_it_costs(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch, tells_costs: bool
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    tells_costs: bool,
 ) -> None:
-    """The cart has grown, what was paid is too little, and the storefront shows its payment step again."""
+    """The cart has grown, what was paid is too little, and the storefront shows its payment step
+    again.
+    """
     monkeypatch.setattr(saleor, "tells_costs", tells_costs)
     source = saleor.checkout(TOTAL)
     first, said = saleor.initialize(source, "one", DATA)
@@ -937,7 +1237,9 @@ def test_what_is_left_of_a_checkout_is_not_taken_for_what_it_costs(
 
 @pytest.mark.parametrize("is_told_again", [False, True])
 def test_what_was_too_little_is_nobodys_matter_any_more_once_the_rest_is_paid(
-    saleor: SaleorDouble, world: World, is_told_again: bool
+    saleor: SaleorDouble,
+    world: World,
+    is_told_again: bool,
 ) -> None:
     source = half_paid(saleor, world)
     _, rest = saleor.initialize(source, "two", {"method": "paypal"})
@@ -949,7 +1251,10 @@ def test_what_was_too_little_is_nobodys_matter_any_more_once_the_rest_is_paid(
     assert (source.ledger, source.charged, world.reviews()) == (["paid"], TOTAL * 2, [])
 
 
-def test_what_was_too_little_and_is_on_its_way_back_pays_no_share(saleor: SaleorDouble, world: World) -> None:
+def test_what_was_too_little_and_is_on_its_way_back_pays_no_share(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = half_paid(saleor, world)
     _, rest = saleor.initialize(source, "two", {"method": "paypal"})
     queueing.queue_refund(Payment.objects.earliest("pk").pk, "1.00")
@@ -959,7 +1264,10 @@ def test_what_was_too_little_and_is_on_its_way_back_pays_no_share(saleor: Saleor
     assert world.reviews().count("underpaid") == 2
 
 
-def test_a_cart_that_costs_again_what_was_paid_can_be_told_of_that(saleor: SaleorDouble, world: World) -> None:
+def test_a_cart_that_costs_again_what_was_paid_can_be_told_of_that(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA)
     source.total = TOTAL * 2
@@ -972,9 +1280,14 @@ def test_a_cart_that_costs_again_what_was_paid_can_be_told_of_that(saleor: Saleo
     assert world.reviews() == []
 
 
-def test_money_that_came_twice_is_in_saleors_books_twice_and_told_to_a_person(saleor: SaleorDouble, world: World) -> None:
+def test_money_that_came_twice_is_in_saleors_books_twice_and_told_to_a_person(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
-    (first, one), (second, two) = (saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal"))
+    (first, one), (second, two) = (
+        saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal")
+    )
     for said in (one, two):
         world.sandbox.control.pay(said["pspReference"])
     run_worker(world)
@@ -985,39 +1298,58 @@ def test_money_that_came_twice_is_in_saleors_books_twice_and_told_to_a_person(sa
 
 
 def test_i4_a_shopper_who_has_paid_with_one_transaction_is_not_sent_to_the_payment_page_page_of_another(
-    saleor: SaleorDouble, world: World
+    saleor: SaleorDouble,
+    world: World,
 ) -> None:
-    """Two tabs, two methods: paid in one, and the other asks how its own transaction stands, before Saleor's books know and after."""
+    """Two tabs, two methods: paid in one, and the other asks how its own transaction stands, before
+    Saleor's books know and after.
+    """
     source = saleor.checkout(TOTAL)
-    (first, one), (second, two) = (saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal"))
+    (first, one), (second, two) = (
+        saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal")
+    )
     assert saleor.process(second)["data"] == two["data"]
     world.sandbox.control.pay(one["pspReference"])
     with world.failing_handler("tillgate_payment_paid", times=1):
         assert saleor.process(first)["result"] == "CHARGE_SUCCESS"
-        answers = [saleor.process(second), saleor.initialize(source, "paypal", {"method": "paypal"})[1]]
+        answers = [
+            saleor.process(second),
+            saleor.initialize(source, "paypal", {"method": "paypal"})[1],
+        ]
     run_worker(world)
     run_worker(world)
     assert source.ledger == ["paid"]
     for said in (*answers, saleor.process(second)):
-        assert (said["result"], "data" in said, "pspReference" in said) == ("CHARGE_FAILURE", False, False)
+        assert (said["result"], "data" in said, "pspReference" in said) == (
+            "CHARGE_FAILURE",
+            False,
+            False,
+        )
         assert said["message"] == "This is paid already, by another transaction."
     assert (first.charged, second.charged) == (TOTAL, NOTHING)
     world.sandbox.control.pay(two["pspReference"])
-    assert saleor.process(second)["result"] == "CHARGE_SUCCESS", "money that comes all the same is in Saleor's books"
+    assert saleor.process(second)["result"] == "CHARGE_SUCCESS", (
+        "money that comes all the same is in Saleor's books"
+    )
     assert world.reviews() == ["second-payment"]
 
 
 def test_a_payment_page_page_of_an_account_that_was_replaced_is_not_handed_out_again(
-    saleor: SaleorDouble, world: World, settings: Any
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
 ) -> None:
     transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     default = settings.TILLGATE["ACCOUNTS"]["default"]
-    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {"default": {**default, "MERCHANT_NO": "200044"}}}
+    settings.TILLGATE = {
+        **settings.TILLGATE,
+        "ACCOUNTS": {"default": {**default, "MERCHANT_NO": "200044"}},
+    }
     said = saleor.process(transaction)
     assert (said["result"], "data" in said) == ("CHARGE_ACTION_REQUIRED", False)
 
 
-# What the staff ask -----------------------------------------------------------------------------------------------------------------------
+# What the staff ask -------------------------------------------------------------------------------
 
 
 def test_a_charge_that_is_asked_for_changes_nothing(saleor: SaleorDouble, world: World) -> None:
@@ -1038,7 +1370,10 @@ def test_what_is_paid_cannot_be_canceled(saleor: SaleorDouble, world: World) -> 
     assert transaction.charged == TOTAL
 
 
-def test_money_for_a_canceled_transaction_waits_for_a_person(saleor: SaleorDouble, world: World) -> None:
+def test_money_for_a_canceled_transaction_waits_for_a_person(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     assert saleor.request_cancel(transaction)[1]["result"] == "CANCEL_SUCCESS"
     world.sandbox.control.pay(said["pspReference"])
@@ -1049,7 +1384,9 @@ def test_money_for_a_canceled_transaction_waits_for_a_person(saleor: SaleorDoubl
 
 
 def test_money_that_comes_while_a_transaction_is_being_canceled_is_paid(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     reconcile = reconciling.reconcile
@@ -1067,7 +1404,10 @@ def test_money_that_comes_while_a_transaction_is_being_canceled_is_paid(
     assert world.reviews() == []
 
 
-def test_a_canceled_transaction_leaves_the_checkout_to_another(saleor: SaleorDouble, world: World) -> None:
+def test_a_canceled_transaction_leaves_the_checkout_to_another(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     source = saleor.checkout(TOTAL)
     canceled, _ = saleor.initialize(source, "one", DATA)
     saleor.request_cancel(canceled)
@@ -1077,7 +1417,7 @@ def test_a_canceled_transaction_leaves_the_checkout_to_another(saleor: SaleorDou
     assert world.reviews() == []
 
 
-# In time ----------------------------------------------------------------------------------------------------------------------------------
+# In time ------------------------------------------------------------------------------------------
 
 
 def test_the_deadline_leaves_time_for_the_answer() -> None:
@@ -1095,13 +1435,16 @@ def test_within_returns_raises_and_gives_up() -> None:
 
 
 def test_a_slow_gateway_is_answered_in_time_and_the_payment_goes_on(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(paying, "ANSWER_WITHIN_SECONDS", 0.2)
     world.sandbox.control.set_options({"faults": {"pay.delay": 1.0}, "delay_seconds": 1})
     source = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(source, "key", DATA)
-    assert said["result"] == "CHARGE_FAILURE"  # an answer that had waited for the gateway would have its payment page
+    # an answer that had waited for the gateway would have its payment page
+    assert said["result"] == "CHARGE_FAILURE"
     world.sandbox.control.set_options({"faults": {}})
     reference = said["pspReference"]
     until = time.monotonic() + 10
@@ -1119,19 +1462,24 @@ def test_no_idempotency_key_is_forgotten(saleor: SaleorDouble) -> None:
 
 
 def test_stored_methods_are_none(saleor: SaleorDouble) -> None:
-    assert saleor.call(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}}) == (200, {"paymentMethods": []})
+    assert saleor.call(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}}) == (
+        200,
+        {"paymentMethods": []},
+    )
 
 
-# An order that was a checkout -------------------------------------------------------------------------------------------------------------
+# An order that was a checkout ---------------------------------------------------------------------
 
 
 def test_i4_a_shopper_who_pays_the_payment_page_page_of_a_checkout_and_then_its_order_is_told_that_it_is_paid(
-    saleor: SaleorDouble, world: World
+    saleor: SaleorDouble,
+    world: World,
 ) -> None:
     checkout = saleor.checkout(TOTAL)
     _, said = saleor.initialize(checkout, "first", DATA)
     order = saleor.order(checkout)
-    world.sandbox.control.pay(said["pspReference"])  # in the tab that was left open; its notification is late
+    # in the tab that was left open; its notification is late
+    world.sandbox.control.pay(said["pspReference"])
     world.time.advance(seconds=20)
     _, again = saleor.initialize(order, "second", DATA)
     assert again["result"] == "CHARGE_FAILURE"
@@ -1142,7 +1490,10 @@ def test_i4_a_shopper_who_pays_the_payment_page_page_of_a_checkout_and_then_its_
     assert sum(one.charged for one in order.transactions) == TOTAL
 
 
-def test_i4_money_for_a_checkout_and_for_its_order_is_told_to_a_person(saleor: SaleorDouble, world: World) -> None:
+def test_i4_money_for_a_checkout_and_for_its_order_is_told_to_a_person(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     checkout = saleor.checkout(TOTAL)
     _, first = saleor.initialize(checkout, "first", DATA)
     order = saleor.order(checkout)
@@ -1157,7 +1508,11 @@ def test_i4_money_for_a_checkout_and_for_its_order_is_told_to_a_person(saleor: S
 @pytest.mark.parametrize("asked", [None, TOTAL], ids=["what is left", "the total again"])
 @pytest.mark.parametrize("is_told", [True, False], ids=["now", "by the webhooks of an older App"])
 def test_i4_an_order_whose_checkout_was_paid_is_not_paid_again(
-    asked: Decimal | None, is_told: bool, saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    asked: Decimal | None,
+    is_told: bool,
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     checkout = saleor.checkout(TOTAL)
     _, said = saleor.initialize(checkout, "first", DATA)
@@ -1171,7 +1526,10 @@ def test_i4_an_order_whose_checkout_was_paid_is_not_paid_again(
     assert len(world.sandbox.service.transactions()) == 1
 
 
-def test_i4_a_checkout_that_is_heard_of_after_its_order_is_the_same(saleor: SaleorDouble, world: World) -> None:
+def test_i4_a_checkout_that_is_heard_of_after_its_order_is_the_same(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     checkout = saleor.checkout(TOTAL)
     order = saleor.order(checkout)
     _, first = saleor.initialize(order, "first", DATA)
@@ -1199,9 +1557,14 @@ def test_two_orders_of_one_checkout_are_both_paid(saleor: SaleorDouble, world: W
 
 @pytest.mark.parametrize("has_parts", [True, False])
 def test_what_an_order_costs_more_than_its_paid_checkout_can_be_paid(
-    has_parts: bool, saleor: SaleorDouble, world: World, settings: Any
+    has_parts: bool,
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
 ) -> None:
-    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": has_parts}}}
+    settings.TILLGATE_SALEOR = {
+        "SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": has_parts}},
+    }
     checkout = saleor.checkout(TOTAL)
     _, said = saleor.initialize(checkout, "first", DATA)
     world.sandbox.control.pay(said["pspReference"])
@@ -1229,10 +1592,18 @@ def test_what_an_order_costs_more_than_its_paid_checkout_can_be_paid(
     ],
 )
 def test_an_order_of_which_saleor_says_that_it_wants_no_money_is_not_paid(
-    order_status: str, charged: str, has_parts: bool, says: str, saleor: SaleorDouble, settings: Any, monkeypatch: pytest.MonkeyPatch
+    order_status: str,
+    charged: str,
+    has_parts: bool,
+    says: str,
+    saleor: SaleorDouble,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Cancelled, expired, or paid in cash: Saleor begins a transaction all the same."""
-    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": has_parts}}}
+    settings.TILLGATE_SALEOR = {
+        "SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": has_parts}},
+    }
     order = saleor.order(saleor.checkout(TOTAL))
     order.order_status = order_status
     monkeypatch.setattr(Source, "charge_status", charged)
@@ -1262,20 +1633,25 @@ def test_no_shopper_is_led_to_the_payment_page_page_of_what_saleor_wants_no_mone
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": has_parts}}}
+    settings.TILLGATE_SALEOR = {
+        "SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": has_parts}},
+    }
     order = begun_order(saleor, world)
     order.order_status = order_status
     monkeypatch.setattr(Source, "charge_status", charged)
     for said in (saleor.process(order.transactions[0]), saleor.initialize(order, "key", DATA)[1]):
         # No failure, which would be the last word about it: the shopper may have paid already.
         assert said["result"] == "CHARGE_ACTION_REQUIRED"
-        assert ("data" in said, said["message"] == "The payment is being confirmed.") == (not is_over, is_over)
+        assert ("data" in said, said["message"] == "The payment is being confirmed.") == (
+            not is_over,
+            is_over,
+        )
     paid_at_the_gateway(world)
     run_worker(world)
     assert order.transactions[0].charged == TOTAL
 
 
-# Money for what Saleor has ended meanwhile ------------------------------------------------------------------------------------------------
+# Money for what Saleor has ended meanwhile --------------------------------------------------------
 
 
 def begun_order(saleor: SaleorDouble, world: World) -> Source:
@@ -1301,10 +1677,18 @@ def told() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("how", "says"), [("CANCELED", "cancelled in Saleor"), ("EXPIRED", "expired in Saleor"), ("DELETED", "not in Saleor any more")]
+    ("how", "says"),
+    [
+        ("CANCELED", "cancelled in Saleor"),
+        ("EXPIRED", "expired in Saleor"),
+        ("DELETED", "not in Saleor any more"),
+    ],
 )
 def test_money_for_what_was_ended_while_its_page_was_open_is_reported_and_a_person_is_told(
-    how: str, says: str, saleor: SaleorDouble, world: World
+    how: str,
+    says: str,
+    saleor: SaleorDouble,
+    world: World,
 ) -> None:
     """Saleor opens a cancelled order again for it, without a word and without its stock."""
     order = begun_order(saleor, world)
@@ -1320,7 +1704,10 @@ def test_money_for_what_was_ended_while_its_page_was_open_is_reported_and_a_pers
     assert len(told()) == 1
 
 
-def test_a_person_is_told_too_when_saleor_hears_of_it_as_the_shopper_comes_back(saleor: SaleorDouble, world: World) -> None:
+def test_a_person_is_told_too_when_saleor_hears_of_it_as_the_shopper_comes_back(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     order = begun_order(saleor, world)
     order.order_status = "CANCELED"
     paid_at_the_gateway(world)
@@ -1332,7 +1719,10 @@ def test_a_person_is_told_too_when_saleor_hears_of_it_as_the_shopper_comes_back(
     assert reports(saleor) == 1
 
 
-def test_the_matter_is_over_once_the_money_was_given_back(saleor: SaleorDouble, world: World) -> None:
+def test_the_matter_is_over_once_the_money_was_given_back(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     order = begun_order(saleor, world)
     order.order_status = "CANCELED"
     paid_at_the_gateway(world)
@@ -1345,7 +1735,9 @@ def test_the_matter_is_over_once_the_money_was_given_back(saleor: SaleorDouble, 
 
 
 def test_money_for_an_order_that_was_paid_elsewhere_meanwhile_is_told(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order = begun_order(saleor, world)
     monkeypatch.setattr(Source, "charge_status", "FULL")
@@ -1357,7 +1749,10 @@ def test_money_for_an_order_that_was_paid_elsewhere_meanwhile_is_told(
     assert order.transactions[0].charged == TOTAL
 
 
-def test_money_that_saleor_has_heard_of_by_an_answer_is_not_taken_for_money_from_elsewhere(saleor: SaleorDouble, world: World) -> None:
+def test_money_that_saleor_has_heard_of_by_an_answer_is_not_taken_for_money_from_elsewhere(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     order = begun_order(saleor, world)
     paid_at_the_gateway(world)
     for _ in range(2):
@@ -1366,7 +1761,10 @@ def test_money_that_saleor_has_heard_of_by_an_answer_is_not_taken_for_money_from
     assert told() == []
 
 
-def test_a_saleor_that_has_installed_an_older_app_does_not_say_what_it_has_heard_of(saleor: SaleorDouble, world: World) -> None:
+def test_a_saleor_that_has_installed_an_older_app_does_not_say_what_it_has_heard_of(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     order = begun_order(saleor, world)
     order.order_status = "CANCELED"
     paid_at_the_gateway(world)
@@ -1377,7 +1775,9 @@ def test_a_saleor_that_has_installed_an_older_app_does_not_say_what_it_has_heard
 
 
 def test_a_person_is_told_too_while_the_plugin_itself_has_not_heard_of_the_money(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order = begun_order(saleor, world)
     order.order_status = "CANCELED"
@@ -1391,7 +1791,10 @@ def test_a_person_is_told_too_while_the_plugin_itself_has_not_heard_of_the_money
     assert reports(saleor) == 1
 
 
-def test_nobody_is_told_of_money_that_went_back_before_saleor_could_hear_of_it(saleor: SaleorDouble, world: World) -> None:
+def test_nobody_is_told_of_money_that_went_back_before_saleor_could_hear_of_it(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     order = begun_order(saleor, world)
     saleor.is_down = True
     paid_at_the_gateway(world)
@@ -1406,7 +1809,10 @@ def test_nobody_is_told_of_money_that_went_back_before_saleor_could_hear_of_it(s
     assert told() == []
 
 
-def test_what_the_gateway_calls_paid_is_not_begun_to_be_paid_again(saleor: SaleorDouble, world: World) -> None:
+def test_what_the_gateway_calls_paid_is_not_begun_to_be_paid_again(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     order = begun_order(saleor, world)
     paid_at_the_gateway(world)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
@@ -1423,7 +1829,8 @@ def test_what_the_gateway_calls_paid_is_not_begun_to_be_paid_again(saleor: Saleo
 
 
 def test_an_order_that_is_cancelled_after_saleor_has_heard_of_its_money_is_the_staffs_own_matter(
-    saleor: SaleorDouble, world: World
+    saleor: SaleorDouble,
+    world: World,
 ) -> None:
     order = begun_order(saleor, world)
     paid_at_the_gateway(world)
@@ -1436,7 +1843,10 @@ def test_an_order_that_is_cancelled_after_saleor_has_heard_of_its_money_is_the_s
 
 def test_of_a_second_payment_only_that_is_told(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
-    references = [saleor.initialize(source, method, DATA | {"method": method})[1]["pspReference"] for method in ("alipay", "paypal")]
+    references = [
+        saleor.initialize(source, method, DATA | {"method": method})[1]["pspReference"]
+        for method in ("alipay", "paypal")
+    ]
     for reference in references:
         world.sandbox.control.pay(reference)
         run_worker(world)
@@ -1446,21 +1856,36 @@ def test_of_a_second_payment_only_that_is_told(saleor: SaleorDouble, world: Worl
 
 
 @pytest.mark.parametrize(
-    "answer", [{"errors": [{"message": "Cannot query"}]}, {"data": {"transaction": None}}, {"data": {"transaction": {}}}]
+    "answer",
+    [
+        {"errors": [{"message": "Cannot query"}]},
+        {"data": {"transaction": None}},
+        {"data": {"transaction": {}}},
+    ],
 )
 def test_a_saleor_that_does_not_say_what_is_paid_is_told_of_the_money_all_the_same(
-    answer: dict[str, Any], saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    answer: dict[str, Any],
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order = begun_order(saleor, world)
     paid_at_the_gateway(world)
     real = saleor.graphql
-    monkeypatch.setattr(saleor, "graphql", lambda token, asked: answer if "PaidFor" in asked["query"] else real(token, asked))
+    monkeypatch.setattr(
+        saleor,
+        "graphql",
+        lambda token, asked: answer if "PaidFor" in asked["query"] else real(token, asked),
+    )
     run_worker(world)
     assert order.transactions[0].charged == TOTAL
     assert told() == []
 
 
-def test_a_saleor_that_is_silent_is_asked_again_before_it_is_told(saleor: SaleorDouble, world: World) -> None:
+def test_a_saleor_that_is_silent_is_asked_again_before_it_is_told(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     order = begun_order(saleor, world)
     order.order_status = "CANCELED"
     paid_at_the_gateway(world)
@@ -1475,16 +1900,25 @@ def test_a_saleor_that_is_silent_is_asked_again_before_it_is_told(saleor: Saleor
     assert order.transactions[0].charged == TOTAL
 
 
-def test_i4_an_order_whose_report_a_person_gave_up_is_not_begun_again(saleor: SaleorDouble, world: World) -> None:
+def test_i4_an_order_whose_report_a_person_gave_up_is_not_begun_again(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     checkout = saleor.checkout(TOTAL)
     _, said = saleor.initialize(checkout, "first", DATA)
     given_up(saleor, world, said["pspReference"])
     order = saleor.order(checkout)
     assert order.charge_status == "NONE"
-    assert saleor.initialize(order, "second", {**DATA, "method": "paypal"})[1]["message"] == "This is paid already."
+    assert (
+        saleor.initialize(order, "second", {**DATA, "method": "paypal"})[1]["message"]
+        == "This is paid already."
+    )
 
 
-def test_a_refund_of_money_whose_report_a_person_gave_up_leaves_saleor_with_nothing(saleor: SaleorDouble, world: World) -> None:
+def test_a_refund_of_money_whose_report_a_person_gave_up_leaves_saleor_with_nothing(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "first", DATA)
     given_up(saleor, world, said["pspReference"])
     queueing.refund(Payment.objects.get().pk, TOTAL, staff="ann")
@@ -1494,7 +1928,9 @@ def test_a_refund_of_money_whose_report_a_person_gave_up_leaves_saleor_with_noth
 
 
 def test_i4_an_order_whose_money_is_on_its_way_back_is_not_taken_for_another_order(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     checkout = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(checkout, "first", DATA)
@@ -1504,14 +1940,18 @@ def test_i4_an_order_whose_money_is_on_its_way_back_is_not_taken_for_another_ord
     world.sandbox.control.fault("lost_response", occasion="refund")
     saleor.request_refund(transaction, TOTAL)
     assert world.reviews() == ["refund-unknown"]
-    monkeypatch.setattr(DoubleTransaction, "charged", NOTHING)  # Saleor takes what is pending off what is charged
+    # Saleor takes what is pending off what is charged
+    monkeypatch.setattr(DoubleTransaction, "charged", NOTHING)
     assert order.charge_status == "NONE"
     _, again = saleor.initialize(order, "second", {**DATA, "method": "paypal"})
     assert again["result"] == "CHARGE_FAILURE"
     assert Purchase.objects.count() == 1
 
 
-def test_nobody_is_told_that_nothing_was_charged_of_what_the_gateway_calls_paid(saleor: SaleorDouble, world: World) -> None:
+def test_nobody_is_told_that_nothing_was_charged_of_what_the_gateway_calls_paid(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "one", DATA)
     world.sandbox.control.decline(said["pspReference"])
     reconciling.reconcile(Payment.objects.get(), "webhook")

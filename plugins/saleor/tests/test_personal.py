@@ -1,4 +1,6 @@
-"""What the service stores of a shopper: the page lists each field, and retention spares the rows that Saleor's transactions need."""
+"""What the service stores of a shopper: the page lists each field, and retention spares the rows
+that Saleor's transactions need.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ DOCS = Path(__file__).parents[3] / "docs" / "saleor.md"
 
 
 def paid(saleor: SaleorDouble, world: World) -> Payment:
-    transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", {"method": "alipay", "returnUrl": RETURN_URL})
+    transaction, said = saleor.initialize(
+        saleor.checkout(Decimal("19.90")),
+        "key",
+        {"method": "alipay", "returnUrl": RETURN_URL},
+    )
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
     payment = Payment.objects.get()
@@ -31,14 +37,21 @@ def paid(saleor: SaleorDouble, world: World) -> Payment:
 
 def test_the_page_lists_each_field_of_the_services_rows() -> None:
     listed = {}
-    for line in DOCS.read_text("utf-8").partition("## Stored data")[2].partition("\n## ")[0].splitlines():
+    for line in (
+        DOCS.read_text("utf-8").partition("## Stored data")[2].partition("\n## ")[0].splitlines()
+    ):
         if found := re.match(r"\| `(\w+)` \| ([^|]+) \|", line):
             listed[found[1]] = re.findall(r"`(\w+)`", found[2])
     models = apps.get_app_config("tillgate_saleor").get_models()
-    assert listed == {model.__name__: [field.name for field in model._meta.concrete_fields] for model in models}
+    assert listed == {
+        model.__name__: [field.name for field in model._meta.concrete_fields] for model in models
+    }
 
 
-def test_payments_that_saleors_transactions_need_are_kept_and_their_details_purged(saleor: SaleorDouble, world: World) -> None:
+def test_payments_that_saleors_transactions_need_are_kept_and_their_details_purged(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     payment = paid(saleor, world)
     world.run_worker()
     world.configure(PAYMENTS_KEPT_DAYS=600)
@@ -50,7 +63,10 @@ def test_payments_that_saleors_transactions_need_are_kept_and_their_details_purg
     assert not Notification.objects.exists()
 
 
-def test_an_order_of_saleor_is_exported_and_erased_by_its_key(saleor: SaleorDouble, world: World) -> None:
+def test_an_order_of_saleor_is_exported_and_erased_by_its_key(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     payment = paid(saleor, world)
     world.run_worker()
     key = Purchase.objects.get().key

@@ -1,4 +1,6 @@
-"""The recorded run, again: every signature is verified with the recorded key, and every answer is as Saleor requires."""
+"""The recorded run, again: every signature is verified with the recorded key, and every answer is
+as Saleor requires.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Asked(list[dict[str, Any]]):
 def asked(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Asked]:
     """Let the recorded Saleor install the App, and answer."""
     found = Asked()
-    settings.TILLGATE_SALEOR = {"SALEORS": {recorded.ORIGIN: {"STOREFRONTS": ["https://storefront.example"]}}}
+    settings.TILLGATE_SALEOR = {
+        "SALEORS": {recorded.ORIGIN: {"STOREFRONTS": ["https://storefront.example"]}},
+    }
     with recorded.answers_of_saleor(found.answer) as client:
         monkeypatch.setattr(api, "client", lambda: client)
         yield found
@@ -54,7 +58,13 @@ def asked(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Asked]:
 
 def send(capture: recorded.Capture, raw: bytes | None = None) -> tuple[int, Any]:
     body = capture.raw if raw is None else raw
-    answer = Client().generic(capture.method, capture.path, body, content_type="application/json", headers=capture.headers)
+    answer = Client().generic(
+        capture.method,
+        capture.path,
+        body,
+        content_type="application/json",
+        headers=capture.headers,
+    )
     return answer.status_code, json.loads(answer.content)
 
 
@@ -64,7 +74,11 @@ def installed() -> Installation:
 
 
 def keeping_the_keys() -> Installation:
-    return Installation(api_url=recorded.API_URL, keys=recorded.read("jwks.json"), keys_fetched_at=timezone.now())
+    return Installation(
+        api_url=recorded.API_URL,
+        keys=recorded.read("jwks.json"),
+        keys_fetched_at=timezone.now(),
+    )
 
 
 @pytest.mark.parametrize("capture", SIGNED, ids=lambda one: one.name)
@@ -76,12 +90,20 @@ def test_every_recorded_signature_fits_its_body(capture: recorded.Capture) -> No
 def test_a_flipped_byte_is_refused(capture: recorded.Capture) -> None:
     installation = keeping_the_keys()
     middle = len(capture.raw) // 2
-    flipped = capture.raw[:middle] + bytes([capture.raw[middle] ^ 1]) + capture.raw[middle + 1 :] if capture.raw else b" "
+    flipped = (
+        capture.raw[:middle] + bytes([capture.raw[middle] ^ 1]) + capture.raw[middle + 1 :]
+        if capture.raw
+        else b" "
+    )
     with pytest.raises(BadSignature):
         verify(installation, capture.headers["Saleor-Signature"], flipped)
     signature = capture.headers["Saleor-Signature"]
     with pytest.raises(BadSignature):
-        verify(installation, signature[:-4] + ("AAAA" if not signature.endswith("AAAA") else "BBBB"), capture.raw)
+        verify(
+            installation,
+            signature[:-4] + ("AAAA" if not signature.endswith("AAAA") else "BBBB"),
+            capture.raw,
+        )
 
 
 @pytest.mark.django_db(transaction=True)
@@ -102,7 +124,10 @@ def test_a_recorded_body_is_read_as_its_event_and_as_no_other(capture: recorded.
                 read_body(event, capture.raw)
 
 
-def test_the_recorded_token_is_proven_by_the_apps_own_id(transactional_db: None, asked: Asked) -> None:
+def test_the_recorded_token_is_proven_by_the_apps_own_id(
+    transactional_db: None,
+    asked: Asked,
+) -> None:
     installation = installed()
     assert installation.app_id == "QXBwOjE="
     assert asked[0]["authorization"] == f"Bearer {recorded.TOKEN}"
@@ -122,12 +147,18 @@ def test_the_recorded_run_is_answered_as_saleor_requires(world: World, asked: As
     reference = first["pspReference"]
     world.sandbox.control.pay(reference)
     processed = said(6)
-    assert (processed["result"], processed["pspReference"], processed["amount"]) == ("CHARGE_SUCCESS", reference, 19.9)
+    assert (processed["result"], processed["pspReference"], processed["amount"]) == (
+        "CHARGE_SUCCESS",
+        reference,
+        19.9,
+    )
     assert processed["actions"] == ["REFUND"]
 
     refunds = [said(7), said(8), said(9)]
     assert [one["result"] for one in refunds] == ["REFUND_SUCCESS"] * 3
-    assert len({one["pspReference"] for one in refunds} | {reference}) == 4, "one pspReference for each refund"
+    assert len({one["pspReference"] for one in refunds} | {reference}) == 4, (
+        "one pspReference for each refund"
+    )
     for empty in range(10, 15):
         status, answer = send(recorded.capture(empty))
         assert 400 <= status < 500
@@ -138,7 +169,10 @@ def test_the_recorded_run_is_answered_as_saleor_requires(world: World, asked: As
     assert authorized["result"] == "CHARGE_ACTION_REQUIRED"
     assert said(16)["result"] == "CHARGE_FAILURE"
     canceled = said(17)
-    assert (canceled["result"], canceled["pspReference"]) == ("CANCEL_SUCCESS", authorized["pspReference"])
+    assert (canceled["result"], canceled["pspReference"]) == (
+        "CANCEL_SUCCESS",
+        authorized["pspReference"],
+    )
     assert said(18) == {"paymentMethods": []}
     in_zloty = said(19)
     assert (in_zloty["result"], "PLN" in in_zloty["message"]) == ("CHARGE_FAILURE", True)
@@ -149,7 +183,10 @@ def test_the_recorded_run_is_answered_as_saleor_requires(world: World, asked: As
     assert said.faults == []
 
 
-def test_the_recorded_run_is_reported_as_the_recorded_requests_were(world: World, asked: Asked) -> None:
+def test_the_recorded_run_is_reported_as_the_recorded_requests_were(
+    world: World,
+    asked: Asked,
+) -> None:
     installed()
     reference = send(recorded.capture(4))[1]["pspReference"]
     world.sandbox.control.pay(reference)
@@ -175,8 +212,15 @@ def test_the_recorded_run_is_reported_as_the_recorded_requests_were(world: World
         ("005-charge-success-bad-token", "HANDLE_PAYMENTS"),
     ],
 )
-def test_what_saleor_answers_to_a_report(answer: str, told: str, world: World, asked: Asked) -> None:
-    """A repetition is as good as the first; what Saleor does not take is tried again, and shown to a person."""
+def test_what_saleor_answers_to_a_report(
+    answer: str,
+    told: str,
+    world: World,
+    asked: Asked,
+) -> None:
+    """A repetition is as good as the first; what Saleor does not take is tried again, and shown to
+    a person.
+    """
     installed()
     asked.report = graphql(answer)
     world.sandbox.control.pay(send(recorded.capture(4))[1]["pspReference"])
@@ -191,13 +235,26 @@ def test_what_saleor_answers_to_a_report(answer: str, told: str, world: World, a
     assert payment.status == "paid", "whatever Saleor says of the report"
 
 
-def test_a_report_says_the_money_to_the_cent(monkeypatch: pytest.MonkeyPatch, world: World, asked: Asked) -> None:
+def test_a_report_says_the_money_to_the_cent(
+    monkeypatch: pytest.MonkeyPatch,
+    world: World,
+    asked: Asked,
+) -> None:
     installed()
     send(recorded.capture(4))
     told = Transaction.objects.select_related("purchase").get()
-    reports.enqueue(told, "CHARGE_SUCCESS", "R-1", Decimal("0.1") + Decimal("0.2"), "Paid.", ["REFUND"])
+    reports.enqueue(
+        told,
+        "CHARGE_SUCCESS",
+        "R-1",
+        Decimal("0.1") + Decimal("0.2"),
+        "Paid.",
+        ["REFUND"],
+    )
     run_worker()
-    assert [one["variables"]["amount"] for one in asked if "transactionEventReport" in one["query"]] == ["0.30"]
+    assert [
+        one["variables"]["amount"] for one in asked if "transactionEventReport" in one["query"]
+    ] == ["0.30"]
 
 
 class Run:

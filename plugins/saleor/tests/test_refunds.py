@@ -1,4 +1,6 @@
-"""Refunds that Saleor asks for, and others: once, each under its own reference, and never a guess."""
+"""Refunds that Saleor asks for, and others: once, each under its own reference, and never a
+guess.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,16 @@ def told(world: World, transaction: DoubleTransaction) -> Decimal:
 
 
 def asked(world: World) -> int:
-    return sum(entry.operation == "refund" and entry.direction == "in" for entry in world.sandbox.service.journal.all())
+    return sum(
+        entry.operation == "refund" and entry.direction == "in"
+        for entry in world.sandbox.service.journal.all()
+    )
 
 
 def test_parts_and_the_rest_are_given_back_each_under_its_own_reference(
-    saleor: SaleorDouble, world: World, paid: DoubleTransaction
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
 ) -> None:
     references = {paid.psp_reference}
     for amount, sum_ in (("2.45", "2.45"), ("2.45", "4.90"), ("15.00", "19.90")):
@@ -67,7 +74,12 @@ def test_parts_and_the_rest_are_given_back_each_under_its_own_reference(
 
 
 @pytest.mark.parametrize("amount", [0, -1, 1.005, 19.91, 1e9, None, "x", True], ids=repr)
-def test_an_amount_that_cannot_be_given_back_is_refused(amount: Any, saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+def test_an_amount_that_cannot_be_given_back_is_refused(
+    amount: Any,
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
+) -> None:
     action = {"actionType": "REFUND", "amount": amount, "currency": "USD"}
     _, said = saleor.call(Event.REFUND, {"action": action, "transaction": {"id": paid.id}})
     assert (said["result"], set(said)) == ("REFUND_FAILURE", {"result", "pspReference", "message"})
@@ -75,29 +87,53 @@ def test_an_amount_that_cannot_be_given_back_is_refused(amount: Any, saleor: Sal
     assert not Refund.objects.exists()
 
 
-def test_another_currency_is_refused(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+def test_another_currency_is_refused(
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
+) -> None:
     action = {"actionType": "REFUND", "amount": 5, "currency": "PLN"}
-    assert saleor.call(Event.REFUND, {"action": action, "transaction": {"id": paid.id}})[1]["result"] == "REFUND_FAILURE"
+    assert (
+        saleor.call(Event.REFUND, {"action": action, "transaction": {"id": paid.id}})[1]["result"]
+        == "REFUND_FAILURE"
+    )
     assert not Refund.objects.exists()
 
 
-def test_each_refusal_is_an_answer_of_its_own(saleor: SaleorDouble, paid: DoubleTransaction) -> None:
-    """Saleor takes failures without a pspReference for one: the second request would seem to be under way for ever."""
+def test_each_refusal_is_an_answer_of_its_own(
+    saleor: SaleorDouble,
+    paid: DoubleTransaction,
+) -> None:
+    """Saleor takes failures without a pspReference for one: the second request would seem to be
+    under way for ever.
+    """
     answers = [saleor.request_refund(paid, amount)[1] for amount in (100.00, 100.00, 200.00)]
-    answers += [saleor.request_charge(paid, 5.00)[1] for _ in range(2)] + [saleor.request_cancel(paid)[1] for _ in range(2)]
-    assert {said["result"] for said in answers} == {"REFUND_FAILURE", "CHARGE_FAILURE", "CANCEL_FAILURE"}
+    answers += [saleor.request_charge(paid, 5.00)[1] for _ in range(2)] + [
+        saleor.request_cancel(paid)[1] for _ in range(2)
+    ]
+    assert {said["result"] for said in answers} == {
+        "REFUND_FAILURE",
+        "CHARGE_FAILURE",
+        "CANCEL_FAILURE",
+    }
     references = [said["pspReference"] for said in answers]
     assert len(set(references)) == len(references)
-    assert [event.psp_reference for event in paid.events if event.type.endswith("FAILURE")] == references
+    assert [
+        event.psp_reference for event in paid.events if event.type.endswith("FAILURE")
+    ] == references
     assert paid.charged == Decimal("19.90"), "none of them is the payment's own"
 
 
 @pytest.mark.parametrize("parts", [("19.90",), ("5.00", "14.90")])
 def test_i5_what_a_person_was_told_of_is_over_when_the_staff_give_back_the_other_payment(
-    parts: tuple[str, ...], saleor: SaleorDouble, world: World
+    parts: tuple[str, ...],
+    saleor: SaleorDouble,
+    world: World,
 ) -> None:
     source = saleor.checkout(Decimal("19.90"))
-    (first, said), (second, again) = (saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal"))
+    (first, said), (second, again) = (
+        saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal")
+    )
     for reference in (said["pspReference"], again["pspReference"]):
         world.sandbox.control.pay(reference)
     world.a_day_passes()
@@ -123,18 +159,29 @@ def raw_request(saleor: SaleorDouble, transaction: DoubleTransaction, amount: fl
     return saleor.body(Event.REFUND, {"action": action, "transaction": {"id": transaction.id}})
 
 
-def test_the_same_request_again_is_the_same_refund(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+def test_the_same_request_again_is_the_same_refund(
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
+) -> None:
     """Whoever replays what Saleor once signed gives nothing back a second time."""
     raw = raw_request(saleor, paid, 5.0)
     answers = [saleor.post(Event.REFUND, raw, saleor.sign(raw)) for _ in range(3)]
     assert answers[0] == answers[1] == answers[2]
     assert refunded_amount(world) == Decimal("5.00")
     again = raw_request(saleor, paid, 5.0)  # issued in another moment: another refund
-    assert saleor.post(Event.REFUND, again, saleor.sign(again))[1]["pspReference"] != answers[0][1]["pspReference"]
+    assert (
+        saleor.post(Event.REFUND, again, saleor.sign(again))[1]["pspReference"]
+        != answers[0][1]["pspReference"]
+    )
     assert refunded_amount(world) == Decimal("10.00")
 
 
-def test_the_same_request_in_the_same_moment_is_the_same_refund(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+def test_the_same_request_in_the_same_moment_is_the_same_refund(
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
+) -> None:
     raw = raw_request(saleor, paid, 5.0)
     signature = saleor.sign(raw)
     answers = together(*[lambda: saleor.post(Event.REFUND, raw, signature)[1]["pspReference"]] * 3)
@@ -142,7 +189,11 @@ def test_the_same_request_in_the_same_moment_is_the_same_refund(saleor: SaleorDo
     assert refunded_amount(world) == Decimal("5.00")
 
 
-def test_a_refused_refund_is_a_failure_and_may_be_asked_for_again(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+def test_a_refused_refund_is_a_failure_and_may_be_asked_for_again(
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
+) -> None:
     world.sandbox.control.fault("refused", occasion="refund")
     _, said = saleor.request_refund(paid, TOTAL)
     assert said["result"] == "REFUND_FAILURE"
@@ -155,30 +206,49 @@ def test_a_refused_refund_is_a_failure_and_may_be_asked_for_again(saleor: Saleor
 @pytest.mark.parametrize("fault", ["lost_response", "server_error"])
 @pytest.mark.parametrize("was_done", [True, False])
 def test_a_refund_of_unknown_outcome_stays_pending_until_it_is_known(
-    fault: str, was_done: bool, saleor: SaleorDouble, world: World, paid: DoubleTransaction
+    fault: str,
+    was_done: bool,
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
 ) -> None:
     world.sandbox.control.fault(fault, occasion="refund")
     status, said = saleor.request_refund(paid, Decimal("5.00"))
-    assert (status, set(said)) == (200, {"pspReference"}), "the answer that Saleor goes on waiting after"
+    assert (status, set(said)) == (200, {"pspReference"}), (
+        "the answer that Saleor goes on waiting after"
+    )
     world.a_day_passes()
     assert asked(world) == 1
-    assert [event.type for event in paid.events if event.psp_reference == said["pspReference"]] == []
+    assert [
+        event.type for event in paid.events if event.psp_reference == said["pspReference"]
+    ] == []
     assert world.reviews() == ["refund-unknown"]
     settle_refund(str(Refund.objects.get().pk), done=was_done, staff="ann")
     assert told(world, paid) == (Decimal("5.00") if was_done else 0)
     (event,) = [event for event in paid.events if event.psp_reference == said["pspReference"]]
     assert event.type == ("REFUND_SUCCESS" if was_done else "REFUND_FAILURE")
-    assert event.message == ("Refunded." if was_done else "Not refunded."), "it is not known that the gateway refused it"
+    assert event.message == ("Refunded." if was_done else "Not refunded."), (
+        "it is not known that the gateway refused it"
+    )
 
 
-@pytest.mark.parametrize(("outcome", "event"), [("succeeded", "REFUND_SUCCESS"), ("failed", "REFUND_FAILURE")])
+@pytest.mark.parametrize(
+    ("outcome", "event"),
+    [("succeeded", "REFUND_SUCCESS"), ("failed", "REFUND_FAILURE")],
+)
 def test_a_refund_that_the_gateway_finishes_later_stays_pending_until_it_ends(
-    outcome: str, event: str, saleor: SaleorDouble, world: World, paid: DoubleTransaction
+    outcome: str,
+    event: str,
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
 ) -> None:
     world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
     status, said = saleor.request_refund(paid, Decimal("5.00"))
-    assert (status, set(said)) == (200, {"pspReference"}), "the answer that Saleor goes on waiting after"
+    assert (status, set(said)) == (200, {"pspReference"}), (
+        "the answer that Saleor goes on waiting after"
+    )
     assert told(world, paid) == 0
     assert not world.reviews()
     world.sandbox.control.finish_refund(Payment.objects.get().reference, outcome)
@@ -187,7 +257,11 @@ def test_a_refund_that_the_gateway_finishes_later_stays_pending_until_it_ends(
     assert [one.type for one in paid.events if one.psp_reference == said["pspReference"]] == [event]
 
 
-def test_the_gateways_notification_settles_it_and_saleor_hears(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+def test_the_gateways_notification_settles_it_and_saleor_hears(
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
+) -> None:
     world.sandbox.control.fault("lost_response", occasion="refund")
     _, said = saleor.request_refund(paid, Decimal("5.00"))
     address = reverse("tillgate:refund-notification", args=[Refund.objects.get().notification_key])
@@ -198,17 +272,24 @@ def test_the_gateways_notification_settles_it_and_saleor_hears(saleor: SaleorDou
     assert paid.events[-1].psp_reference == said["pspReference"]
 
 
-def test_a_refund_in_the_admin_is_reported(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+def test_a_refund_in_the_admin_is_reported(
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
+) -> None:
     queueing.refund(Payment.objects.get().pk, "5.00", staff="ann")
     assert told(world, paid) == Decimal("5.00")
     world.sandbox.control.fault("refused", occasion="refund")
     queueing.refund(Payment.objects.get().pk, "5.00", staff="ann")
     assert told(world, paid) == Decimal("5.00")
-    assert "REFUND_FAILURE" not in [event.type for event in paid.events], "Saleor never asked for it"
+    assert "REFUND_FAILURE" not in [event.type for event in paid.events], (
+        "Saleor never asked for it"
+    )
 
 
 def test_money_that_went_back_before_saleor_heard_of_it_leaves_nothing_for_another_payment_to_make_up_for(
-    saleor: SaleorDouble, world: World
+    saleor: SaleorDouble,
+    world: World,
 ) -> None:
     source = saleor.checkout(TOTAL)
     first, said = saleor.initialize(source, "one", DATA)
@@ -225,12 +306,17 @@ def test_money_that_went_back_before_saleor_heard_of_it_leaves_nothing_for_anoth
     assert saleor.process(second)["result"] == "CHARGE_SUCCESS"
     assert told(world, second) == 0
     assert (source.charged, source.ledger) == (TOTAL, ["paid"])
-    assert [event.type for event in first.events if event.type.endswith("SUCCESS")] == ["CHARGE_SUCCESS", "REFUND_SUCCESS"]
+    assert [event.type for event in first.events if event.type.endswith("SUCCESS")] == [
+        "CHARGE_SUCCESS",
+        "REFUND_SUCCESS",
+    ]
     assert world.reviews() == []
 
 
 def test_a_charge_that_saleor_was_told_of_is_reported_once_whatever_is_given_back(
-    saleor: SaleorDouble, world: World, paid: DoubleTransaction
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
 ) -> None:
     for _ in range(2):
         queueing.refund(Payment.objects.get().pk, "5.00", staff="ann")
@@ -239,7 +325,10 @@ def test_a_charge_that_saleor_was_told_of_is_reported_once_whatever_is_given_bac
 
 
 def test_a_slow_gateway_is_answered_in_time_and_the_refund_is_sent_once(
-    saleor: SaleorDouble, world: World, paid: DoubleTransaction, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(refunds, "ANSWER_WITHIN_SECONDS", 0.3)
     world.sandbox.control.set_options({"faults": {"refund.delay": 1.0}, "delay_seconds": 1})
@@ -256,9 +345,14 @@ def test_a_slow_gateway_is_answered_in_time_and_the_refund_is_sent_once(
 
 
 def test_a_refund_that_could_not_be_begun_in_time_is_not_begun_later(
-    saleor: SaleorDouble, world: World, paid: DoubleTransaction, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The database was held up by another; Saleor was told that nothing was refunded, and so it is."""
+    """The database was held up by another; Saleor was told that nothing was refunded, and so it
+    is.
+    """
     monkeypatch.setattr(refunds, "ANSWER_WITHIN_SECONDS", 0.3)
     real, held_up = locked_order, threading.Event()
 
@@ -279,16 +373,31 @@ def test_a_refund_that_could_not_be_begun_in_time_is_not_begun_later(
 
 
 def test_a_refund_of_an_order_that_another_process_holds_is_a_failure_in_words(
-    saleor: SaleorDouble, paid: DoubleTransaction, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    paid: DoubleTransaction,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(states, "locked", Mock(side_effect=OrderHeld("another transaction holds the order")))
+    monkeypatch.setattr(
+        states,
+        "locked",
+        Mock(side_effect=OrderHeld("another transaction holds the order")),
+    )
     _, said = saleor.request_refund(paid, Decimal("5.00"))
-    assert (said["result"], said["message"]) == ("REFUND_FAILURE", "another transaction holds the order.")
+    assert (said["result"], said["message"]) == (
+        "REFUND_FAILURE",
+        "another transaction holds the order.",
+    )
     assert not Refund.objects.exists()
 
 
-def test_a_process_that_dies_while_it_gives_back_gives_nothing_twice(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
-    """Saleor sends the request again, with an empty body or, where somebody replays it, as it was."""
+def test_a_process_that_dies_while_it_gives_back_gives_nothing_twice(
+    saleor: SaleorDouble,
+    world: World,
+    paid: DoubleTransaction,
+) -> None:
+    """Saleor sends the request again, with an empty body or, where somebody replays it, as it
+    was.
+    """
     for number in range(1, 40):
         before = refunded_amount(world)
         raw = raw_request(saleor, paid, 0.05)
@@ -301,7 +410,9 @@ def test_a_process_that_dies_while_it_gives_back_gives_nothing_twice(saleor: Sal
         world.time.advance(minutes=20)
         assert world.run_worker().faults == []
         settled = Refund.objects.latest("pk").status
-        assert refunded_amount(world) - before == (Decimal("0.05") if settled == "succeeded" else refunded_amount(world) - before)
+        assert refunded_amount(world) - before == (
+            Decimal("0.05") if settled == "succeeded" else refunded_amount(world) - before
+        )
         if not points.has_ended:
             assert number > 5
             return

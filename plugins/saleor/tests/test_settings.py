@@ -1,4 +1,6 @@
-"""The settings and the system checks: what is wrong is named with its remedy, and the documentation lists all of them."""
+"""The settings and the system checks: what is wrong is named with its remedy, and the documentation
+lists all of them.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,10 @@ def test_the_origin_of_an_address(address: object, origin: str | None) -> None:
 
 
 def found() -> dict[str, str]:
-    return {str(one.id).removeprefix("tillgate_saleor."): f"{one.msg} {one.hint}" for one in run_checks(tags=[checks.CHECKS.label])}
+    return {
+        str(one.id).removeprefix("tillgate_saleor."): f"{one.msg} {one.hint}"
+        for one in run_checks(tags=[checks.CHECKS.label])
+    }
 
 
 def test_a_service_that_followed_the_readme_has_nothing_to_hear(settings: Any) -> None:
@@ -87,13 +92,24 @@ def test_a_service_that_followed_the_readme_has_nothing_to_hear(settings: Any) -
     [
         ("ROOT_URLCONF", "tillgate.django.urls", "E002", 'include("tillgate_saleor.urls")'),
         ("TILLGATE_SALEOR", {"SALEORS": []}, "E003", "TILLGATE_SALEOR"),
-        ("TILLGATE_SALEOR", {"SALEORS": {SHOP: {**STOREFRONTS, "CHANNELS": {"a": {"ACCOUNT": "gone"}}}}}, "E004", "default"),
+        (
+            "TILLGATE_SALEOR",
+            {"SALEORS": {SHOP: {**STOREFRONTS, "CHANNELS": {"a": {"ACCOUNT": "gone"}}}}},
+            "E004",
+            "default",
+        ),
         ("TILLGATE_SALEOR", {"SALEORS": {}}, "W001", "SALEOR_ORIGINS"),
         ("TILLGATE_SALEOR", {"SALEORS": {SHOP: {}}}, "W002", "SALEOR_STOREFRONTS"),
         ("TILLGATE_SALEOR", {"SALEORS": {"http://shop.example": STOREFRONTS}}, "W003", "https"),
     ],
 )
-def test_what_is_missing_is_told_with_the_remedy(setting: str, value: Any, id_: str, remedy: str, settings: Any) -> None:
+def test_what_is_missing_is_told_with_the_remedy(
+    setting: str,
+    value: Any,
+    id_: str,
+    remedy: str,
+    settings: Any,
+) -> None:
     settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: STOREFRONTS}}
     setattr(settings, setting, value)
     assert list(found()) == [id_]
@@ -106,14 +122,18 @@ def test_saleor_on_this_machine_needs_no_https(settings: Any) -> None:
 
 
 def test_a_method_of_a_channel_that_the_project_does_not_offer_is_told(settings: Any) -> None:
-    settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: {**STOREFRONTS, "CHANNELS": {"a": {"PAYMENT_METHODS": ["gcash"]}}}}}
+    settings.TILLGATE_SALEOR = {
+        "SALEORS": {SHOP: {**STOREFRONTS, "CHANNELS": {"a": {"PAYMENT_METHODS": ["gcash"]}}}},
+    }
     settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": ["alipay"]}
     assert "gcash" in found()["W004"]
 
 
 def test_without_tillgates_own_app_nothing_else_is_asked(settings: Any) -> None:
     settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: STOREFRONTS}}
-    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app not in ("tillgate.django", "tillgate_saleor")]
+    settings.INSTALLED_APPS = [
+        app for app in settings.INSTALLED_APPS if app not in ("tillgate.django", "tillgate_saleor")
+    ]
     assert [message.id for message in checks.check_apps()] == ["tillgate_saleor.E001"]
 
 
@@ -126,10 +146,20 @@ def test_every_check_is_in_the_readme() -> None:
 
 def test_every_setting_is_in_the_documentation() -> None:
     listed = set(re.findall(r"^\| `([A-Z_]+)`", DOCS.read_text("utf-8"), re.MULTILINE))
-    assert {name.upper() for kind in (Settings, Saleor, Channel) for name in kind.model_fields} <= listed
+    assert {
+        name.upper() for kind in (Settings, Saleor, Channel) for name in kind.model_fields
+    } <= listed
 
 
 def test_every_variable_of_the_service_is_in_the_documentation() -> None:
     source = (Path(checks.__file__ or "").parent / "service" / "settings.py").read_text("utf-8")
-    variables = set(re.findall(r'(?:_required|_list|_is_on|_number|_time_zone|_language|environ\.get)\("([A-Z_]+)"', source))
-    assert variables - set(re.findall(r"^\| `([A-Z_]+)`", DOCS.read_text("utf-8"), re.MULTILINE)) == set()
+    variables = set(
+        re.findall(
+            r'(?:_required|_list|_is_on|_number|_time_zone|_language|environ\.get)\("([A-Z_]+)"',
+            source,
+        ),
+    )
+    assert (
+        variables - set(re.findall(r"^\| `([A-Z_]+)`", DOCS.read_text("utf-8"), re.MULTILINE))
+        == set()
+    )

@@ -1,4 +1,6 @@
-"""Bad input at the webhooks: a clear answer without `result` and `pspReference` unless meant, never a 5xx, and nothing created."""
+"""Bad input at the webhooks: a clear answer without `result` and `pspReference` unless meant, never
+a 5xx, and nothing created.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,19 @@ def fields(saleor: SaleorDouble, **changes: Any) -> dict[str, Any]:
 
 def nothing_created(world: World) -> bool:
     rows = (Purchase, Transaction, Payment, Refund)
-    return not any(kind.objects.exists() for kind in rows) and not world.sandbox.service.transactions()
+    return (
+        not any(kind.objects.exists() for kind in rows) and not world.sandbox.service.transactions()
+    )
 
 
 def is_not_taken(answer: tuple[int, Any], status: int, code: str) -> bool:
     said = answer[1]
     assert said["error"]["message"]
-    return answer[0] == status and said["error"]["code"] == code and not {"result", "pspReference"} & set(said)
+    return (
+        answer[0] == status
+        and said["error"]["code"] == code
+        and not {"result", "pspReference"} & set(said)
+    )
 
 
 def paid_transaction(saleor: SaleorDouble, world: World) -> DoubleTransaction:
@@ -59,7 +67,7 @@ def paid_transaction(saleor: SaleorDouble, world: World) -> DoubleTransaction:
     return transaction
 
 
-# Signatures -------------------------------------------------------------------------------------------------------------------------------
+# Signatures ---------------------------------------------------------------------------------------
 
 
 def test_an_unsigned_webhook_is_not_taken(saleor: SaleorDouble, world: World) -> None:
@@ -69,8 +77,15 @@ def test_an_unsigned_webhook_is_not_taken(saleor: SaleorDouble, world: World) ->
     assert nothing_created(world)
 
 
-@pytest.mark.parametrize("signature", ["x", "..", "a.b.c", "eyJhbGciOiJub25lIn0..", "é..é", "e30..AAAA", "." * 5000])
-def test_a_signature_that_is_none_is_not_taken(signature: str, saleor: SaleorDouble, world: World) -> None:
+@pytest.mark.parametrize(
+    "signature",
+    ["x", "..", "a.b.c", "eyJhbGciOiJub25lIn0..", "é..é", "e30..AAAA", "." * 5000],
+)
+def test_a_signature_that_is_none_is_not_taken(
+    signature: str,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     raw = saleor.body(Event.INITIALIZE, fields(saleor))
     assert is_not_taken(saleor.post(Event.INITIALIZE, raw, signature), 401, "SIGNATURE")
     assert nothing_created(world)
@@ -80,22 +95,35 @@ def test_a_wrongly_signed_webhook_is_not_taken(saleor: SaleorDouble, world: Worl
     """Signed with another key under the name of the right one, as a forger would."""
     forger = forged_key(saleor)
     raw = saleor.body(Event.INITIALIZE, fields(saleor))
-    assert is_not_taken(saleor.post(Event.INITIALIZE, raw, saleor.sign(raw, forger)), 401, "SIGNATURE")
+    assert is_not_taken(
+        saleor.post(Event.INITIALIZE, raw, saleor.sign(raw, forger)),
+        401,
+        "SIGNATURE",
+    )
     assert nothing_created(world)
 
 
-def test_a_webhook_that_another_saleor_signed_is_not_taken(saleor: SaleorDouble, world: World, settings: Any) -> None:
+def test_a_webhook_that_another_saleor_signed_is_not_taken(
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
+) -> None:
     """Two Saleors have installed the App; each is believed in its own name only."""
     other = SaleorDouble()
     try:
         settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {}, other.origin: {}}}
         assert other.install()[0] == 200
         assert Installation.objects.count() == 2
-        other.app_id = saleor.app_id  # numbers are small everywhere: two Apps of the same id are nothing rare
+        # numbers are small everywhere: two Apps of the same id are nothing rare
+        other.app_id = saleor.app_id
         raw = saleor.body(Event.INITIALIZE, fields(saleor))
         assert is_not_taken(saleor.post(Event.INITIALIZE, raw, other.sign(raw)), 401, "SIGNATURE")
         as_other = {"Saleor-Api-Url": other.api_url}
-        assert is_not_taken(saleor.post(Event.INITIALIZE, raw, saleor.sign(raw), **as_other), 401, "SIGNATURE")
+        assert is_not_taken(
+            saleor.post(Event.INITIALIZE, raw, saleor.sign(raw), **as_other),
+            401,
+            "SIGNATURE",
+        )
     finally:
         other.close()
     assert nothing_created(world)
@@ -109,26 +137,43 @@ def test_a_body_that_was_written_anew_is_not_taken(saleor: SaleorDouble, world: 
 
 
 def test_a_token_of_the_saleor_is_no_signature(saleor: SaleorDouble, world: World) -> None:
-    """A token is signed with the same key and holds its payload; taken for a signature it would sign every body."""
+    """A token is signed with the same key and holds its payload; taken for a signature it would
+    sign every body.
+    """
     raw = saleor.body(Event.INITIALIZE, fields(saleor))
     assert is_not_taken(saleor.post(Event.INITIALIZE, raw, saleor.page_token()), 401, "SIGNATURE")
     header, _, signature = saleor.page_token().split(".")
-    assert is_not_taken(saleor.post(Event.INITIALIZE, raw, f"{header}..{signature}"), 401, "SIGNATURE")
+    assert is_not_taken(
+        saleor.post(Event.INITIALIZE, raw, f"{header}..{signature}"),
+        401,
+        "SIGNATURE",
+    )
     assert nothing_created(world)
 
 
 def test_a_signature_with_a_shared_secret_is_not_taken(saleor: SaleorDouble, world: World) -> None:
     """The public key, taken for the secret of an HMAC, is known to everybody."""
-    raw, public = saleor.body(Event.INITIALIZE, fields(saleor)), saleor.keys[-1].as_pem(private=False)
-    head = json.dumps({"alg": "HS256", "b64": False, "crit": ["b64"], "kid": saleor.keys[-1].kid}).encode()
+    raw, public = (
+        saleor.body(Event.INITIALIZE, fields(saleor)),
+        saleor.keys[-1].as_pem(private=False),
+    )
+    head = json.dumps(
+        {"alg": "HS256", "b64": False, "crit": ["b64"], "kid": saleor.keys[-1].kid},
+    ).encode()
     header = urlsafe_b64encode(head).rstrip(b"=")
     signature = urlsafe_b64encode(hmac.digest(public, header + b"." + raw, "sha256")).rstrip(b"=")
-    assert is_not_taken(saleor.post(Event.INITIALIZE, raw, f"{header.decode()}..{signature.decode()}"), 401, "SIGNATURE")
+    assert is_not_taken(
+        saleor.post(Event.INITIALIZE, raw, f"{header.decode()}..{signature.decode()}"),
+        401,
+        "SIGNATURE",
+    )
     assert nothing_created(world)
 
 
 def test_a_saleor_that_changes_its_keys_is_believed_and_asked_once_a_minute(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fetched = list[str]()
     real = api.fetch_keys
@@ -147,13 +192,24 @@ def test_a_saleor_that_changes_its_keys_is_believed_and_asked_once_a_minute(
         world.time.advance(minutes=2)
         for _ in range(3):
             assert saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw))[0] == 200
-            assert is_not_taken(saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, forged)), 401, "SIGNATURE")
-        assert fetched == [saleor.origin], "an unknown key is asked for once, however often it is named"
+            assert is_not_taken(
+                saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, forged)),
+                401,
+                "SIGNATURE",
+            )
+        assert fetched == [saleor.origin], (
+            "an unknown key is asked for once, however often it is named"
+        )
         saleor.keys[:] = [new]  # the old one is withdrawn, and forgotten after a day
         world.time.advance(hours=25)
-        assert is_not_taken(saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, before[0])), 401, "SIGNATURE")
+        assert is_not_taken(
+            saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, before[0])),
+            401,
+            "SIGNATURE",
+        )
         assert len(fetched) == 2
-        Installation.objects.update(keys_fetched_at=timezone.now() + timedelta(days=365))  # as a clock that ran ahead has said
+        # as a clock that ran ahead has said
+        Installation.objects.update(keys_fetched_at=timezone.now() + timedelta(days=365))
         saleor.keys[:] = [before[0]]
         assert saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, before[0]))[0] == 200
         assert len(fetched) == 3
@@ -161,14 +217,22 @@ def test_a_saleor_that_changes_its_keys_is_believed_and_asked_once_a_minute(
         saleor.keys[:] = before
 
 
-def test_a_saleor_whose_keys_cannot_be_fetched_is_believed_by_those_that_are_known(saleor: SaleorDouble, world: World) -> None:
+def test_a_saleor_whose_keys_cannot_be_fetched_is_believed_by_those_that_are_known(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     world.time.advance(hours=25)
     saleor.is_down = True
-    assert saleor.call(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}}) == (200, {"paymentMethods": []})
+    assert saleor.call(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}}) == (
+        200,
+        {"paymentMethods": []},
+    )
 
 
 def test_keys_that_could_not_be_fetched_are_fetched_a_minute_later(
-    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that was stolen, and that its Saleor has withdrawn, would be good for another day."""
     fetched = list[str]()
@@ -185,45 +249,77 @@ def test_keys_that_could_not_be_fetched_are_fetched_a_minute_later(
     saleor.is_down = True
     for _ in range(3):
         assert saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, stolen[0]))[0] == 200
-        assert saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, forged_key(saleor, "nobody-has-it")))[0] == 401
+        assert (
+            saleor.post(
+                Event.STORED_METHODS,
+                raw,
+                saleor.sign(raw, forged_key(saleor, "nobody-has-it")),
+            )[0]
+            == 401
+        )
         world.time.advance(seconds=10)
     assert len(fetched) == 1, "each of them would wait for what does not come"
     saleor.is_down = False
     try:
-        saleor.keys[:] = [RSAKey.generate_key(2048, {"use": "sig", "alg": "RS256", "kid": "new"}, private=True)]
+        saleor.keys[:] = [
+            RSAKey.generate_key(2048, {"use": "sig", "alg": "RS256", "kid": "new"}, private=True),
+        ]
         world.time.advance(seconds=61)
-        assert is_not_taken(saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, stolen[0])), 401, "SIGNATURE")
+        assert is_not_taken(
+            saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, stolen[0])),
+            401,
+            "SIGNATURE",
+        )
     finally:
         saleor.keys[:] = stolen
 
 
-# To whom, and what ------------------------------------------------------------------------------------------------------------------------
+# To whom, and what --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", Event)
-def test_a_body_under_the_header_of_another_event_is_not_taken(event: Event, saleor: SaleorDouble, world: World) -> None:
-    """The signature covers the body alone: what was signed to begin a payment must not ask for a refund."""
+def test_a_body_under_the_header_of_another_event_is_not_taken(
+    event: Event,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
+    """The signature covers the body alone: what was signed to begin a payment must not ask for a
+    refund.
+    """
     raw = saleor.body(Event.INITIALIZE, fields(saleor))
     signature = saleor.sign(raw)
     if event is not Event.INITIALIZE:
         assert is_not_taken(saleor.post(event, raw, signature), 400, "BODY")
-        assert is_not_taken(saleor.post(Event.INITIALIZE, raw, signature, **{"Saleor-Event": event.value}), 400, "EVENT")
+        assert is_not_taken(
+            saleor.post(Event.INITIALIZE, raw, signature, **{"Saleor-Event": event.value}),
+            400,
+            "EVENT",
+        )
     assert nothing_created(world)
 
 
 def test_an_event_that_nobody_knows_is_not_taken(saleor: SaleorDouble) -> None:
-    saleor.targets[Event.CHARGE], before = "http://testserver/api/webhooks/order_created", saleor.targets[Event.CHARGE]
+    saleor.targets[Event.CHARGE], before = (
+        "http://testserver/api/webhooks/order_created",
+        saleor.targets[Event.CHARGE],
+    )
     assert is_not_taken(saleor.post(Event.CHARGE, b"{}", saleor.sign(b"{}")), 404, "EVENT")
     saleor.targets[Event.CHARGE] = before
 
 
-def test_the_recipient_of_another_installation_is_not_taken(saleor: SaleorDouble, world: World) -> None:
+def test_the_recipient_of_another_installation_is_not_taken(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     raw = saleor.body(Event.INITIALIZE, fields(saleor), recipient={"id": "QXBwOjk5OQ=="})
     assert is_not_taken(saleor.post(Event.INITIALIZE, raw, saleor.sign(raw)), 403, "RECIPIENT")
     assert nothing_created(world)
 
 
-def test_a_saleor_that_has_not_installed_the_app_is_not_taken(saleor: SaleorDouble, world: World) -> None:
+def test_a_saleor_that_has_not_installed_the_app_is_not_taken(
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     raw = saleor.body(Event.INITIALIZE, fields(saleor))
     for api_url in ("", "http://elsewhere.example/graphql/", saleor.api_url.upper()):
         answer = saleor.post(Event.INITIALIZE, raw, saleor.sign(raw), **{"Saleor-Api-Url": api_url})
@@ -231,23 +327,64 @@ def test_a_saleor_that_has_not_installed_the_app_is_not_taken(saleor: SaleorDoub
     assert nothing_created(world)
 
 
-@pytest.mark.parametrize("event", [Event.REFUND, Event.CHARGE, Event.CANCEL, Event.INITIALIZE, Event.PROCESS])
-def test_an_empty_body_changes_nothing_however_often_its_signature_is_replayed(event: Event, saleor: SaleorDouble, world: World) -> None:
+@pytest.mark.parametrize(
+    "event",
+    [Event.REFUND, Event.CHARGE, Event.CANCEL, Event.INITIALIZE, Event.PROCESS],
+)
+def test_an_empty_body_changes_nothing_however_often_its_signature_is_replayed(
+    event: Event,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     transaction = paid_transaction(saleor, world)
-    before = (Transaction.objects.count(), Payment.objects.count(), list(Transaction.objects.values()))
+    before = (
+        Transaction.objects.count(),
+        Payment.objects.count(),
+        list(Transaction.objects.values()),
+    )
     for _ in range(3):
         assert is_not_taken(saleor.post(event, b"", saleor.sign(b"")), 400, "BODY")
-    assert (Transaction.objects.count(), Payment.objects.count(), list(Transaction.objects.values())) == before
+    assert (
+        Transaction.objects.count(),
+        Payment.objects.count(),
+        list(Transaction.objects.values()),
+    ) == before
     assert not Refund.objects.exists()
     assert transaction.charged == Decimal("19.90")
 
 
 @pytest.mark.parametrize(
     "raw",
-    [b"[]", b"null", b"1", b'"x"', b"{", b"\xff\xfe", b"[" * 100_000, b'{"recipient": 1}', b'{"a": 1e999999999}', b'{"a": NaN}'],
-    ids=["list", "null", "number", "text", "broken", "no text", "deep", "strange", "beyond bounds", "not a number"],
+    [
+        b"[]",
+        b"null",
+        b"1",
+        b'"x"',
+        b"{",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"recipient": 1}',
+        b'{"a": 1e999999999}',
+        b'{"a": NaN}',
+    ],
+    ids=[
+        "list",
+        "null",
+        "number",
+        "text",
+        "broken",
+        "no text",
+        "deep",
+        "strange",
+        "beyond bounds",
+        "not a number",
+    ],
 )
-def test_a_signed_body_that_is_no_event_is_not_taken(raw: bytes, saleor: SaleorDouble, world: World) -> None:
+def test_a_signed_body_that_is_no_event_is_not_taken(
+    raw: bytes,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     assert is_not_taken(saleor.post(Event.INITIALIZE, raw, saleor.sign(raw)), 400, "BODY")
     assert nothing_created(world)
 
@@ -262,12 +399,21 @@ def test_a_body_of_a_megabyte_is_not_taken(saleor: SaleorDouble, world: World) -
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *product(["idempotencyKey", "action", "transaction", "sourceObject", "recipient"], [None, [], 1, {}]),
-        *product(["action", "transaction", "sourceObject", "recipient"], [""]),  # Saleor's own schema lets the key be empty
+        *product(
+            ["idempotencyKey", "action", "transaction", "sourceObject", "recipient"],
+            [None, [], 1, {}],
+        ),
+        # Saleor's own schema lets the key be empty
+        *product(["action", "transaction", "sourceObject", "recipient"], [""]),
     ],
     ids=repr,
 )
-def test_a_field_that_is_missing_or_strange_is_not_taken(name: str, value: Any, saleor: SaleorDouble, world: World) -> None:
+def test_a_field_that_is_missing_or_strange_is_not_taken(
+    name: str,
+    value: Any,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     raw = saleor.body(Event.INITIALIZE, fields(saleor, **{name: value}))
     assert is_not_taken(saleor.post(Event.INITIALIZE, raw, saleor.sign(raw)), 400, "BODY")
     assert nothing_created(world)
@@ -275,12 +421,21 @@ def test_a_field_that_is_missing_or_strange_is_not_taken(name: str, value: Any, 
 
 def test_errors_beside_what_is_needed_change_nothing(saleor: SaleorDouble) -> None:
     """Saleor adds `errors` when a part of our query failed: what is there is there."""
-    status, said = saleor.call(Event.INITIALIZE, fields(saleor, errors=[{"message": "a part failed"}]))
+    status, said = saleor.call(
+        Event.INITIALIZE,
+        fields(saleor, errors=[{"message": "a part failed"}]),
+    )
     assert (status, said["result"]) == (200, "CHARGE_ACTION_REQUIRED")
 
 
-def test_nothing_here_ever_answers_with_a_5xx(saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Saleor would send the request again with an empty body, and then write a failure by itself."""
+def test_nothing_here_ever_answers_with_a_5xx(
+    saleor: SaleorDouble,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Saleor would send the request again with an empty body, and then write a failure by
+    itself.
+    """
 
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("a fault of ours")
@@ -291,7 +446,7 @@ def test_nothing_here_ever_answers_with_a_5xx(saleor: SaleorDouble, world: World
         assert is_not_taken(answer, 400, "FAILED")
 
 
-# Money and data ---------------------------------------------------------------------------------------------------------------------------
+# Money and data -----------------------------------------------------------------------------------
 
 
 def refused(saleor: SaleorDouble, **changes: Any) -> str:
@@ -303,20 +458,39 @@ def refused(saleor: SaleorDouble, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize("currency", ["PLN", "usd", "", None])
-def test_another_currency_is_refused(currency: str | None, saleor: SaleorDouble, world: World) -> None:
+def test_another_currency_is_refused(
+    currency: str | None,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     assert "USD" in refused(saleor, action={**MONEY, "currency": currency})
     assert nothing_created(world)
 
 
-@pytest.mark.parametrize("amount", [0, 0.0, -1, -0.01, 19.999, 0.001, 1e20, None, "x", True, [], {}], ids=repr)
-def test_an_amount_that_is_no_money_is_refused(amount: Any, saleor: SaleorDouble, world: World) -> None:
+@pytest.mark.parametrize(
+    "amount",
+    [0, 0.0, -1, -0.01, 19.999, 0.001, 1e20, None, "x", True, [], {}],
+    ids=repr,
+)
+def test_an_amount_that_is_no_money_is_refused(
+    amount: Any,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     assert "amount" in refused(saleor, action={**MONEY, "amount": amount})
     assert nothing_created(world)
 
 
 @pytest.mark.parametrize("amount", ["0.01", "0.29", "12.10", "1234567.89"])
-def test_an_amount_is_exact_though_it_comes_as_a_float(amount: str, saleor: SaleorDouble, world: World) -> None:
-    _, said = saleor.call(Event.INITIALIZE, fields(saleor, action={**MONEY, "amount": float(amount)}))
+def test_an_amount_is_exact_though_it_comes_as_a_float(
+    amount: str,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
+    _, said = saleor.call(
+        Event.INITIALIZE,
+        fields(saleor, action={**MONEY, "amount": float(amount)}),
+    )
     assert Payment.objects.get().amount == Decimal(amount)
     assert json.dumps(said["amount"]) == json.dumps(float(amount))
     assert Decimal(world.sandbox.service.find(said["pspReference"]).amount) == Decimal(amount)
@@ -348,6 +522,11 @@ def test_an_amount_is_exact_though_it_comes_as_a_float(amount: str, saleor: Sale
     ],
     ids=lambda value: json.dumps(value)[:60],
 )
-def test_data_that_says_nothing_usable_is_refused_by_its_name(data: Any, named: str, saleor: SaleorDouble, world: World) -> None:
+def test_data_that_says_nothing_usable_is_refused_by_its_name(
+    data: Any,
+    named: str,
+    saleor: SaleorDouble,
+    world: World,
+) -> None:
     assert named in refused(saleor, data=data)
     assert nothing_created(world)

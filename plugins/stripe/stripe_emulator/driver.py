@@ -16,18 +16,38 @@ from stripe_emulator.objects import Json
 from stripe_emulator.simulator import PYTHON, WEBHOOK_SECRET, Simulator, Webhook
 from tillgate import Account
 from tillgate.hooks import RefundOutcome
-from tillgate.testing.gateway_driver import Fault, GatewayDriver, Held, NotificationKind, Operation, SentNotification
+from tillgate.testing.gateway_driver import (
+    Fault,
+    GatewayDriver,
+    Held,
+    NotificationKind,
+    Operation,
+    SentNotification,
+)
 from tillgate_stripe.dialect import from_units
 
 KEY: Final = "sk_test_fake"
 SECRETS: Final = ("whsec_of_the_past", "whsec_of_today")
 NO_FAULTS: Final = "the simulator's answers cannot be lost or delayed"
-OPERATIONS: Final = {"pay": "create_session", "query": "retrieve_session", "refund": "create_refund"}
+OPERATIONS: Final = {
+    "pay": "create_session",
+    "query": "retrieve_session",
+    "refund": "create_refund",
+}
 
 
 def account_at(url: str, **fields: Any) -> Account:
     """Return an account of an emulator."""
-    return Account(**{"base_url": url, "token": KEY, "sandbox": True, "dialect": "stripe", "webhook_secrets": SECRETS, **fields})
+    return Account(
+        **{
+            "base_url": url,
+            "token": KEY,
+            "sandbox": True,
+            "dialect": "stripe",
+            "webhook_secrets": SECRETS,
+            **fields,
+        },
+    )
 
 
 class FakeDriver(GatewayDriver):
@@ -37,10 +57,14 @@ class FakeDriver(GatewayDriver):
     method = "checkout"
     other_method = "card"
     declined_by_shops: Mapping[str, str] = {
-        **dict.fromkeys(("late_money", "late_money_for_a_released_order"), "nobody can pay an expired session of Stripe"),
+        **dict.fromkeys(
+            ("late_money", "late_money_for_a_released_order"),
+            "nobody can pay an expired session of Stripe",
+        ),
         "currency_mismatch": "Stripe's answers name no settlement currency",
         "unrecognised_status": "the fake has no strange words",
-        "changed_after_paid": "Stripe takes money back by a dispute, which opens a review of its own",
+        "changed_after_paid": "Stripe takes money back by a dispute, which opens a review of its "
+        "own",
         "refund_made_elsewhere": "Stripe lists every refund",
         "no_secret_in_logs": "Stripe signs no answer",
     }
@@ -54,7 +78,9 @@ class FakeDriver(GatewayDriver):
 
     def account(self, currency: str | None = None) -> Account | None:
         return account_at(
-            self.stripe.url, currencies=tuple(dict.fromkeys(("USD", currency or "USD"))), methods=(self.method, self.other_method)
+            self.stripe.url,
+            currencies=tuple(dict.fromkeys(("USD", currency or "USD"))),
+            methods=(self.method, self.other_method),
         )
 
     def held(self, reference: str) -> Held | None:
@@ -63,12 +89,20 @@ class FakeDriver(GatewayDriver):
         except KeyError:
             return None
         currency = session["currency"].upper()
-        refunds = [one for one in self.stripe.refunds.values() if one["payment_intent"] == session["payment_intent"]]
+        refunds = [
+            one
+            for one in self.stripe.refunds.values()
+            if one["payment_intent"] == session["payment_intent"]
+        ]
         return Held(
             transaction_no=session["id"],
             amount=from_units(session["amount_total"], currency),
             currency=currency,
-            refunds=tuple(from_units(one["amount"], currency) for one in refunds if one["status"] not in ("failed", "canceled")),
+            refunds=tuple(
+                from_units(one["amount"], currency)
+                for one in refunds
+                if one["status"] not in ("failed", "canceled")
+            ),
         )
 
     def pay(self, reference: str) -> str:
@@ -96,20 +130,42 @@ class FakeDriver(GatewayDriver):
 
     def finish_refund(self, reference: str, outcome: RefundOutcome) -> None:
         session = self.stripe.session_of(reference)
-        for refund in [one for one in self.stripe.refunds.values() if one["payment_intent"] == session["payment_intent"]]:
+        for refund in [
+            one
+            for one in self.stripe.refunds.values()
+            if one["payment_intent"] == session["payment_intent"]
+        ]:
             if refund["status"] == "pending":
-                self.stripe.finish_refund(refund["id"], "succeeded" if outcome is RefundOutcome.SUCCEEDED else "failed")
+                self.stripe.finish_refund(
+                    refund["id"],
+                    "succeeded" if outcome is RefundOutcome.SUCCEEDED else "failed",
+                )
 
     def refund_in_portal(self, reference: str, amount: Decimal) -> None:
         self.stripe.refund_in_dashboard(reference, int(amount * 100))
 
-    def notification(self, reference: str, *, forged: bool = False) -> tuple[Mapping[str, str], bytes]:
+    def notification(
+        self,
+        reference: str,
+        *,
+        forged: bool = False,
+    ) -> tuple[Mapping[str, str], bytes]:
         event = self.stripe.event("checkout.session.completed", reference)
         return self.stripe.signed(event, "whsec_of_somebody_else" if forged else SECRETS[1])
 
-    def notify(self, reference: str, kind: NotificationKind = "payment", *, status: str = "") -> Sequence[SentNotification]:
+    def notify(
+        self,
+        reference: str,
+        kind: NotificationKind = "payment",
+        *,
+        status: str = "",
+    ) -> Sequence[SentNotification]:
         if kind == "stale":
-            event = self.stripe.event("checkout.session.completed", reference, payment_status=status)
+            event = self.stripe.event(
+                "checkout.session.completed",
+                reference,
+                payment_status=status,
+            )
         elif kind == "refund":
             event = self.stripe.event("refund.updated", reference)
         else:
@@ -117,7 +173,7 @@ class FakeDriver(GatewayDriver):
         headers, body = self.stripe.signed(event, SECRETS[1])
         return [SentNotification(headers=headers, body=body)]
 
-    # What only the scenarios of shops need ------------------------------------------------------------------------------------------------
+    # What only the scenarios of shops need --------------------------------------------------------
 
     def is_payment_page(self, url: str) -> bool:
         return url.startswith("https://checkout.stripe.com/")
@@ -135,7 +191,10 @@ class FakeDriver(GatewayDriver):
             for one in self.stripe.refunds.values()
             if one["payment_intent"] == session["payment_intent"] and one["status"] == "succeeded"
         ]
-        return sum((from_units(one["amount"], session["currency"].upper()) for one in done), Decimal(0))
+        return sum(
+            (from_units(one["amount"], session["currency"].upper()) for one in done),
+            Decimal(0),
+        )
 
     def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
         name, stripe = OPERATIONS[operation], self.stripe
@@ -150,7 +209,10 @@ class FakeDriver(GatewayDriver):
             "rate_limited": lambda: stripe.fail_next(name, 429),
             "broken_json": lambda: stripe.break_next(name),
             "html_body": lambda: stripe.html_next(name),
-            **{kind: functools.partial(stripe.alter_next, name, change) for kind, change in ALTERED.items()},
+            **{
+                kind: functools.partial(stripe.alter_next, name, change)
+                for kind, change in ALTERED.items()
+            },
         }
         if fault not in plays:
             self.lacks(f"play the fault {fault!r}")
@@ -190,12 +252,33 @@ ALTERED: Final[dict[str, Callable[[Json], None]]] = {
 
 
 NO_LIST: Final = "the simulator lists and searches nothing"
-NO_REFUND: Final = "the simulator answers every refund with pending, finishes it at once, and finds no refund again"
-_NO_CLOCK: Final = "the simulator has no clock: what is open expires together, and a payment that failed is open again"
+NO_REFUND: Final = (
+    "the simulator answers every refund with pending, finishes it at once, and "
+    "finds no refund again"
+)
+_NO_CLOCK: Final = (
+    "the simulator has no clock: what is open expires together, and a payment that "
+    "failed is open again"
+)
 _NOT_BY_SIMULATOR: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("full_refund", "partial_refunds", "over_refund", "concurrent_refunds", "refund_handler_raises"), NO_REFUND),
-    **dict.fromkeys(("paid_twice", "paid_after_close", "currency_without_decimals", "crash_while_refunding"), NO_REFUND),
-    **dict.fromkeys(("expiry", "kept_while_another_payment_is_open", "crash_while_releasing"), _NO_CLOCK),
+    **dict.fromkeys(
+        (
+            "full_refund",
+            "partial_refunds",
+            "over_refund",
+            "concurrent_refunds",
+            "refund_handler_raises",
+        ),
+        NO_REFUND,
+    ),
+    **dict.fromkeys(
+        ("paid_twice", "paid_after_close", "currency_without_decimals", "crash_while_refunding"),
+        NO_REFUND,
+    ),
+    **dict.fromkeys(
+        ("expiry", "kept_while_another_payment_is_open", "crash_while_releasing"),
+        _NO_CLOCK,
+    ),
     "crash_while_starting": NO_LIST,
     "wrong_credentials": "the simulator accepts every key",
 }
@@ -205,7 +288,9 @@ _NOT_BY_SIMULATOR: Final[Mapping[str, str]] = {
 def running_simulator() -> Simulator:
     """Start the simulator once for all tests of this process: that takes seconds."""
     if not PYTHON.exists():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs .nox/simulator: nox -s simulator")
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
+            "needs .nox/simulator: nox -s simulator",
+        )
     simulator = Simulator()
     simulator.start()
     atexit.register(simulator.stop)
@@ -213,7 +298,9 @@ def running_simulator() -> Simulator:
 
 
 class SimulatorDriver(GatewayDriver):
-    """What getpaid's simulator can play. Its answers cannot be lost or delayed, it has no lists, and all scenarios share it."""
+    """What getpaid's simulator can play. Its answers cannot be lost or delayed, it has no lists,
+    and all scenarios share it.
+    """
 
     plugin = "stripe"
     method = "checkout"
@@ -228,7 +315,12 @@ class SimulatorDriver(GatewayDriver):
     def account(self, currency: str | None = None) -> Account | None:
         methods = (self.method, self.other_method)
         url, secrets = self.simulator.base_url, (WEBHOOK_SECRET,)
-        return account_at(url, webhook_secrets=secrets, currencies=tuple(dict.fromkeys(("USD", currency or "USD"))), methods=methods)
+        return account_at(
+            url,
+            webhook_secrets=secrets,
+            currencies=tuple(dict.fromkeys(("USD", currency or "USD"))),
+            methods=methods,
+        )
 
     def held(self, reference: str) -> Held | None:
         try:
@@ -236,14 +328,22 @@ class SimulatorDriver(GatewayDriver):
         except KeyError:
             return None
         currency = session["currency"].upper()
-        made = [one.event for one in self.simulator.received if one.event["type"].startswith("refund.")]
+        made = [
+            one.event for one in self.simulator.received if one.event["type"].startswith("refund.")
+        ]
         states = {event["data"]["object"]["id"]: event["data"]["object"] for event in made}
-        refunds = [one for one in states.values() if one["payment_intent"] == session["payment_intent"]]
+        refunds = [
+            one for one in states.values() if one["payment_intent"] == session["payment_intent"]
+        ]
         return Held(
             transaction_no=session["id"],
             amount=from_units(session["amount_total"], currency),
             currency=currency,
-            refunds=tuple(from_units(one["amount"], currency) for one in refunds if one["status"] not in ("failed", "canceled")),
+            refunds=tuple(
+                from_units(one["amount"], currency)
+                for one in refunds
+                if one["status"] not in ("failed", "canceled")
+            ),
         )
 
     def is_payment_page(self, url: str) -> bool:
@@ -267,16 +367,25 @@ class SimulatorDriver(GatewayDriver):
     def fail_refund(self) -> None:
         raise NotImplementedError("the simulator refuses no refund on demand")
 
-    def notification(self, reference: str, *, forged: bool = False) -> tuple[Mapping[str, str], bytes]:
+    def notification(
+        self,
+        reference: str,
+        *,
+        forged: bool = False,
+    ) -> tuple[Mapping[str, str], bytes]:
         if reference not in self._sent():
             self.simulator.decline(reference)  # after which the payment is as open as before
         sent = self._sent()[reference]
-        headers = {name: text for name, text in sent.headers.items() if name.lower() != "host"}  # a shop serves its own hosts alone
+        # a shop serves its own hosts alone
+        headers = {name: text for name, text in sent.headers.items() if name.lower() != "host"}
         return ({**headers, "Stripe-Signature": "t=1,v1=00"} if forged else headers), sent.body
 
     def _sent(self) -> dict[str, Webhook]:
         """Return the newest webhook about each payment."""
-        about = [(one.event["data"]["object"].get("metadata", {}).get("reference"), one) for one in self.simulator.received]
+        about = [
+            (one.event["data"]["object"].get("metadata", {}).get("reference"), one)
+            for one in self.simulator.received
+        ]
         return {reference: one for reference, one in about if reference}
 
     def advance(self, seconds: float) -> None:

@@ -1,8 +1,10 @@
-"""A small Stripe in this process: its HTTP API for payments by Checkout, and the people who pay, dispute and use the dashboard.
+"""A small Stripe in this process: its HTTP API for payments by Checkout, and the people who pay,
+dispute and use the dashboard.
 
-It speaks API version `2026-10-28.endive`, and refuses what that version refuses. The shop's side is HTTP at `FakeStripe.url`;
-the methods of `FakeStripe` are the shopper, the bank and the dashboard. A payment is named by its reference: the session's
-`client_reference_id`, or `reference` in its metadata. Webhooks are not sent: `event` and `signed` build them.
+It speaks API version `2026-10-28.endive`, and refuses what that version refuses. The shop's side is
+HTTP at `FakeStripe.url`; the methods of `FakeStripe` are the shopper, the bank and the dashboard. A
+payment is named by its reference: the session's `client_reference_id`, or `reference` in its
+metadata. Webhooks are not sent: `event` and `signed` build them.
 """
 
 from __future__ import annotations
@@ -34,14 +36,21 @@ HALF_AN_HOUR, A_DAY = 1800, 86400
 LOCALES = """auto bg cs da de el en en-GB es es-419 et fi fil fr fr-CA hi-IN hr hu id it ja ko lt lv ms mt nb nl pl pt pt-BR ro ru sk sl sv
     th tr vi zh zh-HK zh-TW"""
 REASONS = {"duplicate", "fraudulent", "requested_by_customer"}
-COUNTED = {"pending", "requires_action", "succeeded"}  # the statuses of refunds whose money has left the charge
+# the statuses of refunds whose money has left the charge
+COUNTED = {
+    "pending",
+    "requires_action",
+    "succeeded",
+}
 PAGING = "limit starting_after ending_before expand"
 RefundStatus = Literal["succeeded", "pending", "requires_action", "failed", "canceled"]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An endpoint, the permission that a restricted key needs for it, and the parameters that it knows."""
+    """An endpoint, the permission that a restricted key needs for it, and the parameters that it
+    knows.
+    """
 
     name: str
     method: str
@@ -59,15 +68,63 @@ OPERATIONS = (
         """adaptive_pricing allowed_payment_method_types cancel_url client_reference_id customer_email excluded_payment_method_types expand
         expires_at line_items locale metadata mode payment_intent_data payment_method_options submit_type success_url ui_mode""",
     ),
-    Operation("list_sessions", "GET", "/v1/checkout/sessions", "checkout_session_read", f"{PAGING} created payment_intent status"),
-    Operation("retrieve_session", "GET", "/v1/checkout/sessions/{id}", "checkout_session_read", "expand"),
-    Operation("expire_session", "POST", "/v1/checkout/sessions/{id}/expire", "checkout_session_write", "expand"),
-    Operation("search_intents", "GET", "/v1/payment_intents/search", "payment_intent_read", "query limit page expand"),
-    Operation("retrieve_intent", "GET", "/v1/payment_intents/{id}", "payment_intent_read", "expand"),
-    Operation("create_refund", "POST", "/v1/refunds", "refund_write", "amount charge expand metadata payment_intent reason"),
-    Operation("list_refunds", "GET", "/v1/refunds", "refund_read", f"{PAGING} created payment_intent charge"),
+    Operation(
+        "list_sessions",
+        "GET",
+        "/v1/checkout/sessions",
+        "checkout_session_read",
+        f"{PAGING} created payment_intent status",
+    ),
+    Operation(
+        "retrieve_session",
+        "GET",
+        "/v1/checkout/sessions/{id}",
+        "checkout_session_read",
+        "expand",
+    ),
+    Operation(
+        "expire_session",
+        "POST",
+        "/v1/checkout/sessions/{id}/expire",
+        "checkout_session_write",
+        "expand",
+    ),
+    Operation(
+        "search_intents",
+        "GET",
+        "/v1/payment_intents/search",
+        "payment_intent_read",
+        "query limit page expand",
+    ),
+    Operation(
+        "retrieve_intent",
+        "GET",
+        "/v1/payment_intents/{id}",
+        "payment_intent_read",
+        "expand",
+    ),
+    Operation(
+        "create_refund",
+        "POST",
+        "/v1/refunds",
+        "refund_write",
+        "amount charge expand metadata payment_intent reason",
+    ),
+    Operation(
+        "list_refunds",
+        "GET",
+        "/v1/refunds",
+        "refund_read",
+        f"{PAGING} created payment_intent charge",
+    ),
     Operation("retrieve_refund", "GET", "/v1/refunds/{id}", "refund_read", "expand"),
-    Operation("list_disputes", "GET", "/v1/disputes", "dispute_read", f"{PAGING} created payment_intent charge"),
+    Operation(
+        "list_disputes",
+        "GET",
+        "/v1/disputes",
+        "dispute_read",
+        f"{PAGING} created payment_intent charge",
+    ),
     Operation("retrieve_account", "GET", "/v1/account", "accounts_kyc_basic_read", "expand"),
     Operation("list_endpoints", "GET", "/v1/webhook_endpoints", "webhook_read", PAGING),
     Operation("retrieve_balance", "GET", "/v1/balance", "balance_read", "expand"),
@@ -79,7 +136,9 @@ EXPANDABLE = {
     "refund": {"payment_intent", "charge"},
     "dispute": {"payment_intent", "charge"},
 }
-ROUTES = [(operation, re.compile(operation.path.replace("{id}", r"(\w+)"))) for operation in OPERATIONS]
+ROUTES = [
+    (operation, re.compile(operation.path.replace("{id}", r"(\w+)"))) for operation in OPERATIONS
+]
 
 
 @dataclass(frozen=True)
@@ -130,7 +189,11 @@ class Refusal(Exception):
         super().__init__(message)
         self.status, self.stored = status, stored
         more = {"code": code, "param": param, "decline_code": decline_code}
-        self.error: Json = {"message": message, "type": kind, **{name: value for name, value in more.items() if value}}
+        self.error: Json = {
+            "message": message,
+            "type": kind,
+            **{name: value for name, value in more.items() if value},
+        }
         if code:
             self.error["doc_url"] = f"https://stripe.com/docs/error-codes/{code.replace('_', '-')}"
 
@@ -139,12 +202,28 @@ FAILURES: dict[int, Callable[[], Refusal]] = {
     400: lambda: Refusal("No documentation has this code.", code="quantum"),
     401: lambda: Refusal("Invalid API Key provided: sk_test_****fake", status=401),
     402: lambda: Refusal(
-        "Your card was declined.", status=402, kind="card_error", code="card_declined", decline_code="generic_decline", stored=True
+        "Your card was declined.",
+        status=402,
+        kind="card_error",
+        code="card_declined",
+        decline_code="generic_decline",
+        stored=True,
     ),
-    403: lambda: Refusal("The provided key does not have the required permissions.", status=403, code="more_permissions_required"),
-    404: lambda: Refusal("No such checkout.session", status=404, code="resource_missing", param="session"),
+    403: lambda: Refusal(
+        "The provided key does not have the required permissions.",
+        status=403,
+        code="more_permissions_required",
+    ),
+    404: lambda: Refusal(
+        "No such checkout.session",
+        status=404,
+        code="resource_missing",
+        param="session",
+    ),
     409: lambda: Refusal(
-        "There is currently another in-progress request using this Idempotency-Key.", status=409, code="idempotency_key_in_use"
+        "There is currently another in-progress request using this Idempotency-Key.",
+        status=409,
+        code="idempotency_key_in_use",
     ),
     429: lambda: Refusal("Request rate limit exceeded.", status=429, code="rate_limit"),
     500: lambda: Refusal("An unknown error occurred", status=500, kind="api_error"),
@@ -186,9 +265,15 @@ def _metadata(value: Any, param: str = "metadata") -> dict[str, str]:
         raise Refusal("You can have up to 50 keys.", param=param)
     for key, text in value.items():
         if len(key) > 40:
-            raise Refusal(f"Metadata keys can have up to 40 characters, but you passed in {key}", param=param)
+            raise Refusal(
+                f"Metadata keys can have up to 40 characters, but you passed in {key}",
+                param=param,
+            )
         if len(text) > 500:
-            raise Refusal(f"Metadata values can have up to 500 characters, but {key} has {len(text)}", param=param)
+            raise Refusal(
+                f"Metadata values can have up to 500 characters, but {key} has {len(text)}",
+                param=param,
+            )
     return dict(value)
 
 
@@ -197,13 +282,23 @@ def _missing(param: str) -> Refusal:
 
 
 class FakeStripe:
-    """Stripe for one account; use it as a context manager, and point the SDK's `base_addresses["api"]` at `url`."""
+    """Stripe for one account; use it as a context manager, and point the SDK's
+    `base_addresses["api"]` at `url`.
+    """
 
     def __init__(self, *, now: Callable[[], float] = time.time, livemode: bool = False) -> None:
         self.now = now
         self.livemode = livemode
         self.keys: dict[str, frozenset[str] | None] = {"sk_test_fake": None}
-        self.methods = ["card", "alipay", "ideal", "klarna", "sepa_debit", "wechat_pay"]  # switched on in the dashboard
+        # switched on in the dashboard
+        self.methods = [
+            "card",
+            "alipay",
+            "ideal",
+            "klarna",
+            "sepa_debit",
+            "wechat_pay",
+        ]
         self.account = stripe_objects.account("acct_fake0000000001", created=int(now()))
         self.endpoints: list[Json] = []
         self.sessions: dict[str, Json] = {}
@@ -228,7 +323,11 @@ class FakeStripe:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.02},
+            daemon=True,
+        ).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -258,7 +357,11 @@ class FakeStripe:
         """Let the money of a delayed payment arrive; return the session."""
         with self._lock:
             session, intent, charge = self._processing(reference)
-            charge.update(status="succeeded", paid=True, balance_transaction=charge["id"].replace("ch_", "txn_"))
+            charge.update(
+                status="succeeded",
+                paid=True,
+                balance_transaction=charge["id"].replace("ch_", "txn_"),
+            )
             self._arrived(session, intent, charge)
             return session
 
@@ -267,7 +370,15 @@ class FakeStripe:
         with self._lock:
             session, intent, charge = self._processing(reference)
             details = charge["payment_method_details"]
-            charge.update(stripe_objects.charge(charge["id"], created=charge["created"], intent=intent, status="failed", details=details))
+            charge.update(
+                stripe_objects.charge(
+                    charge["id"],
+                    created=charge["created"],
+                    intent=intent,
+                    status="failed",
+                    details=details,
+                ),
+            )
             intent.update(
                 status="requires_payment_method",
                 payment_method=None,
@@ -280,7 +391,10 @@ class FakeStripe:
         with self._lock:
             session = self._open(reference)
             intent, charge = self._attempt(session, method, "failed")
-            intent.update(payment_method=None, last_payment_error=stripe_objects.last_payment_error(charge["id"]))
+            intent.update(
+                payment_method=None,
+                last_payment_error=stripe_objects.last_payment_error(charge["id"]),
+            )
             return session
 
     def expire(self, reference: str) -> Json:
@@ -288,7 +402,13 @@ class FakeStripe:
         with self._lock:
             return self._expired(self._open(reference))
 
-    def dispute(self, reference: str, units: int | None = None, due_by: int | None = None, reason: str = "fraudulent") -> Json:
+    def dispute(
+        self,
+        reference: str,
+        units: int | None = None,
+        due_by: int | None = None,
+        reason: str = "fraudulent",
+    ) -> Json:
         """Let the shopper's bank dispute the charge; return the dispute."""
         with self._lock:
             charge, created = self.charge_of(reference), int(self.now())
@@ -323,15 +443,29 @@ class FakeStripe:
             refund = self.refunds[refund_id]
             refund["status"] = status
             if status == "failed":
-                refund.update(failure_reason="expired_or_canceled_card", failure_balance_transaction=f"txn_{uuid.uuid4().hex}")
+                refund.update(
+                    failure_reason="expired_or_canceled_card",
+                    failure_balance_transaction=f"txn_{uuid.uuid4().hex}",
+                )
             self._count_refunds(self.charges[refund["charge"]])
             return refund
 
     def restrict(self, key: str, permissions: Collection[str]) -> None:
-        """Add a restricted key with such permissions as `refund_read`; a permission to write lets it read too."""
-        self.keys[key] = frozenset(permissions) | {name.replace("_write", "_read") for name in permissions}
+        """Add a restricted key with such permissions as `refund_read`; a permission to write lets
+        it read too.
+        """
+        self.keys[key] = frozenset(permissions) | {
+            name.replace("_write", "_read") for name in permissions
+        }
 
-    def add_endpoint(self, url: str, enabled_events: list[str], *, status: str = "enabled", api_version: str | None = API_VERSION) -> Json:
+    def add_endpoint(
+        self,
+        url: str,
+        enabled_events: list[str],
+        *,
+        status: str = "enabled",
+        api_version: str | None = API_VERSION,
+    ) -> Json:
         """Register a webhook endpoint; return it."""
         endpoint = stripe_objects.webhook_endpoint(
             f"we_{uuid.uuid4().hex}",
@@ -371,7 +505,9 @@ class FakeStripe:
         self._faults[operation].append(Fault("slow", seconds=seconds))
 
     def fail_next(self, operation: str, status: int, *, stored: bool = False) -> None:
-        """Answer the next such request with this error; a stored one is repeated for its idempotency key."""
+        """Answer the next such request with this error; a stored one is repeated for its
+        idempotency key.
+        """
         self._faults[operation].append(Fault("fail", status=status, stored=stored))
 
     def break_next(self, operation: str) -> None:
@@ -389,7 +525,14 @@ class FakeStripe:
 
     # Webhooks
 
-    def event(self, kind: str, reference: str, *, refund: str | None = None, **changes: Any) -> Json:
+    def event(
+        self,
+        kind: str,
+        reference: str,
+        *,
+        refund: str | None = None,
+        **changes: Any,
+    ) -> Json:
         """Return an event about a payment as it is now; `changes` replace fields of its object."""
         with self._lock:
             session = self.session_of(reference)
@@ -415,35 +558,60 @@ class FakeStripe:
             )
 
     def signed(
-        self, event: Json, secret: str | Sequence[str], timestamp: int | None = None, schemes: Sequence[str] = ("v1",)
+        self,
+        event: Json,
+        secret: str | Sequence[str],
+        timestamp: int | None = None,
+        schemes: Sequence[str] = ("v1",),
     ) -> tuple[dict[str, str], bytes]:
-        """Return headers and body of a webhook; during a change of secrets there is a signature for each."""
+        """Return headers and body of a webhook; during a change of secrets there is a signature for
+        each.
+        """
         stamp = int(self.now()) if timestamp is None else timestamp
         body = json.dumps(event, indent=2).encode()
         secrets = [secret] if isinstance(secret, str) else secret
-        signatures = [hmac.new(each.encode(), b"%d." % stamp + body, hashlib.sha256).hexdigest() for each in secrets]
-        signature = ",".join([f"t={stamp}", *(f"{scheme}={each}" for scheme in schemes for each in signatures)])
-        return {"Content-Type": "application/json; charset=utf-8", "User-Agent": "Stripe/1.0", "Stripe-Signature": signature}, body
+        signatures = [
+            hmac.new(each.encode(), b"%d." % stamp + body, hashlib.sha256).hexdigest()
+            for each in secrets
+        ]
+        signature = ",".join(
+            [f"t={stamp}", *(f"{scheme}={each}" for scheme in schemes for each in signatures)],
+        )
+        return {
+            "Content-Type": "application/json; charset=utf-8",
+            "User-Agent": "Stripe/1.0",
+            "Stripe-Signature": signature,
+        }, body
 
     # What there is
 
     def session_of(self, reference: str) -> Json:
         """Return the newest session of a reference, or the session with this id."""
         for session in reversed(self.sessions.values()):
-            if reference in {session["id"], session["client_reference_id"], session["metadata"].get("reference")}:
+            if reference in {
+                session["id"],
+                session["client_reference_id"],
+                session["metadata"].get("reference"),
+            }:
                 return session
         raise KeyError(reference)
 
     def charge_of(self, reference: str) -> Json:
         """Return the latest charge of a payment."""
-        return self.charges[self.intents[self.session_of(reference)["payment_intent"]]["latest_charge"]]
+        return self.charges[
+            self.intents[self.session_of(reference)["payment_intent"]]["latest_charge"]
+        ]
 
     def requests(self, operation: str) -> list[Request]:
         """Return the requests of an operation, oldest first."""
         return [request for request in self.journal if request.operation == operation]
 
     def _newest(self, objects: dict[str, Json], session: Json) -> Json:
-        return next(each for each in reversed(objects.values()) if each["payment_intent"] == session["payment_intent"])
+        return next(
+            each
+            for each in reversed(objects.values())
+            if each["payment_intent"] == session["payment_intent"]
+        )
 
     def _open(self, reference: str) -> Json:
         session = self.session_of(reference)
@@ -460,20 +628,29 @@ class FakeStripe:
 
     def _attempt(self, session: Json, method: str | None, status: str) -> tuple[Json, Json]:
         created, offered = int(self.now()), session["payment_method_types"]
-        method = method or ("sepa_debit" if status == "pending" and "sepa_debit" in offered else offered[0])
+        method = method or (
+            "sepa_debit" if status == "pending" and "sepa_debit" in offered else offered[0]
+        )
         if method not in offered:
             raise ValueError(f"The page offers {', '.join(offered)}, not {method}.")
         if session["payment_intent"] is None:
             intent_id = f"pi_{uuid.uuid4().hex[:24]}"
             self.intents[intent_id] = stripe_objects.payment_intent(
-                intent_id, created=created, session=session, metadata=self._intent_metadata[session["id"]]
+                intent_id,
+                created=created,
+                session=session,
+                metadata=self._intent_metadata[session["id"]],
             )
             session["payment_intent"] = intent_id
         intent = self.intents[session["payment_intent"]]
         intent["payment_method"] = f"pm_{uuid.uuid4().hex[:24]}"
         charge_id = f"ch_{uuid.uuid4().hex[:24]}"
         self.charges[charge_id] = stripe_objects.charge(
-            charge_id, created=created, intent=intent, status=status, details=stripe_objects.payment_method_details(method)
+            charge_id,
+            created=created,
+            intent=intent,
+            status=status,
+            details=stripe_objects.payment_method_details(method),
         )
         intent["latest_charge"] = charge_id
         return intent, self.charges[charge_id]
@@ -486,55 +663,112 @@ class FakeStripe:
     def _close(self, session: Json, status: str) -> None:
         session.update(status=status, url=None)
         if status == "complete":
-            session["customer_details"] = stripe_objects.customer_details(session["customer_email"] or "jenny@example.com")
+            session["customer_details"] = stripe_objects.customer_details(
+                session["customer_email"] or "jenny@example.com",
+            )
 
     def _expired(self, session: Json) -> Json:
         self._close(session, "expired")
         if session["payment_intent"]:
             intent = self.intents[session["payment_intent"]]
-            intent.update(status="canceled", canceled_at=int(self.now()), cancellation_reason="automatic")
+            intent.update(
+                status="canceled",
+                canceled_at=int(self.now()),
+                cancellation_reason="automatic",
+            )
         return session
 
-    def _refund(self, charge: Json, units: int | None, reason: str | None, metadata: dict[str, str]) -> Json:
+    def _refund(
+        self,
+        charge: Json,
+        units: int | None,
+        reason: str | None,
+        metadata: dict[str, str],
+    ) -> Json:
         left = charge["amount"] - charge["amount_refunded"]
         if not left:
-            raise Refusal(f"Charge {charge['id']} has already been refunded.", code="charge_already_refunded", stored=True)
+            raise Refusal(
+                f"Charge {charge['id']} has already been refunded.",
+                code="charge_already_refunded",
+                stored=True,
+            )
         amount = left if units is None else units
         if amount <= 0:
-            raise Refusal("Invalid positive integer", code="parameter_invalid_integer", param="amount")
+            raise Refusal(
+                "Invalid positive integer",
+                code="parameter_invalid_integer",
+                param="amount",
+            )
         if amount > left:
             raise Refusal(
-                f"Refund amount ({amount} {charge['currency']}) is greater than unrefunded amount on charge ({left} {charge['currency']})",
+                f"Refund amount ({amount} {charge['currency']}) is greater than unrefunded amount "
+                f"on charge ({left} {charge['currency']})",
                 param="amount",
                 stored=True,
             )
-        if any(each["charge"] == charge["id"] and not each["is_charge_refundable"] for each in self.disputes.values()):
-            raise Refusal(f"Charge {charge['id']} has been charged back; cannot issue a refund.", code="charge_disputed", stored=True)
+        if any(
+            each["charge"] == charge["id"] and not each["is_charge_refundable"]
+            for each in self.disputes.values()
+        ):
+            raise Refusal(
+                f"Charge {charge['id']} has been charged back; cannot issue a refund.",
+                code="charge_disputed",
+                stored=True,
+            )
         outcome, self.next_refund = self.next_refund, "succeeded"
         if outcome == "refuse":
-            raise Refusal("Insufficient funds in your Stripe balance to refund this amount.", code="balance_insufficient", stored=True)
+            raise Refusal(
+                "Insufficient funds in your Stripe balance to refund this amount.",
+                code="balance_insufficient",
+                stored=True,
+            )
         refund_id = f"re_{uuid.uuid4().hex[:24]}"
         self.refunds[refund_id] = stripe_objects.refund(
-            refund_id, created=int(self.now()), charge=charge, amount=amount, status=outcome, reason=reason, metadata=metadata
+            refund_id,
+            created=int(self.now()),
+            charge=charge,
+            amount=amount,
+            status=outcome,
+            reason=reason,
+            metadata=metadata,
         )
         return self.finish_refund(refund_id, outcome)
 
     def _count_refunds(self, charge: Json) -> None:
         mine = (refund for refund in self.refunds.values() if refund["charge"] == charge["id"])
-        charge["amount_refunded"] = sum(refund["amount"] for refund in mine if refund["status"] in COUNTED)
+        charge["amount_refunded"] = sum(
+            refund["amount"] for refund in mine if refund["status"] in COUNTED
+        )
         charge["refunded"] = charge["amount_refunded"] == charge["amount"]
 
     # The API
 
-    def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer | None:
+    def answer(
+        self,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+        body: bytes,
+    ) -> Answer | None:
         """Answer a request; None means that the connection closes without an answer."""
         url = urlsplit(target)
-        parameters = nested(parse_qsl(url.query if method == "GET" else body.decode(), keep_blank_values=True))
-        found = next(((one, match) for one, route in ROUTES if one.method == method and (match := route.fullmatch(url.path))), None)
+        parameters = nested(
+            parse_qsl(url.query if method == "GET" else body.decode(), keep_blank_values=True),
+        )
+        found = next(
+            (
+                (one, match)
+                for one, route in ROUTES
+                if one.method == method and (match := route.fullmatch(url.path))
+            ),
+            None,
+        )
         shown = {name: value for name, value in headers.items() if name != "authorization"}
         operation, subject = (found[0], "".join(found[1].groups())) if found else (None, "")
         with self._lock:
-            self.journal.append(Request(operation.name if operation else "", method, url.path, parameters, shown))
+            self.journal.append(
+                Request(operation.name if operation else "", method, url.path, parameters, shown),
+            )
             faults = self._faults[operation.name] if operation else None
             fault = faults.popleft() if faults else None
             if fault and fault.kind == "drop":
@@ -574,7 +808,11 @@ class FakeStripe:
             known = operation.parameters.split()
             for name in parameters:
                 if name not in known:
-                    raise Refusal(f"Received unknown parameter: {name}", code="parameter_unknown", param=name)
+                    raise Refusal(
+                        f"Received unknown parameter: {name}",
+                        code="parameter_unknown",
+                        param=name,
+                    )
             self._expire_what_is_due()
             result = getattr(self, f"_{operation.name}")(subject, parameters)
             content = self._expanded(result, parameters.get("expand", []), headers)
@@ -583,7 +821,10 @@ class FakeStripe:
                 fault.change(content)
             answer, kept = Answer(200, json.dumps(content, indent=2).encode()), True
         except Refusal as refusal:
-            answer, kept = Answer(refusal.status, json.dumps({"error": refusal.error}, indent=2).encode()), refusal.stored
+            answer, kept = (
+                Answer(refusal.status, json.dumps({"error": refusal.error}, indent=2).encode()),
+                refusal.stored,
+            )
         if key:
             answer.headers["Idempotency-Key"] = key
             if kept:
@@ -600,8 +841,10 @@ class FakeStripe:
         permissions = self.keys[key]
         if permission and permissions is not None and permission not in permissions:
             raise Refusal(
-                f"The provided key '{hidden}' does not have the required permissions for this endpoint on account "
-                f"'{self.account['id']}'. Having the 'rak_{permission}' permission would allow this request to continue.",
+                f"The provided key '{hidden}' does not have the required permissions for this "
+                "endpoint on account "
+                f"'{self.account['id']}'. Having the 'rak_{permission}' permission would allow "
+                "this request to continue.",
                 status=403,
                 code="more_permissions_required",
             )
@@ -610,11 +853,16 @@ class FakeStripe:
         before, stored = self._answers[key]
         if before != asked:
             raise Refusal(
-                "Keys for idempotent requests can only be used with the same parameters they were first used with. "
+                "Keys for idempotent requests can only be used with the same parameters they were "
+                "first used with. "
                 f"Try using a key other than '{key}' if you meant to execute a different request.",
                 kind="idempotency_error",
             )
-        return Answer(stored.status, stored.body, {"Idempotency-Key": key, "Idempotent-Replayed": "true"})
+        return Answer(
+            stored.status,
+            stored.body,
+            {"Idempotency-Key": key, "Idempotent-Replayed": "true"},
+        )
 
     def _expire_what_is_due(self) -> None:
         for session in self.sessions.values():
@@ -644,13 +892,26 @@ class FakeStripe:
         name, *rest = names
         if name not in EXPANDABLE.get(place["object"], set()):
             raise Refusal(f"This property cannot be expanded ({name}).", param="expand")
-        self._authorize(headers, "payment_intent_read" if name == "payment_intent" else "charge_read")
+        self._authorize(
+            headers,
+            "payment_intent_read" if name == "payment_intent" else "charge_read",
+        )
         if name == "refunds" and "refunds" not in place:
-            mine = [refund for refund in reversed(self.refunds.values()) if refund["charge"] == place["id"]]
+            mine = [
+                refund
+                for refund in reversed(self.refunds.values())
+                if refund["charge"] == place["id"]
+            ]
             copies = copy.deepcopy(mine[:10])
-            place["refunds"] = stripe_objects.listed(copies, f"/v1/charges/{place['id']}/refunds", has_more=len(mine) > 10)
+            place["refunds"] = stripe_objects.listed(
+                copies,
+                f"/v1/charges/{place['id']}/refunds",
+                has_more=len(mine) > 10,
+            )
         elif isinstance(place[name], str):
-            place[name] = copy.deepcopy((self.intents if name == "payment_intent" else self.charges)[place[name]])
+            place[name] = copy.deepcopy(
+                (self.intents if name == "payment_intent" else self.charges)[place[name]],
+            )
         if name == "refunds":
             for refund in place[name]["data"] if rest[:1] == ["data"] else []:
                 self._expand(refund, rest[1:], headers)
@@ -661,11 +922,19 @@ class FakeStripe:
         found = [each for each in reversed(objects.values()) if self._matches(each, parameters)]
         limit = _integer(parameters.get("limit", 10), "limit")
         if not 1 <= limit <= 100:
-            raise Refusal("Limit must be between 1 and 100.", code="parameter_invalid_integer", param="limit")
+            raise Refusal(
+                "Limit must be between 1 and 100.",
+                code="parameter_invalid_integer",
+                param="limit",
+            )
         before = parameters.get("ending_before")
         cursor = parameters.get("starting_after") or before
         if cursor and cursor not in objects:
-            raise Refusal(f"No such {noun}: '{cursor}'", code="resource_missing", param="starting_after")
+            raise Refusal(
+                f"No such {noun}: '{cursor}'",
+                code="resource_missing",
+                param="starting_after",
+            )
         if cursor:
             order = list(objects)
             newer = [each for each in found if order.index(each["id"]) > order.index(cursor)]
@@ -685,39 +954,88 @@ class FakeStripe:
         }
         for name, bound in bounds.items():
             if name not in compared:
-                raise Refusal(f"Received unknown parameter: created[{name}]", code="parameter_unknown", param=f"created[{name}]")
+                raise Refusal(
+                    f"Received unknown parameter: created[{name}]",
+                    code="parameter_unknown",
+                    param=f"created[{name}]",
+                )
             if not compared[name](_integer(bound, f"created[{name}]")):
                 return False
-        return all(each[name] == parameters[name] for name in ("payment_intent", "charge", "status") if name in parameters)
+        return all(
+            each[name] == parameters[name]
+            for name in ("payment_intent", "charge", "status")
+            if name in parameters
+        )
 
-    def _found(self, objects: dict[str, Json], noun: str, identifier: str, param: str, status: int = 404) -> Json:
+    def _found(
+        self,
+        objects: dict[str, Json],
+        noun: str,
+        identifier: str,
+        param: str,
+        status: int = 404,
+    ) -> Json:
         if identifier not in objects:
-            raise Refusal(f"No such {noun}: '{identifier}'", status=status, code="resource_missing", param=param)
+            raise Refusal(
+                f"No such {noun}: '{identifier}'",
+                status=status,
+                code="resource_missing",
+                param=param,
+            )
         return objects[identifier]
 
     # The operations
 
     def _create_session(self, _: str, parameters: Json) -> Json:
         if parameters.get("mode") != "payment":
-            raise _missing("mode") if "mode" not in parameters else Refusal("This fake knows the mode payment only.", param="mode")
+            raise (
+                _missing("mode")
+                if "mode" not in parameters
+                else Refusal("This fake knows the mode payment only.", param="mode")
+            )
         if "success_url" not in parameters:
             raise _missing("success_url")
         currency, amount = self._total(parameters.get("line_items"))
         created = int(self.now())
         expires_at = _integer(parameters.get("expires_at", created + A_DAY), "expires_at")
         if expires_at < created + HALF_AN_HOUR:
-            raise Refusal("The `expires_at` timestamp must be at least 30 minutes from Checkout Session creation.", param="expires_at")
+            raise Refusal(
+                "The `expires_at` timestamp must be at least 30 minutes from Checkout Session "
+                "creation.",
+                param="expires_at",
+            )
         if expires_at > created + A_DAY:
-            raise Refusal("The `expires_at` timestamp must be less than 24 hours from Checkout Session creation.", param="expires_at")
+            raise Refusal(
+                "The `expires_at` timestamp must be less than 24 hours from Checkout Session "
+                "creation.",
+                param="expires_at",
+            )
         if len(parameters.get("client_reference_id", "")) > 200:
-            raise Refusal("Invalid string: must be at most 200 characters", param="client_reference_id")
-        if not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", parameters.get("customer_email", "a@example.com")):
-            raise Refusal(f"Invalid email address: {parameters['customer_email']}", code="email_invalid", param="customer_email")
+            raise Refusal(
+                "Invalid string: must be at most 200 characters",
+                param="client_reference_id",
+            )
+        if not re.fullmatch(
+            r"[^@\s]+@[^@\s]+\.[^@\s]+",
+            parameters.get("customer_email", "a@example.com"),
+        ):
+            raise Refusal(
+                f"Invalid email address: {parameters['customer_email']}",
+                code="email_invalid",
+                param="customer_email",
+            )
         if parameters.get("locale", "auto") not in LOCALES.split():
-            raise Refusal(f"Invalid locale: must be one of {', '.join(LOCALES.split())}", param="locale")
+            raise Refusal(
+                f"Invalid locale: must be one of {', '.join(LOCALES.split())}",
+                param="locale",
+            )
         _metadata(parameters.get("metadata", {}))
-        session_id = f"cs_{'live' if self.livemode else 'test'}_a1{uuid.uuid4().hex}{uuid.uuid4().hex[:24]}"
-        self._intent_metadata[session_id] = _metadata(parameters.get("payment_intent_data", {}).get("metadata", {}))
+        session_id = (
+            f"cs_{'live' if self.livemode else 'test'}_a1{uuid.uuid4().hex}{uuid.uuid4().hex[:24]}"
+        )
+        self._intent_metadata[session_id] = _metadata(
+            parameters.get("payment_intent_data", {}).get("metadata", {}),
+        )
         self.sessions[session_id] = stripe_objects.session(
             session_id,
             created=created,
@@ -732,9 +1050,16 @@ class FakeStripe:
 
     def _methods(self, parameters: Json) -> list[str]:
         allowed = parameters.get("allowed_payment_method_types", self.methods)
-        methods = [each for each in self.methods if each in allowed and each not in parameters.get("excluded_payment_method_types", [])]
+        methods = [
+            each
+            for each in self.methods
+            if each in allowed and each not in parameters.get("excluded_payment_method_types", [])
+        ]
         if not methods:
-            raise Refusal("No valid payment method types for this Checkout Session.", param="allowed_payment_method_types")
+            raise Refusal(
+                "No valid payment method types for this Checkout Session.",
+                param="allowed_payment_method_types",
+            )
         return methods
 
     def _total(self, items: Any) -> tuple[str, int]:
@@ -751,22 +1076,36 @@ class FakeStripe:
             if "quantity" not in item:
                 raise _missing(f"{path}[quantity]")
             currencies.add(data["currency"].lower())
-            total += _integer(data["unit_amount"], f"{path}[price_data][unit_amount]") * _integer(item["quantity"], f"{path}[quantity]")
+            total += _integer(data["unit_amount"], f"{path}[price_data][unit_amount]") * _integer(
+                item["quantity"],
+                f"{path}[quantity]",
+            )
         if len(currencies) > 1:
             raise Refusal("All line items must have the same currency.", param="line_items")
         currency = currencies.pop()
         if not re.fullmatch("[a-z]{3}", currency):
-            raise Refusal(f"Invalid currency: {currency}.", param="line_items[0][price_data][currency]")
+            raise Refusal(
+                f"Invalid currency: {currency}.",
+                param="line_items[0][price_data][currency]",
+            )
         if total < MINIMA.get(currency, 1):
             raise Refusal(
-                f"The Checkout Session's total amount due must add up to at least {MINIMA.get(currency, 1)} {currency}",
+                "The Checkout Session's total amount due must add up to at least "
+                f"{MINIMA.get(currency, 1)} {currency}",
                 code="amount_too_small",
             )
         if total > LARGEST:
-            raise Refusal(f"The Checkout Session's total amount due must be no more than {LARGEST} {currency}", code="amount_too_large")
+            raise Refusal(
+                f"The Checkout Session's total amount due must be no more than {LARGEST} "
+                f"{currency}",
+                code="amount_too_large",
+            )
         multiple = 10 if currency in THREE_DECIMALS else 100 if currency in WHOLE_UNITS else 1
         if total % multiple:
-            raise Refusal(f"Invalid amount: {currency} must be a multiple of {multiple}.", param="line_items[0][price_data][unit_amount]")
+            raise Refusal(
+                f"Invalid amount: {currency} must be a multiple of {multiple}.",
+                param="line_items[0][price_data][unit_amount]",
+            )
         return currency, total
 
     def _list_sessions(self, _: str, parameters: Json) -> Json:
@@ -780,7 +1119,7 @@ class FakeStripe:
         if session["status"] != "open":
             raise Refusal(
                 'Only Checkout Sessions with a status in ["open"] can be expired. '
-                f"This Checkout Session has a status of `{session['status']}`."
+                f"This Checkout Session has a status of `{session['status']}`.",
             )
         return self._expired(session)
 
@@ -788,28 +1127,55 @@ class FakeStripe:
         return self._found(self.intents, "payment_intent", subject, "intent")
 
     def _search_intents(self, _: str, parameters: Json) -> Json:
-        query = re.fullmatch(r"""metadata\[(['"])(.+?)\1\]:(['"])(.*?)\3""", parameters.get("query", ""))
+        query = re.fullmatch(
+            r"""metadata\[(['"])(.+?)\1\]:(['"])(.*?)\3""",
+            parameters.get("query", ""),
+        )
         if query is None:
             raise Refusal("We were unable to parse your search query.", param="query")
         limit = _integer(parameters.get("limit", 10), "limit")
         intents = self._indexed if self.search_held else self.intents
-        found = [intent for intent in reversed(intents.values()) if intent["metadata"].get(query[2]) == query[4]]
-        page = stripe_objects.listed(found[:limit], "/v1/payment_intents/search", has_more=len(found) > limit)
+        found = [
+            intent
+            for intent in reversed(intents.values())
+            if intent["metadata"].get(query[2]) == query[4]
+        ]
+        page = stripe_objects.listed(
+            found[:limit],
+            "/v1/payment_intents/search",
+            has_more=len(found) > limit,
+        )
         return {**page, "object": "search_result", "next_page": None}
 
     def _create_refund(self, _: str, parameters: Json) -> Json:
         if "charge" in parameters:
             charge = self._found(self.charges, "charge", parameters["charge"], "charge", 400)
         elif "payment_intent" in parameters:
-            intent = self._found(self.intents, "payment_intent", parameters["payment_intent"], "payment_intent", 400)
+            intent = self._found(
+                self.intents,
+                "payment_intent",
+                parameters["payment_intent"],
+                "payment_intent",
+                400,
+            )
             if intent["status"] != "succeeded":
-                raise Refusal(f"This PaymentIntent ({intent['id']}) does not have a successful charge to refund.", stored=True)
+                raise Refusal(
+                    f"This PaymentIntent ({intent['id']}) does not have a successful charge to "
+                    "refund.",
+                    stored=True,
+                )
             charge = self.charges[intent["latest_charge"]]
         else:
-            raise Refusal("One of the following params should be provided for this request: payment_intent or charge.")
+            raise Refusal(
+                "One of the following params should be provided for this request: payment_intent "
+                "or charge.",
+            )
         reason = parameters.get("reason")
         if reason is not None and reason not in REASONS:
-            raise Refusal(f"Invalid reason: must be one of {', '.join(sorted(REASONS))}", param="reason")
+            raise Refusal(
+                f"Invalid reason: must be one of {', '.join(sorted(REASONS))}",
+                param="reason",
+            )
         units = _integer(parameters["amount"], "amount") if "amount" in parameters else None
         return self._refund(charge, units, reason, _metadata(parameters.get("metadata", {})))
 
@@ -826,7 +1192,12 @@ class FakeStripe:
         return self.account
 
     def _list_endpoints(self, _: str, parameters: Json) -> Json:
-        return self._page({each["id"]: each for each in self.endpoints}, parameters, "/v1/webhook_endpoints", "webhook_endpoint")
+        return self._page(
+            {each["id"]: each for each in self.endpoints},
+            parameters,
+            "/v1/webhook_endpoints",
+            "webhook_endpoint",
+        )
 
     def _retrieve_balance(self, *_: object) -> Json:
         return stripe_objects.balance(livemode=self.livemode)
@@ -835,7 +1206,8 @@ class FakeStripe:
 def _handler(fake: FakeStripe) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = 1 << 16  # head and body leave together; the answer would wait for an acknowledgement otherwise
+        # head and body leave together; the answer would wait for an acknowledgement otherwise
+        wbufsize = 1 << 16
 
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -845,7 +1217,11 @@ def _handler(fake: FakeStripe) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             self.send_response(answer.status)
-            for name, value in {**answer.headers, "Content-Type": "application/json", "Content-Length": str(len(answer.body))}.items():
+            for name, value in {
+                **answer.headers,
+                "Content-Type": "application/json",
+                "Content-Length": str(len(answer.body)),
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(answer.body)

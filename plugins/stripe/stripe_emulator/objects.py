@@ -6,7 +6,14 @@ from typing import Any
 
 Json = dict[str, Any]
 
-NO_ADDRESS: Json = {"city": None, "country": None, "line1": None, "line2": None, "postal_code": None, "state": None}
+NO_ADDRESS: Json = {
+    "city": None,
+    "country": None,
+    "line1": None,
+    "line2": None,
+    "postal_code": None,
+    "state": None,
+}
 REQUIREMENTS: Json = {
     "alternatives": [],
     "current_deadline": None,
@@ -25,7 +32,15 @@ EVIDENCE = """access_activity_log billing_address cancellation_policy cancellati
 
 
 def session(
-    session_id: str, *, created: int, expires_at: int, amount: int, currency: str, methods: list[str], parameters: Json, livemode: bool
+    session_id: str,
+    *,
+    created: int,
+    expires_at: int,
+    amount: int,
+    currency: str,
+    methods: list[str],
+    parameters: Json,
+    livemode: bool,
 ) -> Json:
     """Return an open Checkout Session of what was asked for."""
     nothing = """after_expiration allow_promotion_codes billing_address_collection client_secret consent consent_collection
@@ -47,7 +62,9 @@ def session(
         "created": created,
         "currency": currency,
         "custom_fields": [],
-        "custom_text": dict.fromkeys(("after_submit", "shipping_address", "submit", "terms_of_service_acceptance")),
+        "custom_text": dict.fromkeys(
+            ("after_submit", "shipping_address", "submit", "terms_of_service_acceptance"),
+        ),
         "customer_creation": "if_required",
         "customer_email": parameters.get("customer_email"),
         "discounts": [],
@@ -137,7 +154,13 @@ def charge(charge_id: str, *, created: int, intent: Json, status: str, details: 
         "amount_captured": 0 if failed else intent["amount"],
         "amount_refunded": 0,
         "balance_transaction": charge_id.replace("ch_", "txn_") if paid else None,
-        "billing_details": {"address": NO_ADDRESS, "email": None, "name": "Jenny Rosen", "phone": None, "tax_id": None},
+        "billing_details": {
+            "address": NO_ADDRESS,
+            "email": None,
+            "name": "Jenny Rosen",
+            "phone": None,
+            "tax_id": None,
+        },
         "calculated_statement_descriptor": "FAKE SHOP",
         "captured": not failed,
         "created": created,
@@ -155,7 +178,9 @@ def charge(charge_id: str, *, created: int, intent: Json, status: str, details: 
             "network_status": "declined_by_network" if failed else "approved_by_network",
             "reason": "generic_decline" if failed else None,
             "risk_level": "normal",
-            "seller_message": "The bank did not return any further details." if failed else "Payment complete.",
+            "seller_message": "The bank did not return any further details."
+            if failed
+            else "Payment complete.",
             "type": "issuer_declined" if failed else "authorized",
         },
         "paid": not failed,
@@ -178,7 +203,11 @@ def payment_method_details(method: str) -> Json:
             "amount_authorized": None,
             "authorization_code": None,
             "brand": "visa",
-            "checks": {"address_line1_check": None, "address_postal_code_check": None, "cvc_check": "pass"},
+            "checks": {
+                "address_line1_check": None,
+                "address_postal_code_check": None,
+                "cvc_check": "pass",
+            },
             "country": "US",
             "exp_month": 12,
             "exp_year": 2034,
@@ -209,7 +238,16 @@ def last_payment_error(charge_id: str) -> Json:
     }
 
 
-def refund(refund_id: str, *, created: int, charge: Json, amount: int, status: str, reason: str | None, metadata: Json) -> Json:
+def refund(
+    refund_id: str,
+    *,
+    created: int,
+    charge: Json,
+    amount: int,
+    status: str,
+    reason: str | None,
+    metadata: Json,
+) -> Json:
     """Return a refund of a charge."""
     return {
         "id": refund_id,
@@ -222,7 +260,11 @@ def refund(refund_id: str, *, created: int, charge: Json, amount: int, status: s
         "customer": None,
         "customer_account": None,
         "destination_details": {
-            "card": {"reference_status": "pending", "reference_type": "acquirer_reference_number", "type": "refund"},
+            "card": {
+                "reference_status": "pending",
+                "reference_type": "acquirer_reference_number",
+                "type": "refund",
+            },
             "type": "card",
         },
         "metadata": metadata,
@@ -236,7 +278,15 @@ def refund(refund_id: str, *, created: int, charge: Json, amount: int, status: s
     }
 
 
-def dispute(dispute_id: str, *, created: int, charge: Json, amount: int, due_by: int, reason: str) -> Json:
+def dispute(
+    dispute_id: str,
+    *,
+    created: int,
+    charge: Json,
+    amount: int,
+    due_by: int,
+    reason: str,
+) -> Json:
     """Return a dispute of a charge that waits for the shop's evidence."""
     return {
         "id": dispute_id,
@@ -261,7 +311,12 @@ def dispute(dispute_id: str, *, created: int, charge: Json, amount: int, due_by:
         "metadata": {},
         "payment_intent": charge["payment_intent"],
         "payment_method_details": {
-            "card": {"brand": "visa", "case_type": "chargeback", "network": "visa", "network_reason_code": "10.4"},
+            "card": {
+                "brand": "visa",
+                "case_type": "chargeback",
+                "network": "visa",
+                "network_reason_code": "10.4",
+            },
             "type": "card",
         },
         "reason": reason,
@@ -321,9 +376,17 @@ def account(account_id: str, *, created: int) -> Json:
 
 
 def webhook_endpoint(
-    endpoint_id: str, *, created: int, url: str, enabled_events: list[str], api_version: str | None, livemode: bool
+    endpoint_id: str,
+    *,
+    created: int,
+    url: str,
+    enabled_events: list[str],
+    api_version: str | None,
+    livemode: bool,
 ) -> Json:
-    """Return an endpoint that the shop's owner has registered; its secret is told only at creation."""
+    """Return an endpoint that the shop's owner has registered; its secret is told only at
+    creation.
+    """
     return {
         "id": endpoint_id,
         "object": "webhook_endpoint",
@@ -349,7 +412,15 @@ def balance(*, livemode: bool) -> Json:
     }
 
 
-def event(event_id: str, *, kind: str, created: int, subject: Json, api_version: str, livemode: bool) -> Json:
+def event(
+    event_id: str,
+    *,
+    kind: str,
+    created: int,
+    subject: Json,
+    api_version: str,
+    livemode: bool,
+) -> Json:
     """Return an event about an object, as a webhook endpoint gets it."""
     return {
         "id": event_id,

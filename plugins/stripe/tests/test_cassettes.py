@@ -1,4 +1,6 @@
-"""Conversations with getpaid's simulator, replayed from cassettes/ without a network; STRIPE_RECORD=1 records them again."""
+"""Conversations with getpaid's simulator, replayed from cassettes/ without a network;
+STRIPE_RECORD=1 records them again.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,16 @@ KEPT_HEADERS = {"content-type", "idempotency-key", "stripe-version"}
 
 
 def _place(request: Any) -> Any:
-    """Leave out the simulator's port and every header that could hold a key, and what is not the plugin's: a shopper pays over HTTP too."""
+    """Leave out the simulator's port and every header that could hold a key, and what is not the
+    plugin's: a shopper pays over HTTP too.
+    """
     if "stripe-version" not in {name.lower() for name in request.headers}:
         return None
     parts = urlsplit(request.uri)
     request.uri = REPLAYED + parts.path + (f"?{parts.query}" if parts.query else "")
-    request.headers = {name: value for name, value in request.headers.items() if name.lower() in KEPT_HEADERS}
+    request.headers = {
+        name: value for name, value in request.headers.items() if name.lower() in KEPT_HEADERS
+    }
     return request
 
 
@@ -42,7 +48,9 @@ def _body(request: Any) -> list[tuple[str, str]]:
 
 
 def _answer(response: Any) -> Any:
-    kept = {name: value for name, value in response["headers"].items() if name.lower() == "content-type"}
+    kept = {
+        name: value for name, value in response["headers"].items() if name.lower() == "content-type"
+    }
     body = re.sub(rb"http://127\.0\.0\.1:\d+", REPLAYED.encode(), response["body"]["string"])
     return {**response, "headers": kept, "body": {"string": body}}
 
@@ -104,7 +112,11 @@ def test_a_payment_is_created_paid_and_refunded(tape: Callable[[], Any], account
         paid_at_simulator(REFERENCE)
         second = hooks.query(account, REFERENCE, transaction_no=payment.transaction_no)
         asked = RefundRequest(
-            reference=REFERENCE, amount="5.00", currency="USD", transaction_no=payment.transaction_no, refund_id=f"{REFERENCE}-1"
+            reference=REFERENCE,
+            amount="5.00",
+            currency="USD",
+            transaction_no=payment.transaction_no,
+            refund_id=f"{REFERENCE}-1",
         )
         refund = hooks.refund(account, asked)
     assert (first.status, second.status) == (TransactionStatus.PENDING, TransactionStatus.PAID)

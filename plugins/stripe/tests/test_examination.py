@@ -1,4 +1,6 @@
-"""The examination of an account: key, permissions, secrets, API version and endpoints, without a payment."""
+"""The examination of an account: key, permissions, secrets, API version and endpoints, without a
+payment.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from tillgate.configuration import Configured
 from tillgate.doctor import examine
 from tillgate_stripe.examination import EVENTS
 
-ALL = ("checkout_session_write", "payment_intent_read", "refund_write", "dispute_read", "webhook_read")
+ALL = (
+    "checkout_session_write",
+    "payment_intent_read",
+    "refund_write",
+    "dispute_read",
+    "webhook_read",
+)
 
 
 @pytest.fixture
@@ -45,8 +53,16 @@ def faults(account: Account, *, online: bool, webhook_url: str | None = None) ->
         ("sk_live_fake", False, ("something",), {"webhook_secrets": "whsec_"}),
     ],
 )
-def test_the_settings_alone_show_a_wrong_key_or_secret(token: str, sandbox: bool, secrets: tuple[str, ...], wrong: dict[str, str]) -> None:
-    found = faults(Account(token=token, dialect="stripe", sandbox=sandbox, webhook_secrets=secrets), online=False)
+def test_the_settings_alone_show_a_wrong_key_or_secret(
+    token: str,
+    sandbox: bool,
+    secrets: tuple[str, ...],
+    wrong: dict[str, str],
+) -> None:
+    found = faults(
+        Account(token=token, dialect="stripe", sandbox=sandbox, webhook_secrets=secrets),
+        online=False,
+    )
     assert set(found) >= set(wrong)
     assert all(words in found[name] for name, words in wrong.items())
     assert bool(found) == bool(wrong)
@@ -76,7 +92,11 @@ def test_a_restricted_key_with_the_documented_permissions_is_enough(fake: FakeSt
         ("dispute_read", "Disputes: read"),
     ],
 )
-def test_a_permission_that_the_key_lacks_is_named(fake: FakeStripe, lacking: str, named: str) -> None:
+def test_a_permission_that_the_key_lacks_is_named(
+    fake: FakeStripe,
+    lacking: str,
+    named: str,
+) -> None:
     fake.restrict("rk_test_less", [one for one in ALL if one != lacking])
     assert named in faults(account_at(fake.url, token="rk_test_less"), online=True)["permissions"]
 
@@ -87,24 +107,39 @@ def test_a_key_that_may_not_list_endpoints_is_enough(fake: FakeStripe) -> None:
 
 
 def test_an_unknown_key_and_an_unreachable_stripe_are_told_apart(fake: FakeStripe) -> None:
-    assert "does not know the key" in faults(account_at(fake.url, token="sk_test_stranger"), online=True)["credentials"]
+    assert (
+        "does not know the key"
+        in faults(account_at(fake.url, token="sk_test_stranger"), online=True)["credentials"]
+    )
     assert "cannot be asked" in faults(account_at("http://127.0.0.1:1"), online=True)["credentials"]
 
 
 def test_an_endpoint_that_lacks_events_is_named_with_them(fake: FakeStripe) -> None:
     fake.endpoints.clear()
-    fake.add_endpoint("https://shop.example/payments/webhook/default/", sorted(EVENTS - {"refund.failed"}))
+    fake.add_endpoint(
+        "https://shop.example/payments/webhook/default/",
+        sorted(EVENTS - {"refund.failed"}),
+    )
     assert "refund.failed" in faults(account_at(fake.url), online=True)["webhook endpoint"]
 
 
 def test_an_endpoint_at_another_address_is_not_the_shops(fake: FakeStripe) -> None:
     live = account_at(fake.url)
-    found = hooks.examine_account(live, online=True, webhook_url="https://shop.example/payments/webhook/other/")
+    found = hooks.examine_account(
+        live,
+        online=True,
+        webhook_url="https://shop.example/payments/webhook/other/",
+    )
     assert found is not None
     assert "none is enabled for https://shop.example/payments/webhook/other/" in found[-1].finding
     assert faults(live, online=True, webhook_url=ADDRESS) == {}
 
 
 def test_a_mistyped_method_is_named_with_those_that_there_are() -> None:
-    account = Account(token="sk_test_fake", dialect="stripe", sandbox=True, methods=["card", "idael"])
+    account = Account(
+        token="sk_test_fake",
+        dialect="stripe",
+        sandbox=True,
+        methods=["card", "idael"],
+    )
     assert "idael is no payment method" in faults(account, online=False)["methods"]

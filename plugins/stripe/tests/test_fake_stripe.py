@@ -35,11 +35,24 @@ def client_of(fake: FakeStripe, key: str = "sk_test_fake") -> stripe.StripeClien
     )
 
 
-def wanted(reference: str = "tg-1", *, amount: int = 1000, currency: str = "eur", **more: Any) -> Any:
+def wanted(
+    reference: str = "tg-1",
+    *,
+    amount: int = 1000,
+    currency: str = "eur",
+    **more: Any,
+) -> Any:
     return {
         "mode": "payment",
         "line_items": [
-            {"price_data": {"currency": currency, "unit_amount": amount, "product_data": {"name": "Order 1"}}, "quantity": 1},
+            {
+                "price_data": {
+                    "currency": currency,
+                    "unit_amount": amount,
+                    "product_data": {"name": "Order 1"},
+                },
+                "quantity": 1,
+            },
         ],
         "client_reference_id": reference,
         "metadata": {"reference": reference},
@@ -50,7 +63,11 @@ def wanted(reference: str = "tg-1", *, amount: int = 1000, currency: str = "eur"
     }
 
 
-def opened(client: stripe.StripeClient, reference: str = "tg-1", **more: Any) -> stripe.checkout.Session:
+def opened(
+    client: stripe.StripeClient,
+    reference: str = "tg-1",
+    **more: Any,
+) -> stripe.checkout.Session:
     return client.v1.checkout.sessions.create(wanted(reference, **more))
 
 
@@ -63,26 +80,44 @@ def intent_of(client: stripe.StripeClient, session: stripe.checkout.Session, *ex
 
 
 def test_a_session_is_opened_with_the_sum_of_its_lines(client: stripe.StripeClient) -> None:
-    lines = [*wanted(amount=250)["line_items"], {**wanted(amount=100)["line_items"][0], "quantity": 3}]
+    lines = [
+        *wanted(amount=250)["line_items"],
+        {**wanted(amount=100)["line_items"][0], "quantity": 3},
+    ]
     session = opened(client, line_items=lines, customer_email="ann@example.com", locale="de")
-    assert (session.amount_total, session.currency, session.status, session.payment_status) == (550, "eur", "open", "unpaid")
+    assert (session.amount_total, session.currency, session.status, session.payment_status) == (
+        550,
+        "eur",
+        "open",
+        "unpaid",
+    )
     assert session.url is not None
     assert session.url.startswith("https://checkout.stripe.com/c/pay/cs_test_")
     assert session.payment_intent is None
-    assert (session.client_reference_id, session.customer_email, session.locale) == ("tg-1", "ann@example.com", "de")
+    assert (session.client_reference_id, session.customer_email, session.locale) == (
+        "tg-1",
+        "ann@example.com",
+        "de",
+    )
     assert session.metadata is not None
     assert session.metadata["reference"] == "tg-1"
     assert session.expires_at - session.created == 86400
 
 
-def test_the_sdks_api_version_is_the_one_that_the_fake_speaks(client: stripe.StripeClient, fake: FakeStripe) -> None:
+def test_the_sdks_api_version_is_the_one_that_the_fake_speaks(
+    client: stripe.StripeClient,
+    fake: FakeStripe,
+) -> None:
     session = opened(client)
     assert fake.journal[-1].headers["stripe-version"] == API_VERSION == stripe.api_version
     assert session.last_response is not None
     assert session.last_response.request_id
 
 
-def test_the_journal_has_the_parameters_and_never_the_key(client: stripe.StripeClient, fake: FakeStripe) -> None:
+def test_the_journal_has_the_parameters_and_never_the_key(
+    client: stripe.StripeClient,
+    fake: FakeStripe,
+) -> None:
     opened(client)
     request = fake.requests("create_session")[0]
     assert (request.method, request.path) == ("POST", "/v1/checkout/sessions")
@@ -104,14 +139,30 @@ def test_the_journal_has_the_parameters_and_never_the_key(client: stripe.StripeC
         ({"client_reference_id": "x" * 201}, "client_reference_id"),
         ({"metadata": {"note": "x" * 501}}, "metadata"),
         ({"metadata": {"x" * 41: "note"}}, "metadata"),
-        ({"line_items": wanted()["line_items"] + wanted(currency="usd")["line_items"]}, "line_items"),
-        ({"line_items": wanted(amount=1001, currency="kwd")["line_items"]}, "line_items[0][price_data][unit_amount]"),
-        ({"line_items": wanted(amount=1050, currency="isk")["line_items"]}, "line_items[0][price_data][unit_amount]"),
-        ({"line_items": wanted(amount=1050, currency="ugx")["line_items"]}, "line_items[0][price_data][unit_amount]"),
+        (
+            {"line_items": wanted()["line_items"] + wanted(currency="usd")["line_items"]},
+            "line_items",
+        ),
+        (
+            {"line_items": wanted(amount=1001, currency="kwd")["line_items"]},
+            "line_items[0][price_data][unit_amount]",
+        ),
+        (
+            {"line_items": wanted(amount=1050, currency="isk")["line_items"]},
+            "line_items[0][price_data][unit_amount]",
+        ),
+        (
+            {"line_items": wanted(amount=1050, currency="ugx")["line_items"]},
+            "line_items[0][price_data][unit_amount]",
+        ),
         ({"expand": ["customer"]}, "expand"),
     ],
 )
-def test_what_stripe_refuses_is_refused_with_its_parameter(client: stripe.StripeClient, change: dict[str, Any], param: str) -> None:
+def test_what_stripe_refuses_is_refused_with_its_parameter(
+    client: stripe.StripeClient,
+    change: dict[str, Any],
+    param: str,
+) -> None:
     with pytest.raises(stripe.InvalidRequestError) as refused:
         opened(client, **change)
     assert refused.value.http_status == 400
@@ -119,8 +170,15 @@ def test_what_stripe_refuses_is_refused_with_its_parameter(client: stripe.Stripe
     assert (refused.value.error.type, refused.value.param) == ("invalid_request_error", param)
 
 
-@pytest.mark.parametrize(("currency", "least"), [("usd", 50), ("eur", 50), ("gbp", 30), ("jpy", 50)])
-def test_the_smallest_amount_passes_and_one_unit_less_does_not(client: stripe.StripeClient, currency: str, least: int) -> None:
+@pytest.mark.parametrize(
+    ("currency", "least"),
+    [("usd", 50), ("eur", 50), ("gbp", 30), ("jpy", 50)],
+)
+def test_the_smallest_amount_passes_and_one_unit_less_does_not(
+    client: stripe.StripeClient,
+    currency: str,
+    least: int,
+) -> None:
     assert opened(client, amount=least, currency=currency).amount_total == least
     with pytest.raises(stripe.InvalidRequestError) as refused:
         opened(client, amount=least - 1, currency=currency)
@@ -128,12 +186,23 @@ def test_the_smallest_amount_passes_and_one_unit_less_does_not(client: stripe.St
 
 
 def test_amounts_of_unusual_currencies_pass_in_their_multiples(client: stripe.StripeClient) -> None:
-    assert [opened(client, amount=units, currency=code).amount_total for units, code in ((1010, "kwd"), (1100, "isk"), (1100, "ugx"))]
+    assert [
+        opened(client, amount=units, currency=code).amount_total
+        for units, code in ((1010, "kwd"), (1100, "isk"), (1100, "ugx"))
+    ]
 
 
-def test_payment_methods_are_those_allowed_of_what_the_dashboard_has(fake: FakeStripe, client: stripe.StripeClient) -> None:
-    assert opened(client, allowed_payment_method_types=["card", "upi"]).payment_method_types == ["card"]
-    assert "alipay" not in opened(client, excluded_payment_method_types=["alipay"]).payment_method_types
+def test_payment_methods_are_those_allowed_of_what_the_dashboard_has(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
+    assert opened(client, allowed_payment_method_types=["card", "upi"]).payment_method_types == [
+        "card",
+    ]
+    assert (
+        "alipay"
+        not in opened(client, excluded_payment_method_types=["alipay"]).payment_method_types
+    )
     with pytest.raises(ValueError, match="not alipay"):
         fake.pay("tg-1", "alipay")
     fake.pay("tg-1", "klarna")
@@ -152,10 +221,15 @@ def test_the_list_has_the_newest_session_first_and_goes_on(client: stripe.Stripe
     assert ([each.id for each in page.data], page.has_more) == (made[:2:-1], True)
     page = client.v1.checkout.sessions.list({"limit": 2, "starting_after": page.data[-1].id})
     assert ([each.id for each in page.data], page.has_more) == (made[2:0:-1], True)
-    assert [each.id for each in client.v1.checkout.sessions.list({"limit": 2}).auto_paging_iter()] == made[::-1]
+    assert [
+        each.id for each in client.v1.checkout.sessions.list({"limit": 2}).auto_paging_iter()
+    ] == made[::-1]
 
 
-def test_the_list_is_bounded_by_the_time_of_creation(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_the_list_is_bounded_by_the_time_of_creation(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     early = opened(client, "tg-early")
     start = early.created
     fake.now = lambda: start + 60
@@ -165,48 +239,79 @@ def test_the_list_is_bounded_by_the_time_of_creation(fake: FakeStripe, client: s
     assert [each.id for each in sessions.list({"created": {"lte": start}}).data] == [early.id]
 
 
-def test_the_list_finds_the_session_of_a_payment_intent(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_the_list_finds_the_session_of_a_payment_intent(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     opened(client, "tg-other")
     session = opened(client)
     intent = fake.pay("tg-1")["payment_intent"]
-    assert [each.id for each in client.v1.checkout.sessions.list({"payment_intent": intent}).data] == [session.id]
+    assert [
+        each.id for each in client.v1.checkout.sessions.list({"payment_intent": intent}).data
+    ] == [session.id]
 
 
 # Paying
 
 
-def test_a_paid_session_is_complete_and_its_intent_has_the_metadata(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_a_paid_session_is_complete_and_its_intent_has_the_metadata(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     session = opened(client)
     fake.pay("tg-1")
-    session = client.v1.checkout.sessions.retrieve(session.id, {"expand": ["payment_intent.latest_charge.refunds"]})
+    session = client.v1.checkout.sessions.retrieve(
+        session.id,
+        {"expand": ["payment_intent.latest_charge.refunds"]},
+    )
     intent: Any = session.payment_intent
     assert (session.status, session.payment_status, session.url) == ("complete", "paid", None)
-    assert (intent.status, intent.amount_received, intent.metadata["reference"]) == ("succeeded", 1000, "tg-1")
+    assert (intent.status, intent.amount_received, intent.metadata["reference"]) == (
+        "succeeded",
+        1000,
+        "tg-1",
+    )
     assert (intent.latest_charge.status, intent.latest_charge.refunds.data) == ("succeeded", [])
 
 
-def test_without_expansion_there_are_only_identifiers(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_without_expansion_there_are_only_identifiers(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     session = opened(client)
     fake.pay("tg-1")
     identifier = client.v1.checkout.sessions.retrieve(session.id).payment_intent
     assert isinstance(identifier, str)
     intent = client.v1.payment_intents.retrieve(identifier)
     assert isinstance(intent.latest_charge, str)
-    expanded: Any = client.v1.payment_intents.retrieve(identifier, {"expand": ["latest_charge"]}).latest_charge
+    expanded: Any = client.v1.payment_intents.retrieve(
+        identifier,
+        {"expand": ["latest_charge"]},
+    ).latest_charge
     assert (expanded.id, hasattr(expanded, "refunds")) == (intent.latest_charge, False)
 
 
-def test_a_delayed_payment_is_complete_and_unpaid_until_it_settles(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_a_delayed_payment_is_complete_and_unpaid_until_it_settles(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     session = opened(client)
     fake.pay_with_delay("tg-1")
     before = client.v1.checkout.sessions.retrieve(session.id)
-    assert (before.status, before.payment_status, intent_of(client, session).status) == ("complete", "unpaid", "processing")
+    assert (before.status, before.payment_status, intent_of(client, session).status) == (
+        "complete",
+        "unpaid",
+        "processing",
+    )
     fake.settle("tg-1")
     assert client.v1.checkout.sessions.retrieve(session.id).payment_status == "paid"
     assert intent_of(client, session, "latest_charge").latest_charge.status == "succeeded"
 
 
-def test_a_delayed_payment_that_fails_stays_unpaid(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_a_delayed_payment_that_fails_stays_unpaid(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     session = opened(client)
     fake.pay_with_delay("tg-1")
     fake.fail_delayed("tg-1")
@@ -219,17 +324,29 @@ def test_a_delayed_payment_that_fails_stays_unpaid(fake: FakeStripe, client: str
     )
 
 
-def test_after_a_decline_the_session_stays_open_and_can_be_paid(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_after_a_decline_the_session_stays_open_and_can_be_paid(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     session = opened(client)
     fake.decline("tg-1")
     intent = intent_of(client, session)
     assert client.v1.checkout.sessions.retrieve(session.id).status == "open"
-    assert (intent.status, intent.last_payment_error.decline_code) == ("requires_payment_method", "generic_decline")
+    assert (intent.status, intent.last_payment_error.decline_code) == (
+        "requires_payment_method",
+        "generic_decline",
+    )
     fake.pay("tg-1")
-    assert (intent_of(client, session).id, intent_of(client, session).status) == (intent.id, "succeeded")
+    assert (intent_of(client, session).id, intent_of(client, session).status) == (
+        intent.id,
+        "succeeded",
+    )
 
 
-def test_expiring_ends_an_open_session_and_refuses_any_other(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_expiring_ends_an_open_session_and_refuses_any_other(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     session = opened(client)
     fake.decline("tg-1")
     assert client.v1.checkout.sessions.expire(session.id).status == "expired"
@@ -244,7 +361,10 @@ def test_expiring_ends_an_open_session_and_refuses_any_other(fake: FakeStripe, c
         fake.pay("tg-2")
 
 
-def test_a_session_expires_by_itself_when_its_time_is_over(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_a_session_expires_by_itself_when_its_time_is_over(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     session = opened(client)
     end = session.expires_at
     fake.now = lambda: end - 1
@@ -253,14 +373,19 @@ def test_a_session_expires_by_itself_when_its_time_is_over(fake: FakeStripe, cli
     assert client.v1.checkout.sessions.retrieve(session.id).status == "expired"
 
 
-def test_search_finds_by_metadata_once_the_index_has_caught_up(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_search_finds_by_metadata_once_the_index_has_caught_up(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     session = opened(client)
     fake.hold_search()
     fake.pay("tg-1")
     found = client.v1.payment_intents.search
     assert found({"query": "metadata['reference']:'tg-1'"}).data == []
     fake.release_search()
-    assert [each.id for each in found({"query": "metadata['reference']:'tg-1'"}).data] == [intent_of(client, session).id]
+    assert [each.id for each in found({"query": "metadata['reference']:'tg-1'"}).data] == [
+        intent_of(client, session).id,
+    ]
     assert found({"query": "metadata['reference']:'tg-2'"}).data == []
     with pytest.raises(stripe.InvalidRequestError):
         found({"query": "reference=tg-1"})
@@ -275,12 +400,24 @@ def paid_intent(fake: FakeStripe, client: stripe.StripeClient, reference: str = 
     return identifier
 
 
-def test_refunds_are_counted_up_to_the_charge_and_no_further(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_refunds_are_counted_up_to_the_charge_and_no_further(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     intent = paid_intent(fake, client)
     refund = client.v1.refunds.create(
-        {"payment_intent": intent, "amount": 400, "reason": "requested_by_customer", "metadata": {"key": "k1"}}
+        {
+            "payment_intent": intent,
+            "amount": 400,
+            "reason": "requested_by_customer",
+            "metadata": {"key": "k1"},
+        },
     )
-    assert (refund.status, refund.amount, refund.metadata and refund.metadata["key"]) == ("succeeded", 400, "k1")
+    assert (refund.status, refund.amount, refund.metadata and refund.metadata["key"]) == (
+        "succeeded",
+        400,
+        "k1",
+    )
     with pytest.raises(stripe.InvalidRequestError, match="greater than unrefunded amount"):
         client.v1.refunds.create({"payment_intent": intent, "amount": 601})
     assert client.v1.refunds.create({"payment_intent": intent}).amount == 600
@@ -290,9 +427,14 @@ def test_refunds_are_counted_up_to_the_charge_and_no_further(fake: FakeStripe, c
     assert refused.value.code == "charge_already_refunded"
 
 
-def test_refunds_are_listed_by_payment_and_page(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_refunds_are_listed_by_payment_and_page(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     intent, other = paid_intent(fake, client), paid_intent(fake, client, "tg-2")
-    made = [client.v1.refunds.create({"payment_intent": intent, "amount": 100}).id for _ in range(3)]
+    made = [
+        client.v1.refunds.create({"payment_intent": intent, "amount": 100}).id for _ in range(3)
+    ]
     client.v1.refunds.create({"payment_intent": other})
     external = fake.refund_in_dashboard("tg-1", 50)["id"]
     page = client.v1.refunds.list({"payment_intent": intent, "limit": 3})
@@ -300,7 +442,10 @@ def test_refunds_are_listed_by_payment_and_page(fake: FakeStripe, client: stripe
     assert len(list(page.auto_paging_iter())) == 4
 
 
-def test_a_late_failure_gives_the_money_back_to_the_charge(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_a_late_failure_gives_the_money_back_to_the_charge(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     intent = paid_intent(fake, client)
     fake.next_refund = "pending"
     refund = client.v1.refunds.create({"payment_intent": intent})
@@ -310,10 +455,16 @@ def test_a_late_failure_gives_the_money_back_to_the_charge(fake: FakeStripe, cli
     fake.finish_refund(refund.id, "failed")
     refund = client.v1.refunds.retrieve(refund.id)
     assert (refund.status, refund.failure_reason) == ("failed", "expired_or_canceled_card")
-    assert (fake.charge_of("tg-1")["amount_refunded"], fake.charge_of("tg-1")["refunded"]) == (0, False)
+    assert (fake.charge_of("tg-1")["amount_refunded"], fake.charge_of("tg-1")["refunded"]) == (
+        0,
+        False,
+    )
 
 
-def test_a_refund_can_be_refused_and_the_next_one_is_not(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_a_refund_can_be_refused_and_the_next_one_is_not(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     intent = paid_intent(fake, client)
     fake.next_refund = "refuse"
     with pytest.raises(stripe.InvalidRequestError) as refused:
@@ -332,7 +483,10 @@ def test_what_is_not_paid_cannot_be_refunded(fake: FakeStripe, client: stripe.St
     assert (refused.value.http_status, refused.value.code) == (400, "resource_missing")
 
 
-def test_a_dispute_is_listed_and_stops_refunds_until_it_is_won(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_a_dispute_is_listed_and_stops_refunds_until_it_is_won(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     intent = paid_intent(fake, client)
     dispute = fake.dispute("tg-1", 700, due_by=2_000_000_000)
     [listed] = client.v1.disputes.list({"payment_intent": intent}).data
@@ -342,7 +496,14 @@ def test_a_dispute_is_listed_and_stops_refunds_until_it_is_won(fake: FakeStripe,
         "needs_response",
         2_000_000_000,
     )
-    assert intent_of(client, client.v1.checkout.sessions.list().data[0], "latest_charge").latest_charge.disputed is True
+    assert (
+        intent_of(
+            client,
+            client.v1.checkout.sessions.list().data[0],
+            "latest_charge",
+        ).latest_charge.disputed
+        is True
+    )
     with pytest.raises(stripe.InvalidRequestError) as refused:
         client.v1.refunds.create({"payment_intent": intent})
     assert refused.value.code == "charge_disputed"
@@ -356,7 +517,10 @@ def test_a_dispute_is_listed_and_stops_refunds_until_it_is_won(fake: FakeStripe,
 # Idempotency keys, keys of the API, and faults
 
 
-def test_the_same_idempotency_key_replays_the_first_answer(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_the_same_idempotency_key_replays_the_first_answer(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     first = client.v1.checkout.sessions.create(wanted(), {"idempotency_key": "k"})
     again = client.v1.checkout.sessions.create(wanted(), {"idempotency_key": "k"})
     assert (again.id, len(fake.sessions)) == (first.id, 1)
@@ -365,22 +529,36 @@ def test_the_same_idempotency_key_replays_the_first_answer(fake: FakeStripe, cli
     with pytest.raises(stripe.IdempotencyError):
         client.v1.checkout.sessions.create(wanted(amount=2000), {"idempotency_key": "k"})
     intent = fake.pay("tg-1")["payment_intent"]
-    refunds = [client.v1.refunds.create({"payment_intent": intent, "amount": 1}, {"idempotency_key": "r"}).id for _ in range(2)]
+    refunds = [
+        client.v1.refunds.create(
+            {"payment_intent": intent, "amount": 1},
+            {"idempotency_key": "r"},
+        ).id
+        for _ in range(2)
+    ]
     assert (refunds[0] == refunds[1], len(fake.refunds)) == (True, 1)
     with pytest.raises(stripe.IdempotencyError):
         client.v1.refunds.create({"payment_intent": intent, "amount": 2}, {"idempotency_key": "r"})
 
 
-def test_an_invalid_request_leaves_its_key_free_and_a_failed_one_does_not(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_an_invalid_request_leaves_its_key_free_and_a_failed_one_does_not(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     with pytest.raises(stripe.InvalidRequestError):
         client.v1.checkout.sessions.create(wanted(amount=1), {"idempotency_key": "k"})
-    assert client.v1.checkout.sessions.create(wanted(), {"idempotency_key": "k"}).amount_total == 1000
+    assert (
+        client.v1.checkout.sessions.create(wanted(), {"idempotency_key": "k"}).amount_total == 1000
+    )
     intent = fake.pay("tg-1")["payment_intent"]
     fake.next_refund = "refuse"
     for _ in range(2):
         with pytest.raises(stripe.InvalidRequestError, match="Insufficient funds"):
             client.v1.refunds.create({"payment_intent": intent}, {"idempotency_key": "r"})
-    assert client.v1.refunds.create({"payment_intent": intent}, {"idempotency_key": "r2"}).status == "succeeded"
+    assert (
+        client.v1.refunds.create({"payment_intent": intent}, {"idempotency_key": "r2"}).status
+        == "succeeded"
+    )
 
 
 def test_an_unknown_key_is_refused(fake: FakeStripe) -> None:
@@ -397,13 +575,19 @@ def test_a_restricted_key_needs_each_permission_that_it_uses(fake: FakeStripe) -
     with pytest.raises(stripe.PermissionError) as refused:
         client.v1.refunds.list()
     assert refused.value.error is not None
-    assert (refused.value.http_status, refused.value.error.code) == (403, "more_permissions_required")
+    assert (refused.value.http_status, refused.value.error.code) == (
+        403,
+        "more_permissions_required",
+    )
     assert "rak_refund_read" in str(refused.value)
     with pytest.raises(stripe.PermissionError, match="rak_payment_intent_read"):
         client.v1.checkout.sessions.retrieve(session.id, {"expand": ["payment_intent"]})
 
 
-def test_account_endpoints_and_balance_are_there(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_account_endpoints_and_balance_are_there(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     fake.add_endpoint("https://shop.example/hook", ["checkout.session.completed"])
     fake.add_endpoint("https://old.example/hook", ["*"], status="disabled")
     assert client.v1.accounts.retrieve_current().charges_enabled is True
@@ -422,13 +606,18 @@ def test_a_lost_answer_leaves_the_work_done(fake: FakeStripe, client: stripe.Str
     with pytest.raises(stripe.APIConnectionError):
         client.v1.checkout.sessions.create(wanted(), {"idempotency_key": "k"})
     assert len(fake.sessions) == 1
-    assert client.v1.checkout.sessions.create(wanted(), {"idempotency_key": "k"}).id in fake.sessions
+    assert (
+        client.v1.checkout.sessions.create(wanted(), {"idempotency_key": "k"}).id in fake.sessions
+    )
     assert len(fake.sessions) == 1
 
 
 def test_a_slow_answer_leaves_the_work_done(fake: FakeStripe) -> None:
     client = stripe.StripeClient(
-        "sk_test_fake", base_addresses={"api": fake.url}, max_network_retries=0, http_client=stripe.RequestsClient(timeout=0.3)
+        "sk_test_fake",
+        base_addresses={"api": fake.url},
+        max_network_retries=0,
+        http_client=stripe.RequestsClient(timeout=0.3),
     )
     fake.slow_next("create_session", 1)
     with pytest.raises(stripe.APIConnectionError):
@@ -449,7 +638,10 @@ def test_a_slow_answer_leaves_the_work_done(fake: FakeStripe) -> None:
     ],
 )
 def test_each_failure_is_the_sdks_error_and_does_no_work(
-    fake: FakeStripe, client: stripe.StripeClient, status: int, error: type[stripe.StripeError]
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+    status: int,
+    error: type[stripe.StripeError],
 ) -> None:
     fake.fail_next("create_session", status)
     with pytest.raises(error) as failed:
@@ -458,7 +650,10 @@ def test_each_failure_is_the_sdks_error_and_does_no_work(
     assert opened(client).status == "open"
 
 
-def test_a_stored_failure_is_repeated_for_its_key(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_a_stored_failure_is_repeated_for_its_key(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     fake.fail_next("create_session", 500, stored=True)
     for _ in range(2):
         with pytest.raises(stripe.APIError):
@@ -476,12 +671,20 @@ def test_broken_json_is_an_api_error(fake: FakeStripe, client: stripe.StripeClie
 # Webhooks
 
 
-def test_each_event_has_the_object_of_its_type(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_each_event_has_the_object_of_its_type(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     paid_intent(fake, client)
     fake.refund_in_dashboard("tg-1", 100)
     fake.dispute("tg-1")
     expected = {
-        "checkout.session": ["completed", "async_payment_succeeded", "async_payment_failed", "expired"],
+        "checkout.session": [
+            "completed",
+            "async_payment_succeeded",
+            "async_payment_failed",
+            "expired",
+        ],
         "charge": ["refunded"],
         "refund": ["created", "updated", "failed"],
         "charge.dispute": ["created", "updated", "closed", "funds_withdrawn"],
@@ -494,12 +697,23 @@ def test_each_event_has_the_object_of_its_type(fake: FakeStripe, client: stripe.
             assert event.data.object["object"] == noun.removeprefix("charge.")
 
 
-def test_an_events_object_is_the_state_of_now_with_the_changes(fake: FakeStripe, client: stripe.StripeClient) -> None:
+def test_an_events_object_is_the_state_of_now_with_the_changes(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
     session = opened(client)
     before = fake.event("checkout.session.expired", "tg-1")
     fake.pay("tg-1")
-    assert (before["data"]["object"]["id"], before["data"]["object"]["status"]) == (session.id, "open")
-    assert fake.event("checkout.session.completed", "tg-1", amount_total=1)["data"]["object"]["amount_total"] == 1
+    assert (before["data"]["object"]["id"], before["data"]["object"]["status"]) == (
+        session.id,
+        "open",
+    )
+    assert (
+        fake.event("checkout.session.completed", "tg-1", amount_total=1)["data"]["object"][
+            "amount_total"
+        ]
+        == 1
+    )
     assert fake.sessions[session.id]["amount_total"] == 1000
 
 
@@ -508,16 +722,32 @@ def test_an_events_object_is_the_state_of_now_with_the_changes(fake: FakeStripe,
     [("whsec_other", 0, ["v1"]), (SECRET, 301, ["v1"]), (SECRET, 0, ["v0"])],
 )
 def test_another_secret_an_old_time_and_another_scheme_are_detected(
-    fake: FakeStripe, client: stripe.StripeClient, secret: str, seconds_ago: int, schemes: list[str]
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+    secret: str,
+    seconds_ago: int,
+    schemes: list[str],
 ) -> None:
     paid_intent(fake, client)
-    headers, body = fake.signed(fake.event("checkout.session.completed", "tg-1"), secret, int(time.time()) - seconds_ago, schemes)
+    headers, body = fake.signed(
+        fake.event("checkout.session.completed", "tg-1"),
+        secret,
+        int(time.time()) - seconds_ago,
+        schemes,
+    )
     with pytest.raises(stripe.SignatureVerificationError):
         stripe.Webhook.construct_event(body, headers["Stripe-Signature"], SECRET)
 
 
 def test_while_a_secret_changes_both_sign(fake: FakeStripe, client: stripe.StripeClient) -> None:
     paid_intent(fake, client)
-    headers, body = fake.signed(fake.event("checkout.session.completed", "tg-1"), ["whsec_new", SECRET], schemes=["v1", "v0"])
+    headers, body = fake.signed(
+        fake.event("checkout.session.completed", "tg-1"),
+        ["whsec_new", SECRET],
+        schemes=["v1", "v0"],
+    )
     assert headers["Stripe-Signature"].count("v1=") == 2
-    assert stripe.Webhook.construct_event(body, headers["Stripe-Signature"], SECRET).id == json.loads(body)["id"]
+    assert (
+        stripe.Webhook.construct_event(body, headers["Stripe-Signature"], SECRET).id
+        == json.loads(body)["id"]
+    )

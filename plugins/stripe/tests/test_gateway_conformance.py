@@ -1,4 +1,6 @@
-"""The gateway conformance kit: on the fake Stripe, on getpaid's simulator as far as it can play, and on Stripe itself with a test key."""
+"""The gateway conformance kit: on the fake Stripe, on getpaid's simulator as far as it can play,
+and on Stripe itself with a test key.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,25 @@ class TestSimulator(GatewayConformance):
     driver = SimulatorDriver
     declined: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("unknown_reference", "lost_creation"), NO_LIST),
-        **dict.fromkeys(("slow_creation", "slow_query", "lost_refund", "same_refund_id", "no_secret_in_any_text"), NO_FAULTS),
         **dict.fromkeys(
-            ("full_refund", "partial_refunds", "more_than_was_paid", "pending_refund_succeeds", "pending_refund_fails"), NO_REFUND
+            (
+                "slow_creation",
+                "slow_query",
+                "lost_refund",
+                "same_refund_id",
+                "no_secret_in_any_text",
+            ),
+            NO_FAULTS,
+        ),
+        **dict.fromkeys(
+            (
+                "full_refund",
+                "partial_refunds",
+                "more_than_was_paid",
+                "pending_refund_succeeds",
+                "pending_refund_fails",
+            ),
+            NO_REFUND,
         ),
         "refund_that_fails": "the simulator refuses no refund on demand",
         "refund_in_the_portal": "the simulator has no dashboard",

@@ -1,4 +1,6 @@
-"""The gateway conformance kit on Stripe's own test mode: only with STRIPE_TEST_KEY, and never in CI. It needs Chromium and the internet."""
+"""The gateway conformance kit on Stripe's own test mode: only with STRIPE_TEST_KEY, and never in
+CI. It needs Chromium and the internet.
+"""
 
 from __future__ import annotations
 
@@ -40,15 +42,33 @@ class LiveDriver(GatewayDriver):
         if session is None:
             return None
         currency = session.currency.upper()
-        made = self.call().refunds.list({"payment_intent": session.payment_intent}).data if session.payment_intent else []
-        refunds = tuple(from_units(one.amount, currency) for one in made if one.status not in ("failed", "canceled"))
-        return Held(transaction_no=session.id, amount=from_units(session.amount_total, currency), currency=currency, refunds=refunds)
+        made = (
+            self.call().refunds.list({"payment_intent": session.payment_intent}).data
+            if session.payment_intent
+            else []
+        )
+        refunds = tuple(
+            from_units(one.amount, currency)
+            for one in made
+            if one.status not in ("failed", "canceled")
+        )
+        return Held(
+            transaction_no=session.id,
+            amount=from_units(session.amount_total, currency),
+            currency=currency,
+            refunds=refunds,
+        )
 
     def _fill_in(self, reference: str, card: str) -> None:
         with running_chromium() as browser:
             page = browser.new_page()
             page.goto(self.session(reference).url)
-            for field, value in (("email", "ann@shopper.example"), ("cardNumber", card), ("cardExpiry", "12 / 40"), ("cardCvc", "123")):
+            for field, value in (
+                ("email", "ann@shopper.example"),
+                ("cardNumber", card),
+                ("cardExpiry", "12 / 40"),
+                ("cardCvc", "123"),
+            ):
                 page.locator(f"#{field}").fill(value)
             page.locator("#billingName").fill("Ann Shopper")
             page.locator("button[type=submit]").click()
@@ -64,7 +84,9 @@ class LiveDriver(GatewayDriver):
         self.call().checkout.sessions.expire(self.session(reference).id)
 
     def refund_in_portal(self, reference: str, amount: Decimal) -> None:
-        self.call().refunds.create({"payment_intent": self.session(reference).payment_intent, "amount": int(amount * 100)})
+        self.call().refunds.create(
+            {"payment_intent": self.session(reference).payment_intent, "amount": int(amount * 100)},
+        )
 
     def lose_answer(self, operation: Operation) -> None:
         raise NotImplementedError(NO_FAULTS)
@@ -75,7 +97,12 @@ class LiveDriver(GatewayDriver):
     def fail_refund(self) -> None:
         raise NotImplementedError("a test card whose refund fails does so days later")
 
-    def notification(self, reference: str, *, forged: bool = False) -> tuple[Mapping[str, str], bytes]:
+    def notification(
+        self,
+        reference: str,
+        *,
+        forged: bool = False,
+    ) -> tuple[Mapping[str, str], bytes]:
         raise NotImplementedError("Stripe reaches no address of this machine")
 
 
@@ -86,9 +113,22 @@ class TestStripe(GatewayConformance):
     driver = LiveDriver
     declined: ClassVar[dict[str, str]] = {
         **dict.fromkeys(
-            ("lost_creation", "slow_creation", "slow_query", "lost_refund", "same_refund_id", "no_secret_in_any_text"),
+            (
+                "lost_creation",
+                "slow_creation",
+                "slow_query",
+                "lost_refund",
+                "same_refund_id",
+                "no_secret_in_any_text",
+            ),
             "nobody loses or delays an answer of Stripe on demand",
         ),
-        **dict.fromkeys(("pending_refund_succeeds", "pending_refund_fails", "refund_that_fails"), "such a refund of Stripe takes days"),
-        **dict.fromkeys(("notification_is_a_hint", "forged_notification"), "Stripe reaches no address of this machine"),
+        **dict.fromkeys(
+            ("pending_refund_succeeds", "pending_refund_fails", "refund_that_fails"),
+            "such a refund of Stripe takes days",
+        ),
+        **dict.fromkeys(
+            ("notification_is_a_hint", "forged_notification"),
+            "Stripe reaches no address of this machine",
+        ),
     }

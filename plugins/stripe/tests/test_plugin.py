@@ -70,13 +70,22 @@ def sent(fake: FakeStripe, operation: str = "create_session") -> dict[str, Any]:
     return parameters
 
 
-def paid(fake: FakeStripe, account: Account, **fields: Any) -> tuple[PaymentRequest, CreatedPayment]:
+def paid(
+    fake: FakeStripe,
+    account: Account,
+    **fields: Any,
+) -> tuple[PaymentRequest, CreatedPayment]:
     request, payment = created(account, **fields)
     fake.pay(request.reference)
     return request, payment
 
 
-def refund_of(request: PaymentRequest, payment: CreatedPayment, amount: str = "5.00", name: str = "r1") -> RefundRequest:
+def refund_of(
+    request: PaymentRequest,
+    payment: CreatedPayment,
+    amount: str = "5.00",
+    name: str = "r1",
+) -> RefundRequest:
     return RefundRequest(
         reference=request.reference,
         amount=amount,
@@ -86,12 +95,22 @@ def refund_of(request: PaymentRequest, payment: CreatedPayment, amount: str = "5
     )
 
 
-# The session ------------------------------------------------------------------------------------------------------------------------------
+# The session --------------------------------------------------------------------------------------
 
 
-def test_a_session_carries_the_reference_everywhere_and_brings_the_shopper_home(fake: FakeStripe, account: Account) -> None:
+def test_a_session_carries_the_reference_everywhere_and_brings_the_shopper_home(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     goods = [Goods.named("Green tea", 2), Goods.named("Pot")]
-    request, payment = created(account, goods_info=goods, description="Order 1001", email="ann@shopper.example", language="de", timeout=60)
+    request, payment = created(
+        account,
+        goods_info=goods,
+        description="Order 1001",
+        email="ann@shopper.example",
+        language="de",
+        timeout=60,
+    )
     asked = sent(fake)
     assert asked["client_reference_id"] == asked["metadata"]["reference"] == request.reference
     assert asked["payment_intent_data"]["metadata"]["reference"] == request.reference
@@ -108,10 +127,21 @@ def test_a_session_carries_the_reference_everywhere_and_brings_the_shopper_home(
 
 @pytest.mark.parametrize(
     ("language", "locale"),
-    [("zh-hans", "zh"), ("zh-hant", "zh-TW"), ("pt-br", "pt-BR"), ("de-at", "de"), ("en-us", "en"), ("ur", "auto"), (None, "auto")],
+    [
+        ("zh-hans", "zh"),
+        ("zh-hant", "zh-TW"),
+        ("pt-br", "pt-BR"),
+        ("de-at", "de"),
+        ("en-us", "en"),
+        ("ur", "auto"),
+        (None, "auto"),
+    ],
 )
 def test_the_page_speaks_the_shoppers_language_where_stripe_does(
-    fake: FakeStripe, account: Account, language: str | None, locale: str
+    fake: FakeStripe,
+    account: Account,
+    language: str | None,
+    locale: str,
 ) -> None:
     created(account, language=language)
     assert sent(fake)["locale"] == locale
@@ -127,23 +157,32 @@ def test_a_mistyped_email_address_does_not_stop_a_sale(fake: FakeStripe, account
 
 def test_a_chosen_method_limits_the_page_to_it(fake: FakeStripe) -> None:
     account = account_at(fake.url, methods=["card", "ideal"])
-    assert [(method.code, method.label) for method in hooks.payment_methods(account)] == [("card", ""), ("ideal", "iDEAL")]
+    assert [(method.code, method.label) for method in hooks.payment_methods(account)] == [
+        ("card", ""),
+        ("ideal", "iDEAL"),
+    ]
     created(account, method="ideal", currency="EUR")
     assert sent(fake)["allowed_payment_method_types"] in (["ideal"], {"0": "ideal"})
 
 
 def test_a_method_of_one_currency_is_offered_for_no_other(fake: FakeStripe) -> None:
     [ideal] = hooks.payment_methods(account_at(fake.url, methods=["ideal"]))
-    assert (ideal.fault(Decimal(10), "EUR"), ideal.fault(Decimal(10), "USD") is None) == (None, False)
+    assert (ideal.fault(Decimal(10), "EUR"), ideal.fault(Decimal(10), "USD") is None) == (
+        None,
+        False,
+    )
 
 
-def test_an_account_without_methods_leaves_the_choice_to_stripes_page(fake: FakeStripe, account: Account) -> None:
+def test_an_account_without_methods_leaves_the_choice_to_stripes_page(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     assert [method.code for method in hooks.payment_methods(account)] == ["checkout"]
     created(account)
     assert "allowed_payment_method_types" not in sent(fake)
 
 
-# Money ------------------------------------------------------------------------------------------------------------------------------------
+# Money --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -161,17 +200,30 @@ def test_an_account_without_methods_leaves_the_choice_to_stripes_page(fake: Fake
         ("CLP", "5000", 5000),
     ],
 )
-def test_amounts_are_exact_in_stripes_own_units(fake: FakeStripe, account: Account, currency: str, amount: str, units: int) -> None:
+def test_amounts_are_exact_in_stripes_own_units(
+    fake: FakeStripe,
+    account: Account,
+    currency: str,
+    amount: str,
+    units: int,
+) -> None:
     request, payment = paid(fake, account, amount=amount, currency=currency)
     assert fake.session_of(request.reference)["amount_total"] == units
     found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
-    assert (found.status, found.amount, found.currency) == (TransactionStatus.PAID, Decimal(amount), currency)
+    assert (found.status, found.amount, found.currency) == (
+        TransactionStatus.PAID,
+        Decimal(amount),
+        currency,
+    )
     assert str(found.amount) == amount
 
 
 @pytest.mark.parametrize(("currency", "amount"), [("KWD", "1.234"), ("MGA", "12.50")])
 def test_an_amount_that_stripe_cannot_take_is_refused_before_it_is_sent(
-    fake: FakeStripe, account: Account, currency: str, amount: str
+    fake: FakeStripe,
+    account: Account,
+    currency: str,
+    amount: str,
 ) -> None:
     with pytest.raises(InvalidRequest, match="in steps of"):
         hooks.pay(account, request_of(amount, currency))
@@ -180,22 +232,35 @@ def test_an_amount_that_stripe_cannot_take_is_refused_before_it_is_sent(
     assert "in steps of" in (method.fault(Decimal(amount), currency) or "")
 
 
-def test_an_amount_below_stripes_least_is_refused_with_stripes_words(fake: FakeStripe, account: Account) -> None:
+def test_an_amount_below_stripes_least_is_refused_with_stripes_words(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     assert hooks.payment_methods(account)[0].fault(Decimal("0.49"), "USD") is not None
     with pytest.raises(Refused, match="amount_too_small"):
         hooks.pay(account, request_of("0.49"))
 
 
-# The way of a payment ---------------------------------------------------------------------------------------------------------------------
+# The way of a payment -----------------------------------------------------------------------------
 
 
-def status_of(account: Account, request: PaymentRequest, payment: CreatedPayment) -> TransactionStatus:
+def status_of(
+    account: Account,
+    request: PaymentRequest,
+    payment: CreatedPayment,
+) -> TransactionStatus:
     return hooks.query(account, request.reference, transaction_no=payment.transaction_no).status
 
 
-@pytest.mark.parametrize(("end", "status"), [("settle", TransactionStatus.PAID), ("fail_delayed", TransactionStatus.FAILED)])
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [("settle", TransactionStatus.PAID), ("fail_delayed", TransactionStatus.FAILED)],
+)
 def test_a_bank_debit_is_on_its_way_until_it_succeeds_or_fails(
-    fake: FakeStripe, account: Account, end: str, status: TransactionStatus
+    fake: FakeStripe,
+    account: Account,
+    end: str,
+    status: TransactionStatus,
 ) -> None:
     request, payment = created(account, currency="EUR")
     fake.pay_with_delay(request.reference)
@@ -204,7 +269,10 @@ def test_a_bank_debit_is_on_its_way_until_it_succeeds_or_fails(
     assert status_of(account, request, payment) is status
 
 
-def test_a_declined_card_leaves_the_page_open_and_another_card_pays(fake: FakeStripe, account: Account) -> None:
+def test_a_declined_card_leaves_the_page_open_and_another_card_pays(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     request, payment = created(account)
     fake.decline(request.reference)
     assert status_of(account, request, payment) is TransactionStatus.PENDING
@@ -212,7 +280,10 @@ def test_a_declined_card_leaves_the_page_open_and_another_card_pays(fake: FakeSt
     assert status_of(account, request, payment) is TransactionStatus.PAID
 
 
-def test_a_payment_whose_answer_was_lost_is_found_though_the_search_index_lags(fake: FakeStripe, account: Account) -> None:
+def test_a_payment_whose_answer_was_lost_is_found_though_the_search_index_lags(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     fake.hold_search()
     request = request_of()
     fake.lose_next("create_session")
@@ -222,13 +293,19 @@ def test_a_payment_whose_answer_was_lost_is_found_though_the_search_index_lags(f
     assert hooks.query(account, request.reference).status is TransactionStatus.PAID
 
 
-def test_a_payment_of_long_ago_whose_answer_was_lost_is_found_by_the_search(fake: FakeStripe, account: Account) -> None:
+def test_a_payment_of_long_ago_whose_answer_was_lost_is_found_by_the_search(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     request, _ = paid(fake, account)
     fake.session_of(request.reference)["created"] -= 3 * 24 * 3600
     assert hooks.query(account, request.reference).status is TransactionStatus.PAID
 
 
-def test_a_merchant_without_search_finds_a_payment_of_long_ago_in_the_list(fake: FakeStripe, account: Account) -> None:
+def test_a_merchant_without_search_finds_a_payment_of_long_ago_in_the_list(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     request, _ = paid(fake, account)
     fake.session_of(request.reference)["created"] -= 3 * 24 * 3600
     for _ in range(2):
@@ -245,11 +322,18 @@ def test_a_payment_among_hundreds_is_found(fake: FakeStripe, account: Account) -
     assert hooks.query(account, request.reference).status is TransactionStatus.PAID
 
 
-def test_what_stripe_has_received_counts_and_not_what_was_asked(fake: FakeStripe, account: Account) -> None:
+def test_what_stripe_has_received_counts_and_not_what_was_asked(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     request, payment = paid(fake, account)
     session = fake.session_of(request.reference)
     fake.intents[session["payment_intent"]]["amount_received"] = 100
-    assert hooks.query(account, request.reference, transaction_no=payment.transaction_no).amount == Decimal("1.00")
+    assert hooks.query(
+        account,
+        request.reference,
+        transaction_no=payment.transaction_no,
+    ).amount == Decimal("1.00")
 
 
 def test_an_evidence_holds_nothing_about_the_shopper(fake: FakeStripe, account: Account) -> None:
@@ -266,21 +350,37 @@ def test_a_payment_in_test_mode_never_pays_a_live_order(fake: FakeStripe, accoun
         hooks.query(account, request.reference, transaction_no=payment.transaction_no)
 
 
-# Errors -----------------------------------------------------------------------------------------------------------------------------------
+# Errors -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(500, OutcomeUnknown), (503, OutcomeUnknown), (409, OutcomeUnknown), (429, NotSent), (402, Refused), (401, WrongCredentials)],
+    [
+        (500, OutcomeUnknown),
+        (503, OutcomeUnknown),
+        (409, OutcomeUnknown),
+        (429, NotSent),
+        (402, Refused),
+        (401, WrongCredentials),
+    ],
 )
-def test_i6_only_a_clear_no_is_a_no_to_a_creation(fake: FakeStripe, account: Account, status: int, error: type[Exception]) -> None:
+def test_i6_only_a_clear_no_is_a_no_to_a_creation(
+    fake: FakeStripe,
+    account: Account,
+    status: int,
+    error: type[Exception],
+) -> None:
     fake.fail_next("create_session", status)
     with pytest.raises(error):
         hooks.pay(account, request_of())
 
 
 @pytest.mark.parametrize("status", [500, 429, 409])
-def test_a_broken_query_never_says_that_there_is_no_such_payment(fake: FakeStripe, account: Account, status: int) -> None:
+def test_a_broken_query_never_says_that_there_is_no_such_payment(
+    fake: FakeStripe,
+    account: Account,
+    status: int,
+) -> None:
     request, payment = paid(fake, account)
     fake.fail_next("retrieve_session", status)
     with pytest.raises(AnswerNotUnderstood) as caught:
@@ -294,7 +394,9 @@ def test_half_an_answer_is_no_answer(fake: FakeStripe, account: Account) -> None
         hooks.pay(account, request_of())
 
 
-def test_a_key_that_stripe_does_not_know_is_wrong_credentials_and_stays_secret(fake: FakeStripe) -> None:
+def test_a_key_that_stripe_does_not_know_is_wrong_credentials_and_stays_secret(
+    fake: FakeStripe,
+) -> None:
     stranger = account_at(fake.url, token="sk_test_of_a_stranger")
     with pytest.raises(WrongCredentials) as caught:
         hooks.pay(stranger, request_of())
@@ -302,13 +404,16 @@ def test_a_key_that_stripe_does_not_know_is_wrong_credentials_and_stays_secret(f
 
 
 @pytest.mark.parametrize(("token", "sandbox"), [("sk_test_fake", False), ("sk_live_fake", True)])
-def test_a_test_key_pays_in_no_live_shop_and_a_live_key_in_no_sandbox(token: str, sandbox: bool) -> None:
+def test_a_test_key_pays_in_no_live_shop_and_a_live_key_in_no_sandbox(
+    token: str,
+    sandbox: bool,
+) -> None:
     confused = Account(token=token, sandbox=sandbox, dialect="stripe")
     with pytest.raises(ConfigurationError, match="SANDBOX"):
         hooks.pay(confused, request_of())
 
 
-# Refunds ----------------------------------------------------------------------------------------------------------------------------------
+# Refunds ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -320,7 +425,12 @@ def test_a_test_key_pays_in_no_live_shop_and_a_live_key_in_no_sandbox(token: str
         ("failed", RefundOutcome.FAILED),
     ],
 )
-def test_a_refund_is_done_only_when_stripe_says_so(fake: FakeStripe, account: Account, status: Any, outcome: RefundOutcome) -> None:
+def test_a_refund_is_done_only_when_stripe_says_so(
+    fake: FakeStripe,
+    account: Account,
+    status: Any,
+    outcome: RefundOutcome,
+) -> None:
     request, payment = paid(fake, account)
     fake.next_refund = status
     asked = refund_of(request, payment)
@@ -342,23 +452,36 @@ def test_i6_a_refund_that_is_sent_again_refunds_once(fake: FakeStripe, account: 
     assert len(fake.refunds) == 1
 
 
-def test_a_refund_that_fails_after_it_was_done_is_listed_as_failed(fake: FakeStripe, account: Account) -> None:
+def test_a_refund_that_fails_after_it_was_done_is_listed_as_failed(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     request, payment = paid(fake, account)
     done = hooks.refund(account, refund_of(request, payment))
     assert done.refund_no is not None
     fake.finish_refund(done.refund_no, "failed")
-    [listed] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).refunds or ()
+    [listed] = (
+        hooks.query(account, request.reference, transaction_no=payment.transaction_no).refunds or ()
+    )
     assert (listed.refund_id, listed.outcome) == (f"{request.reference}-r1", RefundOutcome.FAILED)
 
 
-def test_a_refund_of_the_dashboard_is_listed_with_its_number(fake: FakeStripe, account: Account) -> None:
+def test_a_refund_of_the_dashboard_is_listed_with_its_number(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     request, payment = paid(fake, account)
     number = fake.refund_in_dashboard(request.reference, 250)["id"]
-    [listed] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).refunds or ()
+    [listed] = (
+        hooks.query(account, request.reference, transaction_no=payment.transaction_no).refunds or ()
+    )
     assert (listed.amount, listed.refund_no, listed.refund_id) == (Decimal("2.50"), number, None)
 
 
-def test_more_refunds_than_stripe_shows_with_a_charge_are_all_listed(fake: FakeStripe, account: Account) -> None:
+def test_more_refunds_than_stripe_shows_with_a_charge_are_all_listed(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     request, payment = paid(fake, account, amount="100.00")
     for _number in range(12):
         fake.refund_in_dashboard(request.reference, 100)
@@ -366,7 +489,10 @@ def test_more_refunds_than_stripe_shows_with_a_charge_are_all_listed(fake: FakeS
     assert len(found.refunds or ()) == 12
 
 
-def test_i6_a_refund_whose_payment_could_not_be_read_has_not_left(fake: FakeStripe, account: Account) -> None:
+def test_i6_a_refund_whose_payment_could_not_be_read_has_not_left(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     request, payment = paid(fake, account)
     fake.fail_next("retrieve_session", 500)
     fake.drop_next("retrieve_session")
@@ -376,7 +502,7 @@ def test_i6_a_refund_whose_payment_could_not_be_read_has_not_left(fake: FakeStri
     assert fake.refunds == {}
 
 
-# Disputes ---------------------------------------------------------------------------------------------------------------------------------
+# Disputes -----------------------------------------------------------------------------------------
 
 
 def disputed(fake: FakeStripe, account: Account) -> tuple[PaymentRequest, CreatedPayment, str]:
@@ -394,31 +520,55 @@ def disputed(fake: FakeStripe, account: Account) -> tuple[PaymentRequest, Create
         ("lost", DisputeStatus.LOST),
     ],
 )
-def test_a_dispute_comes_with_amount_state_and_deadline(fake: FakeStripe, account: Account, word: str, status: DisputeStatus) -> None:
+def test_a_dispute_comes_with_amount_state_and_deadline(
+    fake: FakeStripe,
+    account: Account,
+    word: str,
+    status: DisputeStatus,
+) -> None:
     request, payment, number = disputed(fake, account)
     fake.set_dispute_status(number, word)
-    [found] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).disputes
+    [found] = hooks.query(
+        account,
+        request.reference,
+        transaction_no=payment.transaction_no,
+    ).disputes
     assert (found.dispute_no, found.amount, found.status) == (number, Decimal("12.50"), status)
     assert found.respond_by in (datetime.fromtimestamp(1_800_000_000, UTC), None)
 
 
-def test_a_dispute_in_another_currency_puts_the_whole_payment_at_stake(fake: FakeStripe, account: Account) -> None:
+def test_a_dispute_in_another_currency_puts_the_whole_payment_at_stake(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     request, payment, number = disputed(fake, account)
     fake.disputes[number].update(currency="eur", amount=900)
-    [found] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).disputes
+    [found] = hooks.query(
+        account,
+        request.reference,
+        transaction_no=payment.transaction_no,
+    ).disputes
     assert found.amount == Decimal("12.50")
 
 
 def test_an_inquiry_is_answered_by_a_full_refund(fake: FakeStripe, account: Account) -> None:
     request, payment, number = disputed(fake, account)
     fake.set_dispute_status(number, "warning_needs_response")
-    [open_one] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).disputes
+    [open_one] = hooks.query(
+        account,
+        request.reference,
+        transaction_no=payment.transaction_no,
+    ).disputes
     fake.charge_of(request.reference)["refunded"] = True
-    [answered] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).disputes
+    [answered] = hooks.query(
+        account,
+        request.reference,
+        transaction_no=payment.transaction_no,
+    ).disputes
     assert (open_one.status, answered.status) == (DisputeStatus.OPEN, DisputeStatus.WON)
 
 
-# Notifications ----------------------------------------------------------------------------------------------------------------------------
+# Notifications ------------------------------------------------------------------------------------
 
 
 def read(account: Account, headers: dict[str, str], body: bytes) -> tuple[Hint, ...] | None:
@@ -426,14 +576,27 @@ def read(account: Account, headers: dict[str, str], body: bytes) -> tuple[Hint, 
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_both_secrets_are_believed_while_one_is_replaced(fake: FakeStripe, account: Account, secret: str) -> None:
+def test_both_secrets_are_believed_while_one_is_replaced(
+    fake: FakeStripe,
+    account: Account,
+    secret: str,
+) -> None:
     request, payment = paid(fake, account)
     notification = fake.signed(fake.event("checkout.session.completed", request.reference), secret)
-    assert read(account, *notification) == (Hint(reference=request.reference, transaction_no=payment.transaction_no),)
+    assert read(account, *notification) == (
+        Hint(reference=request.reference, transaction_no=payment.transaction_no),
+    )
 
 
-@pytest.mark.parametrize("kind", ["charge.refunded", "refund.updated", "refund.failed", "charge.dispute.created"])
-def test_an_event_of_a_charge_a_refund_or_a_dispute_names_the_payment(fake: FakeStripe, account: Account, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    ["charge.refunded", "refund.updated", "refund.failed", "charge.dispute.created"],
+)
+def test_an_event_of_a_charge_a_refund_or_a_dispute_names_the_payment(
+    fake: FakeStripe,
+    account: Account,
+    kind: str,
+) -> None:
     request, _ = paid(fake, account)
     fake.refund_in_dashboard(request.reference, 250)
     fake.dispute(request.reference)
@@ -447,11 +610,18 @@ def test_an_event_of_a_charge_a_refund_or_a_dispute_names_the_payment(fake: Fake
         assert hint.reference == request.reference
     else:
         assert hint == Hint(transaction_no=event["data"]["object"]["payment_intent"])
-        assert hooks.query(account, "none", transaction_no=hint.transaction_no).reference == request.reference
+        assert (
+            hooks.query(account, "none", transaction_no=hint.transaction_no).reference
+            == request.reference
+        )
 
 
 @pytest.mark.parametrize("about", [None, 7, {"id": "pi_1"}, "ch_1"])
-def test_event_without_payment_intent_names_nothing(fake: FakeStripe, account: Account, about: object) -> None:
+def test_event_without_payment_intent_names_nothing(
+    fake: FakeStripe,
+    account: Account,
+    about: object,
+) -> None:
     request, _ = paid(fake, account)
     fake.dispute(request.reference)
     event = fake.event("charge.dispute.created", request.reference, payment_intent=about)
@@ -468,18 +638,28 @@ def test_old_event_names_the_clock(fake: FakeStripe, account: Account) -> None:
     request, _ = paid(fake, account)
     event = fake.event("checkout.session.completed", request.reference)
     old = fake.signed(event, SECRETS[0], timestamp=int(time.time()) - 400)
-    with pytest.raises(SignatureMismatch, match=r"rightly signed, but was signed 40\d seconds ago.*clock"):
+    with pytest.raises(
+        SignatureMismatch,
+        match=r"rightly signed, but was signed 40\d seconds ago.*clock",
+    ):
         read(account, *old)
     assert read(account, *fake.signed(event, SECRETS[0], timestamp=int(time.time()) - 200))
 
 
 def test_thin_event_names_the_payload_style(fake: FakeStripe, account: Account) -> None:
-    thin = {"object": "v2.core.event", "type": "v1.charge.dispute.created", "related_object": {"id": "dp_1"}}
+    thin = {
+        "object": "v2.core.event",
+        "type": "v1.charge.dispute.created",
+        "related_object": {"id": "dp_1"},
+    }
     with pytest.raises(AnswerNotUnderstood, match="snapshot"):
         read(account, *fake.signed(thin, SECRETS[0]))
 
 
-def test_i7_a_notification_that_is_old_unsigned_or_of_somebody_else_is_refused(fake: FakeStripe, account: Account) -> None:
+def test_i7_a_notification_that_is_old_unsigned_or_of_somebody_else_is_refused(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     request, _ = paid(fake, account)
     event = fake.event("checkout.session.completed", request.reference)
     headers, body = fake.signed(event, SECRETS[0])
@@ -503,7 +683,10 @@ def test_an_account_without_secrets_believes_no_notification(fake: FakeStripe) -
         read(account, *fake.signed(fake.event("checkout.session.completed", request.reference), ""))
 
 
-def test_an_event_of_the_other_mode_and_of_other_software_is_no_news(fake: FakeStripe, account: Account) -> None:
+def test_an_event_of_the_other_mode_and_of_other_software_is_no_news(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     request, _ = paid(fake, account)
     event = fake.event("checkout.session.completed", request.reference)
     assert read(account, *fake.signed({**event, "livemode": True}, SECRETS[0])) == ()
@@ -520,7 +703,7 @@ def test_a_signed_text_that_is_no_event_cannot_be_read(fake: FakeStripe, account
         read(account, headers, body)
 
 
-# Other gateways ---------------------------------------------------------------------------------------------------------------------------
+# Other gateways -----------------------------------------------------------------------------------
 
 
 def test_accounts_of_other_gateways_are_left_alone() -> None:
@@ -535,7 +718,10 @@ def test_an_unknown_reference_is_not_found(fake: FakeStripe, account: Account) -
         hooks.query(account, "S1-NEVER")
 
 
-def test_the_answer_is_about_the_session_that_was_asked_for(fake: FakeStripe, account: Account) -> None:
+def test_the_answer_is_about_the_session_that_was_asked_for(
+    fake: FakeStripe,
+    account: Account,
+) -> None:
     first, _ = paid(fake, account)
     _, second = created(account)
     found: Transaction = hooks.query(account, first.reference, transaction_no=second.transaction_no)

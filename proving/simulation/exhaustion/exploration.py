@@ -45,7 +45,12 @@ class _Node(NamedTuple):
 class Exploration:
     """Finds every state."""
 
-    def __init__(self, small: SmallWorld, scope: Scope, progress: Callable[[Counts], object]) -> None:
+    def __init__(
+        self,
+        small: SmallWorld,
+        scope: Scope,
+        progress: Callable[[Counts], object],
+    ) -> None:
         self.small, self.scope, self.progress, self.counts = small, scope, progress, Counts()
         self._steps = Steps(small, scope)
         self._first: tuple[int, list[int]] | None = None
@@ -54,7 +59,9 @@ class Exploration:
         self._begin_part()
 
     def _begin_part(self) -> None:
-        """Forget all but what steps come to, and how worlds end: the rest is of one part, and fills the memory."""
+        """Forget all but what steps come to, and how worlds end: the rest is of one part, and fills
+        the memory.
+        """
         self._sets = Numbered[frozenset[int]]()
         self._gone = self._set(frozenset([GONE]))
         self._closures: dict[tuple[int, int], int] = {}
@@ -64,7 +71,7 @@ class Exploration:
     def _set(self, actors: frozenset[int]) -> int:
         return self._sets.number(actors, lambda: actors)
 
-    # Sets of where an actor may stand -----------------------------------------------------------------------------------------------------
+    # Sets of where an actor may stand -------------------------------------------------------------
 
     def _closure(self, world: int, number: int) -> int:
         """Return where an actor may stand once it has taken such steps as change nothing."""
@@ -79,8 +86,16 @@ class Exploration:
             closure = self._closures[world, number] = self._set(frozenset(found))
         return closure
 
-    def _changes(self, world: int, number: int, crashes: int, faults: int) -> list[tuple[_State, tuple[str, ...]]]:
-        """Return the steps of an actor that change something; those that change the same are one."""
+    def _changes(
+        self,
+        world: int,
+        number: int,
+        crashes: int,
+        faults: int,
+    ) -> list[tuple[_State, tuple[str, ...]]]:
+        """Return the steps of an actor that change something; those that change the same are
+        one.
+        """
         key = (world, number, crashes, faults)
         changes = self._changing.get(key)
         if changes is None:
@@ -93,15 +108,25 @@ class Exploration:
                         lines.setdefault(move[:4], move.lines)
             changes = self._changing[key] = []
             for (reached, begun, crashes_left, faults_left), actors in grouped.items():
-                sets = [self._set(frozenset(actors)), *(self._set(frozenset([one])) for one in begun)]
+                sets = [
+                    self._set(frozenset(actors)),
+                    *(self._set(frozenset([one])) for one in begun),
+                ]
                 closed = tuple(self._closure(reached, one) for one in sets)
-                changes.append((_State(reached, crashes_left, faults_left, closed), lines[reached, begun, crashes_left, faults_left]))
+                changes.append(
+                    (
+                        _State(reached, crashes_left, faults_left, closed),
+                        lines[reached, begun, crashes_left, faults_left],
+                    ),
+                )
         return changes
 
-    # States -------------------------------------------------------------------------------------------------------------------------------
+    # States ---------------------------------------------------------------------------------------
 
     def part(self, scope: Scope) -> Counts:
-        """Explore a part of the scope, and return its counts; what a step comes to is known from the parts before."""
+        """Explore a part of the scope, and return its counts; what a step comes to is known from
+        the parts before.
+        """
         self.scope, self.counts = scope, self._steps.begin(scope)
         self._begin_part()
         self._run()
@@ -121,7 +146,9 @@ class Exploration:
         return _State(world, self.scope.crashes, self.scope.faults, tuple(sorted(closures)))
 
     def _run(self) -> None:
-        """Find every state: those first in which most may still happen, and of these those that fewest changes have led to."""
+        """Find every state: those first in which most may still happen, and of these those that
+        fewest changes have led to.
+        """
         begin = _Node(self._begin(), (), None)
         most = self.scope.crashes + self.scope.faults
         waiting: list[dict[int, list[_Node]]] = [{} for _ in range(most + 1)]
@@ -136,13 +163,18 @@ class Exploration:
                     try:
                         for state, lines in self._after(node.state):
                             self.counts.steps += 1
-                            waiting[state.crashes + state.faults].setdefault(changes + 1, []).append(_Node(state, lines, node))
+                            waiting[state.crashes + state.faults].setdefault(
+                                changes + 1,
+                                [],
+                            ).append(_Node(state, lines, node))
                     except Exception:
                         self._print(node)
                         raise
 
     def _new(self, nodes: list[_Node]) -> Iterator[_Node]:
-        """Return what is not in states that were found, with those joined that differ in where one actor may stand, and in nothing else."""
+        """Return what is not in states that were found, with those joined that differ in where one
+        actor may stand, and in nothing else.
+        """
         alike: dict[_State, list[_Node]] = {}
         for node in nodes:
             alike.setdefault(node.state._replace(actors=()), []).append(node)
@@ -151,10 +183,14 @@ class Exploration:
             stands = {self._stand(node.state): node for node in of_world}
             for stand, node in self._joined(stands).items():
                 if found.is_new(state.crashes, state.faults, stand):
-                    yield node._replace(state=state._replace(actors=tuple(number for _, number in stand)))
+                    yield node._replace(
+                        state=state._replace(actors=tuple(number for _, number in stand)),
+                    )
 
     def _joined(self, stands: dict[Stand, _Node]) -> dict[Stand, _Node]:
-        """Join what differs in where one actor may stand: what follows from either follows from both together, and nothing else."""
+        """Join what differs in where one actor may stand: what follows from either follows from
+        both together, and nothing else.
+        """
         before = 0
         while len(stands) != before:
             before = len(stands)
@@ -165,7 +201,9 @@ class Exploration:
                     where = self._sets[dict(stand).get(name, self._gone)]
                     others.setdefault(rest, (set(), node))[0].update(where)
                 stands = {
-                    tuple(sorted((*rest, (name, self._set(frozenset(where)))))) if where != {GONE} else rest: node
+                    tuple(sorted((*rest, (name, self._set(frozenset(where))))))
+                    if where != {GONE}
+                    else rest: node
                     for rest, (where, node) in others.items()
                 }
         return stands
@@ -192,7 +230,10 @@ class Exploration:
 
     def _may_rest(self, world: int, number: int) -> bool:
         """Tell whether an actor may have nothing to do."""
-        return any(one == GONE or not self._steps.actors[one].is_ready(self._steps.worlds[world]) for one in self._sets[number])
+        return any(
+            one == GONE or not self._steps.actors[one].is_ready(self._steps.worlds[world])
+            for one in self._sets[number]
+        )
 
     def _end(self, number: int) -> None:
         self.counts.ends += 1
@@ -211,8 +252,13 @@ class Exploration:
         sys.stdout.flush()
 
 
-def explore(shop: ShopDriver, parts: Sequence[Scope], progress: Callable[[Counts], object] = lambda _: None) -> Iterator[Counts]:
-    """Explore parts of one scope in an emptied database, one after the other, and yield the counts of each.
+def explore(
+    shop: ShopDriver,
+    parts: Sequence[Scope],
+    progress: Callable[[Counts], object] = lambda _: None,
+) -> Iterator[Counts]:
+    """Explore parts of one scope in an emptied database, one after the other, and yield the counts
+    of each.
 
     Raises `Violated` when an invariant did not hold somewhere.
     """

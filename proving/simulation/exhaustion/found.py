@@ -1,4 +1,6 @@
-"""The states of one world that were found, so kept that whether a new one is in any of them is quickly told."""
+"""The states of one world that were found, so kept that whether a new one is in any of them is
+quickly told.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,10 @@ _Bits = int
 class Found:
     """The states of one world.
 
-    A state is in another when as much may still happen there, and everybody may stand there wherever it may stand here. So those that it is
-    in are those that all of this holds for: for each actor, and for each set of where it may stand, the states in which it may stand in all
-    of that set are known as bits of one number.
+    A state is in another when as much may still happen there, and everybody may stand there
+    wherever it may stand here. So those that it is in are those that all of this holds for: for
+    each actor, and for each set of where it may stand, the states in which it may stand in all of
+    that set are known as bits of one number.
     """
 
     def __init__(self, sets: Numbered[frozenset[int]], gone: int) -> None:
@@ -28,7 +31,9 @@ class Found:
         self._in: dict[str, dict[int, _Bits]] = {}
         """By the set of where an actor may stand, those with that set."""
         self._in_all_of: dict[str, dict[int, _Bits]] = {}
-        """And those in which it may stand wherever the set says, of the sets that were asked for."""
+        """And those in which it may stand wherever the set says, of the sets that were asked
+        for.
+        """
 
     def is_new(self, crashes: int, faults: int, stand: Stand) -> bool:
         """Tell whether a state is in none that was found, and take note of it then."""

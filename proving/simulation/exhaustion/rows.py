@@ -11,9 +11,26 @@ from typing import Any, Final
 from django.apps import apps
 
 from tillgate.django.accounting.differences import STATUS_OF_EVENT
-from tillgate.django.models import Heartbeat, Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import (
+    Heartbeat,
+    Notification,
+    Order,
+    OutboxEvent,
+    Payment,
+    Refund,
+    Review,
+    TimelineEntry,
+)
 
-__all__ = ["OUTBOX_EVENTS", "canonical", "columns_of", "insert", "models_by_table", "select", "tables_in"]
+__all__ = [
+    "OUTBOX_EVENTS",
+    "canonical",
+    "columns_of",
+    "insert",
+    "models_by_table",
+    "select",
+    "tables_in",
+]
 
 _Rows = tuple[tuple[Any, ...], ...]
 OUTBOX_EVENTS: Final = OutboxEvent._meta.db_table
@@ -24,7 +41,10 @@ _WHOLE: Final = (":30.500000", ":30.5")
 ONLY_SHOWN: Final[dict[Any, dict[str, Any]]] = {
     Order: {"created_at": _SHOWN, "purge_check_at": _SHOWN},
     Payment: {"repeated_notifications": 0},
-    OutboxEvent: {"created_at": _SHOWN, "done_at": _SHOWN},  # whether it is done counts, and not when
+    OutboxEvent: {
+        "created_at": _SHOWN,
+        "done_at": _SHOWN,
+    },  # whether it is done counts, and not when
     Notification: {"received_at": _SHOWN},
     TimelineEntry: {"at": _SHOWN, "actor": "", "message": "", "evidence": "{}"},
 }
@@ -37,13 +57,19 @@ _TO_THE_SECOND: Final = {
 }
 """Moments that are compared with others at least a second away, or with whoever comes later."""
 _UNLESS_WORKED: Final = {Payment: ("next_poll_at",), Review: ("opened_at",)}
-"""And those that only a worker run compares more closely: with its lease, and with when it asked."""
+"""And those that only a worker run compares more closely: with its lease, and with when it
+asked.
+"""
 
 
 @cache
 def models_by_table() -> dict[str, Any]:
     """Return the models of every app but Django's own, by their tables."""
-    models = [model for model in apps.get_models(include_auto_created=True) if not model.__module__.startswith("django.")]
+    models = [
+        model
+        for model in apps.get_models(include_auto_created=True)
+        if not model.__module__.startswith("django.")
+    ]
     return {model._meta.db_table: model for model in models if model._meta.managed}
 
 
@@ -60,28 +86,48 @@ def tables_in(sql: str) -> tuple[str, ...]:
 
 
 def canonical(table: str, rows: list[tuple[Any, ...]], *, is_worked: bool) -> _Rows:
-    """Return a table's rows without what makes no difference, to others or to a worker among them."""
+    """Return a table's rows without what makes no difference, to others or to a worker among
+    them.
+    """
     model, columns = models_by_table()[table], columns_of(table)
     if not rows:
         return ()
     for column, shown in ONLY_SHOWN.get(model, {}).items():
         at = columns.index(column)
         rows = [row if row[at] is None else (*row[:at], shown, *row[at + 1 :]) for row in rows]
-    for column in (*_TO_THE_SECOND.get(model, ()), *(() if is_worked else _UNLESS_WORKED.get(model, ()))):
+    for column in (
+        *_TO_THE_SECOND.get(model, ()),
+        *(() if is_worked else _UNLESS_WORKED.get(model, ())),
+    ):
         at = columns.index(column)
-        rows = [row if row[at] is None else (*row[:at], row[at][:_A_SECOND], *row[at + 1 :]) for row in rows]
-    if model is Payment and any(str(row[columns.index("status_since")]).endswith(_WHOLE) for row in rows):
-        raise RuntimeError("a payment's status_since is to the second: name the function that asked for the time in _TO_THE_TICK")
+        rows = [
+            row if row[at] is None else (*row[:at], row[at][:_A_SECOND], *row[at + 1 :])
+            for row in rows
+        ]
+    if model is Payment and any(
+        str(row[columns.index("status_since")]).endswith(_WHOLE) for row in rows
+    ):
+        raise RuntimeError(
+            "a payment's status_since is to the second: name the function that asked for the time "
+            "in _TO_THE_TICK",
+        )
     if model is Heartbeat:
         worker = importlib.import_module("tillgate.django.worker.watch").WORKER
         rows = [row if row[0] != worker else (worker, _SHOWN, "{}") for row in rows]
     if model is TimelineEntry:
-        event, subject = columns.index("event"), [columns.index(name) for name in ("order_id", "payment_id", "refund_id")]
+        event, subject = (
+            columns.index("event"),
+            [columns.index(name) for name in ("order_id", "payment_id", "refund_id")],
+        )
         rows = [row for row in rows if row[event] in STATUS_OF_EVENT]
-        rows.sort(key=lambda row: [row[at] or 0 for at in subject])  # stable: in the order in which they came, per payment and refund
+        # stable: in the order in which they came, per payment and refund
+        rows.sort(key=lambda row: [row[at] or 0 for at in subject])
         rows = [(number, *row[1:]) for number, row in enumerate(rows, 1)]
     if model is Notification:
-        slot, subject = columns.index("slot"), [columns.index(name) for name in ("payment_id", "refund_id")]
+        slot, subject = (
+            columns.index("slot"),
+            [columns.index(name) for name in ("payment_id", "refund_id")],
+        )
         rows = [(*row[:slot], 0, *row[slot + 1 :]) for row in rows]
         rows.sort(key=lambda row: [str(cell) for cell in row[1:]])
         counts: Counter[tuple[Any, ...]] = Counter()
@@ -96,11 +142,15 @@ def canonical(table: str, rows: list[tuple[Any, ...]], *, is_worked: bool) -> _R
 @cache
 def select(table: str) -> str:
     """Return the statement that reads a table whole."""
-    columns = ", ".join(f"+{name}" for name in columns_of(table))  # a sign keeps the driver from converting what it reads
+    # a sign keeps the driver from converting what it reads
+    columns = ", ".join(f"+{name}" for name in columns_of(table))
     return f"SELECT {columns} FROM {table} ORDER BY 1"  # the apps' own names
 
 
 @cache
 def insert(table: str) -> str:
     """Return the statement that puts a row back."""
-    return f"INSERT INTO {table} ({', '.join(columns_of(table))}) VALUES ({', '.join('?' * len(columns_of(table)))})"
+    return (
+        f"INSERT INTO {table} ({', '.join(columns_of(table))}) VALUES "
+        f"({', '.join('?' * len(columns_of(table)))})"
+    )

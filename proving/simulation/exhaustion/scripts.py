@@ -1,7 +1,9 @@
-"""What a step said to the database and heard from it, so that it need not be played where it would hear the same.
+"""What a step said to the database and heard from it, so that it need not be played where it would
+hear the same.
 
-An actor that hears the same does the same. Where a step has not been played, its statements are said once more, without the actor: as long
-as the answers are those that an actor has heard in such a step elsewhere, it would go on as it did there.
+An actor that hears the same does the same. Where a step has not been played, its statements are
+said once more, without the actor: as long as the answers are those that an actor has heard in such
+a step elsewhere, it would go on as it did there.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ class Script:
 
 @dataclass
 class _Scene(Generic[_Outcome]):
-    """What an actor says up to its next question, by what it hears then how it goes on, and what comes of it if there is none."""
+    """What an actor says up to its next question, by what it hears then how it goes on, and what
+    comes of it if there is none.
+    """
 
     spoken: list[Spoken] = field(default_factory=list)
     by_answer: dict[str, _Scene[_Outcome]] = field(default_factory=dict)
@@ -95,7 +99,9 @@ class Scripts(Generic[_Outcome]):
         scene.outcome = outcome
 
     def follow(self) -> _Outcome | None:
-        """Say to the database what the actor would say, and return what comes of it; nothing when it hears what it has never heard."""
+        """Say to the database what the actor would say, and return what comes of it; nothing when
+        it hears what it has never heard.
+        """
         scene, cursors = self._first, list[Any]()
         try:
             while True:

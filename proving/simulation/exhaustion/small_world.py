@@ -1,4 +1,6 @@
-"""The world of an exhaustion: one order and whoever has to do with it, in parts that can be put in their places one by one."""
+"""The world of an exhaustion: one order and whoever has to do with it, in parts that can be put in
+their places one by one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from zlib import crc32
 from django.db import connection
 from django.http import HttpResponseBase
 
-from proving.simulation.exhaustion.rows import canonical, columns_of, insert, models_by_table, select
+from proving.simulation.exhaustion.rows import (
+    canonical,
+    columns_of,
+    insert,
+    models_by_table,
+    select,
+)
 from proving.simulation.exhaustion.stepping import STORY, Known, Scope, Stepping, World
 from proving.simulation.faults import KINDS, Faults
 from proving.simulation.gateway import NamingOutbox
@@ -37,7 +45,15 @@ _UNTIL_DUE: Final = 15 * 60.0
 GATEWAY: Final = "the gateway"
 REMEMBERED: Final = "the judge"
 TIME: Final = "the time"
-_BOOK: Final = ("faults", "outbox", "_transactions", "_by_reference", "_by_token", "_events", "_event_count")
+_BOOK: Final = (
+    "faults",
+    "outbox",
+    "_transactions",
+    "_by_reference",
+    "_by_token",
+    "_events",
+    "_event_count",
+)
 _FRACTION: Final = re.compile(r"(20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d)\.\d+")
 _MOMENTOUS: Final = {Payment: ("id", "status"), Review: ("id",)}
 """What a change is at which the clock advances; of a review, if there is a worker."""
@@ -57,7 +73,9 @@ class Numbered(Generic[_Content]):
         return self._contents[number]
 
     def number(self, key: Hashable, content: Callable[[], _Content]) -> int:
-        """Return the number of a content, which may be another thing than what tells it from others."""
+        """Return the number of a content, which may be another thing than what tells it from
+        others.
+        """
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._contents)
@@ -74,13 +92,22 @@ class _OneFault(Faults):
     """Strikes wherever the scheduler chooses to."""
 
     def strikes(self, *faults: str) -> str:
-        """Return a fault of those that differ in what the shop knows and in what the gateway does."""
+        """Return a fault of those that differ in what the shop knows and in what the gateway
+        does.
+        """
         assert isinstance(self.scheduler, Stepping)
-        distinct = [name for name in faults if name.endswith(("unreachable", ".lost_request", ".lost_response")) or "commit_" in name]
+        distinct = [
+            name
+            for name in faults
+            if name.endswith(("unreachable", ".lost_request", ".lost_response"))
+            or "commit_" in name
+        ]
         return self.scheduler.fault(*distinct) if distinct else ""
 
     def dies(self, where: str) -> None:
-        """Die between a commit and what waits for it; every other death is chosen where actors switch."""
+        """Die between a commit and what waits for it; every other death is chosen where actors
+        switch.
+        """
         scheduler = self.scheduler
         assert isinstance(scheduler, Stepping)
         if where == "after COMMIT" and connection.run_on_commit and scheduler.may_die():
@@ -91,21 +118,44 @@ class _OneFault(Faults):
 class _People(People):
     """Forget what a process has heard once it is over."""
 
-    def process(self, what: str, action: Callable[[], _T], *, is_drivers: bool = False) -> _T | None:
+    def process(
+        self,
+        what: str,
+        action: Callable[[], _T],
+        *,
+        is_drivers: bool = False,
+    ) -> _T | None:
         result = super().process(what, action, is_drivers=is_drivers)
         scheduler = self._world.scheduler
         assert isinstance(scheduler, Stepping)
-        # Nobody here uses what an operation returns; a notification's answer is what the gateway hears.
-        answer = (result.status_code, getattr(result, "content", b"")) if isinstance(result, HttpResponseBase) else ""
+        # Nobody here uses what an operation returns; a notification's answer is what the gateway
+        # hears.
+        answer = (
+            (result.status_code, getattr(result, "content", b""))
+            if isinstance(result, HttpResponseBase)
+            else ""
+        )
         scheduler.forget(answer)
         return result
 
 
 class _Outbox(NamingOutbox):
-    """Numbers a notification by what it tells of, and not by how many there were: which came first is told apart by nobody."""
+    """Numbers a notification by what it tells of, and not by how many there were: which came first
+    is told apart by nobody.
+    """
 
-    def put(self, kind: NotificationKind, transaction: Transaction, url: str, payload: Mapping[str, str], **more: Any) -> Notification:
-        self.count = crc32(f"{kind} {transaction.reference} {payload.get('refundTransactionNo')}".encode()) - 1
+    def put(
+        self,
+        kind: NotificationKind,
+        transaction: Transaction,
+        url: str,
+        payload: Mapping[str, str],
+        **more: Any,
+    ) -> Notification:
+        self.count = (
+            crc32(f"{kind} {transaction.reference} {payload.get('refundTransactionNo')}".encode())
+            - 1
+        )
         notification = super().put(kind, transaction, url, payload, **more)
         self.count = 0
         return notification
@@ -119,7 +169,10 @@ class SmallWorld(SimulatedWorld):
         self.people = _People(self)
         self.stepping, self._scope = scheduler, scope
         self._is_worked = scope.worker_runs > 0
-        self.places = {name: place for place, name in enumerate((*models_by_table(), GATEWAY, REMEMBERED, TIME))}
+        self.places = {
+            name: place
+            for place, name in enumerate((*models_by_table(), GATEWAY, REMEMBERED, TIME))
+        }
         self.parts = [Numbered[Any]() for _ in self.places]
         self._loaded: list[int | None] = [None] * len(self.places)
         self._marks: dict[tuple[int, int], Any] = {}
@@ -133,7 +186,8 @@ class SmallWorld(SimulatedWorld):
         def handling(path: str, content_type: str, body: bytes) -> Any:
             scheduler.touched.add(GATEWAY)
             refunds = sum(len(one.refunds) for one in self.service.transactions())
-            self.service._numbers.seed(f"{path} {body!r} {refunds}")  # numbers follow from what was asked for, and not from what was before
+            # numbers follow from what was asked for, and not from what was before
+            self.service._numbers.seed(f"{path} {body!r} {refunds}")
             return handle(path, content_type, body)
 
         answered = self.service.notification_answered
@@ -143,9 +197,10 @@ class SmallWorld(SimulatedWorld):
             scheduler.say(lambda: answered(*arguments))
 
         self.service.handle = handling  # type: ignore[method-assign]  # the same, and noted
-        self.service.notification_answered = answering  # type: ignore[assignment, method-assign]  # as well
+        # as well
+        self.service.notification_answered = answering  # type: ignore[assignment, method-assign]
 
-    # Actors -------------------------------------------------------------------------------------------------------------------------------
+    # Actors ---------------------------------------------------------------------------------------
 
     def actors(self) -> list[Known]:
         """Place the order, and return who will have to do with it."""
@@ -155,8 +210,12 @@ class SmallWorld(SimulatedWorld):
         for number, method in enumerate(scope.methods):
             action = partial(self._pay, method, comes_back=number < scope.returns)
             actors.append(Known(f"payer by {method}", action, partial(self._is_pending, method)))
-        actors += [Known(f"worker {number}", self._worker, always) for number in range(scope.worker_runs)]
-        actors += [Known(f"clerk {number}", self._refund, self._is_paid) for number in range(scope.refunds)]
+        actors += [
+            Known(f"worker {number}", self._worker, always) for number in range(scope.worker_runs)
+        ]
+        actors += [
+            Known(f"clerk {number}", self._refund, self._is_paid) for number in range(scope.refunds)
+        ]
         return actors
 
     def _is_pending(self, method: str, world: World) -> bool:
@@ -164,7 +223,10 @@ class SmallWorld(SimulatedWorld):
         return method in self.parts[place][world[place]][1]
 
     def _is_paid(self, world: World) -> bool:
-        place, at = self.places[Payment._meta.db_table], columns_of(Payment._meta.db_table).index("status")
+        place, at = (
+            self.places[Payment._meta.db_table],
+            columns_of(Payment._meta.db_table).index("status"),
+        )
         return any(row[at] == "paid" for row in self.parts[place][world[place]])
 
     def _shop_for(self, key: str) -> None:
@@ -174,7 +236,11 @@ class SmallWorld(SimulatedWorld):
     def _pay(self, method: str, *, comes_back: bool) -> None:
         def pay() -> str | None:
             self.stepping.touched.add(GATEWAY)
-            there = next(one for one in self.service.transactions() if one.vendor == method and one.status == "pending")
+            there = next(
+                one
+                for one in self.service.transactions()
+                if one.vendor == method and one.status == "pending"
+            )
             return self.service.decide(there.transaction_no, "pay")
 
         way_back = self.stepping.hear(pay)
@@ -191,7 +257,10 @@ class SmallWorld(SimulatedWorld):
 
     def _refund(self) -> None:
         payment = Payment.objects.filter(status="paid").order_by("pk")[0]
-        self.people.process("refund", lambda: queueing.refund(payment.pk, payment.amount, staff="clerk"))
+        self.people.process(
+            "refund",
+            lambda: queueing.refund(payment.pk, payment.amount, staff="clerk"),
+        )
 
     def _carry(self, attempt: Any) -> None:
         self.people.carry(attempt)
@@ -202,13 +271,15 @@ class SmallWorld(SimulatedWorld):
         begun = []
         for attempt in self.service.due_notifications(self.scheduler.seconds):
             method = self.service.find(attempt.transaction_no).vendor
+            # with what it says
             name = (
-                f"{attempt.kind} notification of {method}, {attempt.attempt_no} ({crc32(repr(attempt).encode()):08x})"  # with what it says
+                f"{attempt.kind} notification of {method}, {attempt.attempt_no} "
+                f"({crc32(repr(attempt).encode()):08x})"
             )
             begun.append(Known(name, partial(self._carry, attempt), always))
         return begun
 
-    # The world --------------------------------------------------------------------------------------------------------------------------
+    # The world ------------------------------------------------------------------------------------
 
     def number(self, name: str) -> int:
         """Return the number of what a part of the world holds now."""
@@ -233,15 +304,23 @@ class SmallWorld(SimulatedWorld):
 
     def _told_of_gateway(self) -> str:
         service, network = self.service, self.network
-        events = [(at, what, one.transaction_no) for at, _, what, one in sorted(service._events, key=lambda event: event[:2])]
+        events = [
+            (at, what, one.transaction_no)
+            for at, _, what, one in sorted(service._events, key=lambda event: event[:2])
+        ]
         transactions = sorted(service._transactions.values(), key=lambda one: one.reference)
-        outbox = sorted(service.outbox._waiting, key=lambda waiting: waiting[:2]), sorted(service.outbox._sending.items())
+        outbox = (
+            sorted(service.outbox._waiting, key=lambda waiting: waiting[:2]),
+            sorted(service.outbox._sending.items()),
+        )
         sent = sorted(network.creations.items()), sorted(network.refunds.items())
         return repr((transactions, outbox, events, sent))
 
     def _gateway(self) -> tuple[bytes, frozenset[str]]:
         service, network = self.service, self.network
-        pending = frozenset(one.vendor for one in service._transactions.values() if one.status == "pending")
+        pending = frozenset(
+            one.vendor for one in service._transactions.values() if one.status == "pending"
+        )
         kept = {name: getattr(service, name) for name in _BOOK}
         return pickle.dumps((kept, network.creations, network.refunds)), pending
 
@@ -253,14 +332,17 @@ class SmallWorld(SimulatedWorld):
     def put(self, world: World) -> None:
         """Put a world in place."""
         database, is_open = connection.connection, False
-        self._loaded[self.places[TIME]] = None  # an actor that is told again what it heard waits again
+        self._loaded[self.places[TIME]] = (
+            None  # an actor that is told again what it heard waits again
+        )
         for (name, place), number in zip(self.places.items(), world, strict=True):
             if self._loaded[place] == number:
                 continue
             content = self.parts[place][number]
             self._loaded[place] = number
             if name == GATEWAY:
-                kept, self.network.creations, self.network.refunds = pickle.loads(content[0])  # our own
+                # our own
+                kept, self.network.creations, self.network.refunds = pickle.loads(content[0])
                 vars(self.service).update(kept)
             elif name == REMEMBERED:
                 self.judge.remembered = content
@@ -280,22 +362,34 @@ class SmallWorld(SimulatedWorld):
 
     def is_momentous(self, before: World, after: World) -> bool:
         """Tell whether a step has changed what lets the clock advance."""
-        places = [self.places[model._meta.db_table] for model in _MOMENTOUS if self._is_worked or model is not Review]
-        return any(before[at] != after[at] and self._mark(at, before[at]) != self._mark(at, after[at]) for at in places)
+        places = [
+            self.places[model._meta.db_table]
+            for model in _MOMENTOUS
+            if self._is_worked or model is not Review
+        ]
+        return any(
+            before[at] != after[at] and self._mark(at, before[at]) != self._mark(at, after[at])
+            for at in places
+        )
 
     def _mark(self, place: int, number: int) -> Any:
         mark = self._marks.get((place, number))
         if mark is None:
             table = next(name for name, at in self.places.items() if at == place)
-            columns = [columns_of(table).index(name) for name in _MOMENTOUS[models_by_table()[table]]]
-            mark = self._marks[place, number] = [[row[at] for at in columns] for row in self.parts[place][number]]
+            columns = [
+                columns_of(table).index(name) for name in _MOMENTOUS[models_by_table()[table]]
+            ]
+            mark = self._marks[place, number] = [
+                [row[at] for at in columns] for row in self.parts[place][number]
+            ]
         return mark
 
     def in_seconds(self, world: World) -> tuple[int, ...]:
-        """Return what tells one world from another in which nobody acts any more: of all instants the whole seconds.
+        """Return what tells one world from another in which nobody acts any more: of all instants
+        the whole seconds.
 
-        Whoever asks from then on asks later than any change was. That of two payments which are due in one second now this and now that
-        would be polled first is not told apart.
+        Whoever asks from then on asks later than any change was. That of two payments which are due
+        in one second now this and now that would be polled first is not told apart.
         """
         key = []
         for name, place in self.places.items():
@@ -308,7 +402,10 @@ class SmallWorld(SimulatedWorld):
                 number = self._in_seconds.get((place, world[place]))
                 if number is None:
                     text = _FRACTION.sub(r"\1", repr(content))
-                    number = self._in_seconds[place, world[place]] = self._second_texts.setdefault(text, len(self._second_texts))
+                    number = self._in_seconds[place, world[place]] = self._second_texts.setdefault(
+                        text,
+                        len(self._second_texts),
+                    )
                 key.append(number)
         return tuple(key)
 
@@ -327,7 +424,9 @@ class SmallWorld(SimulatedWorld):
             if due is None:
                 return
             vain = 0 if work_done and work_done.work else vain + 1
-            self.scheduler.pause(max((due - self.scheduler.now()).total_seconds(), _SHORTEST_REST * 2**vain))
+            self.scheduler.pause(
+                max((due - self.scheduler.now()).total_seconds(), _SHORTEST_REST * 2**vain),
+            )
 
     def end(self, world: World) -> None:
         """Let everything come to rest, and judge it. Actors that never could act do not."""

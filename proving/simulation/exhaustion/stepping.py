@@ -1,4 +1,6 @@
-"""One actor, again and again: brought to where it stood by telling it again what it heard, it acts until it pauses."""
+"""One actor, again and again: brought to where it stood by telling it again what it heard, it acts
+until it pauses.
+"""
 
 from __future__ import annotations
 
@@ -55,21 +57,39 @@ class Scope:
         """Whose processes there are."""
         notifications = tuple(f"payment notification of {method}" for method in self.methods)
         refunding = ("clerk", "refund notification") if self.refunds else ()
-        return ("shopper", *notifications, *refunding, *(("payer",) if self.returns else ()), *(("worker",) if self.worker_runs else ()))
+        return (
+            "shopper",
+            *notifications,
+            *refunding,
+            *(("payer",) if self.returns else ()),
+            *(("worker",) if self.worker_runs else ()),
+        )
 
     @property
     def parts(self) -> tuple[Scope, ...]:
-        """The scopes by who dies and who meets a fault, which make up this one together; itself if more than one process or fault may."""
+        """The scopes by who dies and who meets a fault, which make up this one together; itself if
+        more than one process or fault may.
+        """
         if max(self.crashes, self.faults) > 1:
             return (self,)
         dying = self.mortals if self.crashes else ("",)
         failing = self.mortals if self.faults else ("",)
-        return tuple(replace(self, dying=dies, failing=fails) for dies in dying for fails in failing)
+        return tuple(
+            replace(self, dying=dies, failing=fails) for dies in dying for fails in failing
+        )
 
     @property
     def name(self) -> str:
         """What is said of a part."""
-        return ", ".join(filter(None, (self.dying and f"{self.dying} dies", self.failing and f"{self.failing} fails"))) or "all"
+        return (
+            ", ".join(
+                filter(
+                    None,
+                    (self.dying and f"{self.dying} dies", self.failing and f"{self.failing} fails"),
+                ),
+            )
+            or "all"
+        )
 
     def check(self, name: str) -> None:
         """Raise when somebody has a process who is in no part."""
@@ -97,7 +117,9 @@ class _Chance(Random):
 
 
 class Stepping(Scheduler):
-    """Lets one actor act from one pause to the next, after it was told again what it had heard before."""
+    """Lets one actor act from one pause to the next, after it was told again what it had heard
+    before.
+    """
 
     def __init__(self, scope: Scope) -> None:
         super().__init__(1)
@@ -109,19 +131,23 @@ class Stepping(Scheduler):
         self.touched: set[str] = set()
         """The parts of the world that this step depends on."""
         self.choices: list[tuple[str, int]] = []
-        """Where it might have gone otherwise in this step: what that would have used up, and how many ways there were."""
+        """Where it might have gone otherwise in this step: what that would have used up, and how
+        many ways there were.
+        """
         self._scope = scope
         self._past: tuple[_Heard, ...] = ()
         self._place = 0
         self._plan: tuple[int, ...] = ()
         self._is_doomed = False
         self._standing: dict[bytes, Actor] = {}
-        """Actors at the pauses at which their steps ended, by where they stand: who goes on from there need not begin anew."""
+        """Actors at the pauses at which their steps ended, by where they stand: who goes on from
+        there need not begin anew.
+        """
         self.is_mortal = False
         self.script = Script()
         """What the actor has said to the database in this step, and heard."""
 
-    # What an actor hears ------------------------------------------------------------------------------------------------------------------
+    # What an actor hears --------------------------------------------------------------------------
 
     @property
     def _is_again(self) -> bool:
@@ -130,7 +156,10 @@ class Stepping(Scheduler):
     def _again(self, kind: str) -> Any:
         was, what = self._past[self._place]
         if was != kind:
-            raise RuntimeError(f"an actor that was told the same did not do the same: it wanted {kind}, and had {was}")
+            raise RuntimeError(
+                f"an actor that was told the same did not do the same: it wanted {kind}, and had "
+                f"{was}",
+            )
         self._place += 1
         return what
 
@@ -203,7 +232,9 @@ class Stepping(Scheduler):
             raise
 
     def now(self) -> datetime:
-        """Return the time, as the shop reads it: to the tick if it is compared so, and to the second otherwise."""
+        """Return the time, as the shop reads it: to the tick if it is compared so, and to the
+        second otherwise.
+        """
         is_close = self._scope.worker_runs or sys._getframe(1).f_code.co_name in _TO_THE_TICK
         ticks = self.ticks + (0.5 if connection.in_atomic_block else 0.0) if is_close else 0.0
         return self._hear(lambda: datetime.fromtimestamp(self.seconds + ticks * _TICK, UTC))
@@ -225,14 +256,24 @@ class Stepping(Scheduler):
     def _event_id(self) -> int:
         def count() -> int:
             self.touched.add(OUTBOX_EVENTS)
-            return int(connection.connection.execute(f"SELECT COUNT(*) FROM {OUTBOX_EVENTS}").fetchone()[0]) + 1  # our own name
+            # our own name
+            return (
+                int(
+                    connection.connection.execute(
+                        f"SELECT COUNT(*) FROM {OUTBOX_EVENTS}",
+                    ).fetchone()[0],
+                )
+                + 1
+            )
 
         return self.hear(count)
 
-    # Choices ------------------------------------------------------------------------------------------------------------------------------
+    # Choices --------------------------------------------------------------------------------------
 
     def choose(self, kind: str, ways: int) -> int:
-        """Return which way to go; the last is the ordinary one, and every other uses up one of what may happen of a kind."""
+        """Return which way to go; the last is the ordinary one, and every other uses up one of what
+        may happen of a kind.
+        """
         if self._is_again:
             return int(self._again("chose"))
         assert self.actor
@@ -278,8 +319,17 @@ class Stepping(Scheduler):
             raise actor.die("here")
         return None
 
-    def play(self, known: Known, put: Callable[[], object], *, plan: tuple[int, ...] = (), dies: bool = False) -> bool:
-        """Bring an actor to where it stood, put the world in place, and let it act; return whether it has more to do."""
+    def play(
+        self,
+        known: Known,
+        put: Callable[[], object],
+        *,
+        plan: tuple[int, ...] = (),
+        dies: bool = False,
+    ) -> bool:
+        """Bring an actor to where it stood, put the world in place, and let it act; return whether
+        it has more to do.
+        """
         self._plan, self.choices, self.told, self.touched = plan, [], [], set()
         self.script = Script()
         actor = self._standing.pop(known.identity, None) or self._begin_anew(known)
@@ -346,7 +396,9 @@ class Known(NamedTuple):
 
     @property
     def identity(self) -> bytes:
-        """What tells it from where it could stand else: what it heard since its last process was over, and how many were."""
+        """What tells it from where it could stand else: what it heard since its last process was
+        over, and how many were.
+        """
         overs = [place for place, (kind, _) in enumerate(self.heard) if kind == "over"]
         since = self.heard[overs[-1] :] if overs else self.heard
         return blake2b(repr((self.name, len(overs), since)).encode(), digest_size=16).digest()

@@ -1,4 +1,6 @@
-"""What a step comes to: each is played once for all that it touches; elsewhere it is followed by what it said, or known."""
+"""What a step comes to: each is played once for all that it touches; elsewhere it is followed by
+what it said, or known.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from proving.simulation.exhaustion.scripts import Scripts
-from proving.simulation.exhaustion.small_world import GATEWAY, REMEMBERED, TIME, Numbered, SmallWorld, always
+from proving.simulation.exhaustion.small_world import (
+    GATEWAY,
+    REMEMBERED,
+    TIME,
+    Numbered,
+    SmallWorld,
+    always,
+)
 from proving.simulation.exhaustion.stepping import Known, Scope, World
 from proving.simulation.network import Violated
 from tillgate.django.models import Heartbeat, Notification, Review
@@ -36,14 +45,18 @@ class Counts:
     played: int = 0
     """Steps that were played; all others came to the same as one of these."""
     followed: int = 0
-    """Steps that came to the same as one that was played by another way, since the actor heard the same."""
+    """Steps that came to the same as one that was played by another way, since the actor heard the
+    same.
+    """
     judged: int = 0
     ended: int = 0
     """Worlds that were let come to rest."""
 
 
 class Outcome(NamedTuple):
-    """What came of a step: which parts of the world have another content, where the actor stands, and who has begun."""
+    """What came of a step: which parts of the world have another content, where the actor stands,
+    and who has begun.
+    """
 
     changes: tuple[tuple[int, int], ...]
     actor: int | None
@@ -53,7 +66,9 @@ class Outcome(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Where a step leads in one world: who stands where then, who has begun, and what may still happen."""
+    """Where a step leads in one world: who stands where then, who has begun, and what may still
+    happen.
+    """
 
     world: int
     begun: tuple[int, ...]
@@ -69,7 +84,10 @@ class Steps:
     def __init__(self, small: SmallWorld, scope: Scope) -> None:
         self._small, self._scope, self.counts = small, scope, Counts()
         self.worlds, self.actors = Numbered[World](), Numbered[Known]()
-        self._played: dict[tuple[int, bool, tuple[int, ...]], dict[tuple[int, ...], dict[tuple[int, ...], Outcome]]] = {}
+        self._played: dict[
+            tuple[int, bool, tuple[int, ...]],
+            dict[tuple[int, ...], dict[tuple[int, ...], Outcome]],
+        ] = {}
         self._scripts: dict[tuple[Any, ...], Scripts[tuple[Outcome, Collection[str]]]] = {}
         self._time = small.places[TIME]
         self._moves: dict[tuple[int, int, int, int], list[Move]] = {}
@@ -79,7 +97,9 @@ class Steps:
         self._judged_places = [at for name, at in small.places.items() if name not in unjudged]
 
     def begin(self, scope: Scope) -> Counts:
-        """Begin a part of the scope, and return the counts of it; what a step comes to is known from the parts before."""
+        """Begin a part of the scope, and return the counts of it; what a step comes to is known
+        from the parts before.
+        """
         self._scope, self.counts = scope, Counts(worlds=len(self.worlds), places=len(self.actors))
         self._moves.clear()
         return self.counts
@@ -106,7 +126,14 @@ class Steps:
         known.setdefault(places, {})[tuple(world[at] for at in places)] = outcome
         return outcome
 
-    def _play(self, world: World, actor: int, plan: tuple[int, ...], *, dies: bool) -> tuple[Outcome, tuple[int, ...]]:
+    def _play(
+        self,
+        world: World,
+        actor: int,
+        plan: tuple[int, ...],
+        *,
+        dies: bool,
+    ) -> tuple[Outcome, tuple[int, ...]]:
         self.counts.played += 1
         if self.counts.played % _COLLECTED_EVERY == 0:
             keep_all()
@@ -115,7 +142,13 @@ class Steps:
         has_more = stepping.play(known, lambda: small.put(world), plan=plan, dies=dies)
         changes, begun, places = self._came_of(world, stepping.touched)
         stands = (
-            self.actor(known._replace(heard=(*known.heard, *stepping.told), is_mortal=stepping.is_mortal, is_ready=always))
+            self.actor(
+                known._replace(
+                    heard=(*known.heard, *stepping.told),
+                    is_mortal=stepping.is_mortal,
+                    is_ready=always,
+                ),
+            )
             if has_more
             else None
         )
@@ -123,11 +156,17 @@ class Steps:
         outcome = Outcome(changes, stands, begun, tuple(stepping.choices), lines)
         if stepping.script.is_whole:
             key = (actor, dies, plan, world[self._time])
-            self._scripts.setdefault(key, Scripts()).add(stepping.script, (outcome, stepping.touched), stepping.touched)
+            self._scripts.setdefault(key, Scripts()).add(
+                stepping.script,
+                (outcome, stepping.touched),
+                stepping.touched,
+            )
         return outcome, places
 
     def _follow(self, world: World, key: tuple[Any, ...]) -> tuple[Outcome, tuple[int, ...]] | None:
-        """Return what comes of a step by its script, if the actor would hear what it has heard in such a step before."""
+        """Return what comes of a step by its script, if the actor would hear what it has heard in
+        such a step before.
+        """
         scripts = self._scripts.get(key)
         if scripts is None:
             return None
@@ -141,8 +180,14 @@ class Steps:
         changes, begun, places = self._came_of(world, touched)
         return outcome._replace(changes=changes, begun=begun), places
 
-    def _came_of(self, world: World, touched: Collection[str]) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]]:
-        """Return which parts of a world a step has changed that touched some, who has begun, and the places of what it depends on."""
+    def _came_of(
+        self,
+        world: World,
+        touched: Collection[str],
+    ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]]:
+        """Return which parts of a world a step has changed that touched some, who has begun, and
+        the places of what it depends on.
+        """
         small, after = self._small, list(world)
         begun = tuple(map(self.actor, small.begun())) if GATEWAY in touched else ()
         for name in touched:
@@ -189,13 +234,18 @@ class Steps:
         crashes_here = crashes if name.startswith(self._scope.dying) else 0
         faults_here = faults if name.startswith(self._scope.failing) else 0
         for move in self._ways(number, actor, crashes_here, faults_here):
-            yield move._replace(crashes=crashes - crashes_here + move.crashes, faults=faults - faults_here + move.faults)
+            yield move._replace(
+                crashes=crashes - crashes_here + move.crashes,
+                faults=faults - faults_here + move.faults,
+            )
 
     def _ways(self, number: int, actor: int, crashes: int, faults: int) -> Iterator[Move]:
         """Return where an actor can go, with what may still happen to it."""
         world = self.worlds[number]
         deaths = (False, True) if crashes and self.actors[actor].is_mortal else (False,)
-        plans: list[tuple[bool, tuple[int, ...], int, int]] = [(dies, (), crashes - dies, faults) for dies in deaths]
+        plans: list[tuple[bool, tuple[int, ...], int, int]] = [
+            (dies, (), crashes - dies, faults) for dies in deaths
+        ]
         while plans:
             dies, plan, crashes_left, faults_left = plans.pop()
             outcome = self._step(world, actor, plan, dies=dies)
@@ -215,6 +265,8 @@ class Steps:
 
 
 def keep_all() -> None:
-    """Collect the garbage, and take what else there is out of the collector's sight: it would be polled through again and again."""
+    """Collect the garbage, and take what else there is out of the collector's sight: it would be
+    polled through again and again.
+    """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,9 @@
-"""What an actor loads and never looks at is kept from it: two places that differ in nothing else are one.
+"""What an actor loads and never looks at is kept from it: two places that differ in nothing else
+are one.
 
-A query for a model loads all columns, and most of them play no part in what a process does then. Which those are is said here and held:
-whoever looks at one ends the exploration with an error that says so.
+A query for a model loads all columns, and most of them play no part in what a process does then.
+Which those are is said here and held: whoever looks at one ends the exploration with an error that
+says so.
 """
 
 from __future__ import annotations
@@ -31,7 +33,14 @@ _UNREAD: Final[dict[str, _Columns]] = {
     "payer": {Order: _OF_AN_ORDER},
     "clerk": {
         Order: _OF_AN_ORDER,
-        Payment: ("payment_url", "last_notification", "last_polled_at", "next_poll_at", "notifications", "status_since"),
+        Payment: (
+            "payment_url",
+            "last_notification",
+            "last_polled_at",
+            "next_poll_at",
+            "notifications",
+            "status_since",
+        ),
         Refund: _OF_A_REFUND,
         OutboxEvent: _OF_A_OUTBOX_EVENT,
     },
@@ -43,7 +52,14 @@ _UNREAD: Final[dict[str, _Columns]] = {
     },
     "refund notification": {
         Order: _OF_AN_ORDER,
-        Payment: ("payment_url", "last_notification", "last_polled_at", "next_poll_at", "notifications", "status_since"),
+        Payment: (
+            "payment_url",
+            "last_notification",
+            "last_polled_at",
+            "next_poll_at",
+            "notifications",
+            "status_since",
+        ),
         Refund: _OF_A_REFUND,
     },
 }
@@ -57,10 +73,14 @@ _OF_A_DELIVERED_PAYMENT: Final = (
     "repeated_notifications",
     "status_since",
 )
-"""Of a payment that is loaded with what the shop is told of it, and why it is paid, nobody looks at these."""
+"""Of a payment that is loaded with what the shop is told of it, and why it is paid, nobody looks at
+these.
+"""
 _NEW_ENTRY: Final = f'INSERT INTO "{TimelineEntry._meta.db_table}" '
 _KEPT: Final = datetime.min.replace(tzinfo=UTC)
-"""Stands in a row where a column is kept; a moment, which the driver's converters leave as it is."""
+"""Stands in a row where a column is kept; a moment, which the driver's converters leave as it
+is.
+"""
 _COLUMN: Final = re.compile(r'"(\w+)"\."(\w+)"')
 _PUNCTUATION: Final = re.compile(r"\(|\)|, | FROM ")
 
@@ -76,7 +96,9 @@ def without_unread(actor: str, sql: str, read: Any) -> Any:
 
 
 def _columns_read(sql: str) -> list[tuple[str, ...]]:
-    """Return the table and column of each cell of a row that a query reads; of one that is reckoned, nothing."""
+    """Return the table and column of each cell of a row that a query reads; of one that is
+    reckoned, nothing.
+    """
     depth, ends, cells = 0, 0, list[str]()
     for mark in _PUNCTUATION.finditer(sql):
         depth += {"(": 1, ")": -1}.get(mark[0], 0)
@@ -85,7 +107,10 @@ def _columns_read(sql: str) -> list[tuple[str, ...]]:
             ends = mark.end()
             if mark[0] == " FROM ":
                 break
-    return [match.groups() if (match := _COLUMN.fullmatch(cell.removeprefix("SELECT "))) else ("", "") for cell in cells]
+    return [
+        match.groups() if (match := _COLUMN.fullmatch(cell.removeprefix("SELECT "))) else ("", "")
+        for cell in cells
+    ]
 
 
 def _without(row: tuple[Any, ...], places: frozenset[int]) -> tuple[Any, ...]:
@@ -94,7 +119,9 @@ def _without(row: tuple[Any, ...], places: frozenset[int]) -> tuple[Any, ...]:
 
 @cache
 def _places(actor: str, sql: str) -> frozenset[int]:
-    """Return where in a row of a query that loads models the columns stand that are kept; a query for single columns looks at them."""
+    """Return where in a row of a query that loads models the columns stand that are kept; a query
+    for single columns looks at them.
+    """
     unread = next((columns for kind, columns in _UNREAD.items() if kind in actor), None)
     if sql.startswith(_NEW_ENTRY):
         return frozenset({0})  # the number that it was given, for which no operation asks
@@ -120,19 +147,36 @@ def keeping() -> Iterator[None]:
     def loaded(model: type[Model], using: str | None, names: Any, values: Any) -> Model:
         if is_loaded_again and any(value is _KEPT for value in values):
             raise _LookedAt(
-                f"a {model.__name__} is loaded again as a whole, of which something is kept: name the fields, or take it out of _UNREAD"
+                f"a {model.__name__} is loaded again as a whole, of which something is kept: name "
+                "the fields, or take it out of _UNREAD",
             )
-        return from_db(model, using, names, [DEFERRED if value is _KEPT else value for value in values])
+        return from_db(
+            model,
+            using,
+            names,
+            [DEFERRED if value is _KEPT else value for value in values],
+        )
 
-    def last_polled_at(attribute: DeferredAttribute, instance: Model | None, owner: object = None) -> Any:
+    def last_polled_at(
+        attribute: DeferredAttribute,
+        instance: Model | None,
+        owner: object = None,
+    ) -> Any:
         if instance is None:
             return attribute
         name = attribute.field.attname
         if name not in vars(instance):
-            raise _LookedAt(f"{attribute.field} is kept from an actor that looks at it: take it out of _UNREAD")
+            raise _LookedAt(
+                f"{attribute.field} is kept from an actor that looks at it: take it out of _UNREAD",
+            )
         return vars(instance)[name]
 
-    def loading_again(instance: Model, using: str | None = None, fields: Any = None, **named: Any) -> None:
+    def loading_again(
+        instance: Model,
+        using: str | None = None,
+        fields: Any = None,
+        **named: Any,
+    ) -> None:
         nonlocal is_loaded_again
         is_loaded_again = fields is None
         try:

@@ -1,4 +1,6 @@
-"""Which account a payment belongs to: from the settings or a plugin's own storage, and still the one that made it."""
+"""Which account a payment belongs to: from the settings or a plugin's own storage, and still the
+one that made it.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,22 @@ _PINNED: Final = ("merchant_no", "base_url", "sandbox")
 
 def find_account(alias: str) -> Account:
     """Return the account of an alias; raise `ConfigurationError` for an unknown one."""
-    account = get_settings().accounts.get(alias) or hooks.plugin_manager().hook.tillgate_account(alias=alias)
+    account = get_settings().accounts.get(alias) or hooks.plugin_manager().hook.tillgate_account(
+        alias=alias,
+    )
     if isinstance(account, Account):
         return account
-    raise ConfigurationError("account", alias, "is not in TILLGATE['ACCOUNTS'], and no plugin keeps it")
+    raise ConfigurationError(
+        "account",
+        alias,
+        "is not in TILLGATE['ACCOUNTS'], and no plugin keeps it",
+    )
 
 
 def account_of(payment: Payment) -> Account:
-    """Return the account that made a payment; another merchant's answers about it would prove nothing (I1)."""
+    """Return the account that made a payment; another merchant's answers about it would prove
+    nothing (I1).
+    """
     if payment.maker is not None:
         return payment.maker
     account = find_account(payment.account)
@@ -35,7 +45,8 @@ def account_of(payment: Payment) -> Account:
         value = getattr(payment, name)
         if getattr(account, name) != value:
             remedy = (
-                f"was {value!r} when payments that are still watched were made: configure the old account again under {payment.account!r}"
+                f"was {value!r} when payments that are still watched were made: configure "
+                f"the old account again under {payment.account!r}"
             )
             raise ConfigurationError(name, getattr(account, name), remedy)
     return account
@@ -43,11 +54,15 @@ def account_of(payment: Payment) -> Account:
 
 def is_made_by(payment: Payment, account: Account | None) -> bool:
     """Tell whether an account is the one that made a payment, and so can be asked about it."""
-    return account is not None and all(getattr(account, name) == getattr(payment, name) for name in _PINNED)
+    return account is not None and all(
+        getattr(account, name) == getattr(payment, name) for name in _PINNED
+    )
 
 
 def account_if_known(alias: str) -> Account | None:
-    """Return the account that has an alias now; None when it is unknown, or the plugin that keeps it fails."""
+    """Return the account that has an alias now; None when it is unknown, or the plugin that keeps
+    it fails.
+    """
     try:
         return find_account(alias)
     except TillgateError:
@@ -58,7 +73,9 @@ def account_if_known(alias: str) -> Account | None:
 
 
 def maker_if_known(payment: Payment) -> Account | None:
-    """Return the account that made a payment; None when it cannot be found just now, or its alias is another merchant's by now."""
+    """Return the account that made a payment; None when it cannot be found just now, or its alias
+    is another merchant's by now.
+    """
     account = account_if_known(payment.account)
     return account if is_made_by(payment, account) else None
 

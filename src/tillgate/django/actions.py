@@ -1,7 +1,8 @@
-"""The review actions by which staff resolve reviews: the table of policies says which action fits which reason.
+"""The review actions by which staff resolve reviews: the table of policies says which action fits
+which reason.
 
-An action that uses the network runs outside transactions like every other operation. An action on a review that is resolved by then
-changes nothing and names the colleague who resolved the review.
+An action that uses the network runs outside transactions like every other operation. An action on a
+review that is resolved by then changes nothing and names the colleague who resolved the review.
 """
 
 from __future__ import annotations
@@ -33,12 +34,24 @@ from tillgate.django.reviews.closing import ITSELF, is_over, resolve
 from tillgate.django.reviews.opening import UNAPPLIED_REASONS
 from tillgate.errors import TillgateError
 from tillgate.hooks import PaidOutcome, call_owner
-from tillgate.lifecycle import POLICIES, Answer, PaymentStatus, RefundStatus, ReviewAction, ReviewReason
+from tillgate.lifecycle import (
+    POLICIES,
+    Answer,
+    PaymentStatus,
+    RefundStatus,
+    ReviewAction,
+    ReviewReason,
+)
 from tillgate.wire.dialects import DisputeStatus
 from tillgate.wire.texts import storable
 
 _AS_READ: Final = frozenset(
-    {ReviewAction.FORCE_EXPIRE, ReviewAction.ACCEPT_AS_PAID, ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.DISMISS}
+    {
+        ReviewAction.FORCE_EXPIRE,
+        ReviewAction.ACCEPT_AS_PAID,
+        ReviewAction.RECORD_EXTERNAL_REFUND,
+        ReviewAction.DISMISS,
+    },
 )
 """Actions by which staff vouch for the statement of a review."""
 
@@ -49,7 +62,9 @@ class ActionNotPossible(TillgateError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The result of an action: whether the review is resolved now, a message, and the refund if the action made one."""
+    """The result of an action: whether the review is resolved now, a message, and the refund if the
+    action made one.
+    """
 
     resolved: bool
     message: str
@@ -69,16 +84,21 @@ class _Given:
     withdraws: int | None
 
 
-def actions_for(review: Review, refunds: Iterable[Refund] | None = None) -> tuple[ReviewAction, ...]:
+def actions_for(
+    review: Review,
+    refunds: Iterable[Refund] | None = None,
+) -> tuple[ReviewAction, ...]:
     """Return the actions that fit a review, the likeliest first; none once the review is resolved.
 
-    `refunds` are those of its payment, if the caller has them. Without a queued refund there is nothing to withdraw.
+    `refunds` are those of its payment, if the caller has them. Without a queued refund there is
+    nothing to withdraw.
     """
     if review.resolved_at:
         return ()
     fitting = tuple(action for action in _fitting(review) if action is not _unfit(review))
     if ReviewAction.REFUND not in fitting or any(
-        one.status == RefundStatus.QUEUED for one in (_unsent(review) if refunds is None else refunds)
+        one.status == RefundStatus.QUEUED
+        for one in (_unsent(review) if refunds is None else refunds)
     ):
         return fitting
     return tuple(action for action in fitting if action is not ReviewAction.WITHDRAW)
@@ -86,28 +106,49 @@ def actions_for(review: Review, refunds: Iterable[Refund] | None = None) -> tupl
 
 def _fitting(review: Review) -> tuple[ReviewAction, ...]:
     if review.reason == ReviewReason.SIGNATURE_MISMATCH and review.payment_id is None:
-        return (ReviewAction.DISMISS,)  # a creation raised it, and the answer to a query proves nothing about the signing of creations
-    fitting = POLICIES[ReviewReason(review.reason)].actions if review.reason in POLICIES else (ReviewAction.DISMISS,)
+        return (
+            ReviewAction.DISMISS,
+            # a creation raised it, and the answer to a query proves nothing about the signing of
+            # creations
+        )
+    fitting = (
+        POLICIES[ReviewReason(review.reason)].actions
+        if review.reason in POLICIES
+        else (ReviewAction.DISMISS,)
+    )
     if review.reason == ReviewReason.DISPUTED and review.facts.get("case") != DisputeStatus.LOST:
-        fitting = tuple(action for action in fitting if action is not ReviewAction.RECORD_EXTERNAL_REFUND)  # nothing is lost yet
-    return fitting if review.reported_paid else tuple(action for action in fitting if action is not ReviewAction.ACCEPT_AS_PAID)
+        # nothing is lost yet
+        fitting = tuple(
+            action for action in fitting if action is not ReviewAction.RECORD_EXTERNAL_REFUND
+        )
+    return (
+        fitting
+        if review.reported_paid
+        else tuple(action for action in fitting if action is not ReviewAction.ACCEPT_AS_PAID)
+    )
 
 
 def _unfit(review: Review) -> ReviewAction | None:
-    """Return the action that does not end an unapplied answer: an open payment would keep its order waiting for ever."""
+    """Return the action that does not end an unapplied answer: an open payment would keep its order
+    waiting for ever.
+    """
     if review.reason not in UNAPPLIED_REASONS or review.payment is None:
         return None
     return ReviewAction.DISMISS if review.payment.is_open else ReviewAction.FORCE_EXPIRE
 
 
 def _unsent(review: Review) -> QuerySet[Refund]:
-    """Return the refunds of the payment that have no outcome yet and may still leave, the newest first."""
+    """Return the refunds of the payment that have no outcome yet and may still leave, the newest
+    first.
+    """
     unsent = (RefundStatus.QUEUED, RefundStatus.SENDING)
     return Refund.objects.filter(payment=review.payment_id, status__in=unsent).order_by("-pk")
 
 
 def to_withdraw(review: Review, refunds: Iterable[Refund] | None = None) -> Refund | None:
-    """Return the refund that `withdraw` cancels: the review's own, or the payment's newest queued one. `refunds` as in `actions_for`."""
+    """Return the refund that `withdraw` cancels: the review's own, or the payment's newest queued
+    one. `refunds` as in `actions_for`.
+    """
     unsent = _unsent(review) if refunds is None else sorted(refunds, key=lambda one: -one.pk)
     return review.refund or next((one for one in unsent if one.status == RefundStatus.QUEUED), None)
 
@@ -126,15 +167,21 @@ def take_action(
 ) -> Done:
     """Do an action that staff chose for a review.
 
-    `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired. `seen` and `idempotency_key` are as in
-    `refund`; a repeated key returns its refund also after the review was resolved. `read` is the review's `version` from the form: staff
-    cannot resolve a review with other facts. `withdraws` is the refund from the form, by `to_withdraw`: a second press withdraws no other
-    refund.
+    `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired.
+    `seen` and `idempotency_key` are as in `refund`; a repeated key returns its refund also after
+    the review was resolved. `read` is the review's `version` from the form: staff cannot resolve a
+    review with other facts. `withdraws` is the refund from the form, by `to_withdraw`: a second
+    press withdraws no other refund.
 
     Raises `ActionNotPossible`, `RefundNotPossible` or `InvalidRequest` without any change.
     """
     outside_transactions("take_action")
-    rows = Review.objects.select_related("order", "payment__order", "refund__payment", "outbox_event")
+    rows = Review.objects.select_related(
+        "order",
+        "payment__order",
+        "refund__payment",
+        "outbox_event",
+    )
     review = rows.get(pk=review_id)
     if review.resolved_at:
         payment = review.payment if action == ReviewAction.REFUND else None
@@ -143,12 +190,21 @@ def take_action(
     if action not in _fitting(review):
         raise ActionNotPossible(f"{action!r} does not resolve {review.reason!r}")
     if action == ReviewAction.DISMISS == _unfit(review):
-        remedy = "ask again, or marks it as expired once its time is over, if nobody paid it or its money is settled elsewhere"
+        remedy = (
+            "ask again, or marks it as expired once its time is over, if nobody paid it or "
+            "its money is settled elsewhere"
+        )
         raise ActionNotPossible(f"its payment is open: {remedy}")
     if read and read != review.version and action in _AS_READ:
         raise _says_something_else(review)
     given = _Given(
-        staff=staff, note=storable(note.strip()), amount=amount, idempotency_key=idempotency_key, seen=seen, read=read, withdraws=withdraws
+        staff=staff,
+        note=storable(note.strip()),
+        amount=amount,
+        idempotency_key=idempotency_key,
+        seen=seen,
+        read=read,
+        withdraws=withdraws,
     )
     return _ACTIONS[ReviewAction(action)](review, given)
 
@@ -158,16 +214,27 @@ def _says_something_else(review: Review) -> ActionNotPossible:
 
 
 def _too_late(review: Review) -> Done:
-    return Done(resolved=True, message=f"{review.resolved_by} had resolved it already: {review.resolution}")
+    return Done(
+        resolved=True,
+        message=f"{review.resolved_by} had resolved it already: {review.resolution}",
+    )
 
 
 def _ended(review: Review, done: Done, given: _Given) -> Done:
-    """Return the result of a query that has ended the review, or after which a colleague has resolved it."""
-    return replace(done, resolved=True) if review.resolved_by in (given.staff, ITSELF) else _too_late(review)
+    """Return the result of a query that has ended the review, or after which a colleague has
+    resolved it.
+    """
+    return (
+        replace(done, resolved=True)
+        if review.resolved_by in (given.staff, ITSELF)
+        else _too_late(review)
+    )
 
 
 def poll_now(payment: Payment, staff: str) -> Done:
-    """Query the gateway about a payment now, and report its answer; resolved means that the answer is in order."""
+    """Query the gateway about a payment now, and report its answer; resolved means that the answer
+    is in order.
+    """
     outside_transactions("poll_now")
     _, done = _look(payment, staff)
     return done
@@ -175,7 +242,10 @@ def poll_now(payment: Payment, staff: str) -> Done:
 
 def _look(payment: Payment, staff: str) -> tuple[Answer | None, Done]:
     if not claim_poll(payment):
-        return None, Done(resolved=False, message="the gateway was asked a moment ago: try again in a few seconds")
+        return None, Done(
+            resolved=False,
+            message="the gateway was asked a moment ago: try again in a few seconds",
+        )
     answer = ask(payment)
     seen = apply_answer(payment, answer, f"staff:{staff}")
     decision = decide_about(seen, answer)
@@ -214,12 +284,16 @@ def _ask_about(review: Review, payment: Payment, given: _Given) -> tuple[Answer 
 
 
 def _redeliver(review: Review, given: _Given) -> Done:
-    """Deliver the failing event of the review now, or else its payment's `payment_paid` once more."""
+    """Deliver the failing event of the review now, or else its payment's `payment_paid` once
+    more.
+    """
     outbox_event = review.outbox_event
     if outbox_event is None:
         return _tell_again(review, given)
     retry(outbox_event.pk)
-    (deliver_remote if outbox_event.kind == OutboxEventKind.REMOTE else deliver)(outbox_event.order_id)
+    (deliver_remote if outbox_event.kind == OutboxEventKind.REMOTE else deliver)(
+        outbox_event.order_id,
+    )
     outbox_event.refresh_from_db()
     if outbox_event.done_at is None:
         return Done(resolved=False, message=f"it failed again: {outbox_event.fault}")
@@ -227,7 +301,9 @@ def _redeliver(review: Review, given: _Given) -> Done:
 
 
 def _tell_again(review: Review, given: _Given) -> Done:
-    """Queue the outbox event of a paid payment once more; its handler looks at the order afresh, so that nothing can take effect twice."""
+    """Queue the outbox event of a paid payment once more; its handler looks at the order afresh, so
+    that nothing can take effect twice.
+    """
     payment = review.payment
     assert payment is not None
     with locked_order(payment.order_id) as order:
@@ -236,20 +312,40 @@ def _tell_again(review: Review, given: _Given) -> Done:
             return _too_late(review)
         payment.refresh_from_db(fields=["status"])
         if order.paid_by_id or payment.status != PaymentStatus.PAID:
-            raise ActionNotPossible(f"order {order} is paid already" if order.paid_by_id else f"payment {payment.reference} is not paid")
+            raise ActionNotPossible(
+                f"order {order} is paid already"
+                if order.paid_by_id
+                else f"payment {payment.reference} is not paid",
+            )
         if refundable(payment) != payment.amount:
             raise ActionNotPossible(
-                f"some of payment {payment.reference} was refunded, or may have been: the order is not paid by the rest"
+                f"some of payment {payment.reference} was refunded, or may have been: the order "
+                "is not paid by the rest",
             )
         _reopen(order, given)
-        outbox_event = order.outbox_events.filter(payment=payment, kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True).first()
+        outbox_event = order.outbox_events.filter(
+            payment=payment,
+            kind=OutboxEventKind.PAYMENT_PAID,
+            done_at__isnull=True,
+        ).first()
         about = {AGAIN: review.pk}
         if outbox_event is not None:
             outbox_event.data = about  # its former subject may be resolved before its turn
             outbox_event.save(update_fields=["data"])
         else:
-            outbox_event = queue_event(order, OutboxEventKind.PAYMENT_PAID, payment=payment, data=about)
-            record("event.requeued", order, f"staff:{given.staff}", "the shop is told again that it is paid", payment=payment)
+            outbox_event = queue_event(
+                order,
+                OutboxEventKind.PAYMENT_PAID,
+                payment=payment,
+                data=about,
+            )
+            record(
+                "event.requeued",
+                order,
+                f"staff:{given.staff}",
+                "the shop is told again that it is paid",
+                payment=payment,
+            )
     deliver(payment.order_id)
     outbox_event.refresh_from_db()
     if outbox_event.outcome == PaidOutcome.APPLIED:
@@ -257,19 +353,25 @@ def _tell_again(review: Review, given: _Given) -> Done:
     review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
     if review.resolved_at:
         return _too_late(review)
+    said = outbox_event.outcome or outbox_event.fault
     return Done(
         resolved=False,
-        message=f"the shop says: {outbox_event.outcome or outbox_event.fault or 'not yet, an earlier outbox event is waiting'}",
+        message=f"the shop says: {said or 'not yet, an earlier outbox event is waiting'}",
     )
 
 
 def _reopen(order: Order, given: _Given) -> None:
-    """Let an order that the shop had closed be paid once more, if the shop takes money for it again."""
+    """Let an order that the shop had closed be paid once more, if the shop takes money for it
+    again.
+    """
     try:
         with in_the_shops_hands():
             described = call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     except Exception as error:
-        raise ActionNotPossible(f"the shop cannot say whether it takes money for the order: {type(error).__name__}: {error}") from error
+        raise ActionNotPossible(
+            f"the shop cannot say whether it takes money for the order: {type(error).__name__}: "
+            f"{error}",
+        ) from error
     if order.closed_at and described is not None and described.not_payable_detail is None:
         reopen_order(order)
         record("order.reopened", order, f"staff:{given.staff}", "the shop takes money for it again")
@@ -304,7 +406,13 @@ def _settle(review: Review, given: _Given, *, done: bool) -> Done:
 
 def _enter(review: Review, given: _Given) -> Done:
     assert review.payment is not None
-    entered = record_external_refund(review.payment.pk, given.amount or "", staff=given.staff, seen=given.seen, about=review)
+    entered = record_external_refund(
+        review.payment.pk,
+        given.amount or "",
+        staff=given.staff,
+        seen=given.seen,
+        about=review,
+    )
     return Done(resolved=True, message=f"{entered.money} was refunded elsewhere", refund=entered)
 
 
@@ -324,24 +432,34 @@ def _dismiss(review: Review, given: _Given) -> Done:
     if not given.note:
         raise ActionNotPossible("a note must say why it can stay as it is")
     if review.outbox_event and review.outbox_event.kind == OutboxEventKind.REMOTE:
-        abandon(review.outbox_event, given.staff, given.note)  # it would fail again, and keep others waiting
+        # it would fail again, and keep others waiting
+        abandon(review.outbox_event, given.staff, given.note)
     if review.order_id is None:
         return _resolved(review, given.note, given, dismissed=True)
     with locked_order(review.order_id):
         review.refresh_from_db(fields=["facts", "version", "reported_paid"])
-        if given.read and given.read != review.version:  # no update can come now: this process has the order's lock
+        # no update can come now: this process has the order's lock
+        if given.read and given.read != review.version:
             raise _says_something_else(review)
         # It would go out although the money is to stay.
         if ReviewAction.REFUND in _fitting(review) and (unsent := _unsent(review).first()):
-            remedy = "withdraw it first" if unsent.status == RefundStatus.QUEUED else "look again in a moment"
-            raise ActionNotPossible(f"a refund of {unsent.money} of this payment is {unsent.status}: {remedy}")
+            remedy = (
+                "withdraw it first"
+                if unsent.status == RefundStatus.QUEUED
+                else "look again in a moment"
+            )
+            raise ActionNotPossible(
+                f"a refund of {unsent.money} of this payment is {unsent.status}: {remedy}",
+            )
         return _resolved(review, given.note, given, dismissed=True)
 
 
 def _force_expire(review: Review, given: _Given) -> Done:
     assert review.payment is not None
     if not given.note:
-        raise ActionNotPossible("a note must say how it is known that nobody paid, or where the money is settled")
+        raise ActionNotPossible(
+            "a note must say how it is known that nobody paid, or where the money is settled",
+        )
     newest = review.payment.reviews.latest("pk").pk
     # A second query: the staff's reading may be an hour old.
     answer, done = _ask_about(review, review.payment, given)
@@ -349,7 +467,10 @@ def _force_expire(review: Review, given: _Given) -> Done:
         return done
     expired = force_expire(review, given.staff, given.note, newest)
     review.refresh_from_db(fields=["resolved_at"])
-    return Done(resolved=review.resolved_at is not None, message=f"payment {expired.reference} is {expired.status}")
+    return Done(
+        resolved=review.resolved_at is not None,
+        message=f"payment {expired.reference} is {expired.status}",
+    )
 
 
 def _accept_as_paid(review: Review, given: _Given) -> Done:
@@ -359,11 +480,17 @@ def _accept_as_paid(review: Review, given: _Given) -> Done:
     if answer is None or done.resolved:
         return done
     payment = accept_as_paid(review, given.staff, answer)
-    return Done(resolved=True, message=f"payment {payment.reference} is paid with {payment.currency} {payment.amount}")
+    return Done(
+        resolved=True,
+        message=f"payment {payment.reference} is paid with {payment.currency} {payment.amount}",
+    )
 
 
 def _resolved(review: Review, resolution: str, given: _Given, *, dismissed: bool = False) -> Done:
-    return Done(resolved=True, message=resolve(review.pk, resolution, given.staff, dismissed=dismissed).resolution)
+    return Done(
+        resolved=True,
+        message=resolve(review.pk, resolution, given.staff, dismissed=dismissed).resolution,
+    )
 
 
 _ACTIONS: Final[Mapping[ReviewAction, Callable[[Review, _Given], Done]]] = MappingProxyType(
@@ -378,5 +505,5 @@ _ACTIONS: Final[Mapping[ReviewAction, Callable[[Review, _Given], Done]]] = Mappi
         ReviewAction.FORCE_EXPIRE: _force_expire,
         ReviewAction.ACCEPT_AS_PAID: _accept_as_paid,
         ReviewAction.DISMISS: _dismiss,
-    }
+    },
 )

@@ -16,17 +16,23 @@ from tillgate.money import Money, decimals_of, format_money, read_localized
 
 
 def money_text(amount: Decimal, currency: str) -> str:
-    """Return an amount with its currency, in the active language: "USD 1,234.50", "1.234,50 EUR"."""
+    """Return an amount with its currency, in the active language: "USD 1,234.50", "1.234,50
+    EUR".
+    """
     return format_money(amount, currency, _language())
 
 
 def read_typed(text: str, currency: str) -> Decimal:
-    """Return the amount that a person has typed in the active language; raise `InvalidRequest` where it is none, or may mean two."""
+    """Return the amount that a person has typed in the active language; raise `InvalidRequest`
+    where it is none, or may mean two.
+    """
     return read_localized(text, currency, _language())
 
 
 def typed_text(amount: Decimal, currency: str) -> str:
-    """Return an amount as a person would type it in the active language, for an input: `read_typed` reads the same amount from it."""
+    """Return an amount as a person would type it in the active language, for an input: `read_typed`
+    reads the same amount from it.
+    """
     return money_text(amount, currency).replace(currency, "").strip()
 
 
@@ -44,7 +50,10 @@ class AmountField(forms.CharField):
 
     def __init__(self, *, most: Money, **options: Any) -> None:
         options.setdefault("label", _("Amount in %(currency)s") % {"currency": most.currency})
-        options.setdefault("widget", forms.TextInput(attrs={"inputmode": "decimal", "autocomplete": "off"}))
+        options.setdefault(
+            "widget",
+            forms.TextInput(attrs={"inputmode": "decimal", "autocomplete": "off"}),
+        )
         super().__init__(**options)
         self.most = most
 
@@ -62,7 +71,15 @@ class AmountField(forms.CharField):
             amount = read_typed(text, currency)
         except InvalidRequest:
             example = typed_text(Decimal(1234).scaleb(-decimals_of(currency)), currency)
-            raise ValidationError(self.error_messages["invalid"], "invalid", {"currency": currency, "example": example}) from None
+            raise ValidationError(
+                self.error_messages["invalid"],
+                "invalid",
+                {"currency": currency, "example": example},
+            ) from None
         if amount > self.most.amount:
-            raise ValidationError(self.error_messages["too_much"], "too_much", {"most": money_text(self.most.amount, currency)})
+            raise ValidationError(
+                self.error_messages["too_much"],
+                "too_much",
+                {"most": money_text(self.most.amount, currency)},
+            )
         return amount

@@ -1,7 +1,9 @@
-"""System checks: `manage.py check` reports problems that would lose money or stay hidden until then, with an id and a remedy.
+"""System checks: `manage.py check` reports problems that would lose money or stay hidden until
+then, with an id and a remedy.
 
-The checks of the settings read only the settings. The commands `manage.py check --database default`, `migrate` and `manage.py tillgate
-doctor` run the checks of the database; before the first migration these report nothing.
+The checks of the settings read only the settings. The commands `manage.py check --database
+default`, `migrate` and `manage.py tillgate doctor` run the checks of the database; before the first
+migration these report nothing.
 """
 
 from __future__ import annotations
@@ -38,26 +40,34 @@ TAG: Final = "tillgate"
 _SMTP: Final = "django.core.mail.backends.smtp.EmailBackend"
 _NO_SENDER: Final = "webmaster@localhost"
 """Django's default."""
-_SENDING_NOTHING: Final = frozenset(f"django.core.mail.backends.{name}.EmailBackend" for name in ("console", "dummy", "filebased"))
+_SENDING_NOTHING: Final = frozenset(
+    f"django.core.mail.backends.{name}.EmailBackend" for name in ("console", "dummy", "filebased")
+)
 _MYSQL: Final = "mysql"  # Django's name for MariaDB too
 _SHARED: Final = ("postgresql", _MYSQL)
 _TRIED: Final = ("sqlite", *_SHARED)
 
 _TIME_OUTS: Final = {
-    "postgresql": '"OPTIONS": {"options": "-c lock_timeout=30s -c idle_in_transaction_session_timeout=2min"}',
+    "postgresql": '"OPTIONS": {"options": "-c lock_timeout=30s -c '
+    'idle_in_transaction_session_timeout=2min"}',
     _MYSQL: '"OPTIONS": {"init_command": "SET SESSION idle_transaction_timeout = 120"}',
 }
 _COLUMN: Final = "CONCAT(table_name, '.', column_name)"
-_OLDER_THAN_THE_LOCK: Final = "The isolation level is not “read committed”: what is read under a lock may be older than the lock."
+_OLDER_THAN_THE_LOCK: Final = (
+    "The isolation level is not “read committed”: what is read under a "
+    "lock may be older than the lock."
+)
 
 Found = Iterator[checks.CheckMessage]
 
 
-_CLASSES: Final[dict[str, type[checks.Error] | type[checks.Warning]]] = {"error": checks.Error}
+_CLASSES: Final[dict[str, type[checks.Error | checks.Warning]]] = {"error": checks.Error}
 
 
 def report_errors_as_warnings() -> None:
-    """Let errors stop no command any more: the framework runs more than payments by its commands. The ids stay."""
+    """Let errors stop no command any more: the framework runs more than payments by its commands.
+    The ids stay.
+    """
     _CLASSES["error"] = checks.Warning
 
 
@@ -72,13 +82,13 @@ def _warning(number: int, message: str, hint: str) -> checks.Warning:
 def _is_for_shoppers() -> bool:
     """Tell whether real shoppers may come: neither in development nor in a test run.
 
-    Django's test runner sets DEBUG to False before the checks, in a shop that develops with the sandbox. Its test environment is set up
-    while `mail.outbox` exists.
+    Django's test runner sets DEBUG to False before the checks, in a shop that develops with the
+    sandbox. Its test environment is set up while `mail.outbox` exists.
     """
     return not project.DEBUG and not hasattr(mail, "outbox")
 
 
-# The settings -----------------------------------------------------------------------------------------------------------------------------
+# The settings -------------------------------------------------------------------------------------
 
 
 def check_settings() -> Found:
@@ -90,23 +100,52 @@ def check_settings() -> Found:
         return
     if "default" not in settings.accounts and not _keepers_of_accounts():
         if settings.accounts:
-            message = "No account has the alias 'default', which the pay page uses: no payment can be made there."
-            hint = "Name one of ACCOUNTS 'default', or silence this if every start_payment(..., account=...) names its account."
+            message = (
+                "No account has the alias 'default', which the pay page uses: no payment "
+                "can be made there."
+            )
+            hint = (
+                "Name one of ACCOUNTS 'default', or silence this if every start_payment(..., "
+                "account=...) names its account."
+            )
             yield _warning(13, message, hint)
         else:
-            hint = 'Add one: TILLGATE = {"ACCOUNTS": {"default": {"BASE_URL": ..., "MERCHANT_NO": ..., "TOKEN": ...}}, ...}.'
+            hint = (
+                'Add one: TILLGATE = {"ACCOUNTS": {"default": {"BASE_URL": ..., "MERCHANT_NO": '
+                '..., "TOKEN": ...}}, ...}.'
+            )
             yield _error(2, "There is no account, so no payment can be made.", hint)
     for alias, account in settings.accounts.items():
         if account.sandbox and _is_for_shoppers():
-            hint = "Use the live account's BASE_URL, MERCHANT_NO and TOKEN. On a staging site silence tillgate.E003."
-            yield _error(3, f"Account {alias!r} is a sandbox: with DEBUG off orders would be paid with play money.", hint)
+            hint = (
+                "Use the live account's BASE_URL, MERCHANT_NO and TOKEN. On a staging site "
+                "silence tillgate.E003."
+            )
+            yield _error(
+                3,
+                f"Account {alias!r} is a sandbox: with DEBUG off orders would be paid with play "
+                "money.",
+                hint,
+            )
         for finding in _examined(account):
-            yield _error(16, f"Account {alias!r}, {finding.name}: {finding.finding}", "Correct TILLGATE['ACCOUNTS'].")
+            yield _error(
+                16,
+                f"Account {alias!r}, {finding.name}: {finding.finding}",
+                "Correct TILLGATE['ACCOUNTS'].",
+            )
     if settings.payment_methods and settings.accounts:
-        taken = {method.code for account in settings.accounts.values() for method in _methods_of(account)}
+        taken = {
+            method.code for account in settings.accounts.values() for method in _methods_of(account)
+        }
         if unknown := [code for code in settings.payment_methods if code not in taken]:
-            message = f"TILLGATE['PAYMENT_METHODS'] names {', '.join(unknown)}, which no account takes."
-            yield _error(15, message, f"Name some of {', '.join(sorted(taken))}, or add it to the METHODS of an account.")
+            message = (
+                f"TILLGATE['PAYMENT_METHODS'] names {', '.join(unknown)}, which no account takes."
+            )
+            yield _error(
+                15,
+                message,
+                f"Name some of {', '.join(sorted(taken))}, or add it to the METHODS of an account.",
+            )
 
 
 def _examined(account: Account) -> list[hooks.Finding]:
@@ -117,9 +156,19 @@ def _examined(account: Account) -> list[hooks.Finding]:
         return []  # check_plugins reports it
     try:
         hooks.payment_methods(account)
-        return [finding for finding in hooks.examine_account(account, online=False) or () if not finding.passed]
+        return [
+            finding
+            for finding in hooks.examine_account(account, online=False) or ()
+            if not finding.passed
+        ]
     except Exception as error:  # a plugin may raise anything
-        return [hooks.Finding(name="plugin", passed=False, finding=f"a plugin raised {described(error)}")]
+        return [
+            hooks.Finding(
+                name="plugin",
+                passed=False,
+                finding=f"a plugin raised {described(error)}",
+            ),
+        ]
 
 
 def _methods_of(account: Account) -> tuple[Method, ...]:
@@ -131,61 +180,128 @@ def _methods_of(account: Account) -> tuple[Method, ...]:
 def check_public_url() -> Found:
     """Whether the gateway and shoppers reach Tillgate's pages."""
     settings = _settings()
-    if settings and not is_https(settings.public_url) and _is_for_shoppers() and _has_live_account(settings):
-        yield _error(4, f"PUBLIC_URL {settings.public_url} is not https.", "Give the https address under which shoppers see the shop.")
+    if (
+        settings
+        and not is_https(settings.public_url)
+        and _is_for_shoppers()
+        and _has_live_account(settings)
+    ):
+        yield _error(
+            4,
+            f"PUBLIC_URL {settings.public_url} is not https.",
+            "Give the https address under which shoppers see the shop.",
+        )
     if settings and _is_for_shoppers():
         host, _ = split_domain_port(urlsplit(settings.public_url).netloc)
         if not validate_host(host, project.ALLOWED_HOSTS):
-            message = f"ALLOWED_HOSTS does not have {host!r}, the host of PUBLIC_URL: notifications and shoppers would get 400."
-            hint = "Add it. If a proxy puts another name in its place on the way to Django, silence this."
+            message = (
+                f"ALLOWED_HOSTS does not have {host!r}, the host of PUBLIC_URL: "
+                "notifications and shoppers would get 400."
+            )
+            hint = (
+                "Add it. If a proxy puts another name in its place on the way to Django, "
+                "silence this."
+            )
             yield _warning(14, message, hint)
     try:
         reverse("tillgate:payment-notification", args=["key"])
     except Exception as error:  # the project's URL configuration may raise anything
-        detail = "" if type(error).__name__ == "NoReverseMatch" else f" ({type(error).__name__}: {error})"
-        hint = 'Add path("payments/", include("tillgate.django.urls")) to the project\'s urlpatterns, or the plugin\'s that include it.'
-        yield _error(5, f"Tillgate's pages have no address: notifications and shoppers would get 404{detail}.", hint)
+        detail = (
+            ""
+            if type(error).__name__ == "NoReverseMatch"
+            else f" ({type(error).__name__}: {error})"
+        )
+        hint = (
+            'Add path("payments/", include("tillgate.django.urls")) to the project\'s '
+            "urlpatterns, or the plugin's that include it."
+        )
+        yield _error(
+            5,
+            f"Tillgate's pages have no address: notifications and shoppers would get 404{detail}.",
+            hint,
+        )
 
 
 def check_plugins() -> Found:
-    """Whether the plugins can be loaded, implement only existing hooks, and implement the hooks that a shop needs."""
+    """Whether the plugins can be loaded, implement only existing hooks, and implement the hooks
+    that a shop needs.
+    """
     try:
         manager = hooks.plugin_manager()
         check_hooks(manager)
     except ConfigurationError as error:
-        yield _error(6, str(error), "Correct the plugin (the reference lists all hooks), install a version that fits, or remove it.")
+        yield _error(
+            6,
+            str(error),
+            "Correct the plugin (the reference lists all hooks), install a version that fits, or "
+            "remove it.",
+        )
         return
-    shops = [implementation.plugin_name for implementation in manager.hook.tillgate_describe_order.get_hookimpls()]
+    shops = [
+        implementation.plugin_name
+        for implementation in manager.hook.tillgate_describe_order.get_hookimpls()
+    ]
     if not shops:
-        message = "No plugin describes orders (tillgate_describe_order is not implemented), so none can be paid."
-        hint = "Add the app of the shop that registers its plugin to INSTALLED_APPS, or install a plugin; mark its hooks @hookimpl."
+        message = (
+            "No plugin describes orders (tillgate_describe_order is not implemented), so "
+            "none can be paid."
+        )
+        hint = (
+            "Add the app of the shop that registers its plugin to INSTALLED_APPS, or install a "
+            "plugin; mark its hooks @hookimpl."
+        )
         yield _warning(12, message, hint)
     for shop in shops:
         if not hooks.implements(shop, "tillgate_payment_paid"):
-            message = f"Plugin {shop!r} describes orders, and tillgate_payment_paid is not implemented: nothing would mark them paid."
+            message = (
+                f"Plugin {shop!r} describes orders, and tillgate_payment_paid is not "
+                "implemented: nothing would mark them paid."
+            )
             yield _error(12, message, "Implement it in the plugin, marked @hookimpl.")
 
 
 def check_mail() -> Found:
-    """Whether mail about open reviews has a sender and recipients, and a hanging mail server cannot block the worker."""
+    """Whether mail about open reviews has a sender and recipients, and a hanging mail server cannot
+    block the worker.
+    """
     settings = _settings()
     if settings is None:
         return
     if settings.alert_webhook_url and not settings.review_mail_to and not project.MANAGERS:
         return
     if not settings.review_mail_to and not project.MANAGERS:
-        hint = "Set TILLGATE['REVIEW_MAIL_TO'] or MANAGERS, or look at “needs review” in the admin every day and silence this."
+        hint = (
+            "Set TILLGATE['REVIEW_MAIL_TO'] or MANAGERS, or look at “needs review” in the "
+            "admin every day and silence this."
+        )
         yield _warning(1, "Nobody is mailed when a payment needs review.", hint)
     elif project.EMAIL_BACKEND in _SENDING_NOTHING and _is_for_shoppers():
-        message = f"Nobody is mailed when a payment needs review: {project.EMAIL_BACKEND} sends nothing, and all counts as mailed."
-        hint = "Set EMAIL_BACKEND to one that sends, or look at “needs review” in the admin every day and silence this."
+        message = (
+            f"Nobody is mailed when a payment needs review: {project.EMAIL_BACKEND} sends "
+            "nothing, and all counts as mailed."
+        )
+        hint = (
+            "Set EMAIL_BACKEND to one that sends, or look at “needs review” in the admin every "
+            "day and silence this."
+        )
         yield _warning(1, message, hint)
     elif project.EMAIL_BACKEND == _SMTP and project.EMAIL_TIMEOUT is None:
-        yield _warning(2, "A mail server that hangs would hold up the worker for ever.", "Set EMAIL_TIMEOUT, to 10 for example.")
+        yield _warning(
+            2,
+            "A mail server that hangs would hold up the worker for ever.",
+            "Set EMAIL_TIMEOUT, to 10 for example.",
+        )
     sender = settings.review_mail_from or project.DEFAULT_FROM_EMAIL
     if sender == _NO_SENDER and _is_for_shoppers():
-        hint = "Set TILLGATE['REVIEW_MAIL_FROM'] or DEFAULT_FROM_EMAIL to an address of the shop's own domain."
-        yield _warning(17, f"Mail about reviews comes from {sender}, which mail servers refuse.", hint)
+        hint = (
+            "Set TILLGATE['REVIEW_MAIL_FROM'] or DEFAULT_FROM_EMAIL to an address of the "
+            "shop's own domain."
+        )
+        yield _warning(
+            17,
+            f"Mail about reviews comes from {sender}, which mail servers refuse.",
+            hint,
+        )
 
 
 def check_time_zone() -> Found:
@@ -195,49 +311,86 @@ def check_time_zone() -> Found:
         yield _warning(3, message, "Set USE_TZ = True.")
 
 
-# The database, by its settings ------------------------------------------------------------------------------------------------------------
+# The database, by its settings --------------------------------------------------------------------
 
 
 def check_database_settings() -> Found:
     """Whether the database is set up to lock, and to keep its connections."""
     if (reads := router.db_for_read(Order)) != database():
-        message = f"Tillgate's rows are read from database {reads!r} and written to {database()!r}: what was just written may be unseen."
-        yield _error(11, message, f"Let the database router read the app `tillgate` from {database()!r} too.")
+        message = (
+            f"Tillgate's rows are read from database {reads!r} and written to "
+            f"{database()!r}: what was just written may be unseen."
+        )
+        yield _error(
+            11,
+            message,
+            f"Let the database router read the app `tillgate` from {database()!r} too.",
+        )
     connection = connections[database()]
     if not connection.settings_dict.get("AUTOCOMMIT", True):
-        message = "AUTOCOMMIT is off: nothing would be kept before the gateway is called, so that no payment or refund is begun."
+        message = (
+            "AUTOCOMMIT is off: nothing would be kept before the gateway is called, so that "
+            "no payment or refund is begun."
+        )
         yield _error(13, message, f'Remove "AUTOCOMMIT" from DATABASES["{database()}"].')
     options = connection.settings_dict.get("OPTIONS") or {}
-    if connection.vendor == "sqlite" and str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+    if connection.vendor == "sqlite" and str(options.get("transaction_mode", "")).upper() not in (
+        "IMMEDIATE",
+        "EXCLUSIVE",
+    ):
         message = (
-            "SQLite transactions begin without the lock for writing: two at once fail with “database is locked”, whatever the timeout."
+            "SQLite transactions begin without the lock for writing: two at once fail with "
+            "“database is locked”, whatever the timeout."
         )
         hint = f'In DATABASES["{database()}"] set "OPTIONS": {{"transaction_mode": "IMMEDIATE"}}.'
         yield _warning(4, message, hint)
-    if connection.vendor in _SHARED and connection.settings_dict.get("CONN_MAX_AGE") == 0 and not options.get("pool"):
-        message = "CONN_MAX_AGE is 0: a connection for every request makes notifications several times slower."
-        yield _warning(5, message, 'Set "CONN_MAX_AGE": 60 and "CONN_HEALTH_CHECKS": True, or a connection pool.')
+    if (
+        connection.vendor in _SHARED
+        and connection.settings_dict.get("CONN_MAX_AGE") == 0
+        and not options.get("pool")
+    ):
+        message = (
+            "CONN_MAX_AGE is 0: a connection for every request makes notifications several "
+            "times slower."
+        )
+        yield _warning(
+            5,
+            message,
+            'Set "CONN_MAX_AGE": 60 and "CONN_HEALTH_CHECKS": True, or a connection pool.',
+        )
     if connection.vendor not in _TRIED:
-        yield _warning(6, f"Tillgate has not been tried on {connection.display_name}.", "Use PostgreSQL, MariaDB or SQLite.")
+        yield _warning(
+            6,
+            f"Tillgate has not been tried on {connection.display_name}.",
+            "Use PostgreSQL, MariaDB or SQLite.",
+        )
     if connection.vendor in _SHARED and not _is_read_committed(connection, options):
-        hint = "Remove \"isolation_level\" from the database's OPTIONS: Django's own choice is right."
+        hint = (
+            "Remove \"isolation_level\" from the database's OPTIONS: Django's own choice is right."
+        )
         yield _error(7, _OLDER_THAN_THE_LOCK, hint)
 
 
 def _is_read_committed(connection: BaseDatabaseWrapper, options: Mapping[str, Any]) -> bool:
-    """Tell whether each statement sees earlier commits: a refund computes the refundable amount after it got the order's lock."""
+    """Tell whether each statement sees earlier commits: a refund computes the refundable amount
+    after it got the order's lock.
+    """
     if "isolation_level" not in options:
         return True
     level = options["isolation_level"]
     if connection.vendor == _MYSQL:
         return isinstance(level, str) and level.lower() == "read committed"
-    from django.db.backends.postgresql.psycopg_any import IsolationLevel  # only PostgreSQL projects have it installed
+    # only PostgreSQL projects have it installed
+    from django.db.backends.postgresql.psycopg_any import (
+        IsolationLevel,
+    )
 
-    # The numbers are the driver's own; Django refuses all others. PostgreSQL treats "read uncommitted" as "read committed".
+    # The numbers are the driver's own; Django refuses all others. PostgreSQL treats "read
+    # uncommitted" as "read committed".
     return level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
 
 
-# The database, by queries -----------------------------------------------------------------------------------------------------------------
+# The database, by queries -------------------------------------------------------------------------
 
 
 def check_database() -> Found:
@@ -245,44 +398,105 @@ def check_database() -> Found:
     connection = connections[database()]
     if connection.vendor == "sqlite":
         if int(_value(connection, "PRAGMA synchronous") or 0) < 2:
-            message = "SQLite does not wait for the disk (synchronous is not FULL): a power cut may lose a paid order."
-            yield _warning(7, message, 'Set "OPTIONS": {"init_command": "PRAGMA synchronous=FULL;"}.')
+            message = (
+                "SQLite does not wait for the disk (synchronous is not FULL): a power cut "
+                "may lose a paid order."
+            )
+            yield _warning(
+                7,
+                message,
+                'Set "OPTIONS": {"init_command": "PRAGMA synchronous=FULL;"}.',
+            )
     elif setting := _forgets_what_it_confirmed(connection):
-        message = f"After a crash the database may have forgotten what it confirmed ({setting}): a refund could be sent twice."
-        yield _warning(7, message, "Let it wait for the disk: synchronous_commit = on, innodb_flush_log_at_trx_commit = 1.")
+        message = (
+            f"After a crash the database may have forgotten what it confirmed ({setting}): "
+            "a refund could be sent twice."
+        )
+        yield _warning(
+            7,
+            message,
+            "Let it wait for the disk: synchronous_commit = on, innodb_flush_log_at_trx_commit = "
+            "1.",
+        )
     if missing := _missing_time_outs(connection):
-        message = f"A transaction that hangs, or whose process is frozen, holds its locks for ever: {' and '.join(missing)} is 0."
-        hint = f'In DATABASES["{database()}"] set {_TIME_OUTS[connection.vendor]}, longer than a handler of the shop may take.'
+        message = (
+            "A transaction that hangs, or whose process is frozen, holds its locks for "
+            f"ever: {' and '.join(missing)} is 0."
+        )
+        hint = (
+            f'In DATABASES["{database()}"] set {_TIME_OUTS[connection.vendor]}, longer than a '
+            "handler of the shop may take."
+        )
         yield _warning(16, message, hint)
     if connection.vendor == "postgresql" and not _is_read_committed_by_default(connection):
-        hint = "Set default_transaction_isolation to 'read committed' (ALTER ROLE or ALTER DATABASE), or \"isolation_level\" in OPTIONS."
+        hint = (
+            "Set default_transaction_isolation to 'read committed' (ALTER ROLE or ALTER "
+            'DATABASE), or "isolation_level" in OPTIONS.'
+        )
         yield _error(7, _OLDER_THAN_THE_LOCK, hint)
     if connection.vendor != "sqlite" and not connection.features.has_select_for_update_skip_locked:
-        message = f"This {connection.display_name} has no SKIP LOCKED: several workers wait for each other."
-        yield _warning(8, message, "Use MariaDB 10.6, MySQL 8.0.1, PostgreSQL 9.5 or later, or run one worker.")
+        message = (
+            f"This {connection.display_name} has no SKIP LOCKED: several workers wait for "
+            "each other."
+        )
+        yield _warning(
+            8,
+            message,
+            "Use MariaDB 10.6, MySQL 8.0.1, PostgreSQL 9.5 or later, or run one worker.",
+        )
     if connection.vendor == _MYSQL and (tables := _tables_without_transactions(connection)):
         message = f"These tables have no transactions: {', '.join(tables)}."
         yield _error(8, message, "Convert them: ALTER TABLE ... ENGINE=InnoDB.")
-    if connection.vendor == _MYSQL and (charset := _value(connection, "SELECT @@character_set_connection")) != "utf8mb4":
-        message = f"The connection's character set is {charset}: a text with an emoji in it, of the gateway's or yours, cannot be kept."
-        yield _warning(15, message, f'In DATABASES["{database()}"] set "OPTIONS": {{"charset": "utf8mb4"}}, which is Django\'s own.')
+    if (
+        connection.vendor == _MYSQL
+        and (charset := _value(connection, "SELECT @@character_set_connection")) != "utf8mb4"
+    ):
+        message = (
+            f"The connection's character set is {charset}: a text with an emoji in it, of "
+            "the gateway's or yours, cannot be kept."
+        )
+        yield _warning(
+            15,
+            message,
+            f'In DATABASES["{database()}"] set "OPTIONS": {{"charset": "utf8mb4"}}, which is '
+            "Django's own.",
+        )
     if connection.vendor == _MYSQL and (columns := _columns_without_every_letter(connection)):
-        message = f"These columns can keep no emoji, of the gateway's or yours: {', '.join(columns)}."
+        message = (
+            f"These columns can keep no emoji, of the gateway's or yours: {', '.join(columns)}."
+        )
         hint = (
-            "Change each of them: ALTER TABLE ... MODIFY ... CHARACTER SET utf8mb4, with its type, NULL and default as they are. "
-            "Not CONVERT TO, which would take from the tables' keys that they are equal only to themselves."
+            "Change each of them: ALTER TABLE ... MODIFY ... CHARACTER SET utf8mb4, with its "
+            "type, NULL and default as they are. "
+            "Not CONVERT TO, which would take from the tables' keys that they are equal only to "
+            "themselves."
         )
         yield _warning(15, message, hint)
     if connection.vendor == _MYSQL and (columns := _keys_that_are_not_exact(connection)):
-        message = f"These columns hold 'a' and 'A' to be the same, and so one shop's two orders: {', '.join(columns)}."
-        hint = "Give them what the migrations gave them: ALTER TABLE ... MODIFY ... COLLATE utf8mb4_nopad_bin; on MySQL utf8mb4_0900_bin."
+        message = (
+            "These columns hold 'a' and 'A' to be the same, and so one shop's two orders: "
+            f"{', '.join(columns)}."
+        )
+        hint = (
+            "Give them what the migrations gave them: ALTER TABLE ... MODIFY ... COLLATE "
+            "utf8mb4_nopad_bin; on MySQL utf8mb4_0900_bin."
+        )
         yield _error(14, message, hint)
 
 
 def _forgets_what_it_confirmed(connection: BaseDatabaseWrapper) -> str:
-    """Return the setting that stops a server from waiting for its disk at COMMIT, or an empty string."""
+    """Return the setting that stops a server from waiting for its disk at COMMIT, or an empty
+    string.
+    """
     if connection.vendor == "postgresql":
-        return next((f"{name} = off" for name in ("synchronous_commit", "fsync") if _value(connection, f"SHOW {name}") == "off"), "")
+        return next(
+            (
+                f"{name} = off"
+                for name in ("synchronous_commit", "fsync")
+                if _value(connection, f"SHOW {name}") == "off"
+            ),
+            "",
+        )
     if connection.vendor == _MYSQL:
         value = _value(connection, "SELECT @@innodb_flush_log_at_trx_commit")
         return f"innodb_flush_log_at_trx_commit = {value}" if value not in ("", "1") else ""
@@ -290,11 +504,17 @@ def _forgets_what_it_confirmed(connection: BaseDatabaseWrapper) -> str:
 
 
 def _missing_time_outs(connection: BaseDatabaseWrapper) -> list[str]:
-    """Return the time-outs of the database that are off: without them Tillgate cannot free an order that a frozen process holds."""
+    """Return the time-outs of the database that are off: without them Tillgate cannot free an order
+    that a frozen process holds.
+    """
     names: tuple[str, ...]
     if connection.vendor == "postgresql":
         names, statement = ("lock_timeout", "idle_in_transaction_session_timeout"), "SHOW {}"
-    elif connection.vendor == _MYSQL and getattr(connection, "mysql_is_mariadb", False):  # MySQL has no such time-out
+    elif connection.vendor == _MYSQL and getattr(
+        connection,
+        "mysql_is_mariadb",
+        False,
+    ):  # MySQL has no such time-out
         names, statement = ("idle_transaction_timeout",), "SELECT @@{}"
     else:
         return []
@@ -302,11 +522,16 @@ def _missing_time_outs(connection: BaseDatabaseWrapper) -> list[str]:
 
 
 def _is_read_committed_by_default(connection: BaseDatabaseWrapper) -> bool:
-    """Tell whether PostgreSQL's default is "read committed". The default may be the server's, the database's or the role's."""
+    """Tell whether PostgreSQL's default is "read committed". The default may be the server's, the
+    database's or the role's.
+    """
     if "isolation_level" in (connection.settings_dict.get("OPTIONS") or {}):
         return True  # the settings define it
     with transaction.atomic(using=database()):
-        return _value(connection, "SHOW transaction_isolation") in ("read committed", "read uncommitted")
+        return _value(connection, "SHOW transaction_isolation") in (
+            "read committed",
+            "read uncommitted",
+        )
 
 
 def _value(connection: BaseDatabaseWrapper, statement: str) -> str:
@@ -323,24 +548,40 @@ def _tables_without_transactions(connection: BaseDatabaseWrapper) -> list[str]:
 
 def _columns_without_every_letter(connection: BaseDatabaseWrapper) -> list[str]:
     """Return the columns that were created with another default character set."""
-    return _of_our_tables(connection, "information_schema.columns WHERE character_set_name <> 'utf8mb4'", _COLUMN)
+    return _of_our_tables(
+        connection,
+        "information_schema.columns WHERE character_set_name <> 'utf8mb4'",
+        _COLUMN,
+    )
 
 
 def _keys_that_are_not_exact(connection: BaseDatabaseWrapper) -> list[str]:
     """Return the columns with another collation than that of `ExactField`."""
     exact = {
-        f"{model._meta.db_table}.{field.column}" for model in _our_models() for field in model._meta.fields if isinstance(field, ExactField)
+        f"{model._meta.db_table}.{field.column}"
+        for model in _our_models()
+        for field in model._meta.fields
+        if isinstance(field, ExactField)
     }
-    other = _of_our_tables(connection, "information_schema.columns WHERE collation_name NOT LIKE '%%bin'", _COLUMN)
+    other = _of_our_tables(
+        connection,
+        "information_schema.columns WHERE collation_name NOT LIKE '%%bin'",
+        _COLUMN,
+    )
     return sorted(exact.intersection(other))
 
 
-def _of_our_tables(connection: BaseDatabaseWrapper, found: str, what: str = "table_name") -> list[str]:
+def _of_our_tables(
+    connection: BaseDatabaseWrapper,
+    found: str,
+    what: str = "table_name",
+) -> list[str]:
     ours = [model._meta.db_table for model in _our_models()]
     with connection.cursor() as cursor:
         places = ", ".join(["%s"] * len(ours))
         cursor.execute(
-            f"SELECT DISTINCT {what} FROM {found} AND table_schema = DATABASE() AND table_name IN ({places})",  # noqa: S608  # all are ours
+            f"SELECT DISTINCT {what} FROM {found} "  # noqa: S608  # all are ours
+            f"AND table_schema = DATABASE() AND table_name IN ({places})",
             ours,
         )
         return sorted(name for (name,) in cursor.fetchall())
@@ -375,26 +616,51 @@ def clocks_apart() -> float:
 def check_clocks() -> Found:
     """Whether this machine and the database have the same time."""
     if apart := clocks_apart():
-        message = f"The database's clock is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} this machine's."
-        yield _warning(18, message, "Let NTP set the clocks of all machines: a payment is polled, and an order released, by them.")
+        message = (
+            f"The database's clock is {abs(apart):.0f} s "
+            f"{'ahead of' if apart > 0 else 'behind'} this machine's."
+        )
+        yield _warning(
+            18,
+            message,
+            "Let NTP set the clocks of all machines: a payment is polled, and an order released, "
+            "by them.",
+        )
 
 
 def check_worker() -> Found:
     """Whether the worker runs and keeps up."""
-    from tillgate.django.worker.watch import WORKER  # here, since every process imports the checks, and few run this one
+    # here, since every process imports the checks, and few run this one
+    from tillgate.django.worker.watch import (
+        WORKER,
+    )
 
     settings = _settings()
     late = timedelta(minutes=settings.worker_late_minutes if settings else 15)
-    now, hint = timezone.now(), "Run `manage.py tillgate worker`, `manage.py tillgate worker --once` every minute, or the Celery tasks."
+    now, hint = (
+        timezone.now(),
+        "Run `manage.py tillgate worker`, `manage.py tillgate worker --once` every minute, or the "
+        "Celery tasks.",
+    )
     last = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
     if last is None:
-        yield _warning(9, "The worker has never run: payments whose notification is lost would not be found.", hint)
+        yield _warning(
+            9,
+            "The worker has never run: payments whose notification is lost would not be found.",
+            hint,
+        )
     elif now - last > late:
         yield _warning(10, f"The worker ran last {explain_age(now - last)} ago.", hint)
     oldest = Payment.objects.aggregate(due=Min("next_poll_at"))["due"]
     if last is not None and oldest and now - oldest > late:
-        message = f"The worker does not keep up: a payment has been due for {explain_age(now - oldest)}."
-        yield _warning(11, message, "Run more workers, raise QUERIES_PER_SECOND, or see whether the gateway answers.")
+        message = (
+            f"The worker does not keep up: a payment has been due for {explain_age(now - oldest)}."
+        )
+        yield _warning(
+            11,
+            message,
+            "Run more workers, raise QUERIES_PER_SECOND, or see whether the gateway answers.",
+        )
 
 
 def check_watched() -> Found:
@@ -408,7 +674,10 @@ def check_watched() -> Found:
     except ConfigurationError:
         return  # the checks of the settings report it
     for plugin in sorted(set(watched.values_list("order__plugin", flat=True).distinct()) - known):
-        message = f"Payments are open for orders of plugin {plugin!r}, which is not loaded: nobody could be told that they are paid."
+        message = (
+            f"Payments are open for orders of plugin {plugin!r}, which is not loaded: "
+            "nobody could be told that they are paid."
+        )
         yield _error(9, message, "Install the plugin again until its payments are settled.")
     pinned = ("account", "merchant_no", "base_url", "sandbox")
     for fields in watched.values(*pinned).distinct():
@@ -416,16 +685,32 @@ def check_watched() -> Found:
             account_of(Payment(**fields))
         except Exception as error:  # a plugin may raise anything
             detail = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
-            message = f"Payments of account {fields['account']!r} are open, and it cannot be used: {detail}"
-            yield _error(10, message, "Keep an account until its payments are settled; give a new one a new alias.")
+            message = (
+                f"Payments of account {fields['account']!r} are open, and it cannot be "
+                f"used: {detail}"
+            )
+            yield _error(
+                10,
+                message,
+                "Keep an account until its payments are settled; give a new one a new alias.",
+            )
 
 
 def explain_age(age: timedelta) -> str:
     """Return a length of time for people: the two largest units."""
     seconds = max(0, int(age.total_seconds()))
-    units = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
+    units = [
+        (seconds // 86400, "d"),
+        (seconds // 3600 % 24, "h"),
+        (seconds // 60 % 60, "min"),
+        (seconds % 60, "s"),
+    ]
     first = next((place for place, (count, _) in enumerate(units) if count), len(units) - 1)
-    return " ".join(f"{count} {unit}" for count, unit in units[first : first + 2] if count or len(units) - 1 == first)
+    return " ".join(
+        f"{count} {unit}"
+        for count, unit in units[first : first + 2]
+        if count or len(units) - 1 == first
+    )
 
 
 AREAS: Final[Mapping[str, Callable[[], Found]]] = {
@@ -469,17 +754,24 @@ def _keepers_of_accounts() -> bool:
 @checks.register(TAG)
 def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
     """Check the settings."""
-    return [message for area in AREAS.values() for message in area()] if _is_asked(app_configs) else []
+    return (
+        [message for area in AREAS.values() for message in area()] if _is_asked(app_configs) else []
+    )
 
 
 @checks.register(TAG, checks.Tags.database)
-def run_database_checks(app_configs: Sequence[Any] | None, databases: Sequence[str] | None, **_: Any) -> list[checks.CheckMessage]:
+def run_database_checks(
+    app_configs: Sequence[Any] | None,
+    databases: Sequence[str] | None,
+    **_: Any,
+) -> list[checks.CheckMessage]:
     """Check the database; before the first migration there are no messages."""
     if database() not in (databases or ()) or not _is_asked(app_configs):
         return []
     messages: list[checks.CheckMessage] = []
     for area in DATABASE_AREAS.values():
-        with suppress(DatabaseError):  # no tables yet; Django reports every other problem of the database
+        # no tables yet; Django reports every other problem of the database
+        with suppress(DatabaseError):
             messages += area()
     return messages
 

@@ -1,4 +1,6 @@
-"""The payment methods of a shop: those that an account takes, that the owner offers, and that can take an order's amount."""
+"""The payment methods of a shop: those that an account takes, that the owner offers, and that can
+take an order's amount.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,14 @@ _LABELS: Final[Mapping[str, str | Promise]] = {
     "card": gettext_lazy("Credit or debit card"),
     "checkout": gettext_lazy("Card or another way to pay"),
 }
-"""Tillgate's own names of payment methods for shoppers; `checkout` is a page that lets them choose."""
+"""Tillgate's own names of payment methods for shoppers; `checkout` is a page that lets them
+choose.
+"""
 
-_KINDS: Final = dict.fromkeys((PaymentMethod.UNIONPAY, PaymentMethod.CREDITCARD, "card", "checkout"), "card")
+_KINDS: Final = dict.fromkeys(
+    (PaymentMethod.UNIONPAY, PaymentMethod.CREDITCARD, "card", "checkout"),
+    "card",
+)
 """The kinds of payment methods that are no wallets."""
 
 _MOST_NAMED: Final = 3
@@ -48,9 +55,11 @@ _MOST_NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodChoice:
-    """A payment method as a shopper chooses it: its code, its name in the active language, and the currencies that it takes.
+    """A payment method as a shopper chooses it: its code, its name in the active language, and the
+    currencies that it takes.
 
-    `kind` chooses the mark on the pages. `problem` says to the shopper why the method cannot take the order, and is empty where it can.
+    `kind` chooses the mark on the pages. `problem` says to the shopper why the method cannot take
+    the order, and is empty where it can.
     """
 
     code: str
@@ -61,24 +70,42 @@ class MethodChoice:
 
 
 def label_of(code: str, method: Method | None = None) -> str:
-    """Return the name of a payment method for shoppers: the gateway's own label, Tillgate's, or the code."""
-    return (method.label if method else "") or str(_LABELS.get(code) or _plugin_labels().get(code, code))
+    """Return the name of a payment method for shoppers: the gateway's own label, Tillgate's, or the
+    code.
+    """
+    return (method.label if method else "") or str(
+        _LABELS.get(code) or _plugin_labels().get(code, code),
+    )
 
 
 def _plugin_labels() -> dict[str, str]:
-    """Return the labels of the gateway plugins' methods by code: an account may be gone while its payments are shown."""
-    plugins = [dialect for name in Dialect.names() if name not in DIALECTS and (dialect := Dialect.named(name))]
-    return {method.code: method.label for dialect in plugins for method in dialect.methods if method.label}
+    """Return the labels of the gateway plugins' methods by code: an account may be gone while its
+    payments are shown.
+    """
+    plugins = [
+        dialect
+        for name in Dialect.names()
+        if name not in DIALECTS and (dialect := Dialect.named(name))
+    ]
+    return {
+        method.code: method.label
+        for dialect in plugins
+        for method in dialect.methods
+        if method.label
+    }
 
 
 def configured_choices() -> tuple[MethodChoice, ...]:
-    """Return the payment methods of `TILLGATE["PAYMENT_METHODS"]`, or else those of the interface, whatever an account takes."""
+    """Return the payment methods of `TILLGATE["PAYMENT_METHODS"]`, or else those of the interface,
+    whatever an account takes.
+    """
     codes = get_settings().payment_methods or tuple(map(str, PaymentMethod))
     return tuple(MethodChoice(code=code, label=label_of(code), currencies=()) for code in codes)
 
 
 def choices_for(account: Account, price: Money | None = None) -> tuple[MethodChoice, ...]:
-    """Return the payment methods that the owner offers and the account takes, in the order of `TILLGATE["PAYMENT_METHODS"]`.
+    """Return the payment methods that the owner offers and the account takes, in the order of
+    `TILLGATE["PAYMENT_METHODS"]`.
 
     With the price of an order, `problem` names why a method cannot take it.
     """
@@ -99,7 +126,11 @@ def choices_for(account: Account, price: Money | None = None) -> tuple[MethodCho
 
 def _currencies(account: Account, method: Method) -> tuple[str, ...]:
     """Return the currencies of the account that a method takes."""
-    return tuple(currency for currency in account.taken_currencies if not method.currencies or currency in method.currencies)
+    return tuple(
+        currency
+        for currency in account.taken_currencies
+        if not method.currencies or currency in method.currencies
+    )
 
 
 def _problem(account: Account, method: Method, price: Money) -> str:

@@ -1,7 +1,8 @@
-"""The rows. They know only `lifecycle`; the code that changes them is in `operations`, and nowhere else.
+"""The rows. They know only `lifecycle`; the code that changes them is in `operations`, and nowhere
+else.
 
-No brand of a framework or payment method is in a stored value but the plugin's entry-point name and the payment method's word of the
-interface.
+No brand of a framework or payment method is in a stored value but the plugin's entry-point name and
+the payment method's word of the interface.
 """
 
 from __future__ import annotations
@@ -19,13 +20,25 @@ from django.utils.translation import gettext_lazy as _
 from tillgate import money
 from tillgate.account import Account
 from tillgate.django.review_text import message_of
-from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, Claim, OrderStatus, OutboxStatus, PaymentStatus, RefundStatus, ReviewStatus, claim_of
+from tillgate.lifecycle import (
+    OPEN_PAYMENT_STATUSES,
+    Claim,
+    OrderStatus,
+    OutboxStatus,
+    PaymentStatus,
+    RefundStatus,
+    ReviewStatus,
+    claim_of,
+)
 from tillgate.money import Money
 from tillgate.wire.references import new_reference
 
 if apps.get_containing_app_config(__name__) is None:
-    # Without the app all seems to work: the pages answer, and there are no tables, checks and commands.
-    raise ImproperlyConfigured("Tillgate needs its Django app: put 'tillgate.django' into INSTALLED_APPS (it is missing).")
+    # Without the app all seems to work: the pages answer, and there are no tables, checks and
+    # commands.
+    raise ImproperlyConfigured(
+        "Tillgate needs its Django app: put 'tillgate.django' into INSTALLED_APPS (it is missing).",
+    )
 
 MOST_DIGITS = 15
 """Of an amount, with its decimals: every database keeps so many exactly, SQLite included."""
@@ -34,7 +47,9 @@ LONGEST_IDEMPOTENCY_KEY = 255
 
 
 _PERMISSIONS = ("view",)
-"""Only operations add, change or delete rows. The actions of staff have permissions of their own."""
+"""Only operations add, change or delete rows. The actions of staff have permissions of their
+own.
+"""
 
 
 _CENTS = Decimal("0.01")
@@ -58,7 +73,9 @@ _Row_co = TypeVar("_Row_co", bound=models.Model, covariant=True)
 
 
 class OneDatabase(models.Manager[_Row_co]):
-    """Reads and writes on the database that the project's router names for an order's writes: a replica may lag behind (I1)."""
+    """Reads and writes on the database that the project's router names for an order's writes: a
+    replica may lag behind (I1).
+    """
 
     def get_queryset(self) -> models.QuerySet[_Row_co]:
         """Return rows of that database."""
@@ -70,7 +87,8 @@ def database() -> str:
     return router.db_for_write(Order)
 
 
-class MoneyField(models.DecimalField):  # type: ignore[type-arg]  # generic only for the type checker
+# generic only for the type checker
+class MoneyField(models.DecimalField):  # type: ignore[type-arg]
     """An amount of the payment's currency, with up to three decimals."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -78,8 +96,15 @@ class MoneyField(models.DecimalField):  # type: ignore[type-arg]  # generic only
         options.setdefault("decimal_places", money.MOST_DECIMALS)
         super().__init__(*arguments, **options)
 
-    def from_db_value(self, value: Decimal | None, expression: object, connection: object) -> Decimal | None:
-        """Return a stored amount with two decimals where the third is zero: the currency's own decimals count when it is shown."""
+    def from_db_value(
+        self,
+        value: Decimal | None,
+        expression: object,
+        connection: object,
+    ) -> Decimal | None:
+        """Return a stored amount with two decimals where the third is zero: the currency's own
+        decimals count when it is shown.
+        """
         if value is None:
             return None
         cents = value.quantize(_CENTS, context=money.EXACT)
@@ -87,13 +112,19 @@ class MoneyField(models.DecimalField):  # type: ignore[type-arg]  # generic only
 
 
 class ExactField(models.CharField):  # type: ignore[type-arg]  # generic only for the type checker
-    """Text that is equal only to itself. MariaDB and MySQL would hold "a", "A" and "a " to be the same, and so one shop's two orders."""
+    """Text that is equal only to itself. MariaDB and MySQL would hold "a", "A" and "a " to be the
+    same, and so one shop's two orders.
+    """
 
     def db_parameters(self, connection: Any) -> Any:
-        """Return the column's parameters, with a collation that compares bytes where the database would not."""
+        """Return the column's parameters, with a collation that compares bytes where the database
+        would not.
+        """
         parameters = super().db_parameters(connection)
         if connection.vendor == "mysql":
-            parameters["collation"] = "utf8mb4_nopad_bin" if connection.mysql_is_mariadb else "utf8mb4_0900_bin"
+            parameters["collation"] = (
+                "utf8mb4_nopad_bin" if connection.mysql_is_mariadb else "utf8mb4_0900_bin"
+            )
         return parameters
 
 
@@ -106,14 +137,24 @@ class Order(models.Model):
     key = ExactField(_("key"), max_length=128)
     created_at = models.DateTimeField(_("begun"))
     closed_at = models.DateTimeField(null=True, blank=True)
-    paid_by = models.OneToOneField("Payment", models.PROTECT, null=True, blank=True, related_name="+")
+    paid_by = models.OneToOneField(
+        "Payment",
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+    )
     """The one payment that was delivered to the shop as paid (I4)."""
     unpaid_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
     """When the worker checks whether the order is unpaid."""
     tried_since = models.DateTimeField(null=True, blank=True)
-    """When the first payment began, since the shop last heard that the order is unpaid, or refunded what had not paid it."""
+    """When the first payment began, since the shop last heard that the order is unpaid, or refunded
+    what had not paid it.
+    """
     purge_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
-    """When the worker next checks whether the order has details that are older than they are kept."""
+    """When the worker next checks whether the order has details that are older than they are
+    kept.
+    """
     data = models.JSONField(default=dict, blank=True)
     """The plugin's own."""
 
@@ -121,7 +162,9 @@ class Order(models.Model):
         default_permissions = _PERMISSIONS
         verbose_name = _("order")
         verbose_name_plural = _("orders")
-        constraints = [models.UniqueConstraint(fields=["plugin", "key"], name="tillgate_order_plugin_key")]
+        constraints = [
+            models.UniqueConstraint(fields=["plugin", "key"], name="tillgate_order_plugin_key"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.plugin}:{self.key}"
@@ -140,9 +183,13 @@ class Payment(models.Model):
     objects: ClassVar[OneDatabase[Payment]] = OneDatabase()
 
     maker: Account | None = None
-    """The account that made the payment, where a notification's handling has found it already; never stored."""
+    """The account that made the payment, where a notification's handling has found it already;
+    never stored.
+    """
     is_in_doubt: bool = False
-    """Whether the answer that was just applied settles nothing, or is not in order; never stored."""
+    """Whether the answer that was just applied settles nothing, or is not in order; never
+    stored.
+    """
 
     order = models.ForeignKey(Order, models.PROTECT, related_name="payments")
     reference = models.CharField(max_length=64, unique=True)
@@ -161,12 +208,17 @@ class Payment(models.Model):
     description = models.CharField(max_length=255, blank=True)
     data = models.JSONField(default=dict, blank=True)
 
-    status = models.CharField(max_length=16, choices=_choices(PaymentStatus), default=PaymentStatus.CREATED.value)
+    status = models.CharField(
+        max_length=16,
+        choices=_choices(PaymentStatus),
+        default=PaymentStatus.CREATED.value,
+    )
     status_text = models.CharField(max_length=32, blank=True)
     """The gateway's own word for the status, where its answer brought it."""
     is_processing = models.BooleanField(default=False)
     """Whether the shopper has finished and the money is on its way, for days perhaps."""
-    transaction_no = models.CharField(max_length=255, null=True, blank=True, db_index=True)  # null, since '' would be a number
+    # null, since '' would be a number
+    transaction_no = models.CharField(max_length=255, null=True, blank=True, db_index=True)
     payment_url = models.TextField(blank=True)
 
     created_at = models.DateTimeField(_("started"), db_index=True)
@@ -175,13 +227,17 @@ class Payment(models.Model):
     """When the payment page has closed and the grace after it has passed."""
     status_since = models.DateTimeField()
     last_polled_at = models.DateTimeField(null=True, blank=True)
-    """When a notification or a return last led to a query. The worker's own polls do not count (I7)."""
+    """When a notification or a return last led to a query. The worker's own polls do not count
+    (I7).
+    """
     next_poll_at = models.DateTimeField(null=True, blank=True)
     """When it is due; a worker that claims it moves this forward by the lease."""
     notifications = models.PositiveIntegerField(default=0)
     forged_notifications = models.PositiveIntegerField(default=0)
     repeated_notifications = models.PositiveIntegerField(default=0)
-    """Those that came when it was paid already and said no more than the one before; they are counted here alone, and not kept."""
+    """Those that came when it was paid already and said no more than the one before; they are
+    counted here alone, and not kept.
+    """
     last_notification = models.CharField(max_length=32, blank=True)
     """A hash of the newest kept notification."""
 
@@ -220,11 +276,15 @@ class Payment(models.Model):
 
     def _refunds_in(self, *statuses: RefundStatus) -> Decimal:
         # Added up here: SQLite adds as floats.
-        return money.total(self.refunds.filter(status__in=statuses).values_list("amount", flat=True))
+        return money.total(
+            self.refunds.filter(status__in=statuses).values_list("amount", flat=True),
+        )
 
 
 class Refund(models.Model):
-    """One request to refund part or all of a payment. `external` ones were made elsewhere and entered by a person."""
+    """One request to refund part or all of a payment. `external` ones were made elsewhere and
+    entered by a person.
+    """
 
     objects: ClassVar[OneDatabase[Refund]] = OneDatabase()
 
@@ -232,10 +292,15 @@ class Refund(models.Model):
     notification_key = ExactField(max_length=32, unique=True, default=new_key)
     refund_id = models.CharField(max_length=64, unique=True, default=new_refund_id)
     """Our name of the refund at the gateway: the same however often it is sent or queried."""
-    refund_no = models.CharField(max_length=255, null=True, blank=True)  # null, since '' would be a number
+    # null, since '' would be a number
+    refund_no = models.CharField(max_length=255, null=True, blank=True)
     """The gateway's number of the refund."""
     amount = MoneyField()
-    status = models.CharField(max_length=16, choices=_choices(RefundStatus), default=RefundStatus.QUEUED.value)
+    status = models.CharField(
+        max_length=16,
+        choices=_choices(RefundStatus),
+        default=RefundStatus.QUEUED.value,
+    )
     external = models.BooleanField(default=False)
     requested_by = models.CharField(max_length=150, blank=True)
     reason = models.CharField(max_length=255, blank=True)
@@ -256,7 +321,12 @@ class Refund(models.Model):
         default_permissions = _PERMISSIONS
         verbose_name = _("refund")
         verbose_name_plural = _("refunds")
-        constraints = [models.UniqueConstraint(fields=["payment", "idempotency_key"], name="tillgate_refund_key")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["payment", "idempotency_key"],
+                name="tillgate_refund_key",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.payment_id}/{self.pk}"
@@ -283,8 +353,20 @@ class Notification(models.Model):
 
     objects: ClassVar[OneDatabase[Notification]] = OneDatabase()
 
-    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="kept_notifications")
-    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="kept_notifications")
+    payment = models.ForeignKey(
+        Payment,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="kept_notifications",
+    )
+    refund = models.ForeignKey(
+        Refund,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="kept_notifications",
+    )
     kind = models.CharField(max_length=16, choices=NotificationKind.choices)
     slot = models.PositiveSmallIntegerField()
     received_at = models.DateTimeField()
@@ -303,7 +385,12 @@ class Notification(models.Model):
         verbose_name = _("notification")
         verbose_name_plural = _("notifications")
         indexes = [models.Index(fields=["payment", "slot"], name="tillgate_notification_slot")]
-        constraints = [models.UniqueConstraint(fields=["account", "unmatched"], name="tillgate_notification_unmatched")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["account", "unmatched"],
+                name="tillgate_notification_unmatched",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.received_at:%Y-%m-%d %H:%M:%S}"
@@ -315,8 +402,20 @@ class TimelineEntry(models.Model):
     objects: ClassVar[OneDatabase[TimelineEntry]] = OneDatabase()
 
     order = models.ForeignKey(Order, models.CASCADE, related_name="timeline")
-    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="timeline")
-    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="timeline")
+    payment = models.ForeignKey(
+        Payment,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="timeline",
+    )
+    refund = models.ForeignKey(
+        Refund,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="timeline",
+    )
     at = models.DateTimeField()
     event = models.CharField(max_length=64)
     actor = models.CharField(max_length=160)
@@ -334,17 +433,41 @@ class TimelineEntry(models.Model):
 
 
 class Review(models.Model):
-    """A case that staff must decide: a reason, the compared facts and how it was closed. `tillgate.lifecycle.review` has the policies."""
+    """A case that staff must decide: a reason, the compared facts and how it was closed.
+    `tillgate.lifecycle.review` has the policies.
+    """
 
     objects: ClassVar[OneDatabase[Review]] = OneDatabase()
 
     order = models.ForeignKey(Order, models.CASCADE, null=True, blank=True, related_name="reviews")
-    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="reviews")
-    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="reviews")
-    outbox_event = models.ForeignKey("OutboxEvent", models.CASCADE, null=True, blank=True, related_name="reviews")
+    payment = models.ForeignKey(
+        Payment,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="reviews",
+    )
+    refund = models.ForeignKey(
+        Refund,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="reviews",
+    )
+    outbox_event = models.ForeignKey(
+        "OutboxEvent",
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="reviews",
+    )
     account = models.CharField(_("account"), max_length=128, blank=True)
     reason = models.CharField(max_length=64, db_index=True)
-    status = models.CharField(max_length=16, choices=_choices(ReviewStatus), default=ReviewStatus.OPEN.value)
+    status = models.CharField(
+        max_length=16,
+        choices=_choices(ReviewStatus),
+        default=ReviewStatus.OPEN.value,
+    )
     reported_paid = models.BooleanField(default=False)
     """Whether the gateway says "paid", though a check failed."""
     facts = models.JSONField(default=dict)
@@ -370,7 +493,10 @@ class Review(models.Model):
         default_permissions = _PERMISSIONS
         verbose_name = _("review")
         verbose_name_plural = _("needs review")
-        permissions = [("resolve_review", _("Can resolve what needs review")), ("refund_payment", _("Can refund payments"))]
+        permissions = [
+            ("resolve_review", _("Can resolve what needs review")),
+            ("refund_payment", _("Can refund payments")),
+        ]
 
     def __str__(self) -> str:
         return self.message
@@ -392,7 +518,9 @@ class Review(models.Model):
 
 
 class OutboxEventKind(models.TextChoices):
-    """The kinds of events. A plugin carries the last over the network; the others change only the database."""
+    """The kinds of events. A plugin carries the last over the network; the others change only the
+    database.
+    """
 
     PAYMENT_PAID = "payment-paid", _("payment is paid")
     ORDER_UNPAID = "order-unpaid", _("order is unpaid")
@@ -402,25 +530,51 @@ class OutboxEventKind(models.TextChoices):
 
 
 class OutboxEvent(models.Model):
-    """Telling the shop about a change: written with the change, carried out after it, in order per order (I3)."""
+    """Telling the shop about a change: written with the change, carried out after it, in order per
+    order (I3).
+    """
 
     objects: ClassVar[OneDatabase[OutboxEvent]] = OneDatabase()
 
     order = models.ForeignKey(Order, models.CASCADE, related_name="outbox_events")
-    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="outbox_events")
-    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="outbox_events")
-    review = models.ForeignKey(Review, models.CASCADE, null=True, blank=True, related_name="outbox_events")
+    payment = models.ForeignKey(
+        Payment,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="outbox_events",
+    )
+    refund = models.ForeignKey(
+        Refund,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="outbox_events",
+    )
+    review = models.ForeignKey(
+        Review,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="outbox_events",
+    )
     kind = models.CharField(max_length=32, choices=OutboxEventKind.choices)
     name = models.CharField(max_length=64, blank=True)
     data = models.JSONField(default=dict, blank=True)
     event_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     created_at = models.DateTimeField()
-    """When it joins the queue of its order: a delayed event later than its row, so that it holds up no other until then."""
+    """When it joins the queue of its order: a delayed event later than its row, so that it holds up
+    no other until then.
+    """
     done_at = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
-    """When it is tried next; null once done. A worker that claims it moves this forward by the lease."""
+    """When it is tried next; null once done. A worker that claims it moves this forward by the
+    lease.
+    """
     begun_at = models.DateTimeField(null=True, blank=True)
-    """When the delivery that is under way began: a claim that finds it knows that the process was killed, or hung."""
+    """When the delivery that is under way began: a claim that finds it knows that the process was
+    killed, or hung.
+    """
     attempts = models.PositiveIntegerField(default=0)
     fault = models.TextField(blank=True)
     outcome = models.CharField(max_length=32, blank=True)
@@ -438,12 +592,18 @@ class OutboxEvent(models.Model):
     def status(self) -> OutboxStatus:
         """Where the event stands."""
         if self.done_at is not None:
-            return OutboxStatus.ABANDONED if self.outcome == OutboxStatus.ABANDONED else OutboxStatus.DELIVERED
+            return (
+                OutboxStatus.ABANDONED
+                if self.outcome == OutboxStatus.ABANDONED
+                else OutboxStatus.DELIVERED
+            )
         return OutboxStatus.FAILING if self.attempts else OutboxStatus.WAITING
 
 
 class Lane(models.Model):
-    """A lane of the worker that has rested or failed: an account, by its alias, or one of the shop's own, by a name with a colon."""
+    """A lane of the worker that has rested or failed: an account, by its alias, or one of the
+    shop's own, by a name with a colon.
+    """
 
     objects: ClassVar[OneDatabase[Lane]] = OneDatabase()
 
@@ -453,7 +613,9 @@ class Lane(models.Model):
     silent_since = models.DateTimeField(null=True, blank=True)
     """Since when an account's gateway gives no usable answer."""
     answered_at = models.DateTimeField(null=True, blank=True)
-    """When an account's gateway last answered a query of the worker, or a test of the connection."""
+    """When an account's gateway last answered a query of the worker, or a test of the
+    connection.
+    """
     failures = models.JSONField(null=True, blank=True)
     """How many rows of each chore failed in its last turn."""
 

@@ -8,7 +8,11 @@ app_name = "tillgate"
 
 urlpatterns = [
     path("notification/<slug:key>/", gateways.payment_notification, name="payment-notification"),
-    path("refund-notification/<slug:key>/", gateways.refund_notification, name="refund-notification"),
+    path(
+        "refund-notification/<slug:key>/",
+        gateways.refund_notification,
+        name="refund-notification",
+    ),
     path("webhook/<str:alias>/", gateways.webhook, name="webhook"),
     path("return/<slug:key>/", shoppers.return_page, name="return"),
     path("status/<slug:key>/", shoppers.status, name="status"),

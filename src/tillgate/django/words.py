@@ -1,4 +1,6 @@
-"""The words that staff read for stored words: a label, an icon and a tone for each, so that no meaning depends on colour alone."""
+"""The words that staff read for stored words: a label, an icon and a tone for each, so that no
+meaning depends on colour alone.
+"""
 
 from __future__ import annotations
 
@@ -161,5 +163,6 @@ def icon(name: str) -> SafeString:
     """Return an icon. It stands beside its word, which says the same."""
     path = _ICONS[name]
     return mark_safe(  # noqa: S308  # both parts are constants of this file
-        f'<svg class="tillgate-icon" viewBox="0 0 24 24" width="16" height="16" aria-hidden="true"><path d="{path}"/></svg>'
+        '<svg class="tillgate-icon" viewBox="0 0 24 24" width="16" height="16" '
+        f'aria-hidden="true"><path d="{path}"/></svg>',
     )

@@ -1,7 +1,7 @@
 """The hooks by which a plugin wraps the gateway, serves a shop or observes.
 
-`pay`, `query` and `refund` call the gateway through the hooks. The rest of Tillgate calls only these, so that a plugin may log, route or
-replace the calls.
+`pay`, `query` and `refund` call the gateway through the hooks. The rest of Tillgate calls only
+these, so that a plugin may log, route or replace the calls.
 """
 
 from __future__ import annotations
@@ -16,14 +16,37 @@ from tillgate.hooks.boundary import fault_in
 from tillgate.hooks.hookspecs import hookimpl
 from tillgate.hooks.manager import ADAPTER_NAME as _ADAPTER
 from tillgate.hooks.manager import build_plugin_manager, plugin_manager
-from tillgate.hooks.manager import call_owner as call_owner  # for the app alone: these four are no public names
+
+# for the app alone: these four are no public names
+from tillgate.hooks.manager import (
+    call_owner as call_owner,
+)
 from tillgate.hooks.manager import emit as emit
 from tillgate.hooks.manager import implements as implements
 from tillgate.hooks.manager import is_loaded as is_loaded
-from tillgate.hooks.values import Event, Finding, Hint, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
+from tillgate.hooks.values import (
+    Event,
+    Finding,
+    Hint,
+    Order,
+    OrderDescription,
+    PaidOutcome,
+    Payment,
+    Refund,
+    RemoteEvent,
+    Review,
+)
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.dialects import DisputeStatus, RefundOutcome
-from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, ReportedDispute, ReportedRefund, Transaction
+from tillgate.wire.messages import (
+    CreatedPayment,
+    PaymentRequest,
+    Refunded,
+    RefundRequest,
+    ReportedDispute,
+    ReportedRefund,
+    Transaction,
+)
 from tillgate.wire.methods import Method, read_methods
 from tillgate.wire.texts import described
 
@@ -53,7 +76,12 @@ __all__ = [
 ]
 
 
-def pay(account: Account, request: PaymentRequest, *, deadline_seconds: float | None = None) -> CreatedPayment:
+def pay(
+    account: Account,
+    request: PaymentRequest,
+    *,
+    deadline_seconds: float | None = None,
+) -> CreatedPayment:
     """Create a payment through the hooks, with the arguments and the errors of `Gateway.pay`."""
     return _moving_money(CreatedPayment, "pay", account, request, deadline_seconds=deadline_seconds)
 
@@ -72,25 +100,51 @@ def query(
     """
     expect_gateway(account)
     answer = plugin_manager().hook.tillgate_query(
-        account=account, reference=reference, transaction_no=transaction_no, deadline_seconds=deadline_seconds, attempts=attempts
+        account=account,
+        reference=reference,
+        transaction_no=transaction_no,
+        deadline_seconds=deadline_seconds,
+        attempts=attempts,
     )
     if not isinstance(answer, Transaction):
-        raise ConfigurationError("tillgate_query", type(answer).__name__, _DROPPED.format("a Transaction"))
+        raise ConfigurationError(
+            "tillgate_query",
+            type(answer).__name__,
+            _DROPPED.format("a Transaction"),
+        )
     _check(account, "tillgate_query", answer)
     return answer
 
 
-def query_refund(account: Account, request: RefundRequest, refund_no: str | None = None) -> Refunded | None:
-    """Query a refund that was sent through the hooks; None where the gateway has no such query. Raises as `query` does."""
-    answer = plugin_manager().hook.tillgate_query_refund(account=account, request=request, refund_no=refund_no)
+def query_refund(
+    account: Account,
+    request: RefundRequest,
+    refund_no: str | None = None,
+) -> Refunded | None:
+    """Query a refund that was sent through the hooks; None where the gateway has no such query.
+    Raises as `query` does.
+    """
+    answer = plugin_manager().hook.tillgate_query_refund(
+        account=account,
+        request=request,
+        refund_no=refund_no,
+    )
     if answer is None:
         return None
     if not isinstance(answer, Refunded):
-        raise ConfigurationError("tillgate_query_refund", type(answer).__name__, _DROPPED.format("a Refunded or None"))
+        raise ConfigurationError(
+            "tillgate_query_refund",
+            type(answer).__name__,
+            _DROPPED.format("a Refunded or None"),
+        )
     _check(account, "tillgate_query_refund", answer)
     if answer.amount != request.amount:
         name = f"tillgate_query_refund of {_implementors('tillgate_query_refund')}: amount"
-        raise ConfigurationError(name, answer.amount, f"must be the amount of the refund, {request.amount}")
+        raise ConfigurationError(
+            name,
+            answer.amount,
+            f"must be the amount of the refund, {request.amount}",
+        )
     return answer
 
 
@@ -104,9 +158,19 @@ def payment_methods(account: Account) -> tuple[Method, ...]:
     return read_methods(answer, name)
 
 
-def read_notification(account: Account, headers: Mapping[str, str], body: bytes) -> tuple[Hint, ...] | None:
-    """Return what a notification at the account's own address is about; None where no plugin reads it. Raises `SignatureMismatch`."""
-    answer = plugin_manager().hook.tillgate_read_notification(account=account, headers=headers, body=body)
+def read_notification(
+    account: Account,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> tuple[Hint, ...] | None:
+    """Return what a notification at the account's own address is about; None where no plugin reads
+    it. Raises `SignatureMismatch`.
+    """
+    answer = plugin_manager().hook.tillgate_read_notification(
+        account=account,
+        headers=headers,
+        body=body,
+    )
     if answer is None:
         return None
     if not isinstance(answer, Sequence) or not all(isinstance(one, Hint) for one in answer):
@@ -116,11 +180,20 @@ def read_notification(account: Account, headers: Mapping[str, str], body: bytes)
 
 
 def examine_account(
-    account: Account, *, online: bool, deadline_seconds: float | None = None, webhook_url: str | None = None
+    account: Account,
+    *,
+    online: bool,
+    deadline_seconds: float | None = None,
+    webhook_url: str | None = None,
 ) -> tuple[Finding, ...] | None:
-    """Return what a plugin finds about the settings of an account, with `online` at the gateway too; None where no plugin examines it."""
+    """Return what a plugin finds about the settings of an account, with `online` at the gateway
+    too; None where no plugin examines it.
+    """
     answer = plugin_manager().hook.tillgate_examine_account(
-        account=account, online=online, deadline_seconds=deadline_seconds, webhook_url=webhook_url
+        account=account,
+        online=online,
+        deadline_seconds=deadline_seconds,
+        webhook_url=webhook_url,
     )
     if answer is None:
         return None
@@ -131,9 +204,14 @@ def examine_account(
 
 
 def expect_gateway(account: Account) -> None:
-    """Raise `ConfigurationError` where the plugin that serves the account is not installed: nothing has been sent."""
+    """Raise `ConfigurationError` where the plugin that serves the account is not installed: nothing
+    has been sent.
+    """
     if plugin_manager().get_plugin(account.dialect.gateway) is None:
-        remedy = f"is served by the plugin {account.dialect.gateway!r}, which is not installed: install it (see `tillgate plugins`)"
+        remedy = (
+            f"is served by the plugin {account.dialect.gateway!r}, which is not installed: "
+            "install it (see `tillgate plugins`)"
+        )
         raise ConfigurationError("dialect", account.dialect.name, remedy)
 
 
@@ -148,7 +226,10 @@ def refund(account: Account, request: RefundRequest) -> Refunded:
 
 
 _T = TypeVar("_T", CreatedPayment, Refunded)
-_DROPPED = "must be answered with {}: a plugin blocks the built-in adapter, or forgets to return what it wraps"
+_DROPPED = (
+    "must be answered with {}: a plugin blocks the built-in adapter, or forgets to return "
+    "what it wraps"
+)
 
 
 def _moving_money(
@@ -158,7 +239,9 @@ def _moving_money(
     request: PaymentRequest | RefundRequest,
     **more: object,
 ) -> _T:
-    """Call the hook. A faulty plugin must never make a caller believe that nothing was sent (I6)."""
+    """Call the hook. A faulty plugin must never make a caller believe that nothing was sent
+    (I6).
+    """
     expect_gateway(account)
     hook = f"tillgate_{operation}"
     with dispatching() as record:
@@ -167,16 +250,28 @@ def _moving_money(
         except Exception as error:  # a plugin may raise anything, before sending or after
             if isinstance(error, TillgateError) and (error is record.error or not record.moved):
                 raise
-            raise OutcomeUnknown(operation, request.reference, f"a plugin raised {described(error)}") from error
+            raise OutcomeUnknown(
+                operation,
+                request.reference,
+                f"a plugin raised {described(error)}",
+            ) from error
     if not isinstance(answer, kind):
-        detail = f"{hook} returned {type(answer).__name__}; it {_DROPPED.format(f'a {kind.__name__}')}"
+        detail = (
+            f"{hook} returned {type(answer).__name__}; it {_DROPPED.format(f'a {kind.__name__}')}"
+        )
         raise OutcomeUnknown(operation, request.reference, detail)
     if fault := fault_in(account, answer):
-        raise OutcomeUnknown(operation, request.reference, f"{hook} of {_implementors(hook)} returned {fault[0]} {fault[1]}: it {fault[2]}")
+        raise OutcomeUnknown(
+            operation,
+            request.reference,
+            f"{hook} of {_implementors(hook)} returned {fault[0]} {fault[1]}: it {fault[2]}",
+        )
     return answer
 
 
 def _implementors(hook: str) -> str:
-    """Return the names of the plugins of which one has answered: those that implement a hook, without the built-in adapter if possible."""
+    """Return the names of the plugins of which one has answered: those that implement a hook,
+    without the built-in adapter if possible.
+    """
     names = [one.plugin_name for one in getattr(plugin_manager().hook, hook).get_hookimpls()]
     return ", ".join([name for name in names if name != _ADAPTER] or names)

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from tillgate.account import Account
 from tillgate.client import Gateway
 from tillgate.hooks.hookspecs import hookimpl
-from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
+from tillgate.wire.messages import (
+    CreatedPayment,
+    PaymentRequest,
+    Refunded,
+    RefundRequest,
+    Transaction,
+)
 from tillgate.wire.methods import Method
 
 __all__ = ["ADAPTER_NAME", "GatewayAdapter"]
@@ -18,7 +24,9 @@ _MOST_ACCOUNTS = 256
 
 
 def _is_served(account: Account) -> bool:
-    """Return whether the account is of a gateway that speaks the interface, and not of another plugin's."""
+    """Return whether the account is of a gateway that speaks the interface, and not of another
+    plugin's.
+    """
     return account.dialect.gateway == ADAPTER_NAME
 
 
@@ -26,23 +34,38 @@ class GatewayAdapter:
     """Keeps one `Gateway`, and so its connections, for each account in use."""
 
     def __init__(self) -> None:
-        # The cache does not close a `Gateway` that it drops, since another thread may be using it: its connections close with the last
-        # user.
+        # The cache does not close a `Gateway` that it drops, since another thread may be using it:
+        # its connections close with the last user.
         self._gateway = functools.lru_cache(maxsize=_MOST_ACCOUNTS)(Gateway)
 
     @hookimpl
-    def tillgate_pay(self, account: Account, request: PaymentRequest, deadline_seconds: float | None) -> CreatedPayment | None:
+    def tillgate_pay(
+        self,
+        account: Account,
+        request: PaymentRequest,
+        deadline_seconds: float | None,
+    ) -> CreatedPayment | None:
         """Create a payment over HTTP."""
         if not _is_served(account):
             return None
         return self._gateway(account).pay(request, deadline_seconds=deadline_seconds)
 
     @hookimpl
-    def tillgate_query(self, account: Account, reference: str, deadline_seconds: float | None, attempts: int | None) -> Transaction | None:
+    def tillgate_query(
+        self,
+        account: Account,
+        reference: str,
+        deadline_seconds: float | None,
+        attempts: int | None,
+    ) -> Transaction | None:
         """Query a transaction over HTTP, by its reference."""
         if not _is_served(account):
             return None
-        return self._gateway(account).query(reference, deadline_seconds=deadline_seconds, attempts=attempts)
+        return self._gateway(account).query(
+            reference,
+            deadline_seconds=deadline_seconds,
+            attempts=attempts,
+        )
 
     @hookimpl
     def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded | None:
@@ -50,9 +73,18 @@ class GatewayAdapter:
         return self._gateway(account).refund(request) if _is_served(account) else None
 
     @hookimpl
-    def tillgate_query_refund(self, account: Account, request: RefundRequest, refund_no: str | None) -> Refunded | None:
-        """Find a refund in the list that the answer to a query of its payment may have; None where there is no list."""
-        return self._gateway(account).query_refund(request, refund_no) if _is_served(account) else None
+    def tillgate_query_refund(
+        self,
+        account: Account,
+        request: RefundRequest,
+        refund_no: str | None,
+    ) -> Refunded | None:
+        """Find a refund in the list that the answer to a query of its payment may have; None where
+        there is no list.
+        """
+        return (
+            self._gateway(account).query_refund(request, refund_no) if _is_served(account) else None
+        )
 
     @hookimpl
     def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:

@@ -1,4 +1,6 @@
-"""The check of what a gateway plugin returns: types, lengths and the payment page, once, before the core uses it."""
+"""The check of what a gateway plugin returns: types, lengths and the payment page, once, before the
+core uses it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import Any, Final
 
 from tillgate.account import Account
 from tillgate.wire.dialects import DisputeStatus, RefundOutcome, TransactionStatus
-from tillgate.wire.messages import CreatedPayment, Refunded, ReportedDispute, ReportedRefund, Transaction
+from tillgate.wire.messages import (
+    CreatedPayment,
+    Refunded,
+    ReportedDispute,
+    ReportedRefund,
+    Transaction,
+)
 from tillgate.wire.urls import is_https, is_web_address
 
 __all__ = ["LONGEST_NUMBER", "fault_in"]
@@ -23,9 +31,14 @@ _Rule = tuple[str, Callable[[Any], bool]]
 
 def _text(longest: int, *, may_be_none: bool = False) -> _Rule:
     def is_right(value: Any) -> bool:
-        return (may_be_none and value is None) or (isinstance(value, str) and 0 < len(value) <= longest and value.isprintable())
+        return (may_be_none and value is None) or (
+            isinstance(value, str) and 0 < len(value) <= longest and value.isprintable()
+        )
 
-    return f"text of 1 to {longest} printable characters{' or None' if may_be_none else ''}", is_right
+    return (
+        f"text of 1 to {longest} printable characters{' or None' if may_be_none else ''}",
+        is_right,
+    )
 
 
 def _are(value: Any, kind: type) -> bool:
@@ -36,7 +49,10 @@ _AMOUNT: Final[_Rule] = (
     "a finite Decimal or None",
     lambda value: value is None or (isinstance(value, Decimal) and value.is_finite()),
 )
-_EXACT_AMOUNT: Final[_Rule] = ("a finite Decimal", lambda value: isinstance(value, Decimal) and value.is_finite())
+_EXACT_AMOUNT: Final[_Rule] = (
+    "a finite Decimal",
+    lambda value: isinstance(value, Decimal) and value.is_finite(),
+)
 _OUTCOME: Final[_Rule] = ("a RefundOutcome", lambda value: isinstance(value, RefundOutcome))
 _CURRENCY: Final = _text(10, may_be_none=True)
 _RAW: Final[_Rule] = ("a mapping", lambda value: isinstance(value, Mapping))
@@ -58,7 +74,10 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
         "currency": _CURRENCY,
         "settle_currency": _CURRENCY,
         "raw": _RAW,
-        "refunds": ("a tuple of ReportedRefund or None", lambda value: value is None or _are(value, ReportedRefund)),
+        "refunds": (
+            "a tuple of ReportedRefund or None",
+            lambda value: value is None or _are(value, ReportedRefund),
+        ),
         "disputes": ("a tuple of ReportedDispute", lambda value: _are(value, ReportedDispute)),
     },
     ReportedRefund: {
@@ -73,7 +92,9 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
         "dispute_no": _text(LONGEST_NUMBER),
         "respond_by": (
             "an aware datetime or None",
-            lambda value: value is None or (isinstance(value, datetime) and value.tzinfo is not None),
+            lambda value: (
+                value is None or (isinstance(value, datetime) and value.tzinfo is not None)
+            ),
         ),
     },
     Refunded: {
@@ -102,5 +123,9 @@ def fault_in(account: Account, value: _Checked) -> tuple[str, str, str] | None:
     if isinstance(value, CreatedPayment):
         url = value.payment_url
         if not is_web_address(url) or not (account.sandbox or is_https(url)):
-            return "payment_url", repr(url)[:9], "must be an absolute https address; http only for a sandbox account"
+            return (
+                "payment_url",
+                repr(url)[:9],
+                "must be an absolute https address; http only for a sandbox account",
+            )
     return None

@@ -1,10 +1,13 @@
-"""Every hook of Tillgate. A plugin implements those it needs, with `tillgate.hooks.hookimpl`, under the entry-point group `tillgate`.
+"""Every hook of Tillgate. A plugin implements those it needs, with `tillgate.hooks.hookimpl`, under
+the entry-point group `tillgate`.
 
-Three kinds: the gateway's side (the first plugin that returns a result answers, None leaves the call to the next, and a wrapper must never
-call twice), the shop's side (only the plugin that owns the order is called; its events run inside the outbox event's database transaction,
-which is rolled back and tried again after an error), and observers (all are called, after commit).
+Three kinds: the gateway's side (the first plugin that returns a result answers, None leaves the
+call to the next, and a wrapper must never call twice), the shop's side (only the plugin that owns
+the order is called; its events run inside the outbox event's database transaction, which is rolled
+back and tried again after an error), and observers (all are called, after commit).
 
-The docstrings are the reference of the hooks: `python -m tools.docgen reference` writes them into docs/reference/hooks.md.
+The docstrings are the reference of the hooks: `python -m tools.docgen reference` writes them into
+docs/reference/hooks.md.
 """
 
 from __future__ import annotations
@@ -14,23 +17,45 @@ from collections.abc import Mapping, Sequence
 from pluggy import HookimplMarker, HookspecMarker
 
 from tillgate.account import Account
-from tillgate.hooks.values import Event, Finding, Hint, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
-from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
+from tillgate.hooks.values import (
+    Event,
+    Finding,
+    Hint,
+    Order,
+    OrderDescription,
+    PaidOutcome,
+    Payment,
+    Refund,
+    RemoteEvent,
+    Review,
+)
+from tillgate.wire.messages import (
+    CreatedPayment,
+    PaymentRequest,
+    Refunded,
+    RefundRequest,
+    Transaction,
+)
 from tillgate.wire.methods import Method
 
 hookspec = HookspecMarker("tillgate")
 hookimpl = HookimplMarker("tillgate")
 
-# The gateway's side -------------------------------------------------------------------------------------------------------------------
+# The gateway's side -------------------------------------------------------------------------------
 
 
 @hookspec(firstresult=True)
-def tillgate_pay(account: Account, request: PaymentRequest, deadline_seconds: float | None) -> CreatedPayment | None:
+def tillgate_pay(
+    account: Account,
+    request: PaymentRequest,
+    deadline_seconds: float | None,
+) -> CreatedPayment | None:
     """Create a payment at the gateway and return where to send the shopper.
 
-    Called by `tillgate.hooks.pay`, once for each creation. Raises as `Gateway.pay` does: `NotSent` or `Refused` when nothing was created,
-    and `OutcomeUnknown` when it may have been. A plugin that sends with `Gateway` or `AsyncGateway` does so in the calling thread, or in
-    one that `asyncio.to_thread` runs: Tillgate does not see a request of another thread, and may repeat it.
+    Called by `tillgate.hooks.pay`, once for each creation. Raises as `Gateway.pay` does: `NotSent`
+    or `Refused` when nothing was created, and `OutcomeUnknown` when it may have been. A plugin that
+    sends with `Gateway` or `AsyncGateway` does so in the calling thread, or in one that
+    `asyncio.to_thread` runs: Tillgate does not see a request of another thread, and may repeat it.
 
     A shopper may be waiting, and a call that hangs holds a thread of the web server: end it within
     `deadline_seconds`. None stands for the account's own `deadline_seconds`.
@@ -39,16 +64,21 @@ def tillgate_pay(account: Account, request: PaymentRequest, deadline_seconds: fl
 
 @hookspec(firstresult=True)
 def tillgate_query(
-    account: Account, reference: str, transaction_no: str | None, deadline_seconds: float | None, attempts: int | None
+    account: Account,
+    reference: str,
+    transaction_no: str | None,
+    deadline_seconds: float | None,
+    attempts: int | None,
 ) -> Transaction | None:
     """Query a payment at the gateway, and return its answer.
 
-    Called by `tillgate.hooks.query` for every query, those of the doctor included. `transaction_no` is the gateway's number of the payment,
-    None where the answer with it was lost: then the gateway must find the payment by its reference. Raises as `Gateway.query` does:
-    `OrderNotFound` when the gateway knows of no such payment; any other error is inconclusive.
+    Called by `tillgate.hooks.query` for every query, those of the doctor included. `transaction_no`
+    is the gateway's number of the payment, None where the answer with it was lost: then the gateway
+    must find the payment by its reference. Raises as `Gateway.query` does: `OrderNotFound` when the
+    gateway knows of no such payment; any other error is inconclusive.
 
-    A shopper or the gateway may be waiting: end the call within `deadline_seconds`, and try at most `attempts` times. None stands for the
-    account's own `deadline_seconds` and `query_attempts`.
+    A shopper or the gateway may be waiting: end the call within `deadline_seconds`, and try at most
+    `attempts` times. None stands for the account's own `deadline_seconds` and `query_attempts`.
     """
 
 
@@ -56,19 +86,25 @@ def tillgate_query(
 def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None:
     """Refund money at the gateway, and return the refund.
 
-    Called by `tillgate.hooks.refund`, once for each refund. Raises as `Gateway.refund` does: `NotSent` or `Refused` when nothing was
-    refunded, and `OutcomeUnknown` when money may have been. For threads see `tillgate_pay`. The request's `refund_id` is the same however
-    often a refund is sent or queried. A refund that the gateway has accepted and not finished is *pending*.
+    Called by `tillgate.hooks.refund`, once for each refund. Raises as `Gateway.refund` does:
+    `NotSent` or `Refused` when nothing was refunded, and `OutcomeUnknown` when money may have been.
+    For threads see `tillgate_pay`. The request's `refund_id` is the same however often a refund is
+    sent or queried. A refund that the gateway has accepted and not finished is *pending*.
     """
 
 
 @hookspec(firstresult=True)
-def tillgate_query_refund(account: Account, request: RefundRequest, refund_no: str | None) -> Refunded | None:
-    """Query a refund that was sent, and return it as it stands; None where the gateway has no such query.
+def tillgate_query_refund(
+    account: Account,
+    request: RefundRequest,
+    refund_no: str | None,
+) -> Refunded | None:
+    """Query a refund that was sent, and return it as it stands; None where the gateway has no such
+    query.
 
-    Called for a pending refund, and for one of unknown outcome. `refund_no` is the gateway's number of the
-    refund, None where the answer with it was lost. The hook must change nothing. Raises `OrderNotFound` when the gateway knows of no such
-    refund; any other error is inconclusive.
+    Called for a pending refund, and for one of unknown outcome. `refund_no` is the gateway's number
+    of the refund, None where the answer with it was lost. The hook must change nothing. Raises
+    `OrderNotFound` when the gateway knows of no such refund; any other error is inconclusive.
     """
 
 
@@ -76,24 +112,30 @@ def tillgate_query_refund(account: Account, request: RefundRequest, refund_no: s
 def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
     """Return the payment methods of an account with their currencies and limits.
 
-    Called when a shopper chooses, so it must be quick. Without such a plugin the methods are those of
-    the account, or else of its dialect.
+    Called when a shopper chooses, so it must be quick. Without such a plugin the methods are those
+    of the account, or else of its dialect.
     """
 
 
 @hookspec(firstresult=True)
-def tillgate_read_notification(account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
+def tillgate_read_notification(
+    account: Account,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> Sequence[Hint] | None:
     """Verify a notification that came to the account's own address, and return what it is about.
 
-    Called by the Django app for each POST to `/webhook/<alias>/` below its pages; `tillgate.shop.webhook_url` returns the address.
-    `headers` finds a name in any case, and `body` is bounded. Raise `SignatureMismatch` when the notification is not the gateway's, or
-    `AnswerNotUnderstood` when it cannot be read: the answer is then 400. A hint names a payment by its reference or transaction number;
-    Tillgate queries the payments that it knows, and believes only the answers.
+    Called by the Django app for each POST to `/webhook/<alias>/` below its pages;
+    `tillgate.shop.webhook_url` returns the address. `headers` finds a name in any case, and `body`
+    is bounded. Raise `SignatureMismatch` when the notification is not the gateway's, or
+    `AnswerNotUnderstood` when it cannot be read: the answer is then 400. A hint names a payment by
+    its reference or transaction number; Tillgate queries the payments that it knows, and believes
+    only the answers.
 
-    Call no gateway here: the web process waits for it. Where a notification names only another number
-    of a payment, such as that of a charge, return it as `transaction_no`: the worker calls
-    `tillgate_query` with it, and the reference of the answer names the payment. After any other error
-    the answer is 503, and the gateway repeats the notification.
+    Call no gateway here: the web process waits for it. Where a notification names only another
+    number of a payment, such as that of a charge, return it as `transaction_no`: the worker calls
+    `tillgate_query` with it, and the reference of the answer names the payment. After any other
+    error the answer is 503, and the gateway repeats the notification.
     """
 
 
@@ -106,9 +148,10 @@ def tillgate_examine_account(
 ) -> Sequence[Finding] | None:
     """Examine the settings of an account, and return the findings.
 
-    Called by the system check with `online` false: look at the settings alone, such as a test key in a live shop. The doctor calls it with
-    `online` true, in place of its own query: ask the gateway too, within `deadline_seconds` for each question, and move no money.
-    `webhook_url` is the account's own address, where a shop knows it.
+    Called by the system check with `online` false: look at the settings alone, such as a test key
+    in a live shop. The doctor calls it with `online` true, in place of its own query: ask the
+    gateway too, within `deadline_seconds` for each question, and move no money. `webhook_url` is
+    the account's own address, where a shop knows it.
     """
 
 
@@ -116,20 +159,23 @@ def tillgate_examine_account(
 def tillgate_account(alias: str) -> Account | None:
     """Return the account of a name, for a plugin that keeps accounts in its own storage.
 
-    Called by the Django app for a name that its settings do not have. It must answer for as long as a payment of the account is watched.
+    Called by the Django app for a name that its settings do not have. It must answer for as long as
+    a payment of the account is watched.
     """
 
 
-# The shop's side ----------------------------------------------------------------------------------------------------------------------
+# The shop's side ----------------------------------------------------------------------------------
 
 
 @hookspec(firstresult=True)
 def tillgate_describe_order(order_key: str) -> OrderDescription | None:
-    """Return an order's lines, its price with its currency and whether it may be paid now; None when the shop does not know it.
+    """Return an order's lines, its price with its currency and whether it may be paid now; None
+    when the shop does not know it.
 
-    Called when a payment of the order is started and again when its money has come, both under the order's lock and inside a database
-    transaction, so Tillgate sees that an order was edited or closed in between. The pages on which a shopper can pay call it as well,
-    outside of both. After an error it is called again, and no money is lost.
+    Called when a payment of the order is started and again when its money has come, both under the
+    order's lock and inside a database transaction, so Tillgate sees that an order was edited or
+    closed in between. The pages on which a shopper can pay call it as well, outside of both. After
+    an error it is called again, and no money is lost.
     """
 
 
@@ -137,8 +183,8 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
     """Mark the order paid in the shop's database, and return whether the payment could be applied.
 
-    Called when the gateway's own query has verified the payment. `NOT_PAYABLE` and `UNDERPAID` leave the order as it is and open a review.
-    Every plugin of a shop must implement it.
+    Called when the gateway's own query has verified the payment. `NOT_PAYABLE` and `UNDERPAID`
+    leave the order as it is and open a review. Every plugin of a shop must implement it.
     """
 
 
@@ -146,21 +192,25 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
 def tillgate_order_unpaid(order: Order) -> None:
     """Release what the order holds: no payment of it is open or paid any more.
 
-    Called `ORDER_UNPAID_AFTER_MINUTES` after the last payment failed or expired, after the order was opened without a payment, or after
-    money that never paid the order was refunded entirely. It comes earlier only where `ORDER_PAYABLE_FOR_MINUTES` after the first payment
-    are over. Money may still come later: it opens a review if the order was released. An order that is described as payable with an amount
-    of zero has nothing to pay, and is not released.
+    Called `ORDER_UNPAID_AFTER_MINUTES` after the last payment failed or expired, after the order
+    was opened without a payment, or after money that never paid the order was refunded entirely. It
+    comes earlier only where `ORDER_PAYABLE_FOR_MINUTES` after the first payment are over. Money may
+    still come later: it opens a review if the order was released. An order that is described as
+    payable with an amount of zero has nothing to pay, and is not released.
 
-    It is called for a closed order too, and again after late money was refunded: change an open order only, and do not raise.
+    It is called for a closed order too, and again after late money was refunded: change an open
+    order only, and do not raise.
     """
 
 
 @hookspec(firstresult=True)
 def tillgate_refund_changed(refund: Refund) -> None:
-    """Let a refund take effect in the shop: the one place for that, wherever the refund was asked for, the gateway's portal included.
+    """Let a refund take effect in the shop: the one place for that, wherever the refund was asked
+    for, the gateway's portal included.
 
-    Called once for each id and status: *succeeded*, *failed*, or *unknown*. An unknown refund does not mean that money was refunded: the
-    gateway or staff settle it later. A *pending* refund is reported at its end. `tillgate.shop.order_state` includes the refund already.
+    Called once for each id and status: *succeeded*, *failed*, or *unknown*. An unknown refund does
+    not mean that money was refunded: the gateway or staff settle it later. A *pending* refund is
+    reported at its end. `tillgate.shop.order_state` includes the refund already.
     """
 
 
@@ -168,16 +218,19 @@ def tillgate_refund_changed(refund: Refund) -> None:
 def tillgate_review_opened(review: Review) -> None:
     """Show the shop's staff a review of their order.
 
-    Called once for each review about an order, except one about a failing outbox event: its event would wait behind that one.
+    Called once for each review about an order, except one about a failing outbox event: its event
+    would wait behind that one.
     """
 
 
 @hookspec(firstresult=True)
 def tillgate_review_url(review: Review) -> str | None:
-    """Return the http(s) address of the page on which the shop's staff resolve a review; None for the review's card in Django's admin.
+    """Return the http(s) address of the page on which the shop's staff resolve a review; None for
+    the review's card in Django's admin.
 
-    Called for mail and alerts about reviews. A review about an account has no order: then every plugin is asked, and one that keeps
-    accounts in its own storage answers for its own names. After an error the mail goes without the plugin's address.
+    Called for mail and alerts about reviews. A review about an account has no order: then every
+    plugin is asked, and one that keeps accounts in its own storage answers for its own names. After
+    an error the mail goes without the plugin's address.
     """
 
 
@@ -185,24 +238,27 @@ def tillgate_review_url(review: Review) -> str | None:
 def tillgate_return_url(payment: Payment) -> str | None:
     """Return the shop's page about the order, a path or an http(s) address.
 
-    Called when the shopper comes back; `payment.status` tells how. A shopper who has paid goes there at once, and one whose payment has
-    failed where Tillgate's own page can offer no other. Otherwise that page says what happened, offers to pay again, and links there. The
-    shop's page must work without a session, since wallets return in another browser. None, or an error, leaves the shopper on Tillgate's
-    own page.
+    Called when the shopper comes back; `payment.status` tells how. A shopper who has paid goes
+    there at once, and one whose payment has failed where Tillgate's own page can offer no other.
+    Otherwise that page says what happened, offers to pay again, and links there. The shop's page
+    must work without a session, since wallets return in another browser. None, or an error, leaves
+    the shopper on Tillgate's own page.
     """
 
 
 @hookspec(firstresult=True)
 def tillgate_deliver(outbox_event: RemoteEvent) -> str | None:
-    """Carry an event that `tillgate.shop.enqueue_remote` has queued over the network, as HTTP or mail.
+    """Carry an event that `tillgate.shop.enqueue_remote` has queued over the network, as HTTP or
+    mail.
 
-    Called outside any transaction, at least once, the oldest of an order first. After an error it is called again later with the same
-    `event_id`, so the receiver can recognise a repetition. Return None, or a text for the timeline if nothing was sent, such as "not
-    mailed: the order has no address".
+    Called outside any transaction, at least once, the oldest of an order first. After an error it
+    is called again later with the same `event_id`, so the receiver can recognise a repetition.
+    Return None, or a text for the timeline if nothing was sent, such as "not mailed: the order has
+    no address".
     """
 
 
-# Observers ----------------------------------------------------------------------------------------------------------------------------
+# Observers ----------------------------------------------------------------------------------------
 
 
 @hookspec

@@ -1,4 +1,6 @@
-"""The plugin manager. A function builds it on first use, so that importing Tillgate loads no plugin."""
+"""The plugin manager. A function builds it on first use, so that importing Tillgate loads no
+plugin.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,17 @@ IMPORTED_NAME: Final = "imported"
 _HOOKS: Final = tuple(name for name in vars(hookspecs) if name.startswith("tillgate_"))
 _OF_ANY_PLUGIN: Final = frozenset(
     f"tillgate_{name}"
-    for name in ("pay", "query", "refund", "query_refund", "payment_methods", "read_notification", "examine_account", "account", "event")
+    for name in (
+        "pay",
+        "query",
+        "refund",
+        "query_refund",
+        "payment_methods",
+        "read_notification",
+        "examine_account",
+        "account",
+        "event",
+    )
 )
 """The hooks that do not concern an order of one plugin."""
 _log = logging.getLogger("tillgate")
@@ -46,9 +58,11 @@ class _ImportedOrders:
 
 
 def build_plugin_manager(*plugins: object, entry_points: bool = True) -> pluggy.PluginManager:
-    """Return a new manager with the built-in adapter, the given plugins and, by default, every installed plugin.
+    """Return a new manager with the built-in adapter, the given plugins and, by default, every
+    installed plugin.
 
-    Raises `ConfigurationError` naming the plugin that cannot be loaded or implements a hook that does not exist.
+    Raises `ConfigurationError` naming the plugin that cannot be loaded or implements a hook that
+    does not exist.
     """
     manager = pluggy.PluginManager("tillgate")
     manager.add_hookspecs(hookspecs)
@@ -64,16 +78,21 @@ def build_plugin_manager(*plugins: object, entry_points: bool = True) -> pluggy.
     except pluggy.PluginValidationError as error:
         raise _unusable(manager, error, name) from error
     except Exception as error:  # a plugin's import may raise anything
-        raise ConfigurationError("plugin", name, f"could not be loaded: {type(error).__name__}: {error}") from error
+        raise ConfigurationError(
+            "plugin",
+            name,
+            f"could not be loaded: {type(error).__name__}: {error}",
+        ) from error
     check_hooks(manager)
     return manager
 
 
 def check_hooks(manager: pluggy.PluginManager) -> None:
-    """Raise `ConfigurationError` naming a plugin with a hook that does not exist, would never run, or would run for others' orders.
+    """Raise `ConfigurationError` naming a plugin with a hook that does not exist, would never run,
+    or would run for others' orders.
 
-    This check also serves for plugins that were registered with an existing manager: pluggy accepts any name, and never calls an unknown
-    one.
+    This check also serves for plugins that were registered with an existing manager: pluggy accepts
+    any name, and never calls an unknown one.
     """
     try:
         manager.check_pending()
@@ -82,43 +101,83 @@ def check_hooks(manager: pluggy.PluginManager) -> None:
     for _, plugin in manager.list_name_plugin():
         for hook in _HOOKS:
             if fault := _fault_of(manager, plugin, hook):
-                raise ConfigurationError("plugin", _name(manager, plugin), f"cannot be used: {hook} {fault}")
+                raise ConfigurationError(
+                    "plugin",
+                    _name(manager, plugin),
+                    f"cannot be used: {hook} {fault}",
+                )
 
 
 def _fault_of(manager: pluggy.PluginManager, plugin: object, hook: str) -> str | None:
-    """Return the reason why a plugin's hook has no effect although pluggy accepts it, or None if it works."""
-    own = [implementation for implementation in getattr(manager.hook, hook).get_hookimpls() if implementation.plugin is plugin]
-    if not own and inspect.isroutine(inspect.getattr_static(plugin, hook, None)) and manager.parse_hookimpl_opts(plugin, hook) is None:
+    """Return the reason why a plugin's hook has no effect although pluggy accepts it, or None if it
+    works.
+    """
+    own = [
+        implementation
+        for implementation in getattr(manager.hook, hook).get_hookimpls()
+        if implementation.plugin is plugin
+    ]
+    if (
+        not own
+        and inspect.isroutine(inspect.getattr_static(plugin, hook, None))
+        and manager.parse_hookimpl_opts(plugin, hook) is None
+    ):
         return "has no mark, and is never called: put @hookimpl of tillgate.hooks above it"
     for function, is_wrapper in ((one.function, one.wrapper or one.hookwrapper) for one in own):
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            return "is async, and nobody awaits it: write def, and let it call what is async with asyncio.run"
+            return (
+                "is async, and nobody awaits it: write def, and let it call what is async with "
+                "asyncio.run"
+            )
         if inspect.isgeneratorfunction(function) and not is_wrapper:
-            return "has a yield, and what is before it never runs: mark it @hookimpl(wrapper=True), or return"
+            return (
+                "has a yield, and what is before it never runs: mark it "
+                "@hookimpl(wrapper=True), or return"
+            )
         if hook == "tillgate_event" and is_wrapper:
-            return "is a wrapper, and never runs: an observer has nothing to wrap, so mark it @hookimpl and return"
+            return (
+                "is a wrapper, and never runs: an observer has nothing to wrap, so mark it "
+                "@hookimpl and return"
+            )
     if own and hook not in _OF_ANY_PLUGIN and not hasattr(plugin, hook):
         # pluggy leaves plugins out of a call by their attributes.
-        return "has another name here, and would be called for orders of other plugins: give the function the hook's name"
+        return (
+            "has another name here, and would be called for orders of other plugins: give the "
+            "function the hook's name"
+        )
     return None
 
 
-def _unusable(manager: pluggy.PluginManager, error: pluggy.PluginValidationError, name: str = "?") -> ConfigurationError:
+def _unusable(
+    manager: pluggy.PluginManager,
+    error: pluggy.PluginValidationError,
+    name: str = "?",
+) -> ConfigurationError:
     said = " ".join(str(error).split())
     if unknown := re.match(r"unknown hook '(\w+)'", said):
         near = difflib.get_close_matches(unknown[1], vars(hookspecs), n=1)
         said = f"unknown hook {unknown[1]!r}" + (f": did you mean {near[0]!r}?" if near else "")
-    return ConfigurationError("plugin", _name(manager, error.plugin) or name, f"cannot be used: {said}")
+    return ConfigurationError(
+        "plugin",
+        _name(manager, error.plugin) or name,
+        f"cannot be used: {said}",
+    )
 
 
 def _name(manager: pluggy.PluginManager, plugin: object) -> str | None:
-    """Return the name of a registered plugin, or its class: pluggy makes up a number for a plugin without a name."""
+    """Return the name of a registered plugin, or its class: pluggy makes up a number for a plugin
+    without a name.
+    """
     name = manager.get_name(plugin)
     return type(plugin).__name__ if name == str(id(plugin)) else name
 
 
 def _installed() -> list[str]:
-    found = (point for distribution in importlib.metadata.distributions() for point in distribution.entry_points)
+    found = (
+        point
+        for distribution in importlib.metadata.distributions()
+        for point in distribution.entry_points
+    )
     return sorted({point.name for point in found if point.group == ENTRY_POINT_GROUP})
 
 
@@ -129,15 +188,25 @@ def plugin_manager() -> pluggy.PluginManager:
 
 
 def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
-    """Call a hook of the shop's side on the one plugin that owns the order, and return its result or None if it implements no such hook."""
+    """Call a hook of the shop's side on the one plugin that owns the order, and return its result
+    or None if it implements no such hook.
+    """
     manager = plugin_manager()
     owner = manager.get_plugin(plugin)
     if owner is None:
-        shops = [name for name, _ in manager.list_name_plugin() if implements(name, "tillgate_describe_order")]
+        shops = [
+            name
+            for name, _ in manager.list_name_plugin()
+            if implements(name, "tillgate_describe_order")
+        ]
         near = difflib.get_close_matches(plugin, shops, n=1)
         remedy = f"did you mean {near[0]!r}?" if near else "install it again;"
         loaded = ", ".join(shops) or "no shop plugin"
-        raise ConfigurationError("plugin", plugin, f"owns an order but is not loaded: {remedy} loaded: {loaded}")
+        raise ConfigurationError(
+            "plugin",
+            plugin,
+            f"owns an order but is not loaded: {remedy} loaded: {loaded}",
+        )
     others = [other for other in manager.get_plugins() if other is not owner]
     return manager.subset_hook_caller(hook, others)(**arguments)
 
@@ -150,13 +219,18 @@ def is_loaded(plugin: str) -> bool:
 def implements(plugin: str, hook: str) -> bool:
     """Return whether the plugin of a name implements a hook."""
     manager = plugin_manager()
-    return any(caller.name == hook for caller in manager.get_hookcallers(manager.get_plugin(plugin)) or ())
+    return any(
+        caller.name == hook for caller in manager.get_hookcallers(manager.get_plugin(plugin)) or ()
+    )
 
 
 def emit(event: Event) -> None:
-    """Call every observer. An observer's exception is logged; the other observers and the caller continue."""
+    """Call every observer. An observer's exception is logged; the other observers and the caller
+    continue.
+    """
     for implementation in plugin_manager().hook.tillgate_event.get_hookimpls():
         try:
-            implementation.function(*(event for _ in implementation.argnames))  # pluggy lets a plugin leave arguments out
+            # pluggy lets a plugin leave arguments out
+            implementation.function(*(event for _ in implementation.argnames))
         except Exception:  # noqa: BLE001  # the shop's own code may raise anything
             _log.exception("plugin %s failed on event %s", implementation.plugin_name, event.name)

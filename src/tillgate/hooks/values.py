@@ -13,25 +13,41 @@ from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.messages import Goods
 
-__all__ = ["Event", "Finding", "Hint", "Order", "OrderDescription", "PaidOutcome", "Payment", "Refund", "RemoteEvent", "Review"]
+__all__ = [
+    "Event",
+    "Finding",
+    "Hint",
+    "Order",
+    "OrderDescription",
+    "PaidOutcome",
+    "Payment",
+    "Refund",
+    "RemoteEvent",
+    "Review",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderDescription:
-    """The payment details of an order: its text for the shopper, its price with its currency, and whether it may be paid now.
+    """The payment details of an order: its text for the shopper, its price with its currency, and
+    whether it may be paid now.
 
-    `not_payable_detail` is None for an order that may be paid, else a clause that a shopper understands, such as "it was cancelled".
-    An `amount` of zero means that there is nothing to pay: no payment starts, and Tillgate does not release the order.
-    `email` is the shopper's address, which some gateways ask for; Tillgate does not store it. `payable_until` is the end of the shop's
-    time to pay, such as a reservation's: the payment page closes before it, and no payment starts after it.
+    `not_payable_detail` is None for an order that may be paid, else a clause that a shopper
+    understands, such as "it was cancelled". An `amount` of zero means that there is nothing to pay:
+    no payment starts, and Tillgate does not release the order. `email` is the shopper's address,
+    which some gateways ask for; Tillgate does not store it. `payable_until` is the end of the
+    shop's time to pay, such as a reservation's: the payment page closes before it, and no payment
+    starts after it.
 
-    `change_url` is the shop's page on which the shopper may change or cancel the unpaid order: a path or an http(s) address. It works
-    without a session, expires, and changes nothing before a form is posted. Tillgate links to it for holders of the shop's pay link and in
-    the browser that started the payment from there. An open payment of a cancelled order is watched all the same. Of
+    `change_url` is the shop's page on which the shopper may change or cancel the unpaid order: a
+    path or an http(s) address. It works without a session, expires, and changes nothing before a
+    form is posted. Tillgate links to it for holders of the shop's pay link and in the browser that
+    started the payment from there. An open payment of a cancelled order is watched all the same. Of
     an order that cannot be paid any more it is the page on which its items can be ordered again.
 
-    `choose_url` is the shop's own page on which the shopper chooses another payment method, in the same form. The return page links to it
-    where Tillgate's own page cannot start a payment of the order: for another account than `default`, or with data of the plugin's own.
+    `choose_url` is the shop's own page on which the shopper chooses another payment method, in the
+    same form. The return page links to it where Tillgate's own page cannot start a payment of the
+    order: for another account than `default`, or with data of the plugin's own.
     """
 
     number: str
@@ -46,11 +62,17 @@ class OrderDescription:
     payable_until: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a truth value in place of a clause: False would mean that the order may not be paid, "because False"."""
+        """Refuse a truth value in place of a clause: False would mean that the order may not be
+        paid, "because False".
+        """
         if self.payable_until is not None and self.payable_until.tzinfo is None:
             raise InvalidRequest("payable_until", self.payable_until, "has no time zone")
         if isinstance(self.not_payable_detail, bool):
-            raise InvalidRequest("not_payable_detail", self.not_payable_detail, "must be None, or a clause that a shopper understands")
+            raise InvalidRequest(
+                "not_payable_detail",
+                self.not_payable_detail,
+                "must be None, or a clause that a shopper understands",
+            )
 
     @property
     def payable(self) -> bool:
@@ -75,7 +97,9 @@ class PaidOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """An order of a shop that needs money: the name of the plugin that owns it and the shop's own key."""
+    """An order of a shop that needs money: the name of the plugin that owns it and the shop's own
+    key.
+    """
 
     plugin: str
     key: str
@@ -83,7 +107,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payment:
-    """One attempt to pay one order with one payment method. `amount` is in `currency`; `data` is the plugin's own."""
+    """One attempt to pay one order with one payment method. `amount` is in `currency`; `data` is
+    the plugin's own.
+    """
 
     id: str
     order: Order
@@ -98,10 +124,11 @@ class Payment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refund:
-    """One request to refund part or all of a payment. `id` is the same however often it is reported.
+    """One request to refund part or all of a payment. `id` is the same however often it is
+    reported.
 
-    `payment_paid_the_order` is false for a refund of money that never paid the order, such as a second payment's: a shop that booked only
-    the money that paid the order leaves these out.
+    `payment_paid_the_order` is false for a refund of money that never paid the order, such as a
+    second payment's: a shop that booked only the money that paid the order leaves these out.
     """
 
     id: str
@@ -114,7 +141,8 @@ class Refund:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """A case that staff must decide: its reason, a sentence without secrets that describes it, and its order and payment if it has any.
+    """A case that staff must decide: its reason, a sentence without secrets that describes it, and
+    its order and payment if it has any.
 
     `account` is the alias of an account that the review is about, instead of an order.
     """
@@ -129,7 +157,9 @@ class Review:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteEvent:
-    """An event for the shop that crosses the network. `event_id` is the same at every try; `name` and `data` are the plugin's own."""
+    """An event for the shop that crosses the network. `event_id` is the same at every try; `name`
+    and `data` are the plugin's own.
+    """
 
     event_id: str
     name: str
@@ -141,7 +171,9 @@ class RemoteEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """The payment that a gateway's notification is about, by its reference or by the gateway's number. It proves nothing."""
+    """The payment that a gateway's notification is about, by its reference or by the gateway's
+    number. It proves nothing.
+    """
 
     reference: str | None = None
     transaction_no: str | None = None
@@ -149,7 +181,9 @@ class Hint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding about an account: its subject, whether it is right, and a sentence that names the setting and the remedy."""
+    """One finding about an account: its subject, whether it is right, and a sentence that names the
+    setting and the remedy.
+    """
 
     name: str
     passed: bool
@@ -158,7 +192,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event for observers: a dotted name such as `payment.paid`, its time and its subject. Never a secret."""
+    """An event for observers: a dotted name such as `payment.paid`, its time and its subject. Never
+    a secret.
+    """
 
     name: str
     at: datetime

@@ -1,7 +1,8 @@
-"""Every status, every transition, and the decision that follows from a gateway's answer. Pure: no I/O and no clock.
+"""Every status, every transition, and the decision that follows from a gateway's answer. Pure: no
+I/O and no clock.
 
-One module per machine: `payment`, `refund`, `order`, `outbox`, `review`. `interpret` turns an answer, in context, into a decision.
-Each module's `__all__` lists its public names.
+One module per machine: `payment`, `refund`, `order`, `outbox`, `review`. `interpret` turns an
+answer, in context, into a decision. Each module's `__all__` lists its public names.
 """
 
 from tillgate.lifecycle.interpret import *  # noqa: F403

@@ -1,4 +1,6 @@
-"""A state machine is a table: from each status, the statuses that may follow. One function asks the table."""
+"""A state machine is a table: from each status, the statuses that may follow. One function asks the
+table.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def table(rows: Mapping[Status, set[Status]]) -> Transitions[Status]:
 
 
 def move(transitions: Transitions[Status], old: Status, new: Status) -> Status:
-    """Return the new status, or raise `IllegalTransition` where the table does not lead there. No move is always allowed."""
+    """Return the new status, or raise `IllegalTransition` where the table does not lead there. No
+    move is always allowed.
+    """
     if new is not old and new not in transitions[old]:
         raise IllegalTransition(f"{type(old).__name__} does not move from {old} to {new}")
     return new

@@ -1,4 +1,6 @@
-"""The order's machine. A shop opens an order; one payment pays it, or the shop closes it. Staff may reopen it for money that came late."""
+"""The order's machine. A shop opens an order; one payment pays it, or the shop closes it. Staff may
+reopen it for money that came late.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class OrderStatus(StrEnum):
     CLOSED = "closed"
     """The shop cancelled the order: no payment starts, and open payments are still polled."""
     PAID = "paid"
-    """One payment has paid the order (I4). Final: a refund changes the payment and not the order."""
+    """One payment has paid the order (I4). Final: a refund changes the payment and not the
+    order.
+    """
 
 
 _O = OrderStatus
@@ -26,7 +30,9 @@ _O = OrderStatus
 ORDER_TRANSITIONS: Final = table(
     {
         _O.OPEN: {_O.CLOSED, _O.PAID},
-        _O.CLOSED: {_O.OPEN},  # staff redeliver a payment, and the shop takes money for the order again
+        _O.CLOSED: {
+            _O.OPEN,
+        },  # staff redeliver a payment, and the shop takes money for the order again
         _O.PAID: set(),
-    }
+    },
 )

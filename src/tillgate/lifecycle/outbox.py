@@ -1,4 +1,6 @@
-"""The outbox event's machine: written with the change, delivered after it, in order per order (I3)."""
+"""The outbox event's machine: written with the change, delivered after it, in order per order
+(I3).
+"""
 
 from __future__ import annotations
 
@@ -30,5 +32,5 @@ OUTBOX_TRANSITIONS: Final = table(
         _E.FAILING: {_E.DELIVERED, _E.ABANDONED},
         _E.DELIVERED: set(),
         _E.ABANDONED: set(),
-    }
+    },
 )

@@ -1,4 +1,6 @@
-"""The refund's machine: its statuses, its table, and the status that follows an attempt to send it."""
+"""The refund's machine: its statuses, its table, and the status that follows an attempt to send
+it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class RefundStatus(StrEnum):
     PENDING = "pending"
     """The gateway has accepted the refund, and has not finished it."""
     UNKNOWN = "unknown"
-    """The gateway may have refunded the money. Tillgate never sends it again (I6) and blocks its amount (I5)."""
+    """The gateway may have refunded the money. Tillgate never sends it again (I6) and blocks its
+    amount (I5).
+    """
 
 
 _R = RefundStatus
@@ -45,16 +49,29 @@ _R = RefundStatus
 REFUND_TRANSITIONS: Final = table(
     {
         _R.QUEUED: {_R.SENDING, _R.FAILED},  # failed: staff withdrew it
-        _R.SENDING: {_R.PENDING, _R.SUCCEEDED, _R.FAILED, _R.UNKNOWN, _R.QUEUED},  # queued again: the request certainly did not leave
-        _R.PENDING: {_R.SUCCEEDED, _R.FAILED},  # by a query, a notification on the refund's own address, or staff
+        _R.SENDING: {
+            _R.PENDING,
+            _R.SUCCEEDED,
+            _R.FAILED,
+            _R.UNKNOWN,
+            _R.QUEUED,
+        },  # queued again: the request certainly did not leave
+        _R.PENDING: {
+            _R.SUCCEEDED,
+            _R.FAILED,
+        },  # by a query, a notification on the refund's own address, or staff
         _R.UNKNOWN: {_R.PENDING, _R.SUCCEEDED, _R.FAILED},  # for the same reasons
         _R.SUCCEEDED: set(),
         _R.FAILED: set(),
-    }
+    },
 )
 
-BOUND_REFUND_STATUSES: Final = frozenset({_R.QUEUED, _R.SENDING, _R.PENDING, _R.UNKNOWN, _R.SUCCEEDED})
-"""Statuses in which a refund takes or may take its amount. These refunds never exceed the paid amount (I5)."""
+BOUND_REFUND_STATUSES: Final = frozenset(
+    {_R.QUEUED, _R.SENDING, _R.PENDING, _R.UNKNOWN, _R.SUCCEEDED},
+)
+"""Statuses in which a refund takes or may take its amount. These refunds never exceed the paid
+amount (I5).
+"""
 
 
 UNSETTLED_REFUND_STATUSES: Final = frozenset({_R.PENDING, _R.UNKNOWN})
@@ -69,7 +86,8 @@ _LAST_POLL: Final = timedelta(days=90)
 
 
 def next_refund_poll(since: datetime, now: datetime) -> datetime | None:
-    """Return when the gateway is asked next about a refund that is pending or unknown since a moment: often at first, then twice a day.
+    """Return when the gateway is asked next about a refund that is pending or unknown since a
+    moment: often at first, then twice a day.
 
     None after 90 days, when gateways refund nothing any more.
     """
@@ -91,12 +109,15 @@ class KnownRefund:
 
 
 def match_refunds(
-    known: Iterable[KnownRefund], reported: Iterable[ReportedRefund]
+    known: Iterable[KnownRefund],
+    reported: Iterable[ReportedRefund],
 ) -> tuple[list[tuple[KnownRefund, ReportedRefund]], list[ReportedRefund]]:
-    """Find Tillgate's refunds in the gateway's list, and return the pairs and the reported refunds that were made elsewhere.
+    """Find Tillgate's refunds in the gateway's list, and return the pairs and the reported refunds
+    that were made elsewhere.
 
-    A refund is found by the gateway's number, then by its id, and at last by its amount: an answer may name neither. A queued refund, which
-    is believed not to have left, is found by its names alone.
+    A refund is found by the gateway's number, then by its id, and at last by its amount: an answer
+    may name neither. A queued refund, which is believed not to have left, is found by its names
+    alone.
     """
     left, rest = list(known), list(reported)
     pairs = []
@@ -120,11 +141,17 @@ def _same_id(here: KnownRefund, there: ReportedRefund) -> bool:
 
 def _same_amount(here: KnownRefund, there: ReportedRefund) -> bool:
     is_unnamed = here.refund_no is None and (there.refund_id is None or here.external)
-    return is_unnamed and here.amount == there.amount and here.status not in (RefundStatus.FAILED, RefundStatus.QUEUED)
+    return (
+        is_unnamed
+        and here.amount == there.amount
+        and here.status not in (RefundStatus.FAILED, RefundStatus.QUEUED)
+    )
 
 
 def decide_refund(outcome: Refunded | TillgateError) -> RefundStatus:
-    """Return the status of a *sending* refund after the attempt: *queued* if nothing left, *unknown* in doubt (unspecified 12, 14)."""
+    """Return the status of a *sending* refund after the attempt: *queued* if nothing left,
+    *unknown* in doubt (unspecified 12, 14).
+    """
     if isinstance(outcome, Refunded):
         return RefundStatus(outcome.outcome.value)
     if isinstance(outcome, Refused | InvalidRequest):

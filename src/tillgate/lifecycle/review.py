@@ -36,7 +36,9 @@ class ReviewStatus(StrEnum):
     OPEN = "open"
     RESOLVED = "resolved"
     DISMISSED = "dismissed"
-    """Staff closed it without a change, with a note. The same facts open no new review until the gateway has given an answer in order."""
+    """Staff closed it without a change, with a note. The same facts open no new review until the
+    gateway has given an answer in order.
+    """
 
 
 _S = ReviewStatus
@@ -46,7 +48,7 @@ REVIEW_TRANSITIONS: Final = table(
         _S.OPEN: {_S.RESOLVED, _S.DISMISSED},
         _S.DISMISSED: {_S.RESOLVED},  # a later answer in order: the same facts open a new review
         _S.RESOLVED: set(),
-    }
+    },
 )
 
 
@@ -94,7 +96,9 @@ class ReviewReason(StrEnum):
     DELIVERY_FAILING = "delivery-failing"
     FORGED_NOTIFICATIONS = "forged-notifications"
     ROWS_LOST = "rows-lost"
-    """The database went back by a restore or a failover, or a signed notification names a payment that it does not have."""
+    """The database went back by a restore or a failover, or a signed notification names a payment
+    that it does not have.
+    """
     WORKER_LATE = "worker-late"
     """The worker is away, or does not come to the shop events that are due."""
 
@@ -105,9 +109,13 @@ class ReviewAction(StrEnum):
     POLL = "poll"
     """Poll now; resolved when the answer is in order."""
     REDELIVER = "redeliver"
-    """Deliver the shop event again: the failing one, or "payment paid" after the shop reopened or corrected the order."""
+    """Deliver the shop event again: the failing one, or "payment paid" after the shop reopened or
+    corrected the order.
+    """
     REFUND = "refund"
-    """Refund the payment; resolved when all of it is refunded (an overpaid order: when some of it is)."""
+    """Refund the payment; resolved when all of it is refunded (an overpaid order: when some of it
+    is).
+    """
     REFUND_DONE = "refund-done"
     """The refund of unknown or late outcome was done, as staff saw at the gateway."""
     REFUND_NOT_DONE = "refund-not-done"
@@ -117,7 +125,9 @@ class ReviewAction(StrEnum):
     RECORD_EXTERNAL_REFUND = "record-external-refund"
     """Record the amount of an external refund."""
     ACCEPT_AS_PAID = "accept-as-paid"
-    """Accept the payment as paid with the amount that the gateway reports. The shop decides whether that is enough."""
+    """Accept the payment as paid with the amount that the gateway reports. The shop decides whether
+    that is enough.
+    """
     FORCE_EXPIRE = "mark-expired"
     """Mark the payment as expired. The worker still finds late money."""
     DISMISS = "dismiss"
@@ -150,17 +160,21 @@ class End(StrEnum):
     APPLIED = "applied"
     """The shop applies the payment to its order."""
     SUBJECT = "subject"
-    """Its subject moves on: the refund is settled, the event is delivered, the gateway answers or creates again, the worker runs."""
+    """Its subject moves on: the refund is settled, the event is delivered, the gateway answers or
+    creates again, the worker runs.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewPolicy:
     """The consequences of a reason.
 
-    Staff see `actions` in this order. `recommends`: the first is the recommended one; else staff look at the gateway first.
-    `reported_paid`: the reason itself means that the gateway says paid. `says_nothing`: the gateway says
-    nothing about the payment. `updates`: a later answer updates the open review in place. `blocks_refunds`: Tillgate sends no refund while
-    the review is open, since the gateway may have refunded the money already (I5). `holds_money`: paid money pays for no order.
+    Staff see `actions` in this order. `recommends`: the first is the recommended one; else staff
+    look at the gateway first. `reported_paid`: the reason itself means that the gateway says paid.
+    `says_nothing`: the gateway says nothing about the payment. `updates`: a later answer updates
+    the open review in place. `blocks_refunds`: Tillgate sends no refund while the review is open,
+    since the gateway may have refunded the money already (I5). `holds_money`: paid money pays for
+    no order.
     """
 
     scope: Scope
@@ -181,18 +195,39 @@ _HELD: Final = (_A.REFUND, _A.WITHDRAW, _A.DISMISS)
 _HELD_UNAPPLIED: Final = (_A.REFUND, _A.WITHDRAW, _A.REDELIVER, _A.DISMISS)
 
 
-def _answer(*actions: ReviewAction, ends: Collection[End] = (End.ANSWER,), **more: bool) -> ReviewPolicy:
-    """Return the row of a case about a payment that later answers update; by default an answer that could not be applied to it."""
-    return ReviewPolicy(scope=Scope.PAYMENT, actions=actions or _UNAPPLIED, ends=frozenset(ends), updates=True, **more)
+def _answer(
+    *actions: ReviewAction,
+    ends: Collection[End] = (End.ANSWER,),
+    **more: bool,
+) -> ReviewPolicy:
+    """Return the row of a case about a payment that later answers update; by default an answer that
+    could not be applied to it.
+    """
+    return ReviewPolicy(
+        scope=Scope.PAYMENT,
+        actions=actions or _UNAPPLIED,
+        ends=frozenset(ends),
+        updates=True,
+        **more,
+    )
 
 
 def _account(*more: End) -> ReviewPolicy:
-    return ReviewPolicy(scope=Scope.ACCOUNT, actions=_POLL, ends=frozenset({End.ANSWER, End.FOUND, *more}))
+    return ReviewPolicy(
+        scope=Scope.ACCOUNT,
+        actions=_POLL,
+        ends=frozenset({End.ANSWER, End.FOUND, *more}),
+    )
 
 
 def _held(actions: tuple[ReviewAction, ...], *more: End) -> ReviewPolicy:
     """Return the row of a paid payment with money that pays for no order."""
-    return ReviewPolicy(scope=Scope.PAYMENT, actions=actions, ends=frozenset({End.FULL_REFUND, *more}), holds_money=True)
+    return ReviewPolicy(
+        scope=Scope.PAYMENT,
+        actions=actions,
+        ends=frozenset({End.FULL_REFUND, *more}),
+        holds_money=True,
+    )
 
 
 POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
@@ -206,45 +241,99 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
         _R.UNRECOGNISED_STATUS: _answer(),
         _R.PAYMENT_UNKNOWN: _answer(ends=(End.FOUND, End.SETTLED), says_nothing=True),
         _R.PAYMENT_UNANSWERED: _answer(ends=(End.FOUND, End.ANSWER), says_nothing=True),
-        _R.CHANGED_AFTER_PAID: _answer(_A.POLL, _A.RECORD_EXTERNAL_REFUND, _A.DISMISS, ends=(End.FULL_REFUND,), blocks_refunds=True),
-        _R.DISPUTED: _answer(_A.RECORD_EXTERNAL_REFUND, _A.POLL, _A.DISMISS, ends=(End.ANSWER, End.FULL_REFUND), blocks_refunds=True),
+        _R.CHANGED_AFTER_PAID: _answer(
+            _A.POLL,
+            _A.RECORD_EXTERNAL_REFUND,
+            _A.DISMISS,
+            ends=(End.FULL_REFUND,),
+            blocks_refunds=True,
+        ),
+        _R.DISPUTED: _answer(
+            _A.RECORD_EXTERNAL_REFUND,
+            _A.POLL,
+            _A.DISMISS,
+            ends=(End.ANSWER, End.FULL_REFUND),
+            blocks_refunds=True,
+        ),
         _R.WRONG_CREDENTIALS: _account(),
         _R.SIGNATURE_MISMATCH: _account(),
         _R.ACCOUNT_GONE: _account(),
         _R.GATEWAY_SILENT: _account(End.SUBJECT),
         # An answer to a query says nothing about creations: only a payment that is created ends it.
-        _R.CREATIONS_REFUSED: ReviewPolicy(scope=Scope.ACCOUNT, actions=(_A.DISMISS,), ends=frozenset({End.SUBJECT}), recommends=False),
+        _R.CREATIONS_REFUSED: ReviewPolicy(
+            scope=Scope.ACCOUNT,
+            actions=(_A.DISMISS,),
+            ends=frozenset({End.SUBJECT}),
+            recommends=False,
+        ),
         _R.SECOND_PAYMENT: _held(_HELD),
         _R.PAID_NOT_PAYABLE: _held(_HELD_UNAPPLIED, End.APPLIED),
         _R.UNDERPAID: _held(_HELD_UNAPPLIED, End.APPLIED),
         _R.OVERPAID: _held(_HELD),
-        _R.DUPLICATE_TRANSACTION_NO: ReviewPolicy(scope=Scope.PAYMENT, actions=_HELD, recommends=False),
+        _R.DUPLICATE_TRANSACTION_NO: ReviewPolicy(
+            scope=Scope.PAYMENT,
+            actions=_HELD,
+            recommends=False,
+        ),
         # The amount of these three stays blocked until staff decide, so staff cannot dismiss them.
         _R.REFUND_UNKNOWN: ReviewPolicy(
-            scope=Scope.REFUND, actions=(_A.REFUND_DONE, _A.REFUND_NOT_DONE), ends=frozenset({End.SUBJECT}), recommends=False
+            scope=Scope.REFUND,
+            actions=(_A.REFUND_DONE, _A.REFUND_NOT_DONE),
+            ends=frozenset({End.SUBJECT}),
+            recommends=False,
         ),
         _R.REFUND_LATE: ReviewPolicy(
-            scope=Scope.REFUND, actions=(_A.POLL, _A.REFUND_DONE, _A.REFUND_NOT_DONE), ends=frozenset({End.SUBJECT})
+            scope=Scope.REFUND,
+            actions=(_A.POLL, _A.REFUND_DONE, _A.REFUND_NOT_DONE),
+            ends=frozenset({End.SUBJECT}),
         ),
-        _R.REFUND_NOT_SENT: ReviewPolicy(scope=Scope.REFUND, actions=(_A.WITHDRAW,), ends=frozenset({End.SUBJECT}), recommends=False),
-        _R.REFUND_CONTRADICTED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.RECORD_EXTERNAL_REFUND, _A.DISMISS), blocks_refunds=True),
-        _R.REFUND_RETURNED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.DISMISS,), recommends=False),
-        _R.DELIVERY_FAILING: ReviewPolicy(scope=Scope.EVENT, actions=(_A.REDELIVER, _A.DISMISS), ends=frozenset({End.SUBJECT})),
+        _R.REFUND_NOT_SENT: ReviewPolicy(
+            scope=Scope.REFUND,
+            actions=(_A.WITHDRAW,),
+            ends=frozenset({End.SUBJECT}),
+            recommends=False,
+        ),
+        _R.REFUND_CONTRADICTED: ReviewPolicy(
+            scope=Scope.REFUND,
+            actions=(_A.RECORD_EXTERNAL_REFUND, _A.DISMISS),
+            blocks_refunds=True,
+        ),
+        _R.REFUND_RETURNED: ReviewPolicy(
+            scope=Scope.REFUND,
+            actions=(_A.DISMISS,),
+            recommends=False,
+        ),
+        _R.DELIVERY_FAILING: ReviewPolicy(
+            scope=Scope.EVENT,
+            actions=(_A.REDELIVER, _A.DISMISS),
+            ends=frozenset({End.SUBJECT}),
+        ),
         _R.FORGED_NOTIFICATIONS: ReviewPolicy(scope=Scope.PAYMENT, actions=(_A.DISMISS,)),
         _R.ROWS_LOST: ReviewPolicy(scope=Scope.DATABASE, actions=(_A.DISMISS,), recommends=False),
-        _R.WORKER_LATE: ReviewPolicy(scope=Scope.WORKER, actions=(_A.DISMISS,), ends=frozenset({End.SUBJECT}), recommends=False),
-    }
+        _R.WORKER_LATE: ReviewPolicy(
+            scope=Scope.WORKER,
+            actions=(_A.DISMISS,),
+            ends=frozenset({End.SUBJECT}),
+            recommends=False,
+        ),
+    },
 )
 """One row per reason: the only place for its consequences."""
 
 
 def reasons(**wanted: object) -> frozenset[ReviewReason]:
-    """Return the reasons whose policy has these values; `ends=End.ANSWER` asks for one of its ends."""
+    """Return the reasons whose policy has these values; `ends=End.ANSWER` asks for one of its
+    ends.
+    """
 
     def has(policy: ReviewPolicy, name: str, value: object) -> bool:
         return value in policy.ends if name == "ends" else getattr(policy, name) == value
 
-    return frozenset(reason for reason, policy in POLICIES.items() if all(has(policy, *one) for one in wanted.items()))
+    return frozenset(
+        reason
+        for reason, policy in POLICIES.items()
+        if all(has(policy, *one) for one in wanted.items())
+    )
 
 
 class Claim(IntEnum):
@@ -273,7 +362,10 @@ def claim_of(reason: str, facts: Mapping[str, Any], *, reported_paid: bool) -> C
 
 def facts_version(reason: str, facts: Mapping[str, Any], *, reported_paid: bool) -> str:
     """Return a short hash of the compared facts of a review, the same in any language."""
-    said = json.dumps([str(reason), bool(reported_paid), {name: str(value) for name, value in facts.items()}], sort_keys=True)
+    said = json.dumps(
+        [str(reason), bool(reported_paid), {name: str(value) for name, value in facts.items()}],
+        sort_keys=True,
+    )
     return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
 
 

@@ -1,6 +1,8 @@
-"""An emulator of the payment gateway: the endpoints of both versions, a payment page, notifications, and every fault on demand.
+"""An emulator of the payment gateway: the endpoints of both versions, a payment page,
+notifications, and every fault on demand.
 
-It imports no other part of the package, and so judges the wire format independently. The server is loaded on first use.
+It imports no other part of the package, and so judges the wire format independently. The server is
+loaded on first use.
 """
 
 from __future__ import annotations
@@ -50,7 +52,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load the parts that need the server's dependencies on first use."""
-    module = {"Sandbox": "server", "serve": "server", "create_app": "app", "Control": "control"}.get(name)
+    module = {
+        "Sandbox": "server",
+        "serve": "server",
+        "create_app": "app",
+        "Control": "control",
+    }.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".{module}", __name__), name)

@@ -1,9 +1,11 @@
-"""Access to the developer's pages and the control API: this machine alone, unless the options open them to the public.
+"""Access to the developer's pages and the control API: this machine alone, unless the options open
+them to the public.
 
-Bound to loopback is not enough. A web page in the developer's browser can name this server under a host of its own (DNS rebinding) and can
-send it forms across sites, and a tunnel can bring strangers in. So the Host header must be loopback's, writing needs JSON and no foreign
-Origin, and a request that came through a proxy counts as public. A stranger can choose the address of a notification. The sandbox marks
-its own requests and refuses them, so that no notification becomes a command.
+Bound to loopback is not enough. A web page in the developer's browser can name this server under a
+host of its own (DNS rebinding) and can send it forms across sites, and a tunnel can bring strangers
+in. So the Host header must be loopback's, writing needs JSON and no foreign Origin, and a request
+that came through a proxy counts as public. A stranger can choose the address of a notification. The
+sandbox marks its own requests and refuses them, so that no notification becomes a command.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _PROXIED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rule for one server: whether it listens to more than loopback, and whether the public may control it."""
+    """The rule for one server: whether it listens to more than loopback, and whether the public may
+    control it.
+    """
 
     public: bool = False
     control_public: bool = False
@@ -43,7 +47,9 @@ class Access:
         )
 
     def may_act(self, request: Request) -> bool:
-        """Return whether this request may change something. A browser cannot send such JSON across sites without a preflight request."""
+        """Return whether this request may change something. A browser cannot send such JSON across
+        sites without a preflight request.
+        """
         if not self.may_look(request):
             return False
         origin = request.headers.get("origin")

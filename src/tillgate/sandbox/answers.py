@@ -28,8 +28,8 @@ _text = json.encoder.encode_basestring_ascii
 class Answer:
     """One HTTP answer and its fate.
 
-    `lose_request`: the work is not done and no answer is sent. `lose_response`: the work is done and no answer is sent. `cut`: only the
-    first `cut_after` bytes of `raw()` arrive.
+    `lose_request`: the work is not done and no answer is sent. `lose_response`: the work is done
+    and no answer is sent. `cut`: only the first `cut_after` bytes of `raw()` arrive.
     """
 
     http_status: int
@@ -43,7 +43,10 @@ class Answer:
     def raw(self) -> bytes:
         """Return the whole answer as HTTP/1.1, for the fates that cut it."""
         lines = [f"HTTP/1.1 {self.http_status} {http.HTTPStatus(self.http_status).phrase}"]
-        lines += [f"{name}: {value}" for name, value in (*self.headers, ("content-length", str(len(self.body))))]
+        lines += [
+            f"{name}: {value}"
+            for name, value in (*self.headers, ("content-length", str(len(self.body))))
+        ]
         return "\r\n".join((*lines, "", "")).encode("latin-1") + self.body
 
 
@@ -54,7 +57,11 @@ def encode(value: object) -> str:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_text(name)}:{encode(member)}" for name, member in value.items()) + "}"
+        return (
+            "{"
+            + ",".join(f"{_text(name)}:{encode(member)}" for name, member in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ",".join(map(encode, value)) + "]"
     return json.dumps(value)
@@ -70,7 +77,9 @@ def _encoded(envelope: object) -> bytes:
 
 
 def sign(envelope: Envelope, token: str, how: str) -> None:
-    """Put a verifySign into an answer (unspecified behaviour 7): over the result's fields where there is a result, else the envelope's."""
+    """Put a verifySign into an answer (unspecified behaviour 7): over the result's fields where
+    there is a result, else the envelope's.
+    """
     result = envelope.get("result")
     place: Envelope = result if isinstance(result, dict) else envelope
     parameters = {name: str(value) for name, value in place.items()}
@@ -85,15 +94,25 @@ _FIXED: Mapping[str, Answer] = {
     "server_error": Answer(503, (("content-type", "text/plain"),), b"Service Unavailable"),
     "server_error_done": Answer(502, _HTML, b"<html><body><h1>502 Bad Gateway</h1></body></html>"),
     "html_body": Answer(200, _HTML, b"<!doctype html><title>Maintenance</title><p>Back soon."),
-    "rate_limited": Answer(429, (*_JSON, ("retry-after", "1")), b'{"ret_code":"000429","ret_msg":"too many requests"}'),
+    "rate_limited": Answer(
+        429,
+        (*_JSON, ("retry-after", "1")),
+        b'{"ret_code":"000429","ret_msg":"too many requests"}',
+    ),
 }
 
 
 def instead(fault: str, options: Options) -> Answer:
     """Make the answer of a fault that replaces the work."""
     if fault == "refused":
-        return answer({"ret_code": contract.BAD_STATE, "ret_msg": "refused by the sandbox"}, options.refusal_http_status)
-    return _FIXED.get(fault) or answer({"ret_code": contract.NOT_FOUND, "ret_msg": "order not found"}, 400)
+        return answer(
+            {"ret_code": contract.BAD_STATE, "ret_msg": "refused by the sandbox"},
+            options.refusal_http_status,
+        )
+    return _FIXED.get(fault) or answer(
+        {"ret_code": contract.NOT_FOUND, "ret_msg": "order not found"},
+        400,
+    )
 
 
 def unit_more(text: str, currency: str) -> str:
@@ -101,7 +120,8 @@ def unit_more(text: str, currency: str) -> str:
     return money.text_of((money.units_of(text, currency) or 0) + 1, currency)
 
 
-# Faults in the content of the answer: the field of the result, and its new value, or None to leave it out.
+# Faults in the content of the answer: the field of the result, and its new value, or None to leave
+# it out.
 _CHANGES: Mapping[str, tuple[str, Callable[[str, str], str | None]]] = {
     "payment_page_missing": ("cashierUrl", lambda text, currency: None),
     "payment_page_relative": ("cashierUrl", lambda text, currency: "/" + text.split("/", 3)[-1]),
@@ -113,7 +133,10 @@ _CHANGES: Mapping[str, tuple[str, Callable[[str, str], str | None]]] = {
     "wrong_currency": ("currency", lambda text, currency: "EUR"),
     "missing_currency": ("currency", lambda text, currency: None),
     "wrong_settle_currency": ("settleCurrency", lambda text, currency: "EUR"),
-    "wrong_transaction_no": ("transactionNo", lambda text, currency: text[:-1] + str((int(text[-1]) + 1) % 10)),
+    "wrong_transaction_no": (
+        "transactionNo",
+        lambda text, currency: text[:-1] + str((int(text[-1]) + 1) % 10),
+    ),
     "unknown_status": ("status", lambda text, currency: "quantum"),
 }
 
@@ -130,7 +153,13 @@ def change_result(fault: str, envelope: Envelope, currency: str) -> None:
             result[name] = value
 
 
-def damage(fault: str, envelope: Envelope, whole: Answer, options: Options, random: Random) -> Answer:
+def damage(
+    fault: str,
+    envelope: Envelope,
+    whole: Answer,
+    options: Options,
+    random: Random,
+) -> Answer:
     """Apply a fault to the answer after the work was done."""
     if fault in _FIXED:
         return _FIXED[fault]
@@ -140,7 +169,11 @@ def damage(fault: str, envelope: Envelope, whole: Answer, options: Options, rand
         return replace(whole, fate="drip", pause_seconds=options.drip_pause_seconds)
     if fault == "cut":
         after = options.cut_after_bytes
-        return replace(whole, fate="cut", cut_after=after if after >= 0 else random.randrange(len(whole.raw())))
+        return replace(
+            whole,
+            fate="cut",
+            cut_after=after if after >= 0 else random.randrange(len(whole.raw())),
+        )
     if fault == "redirect":
         return Answer(302, (("location", f"{options.public_url}/elsewhere"),), b"")
     rewrite = _REWRITES.get(fault)
@@ -152,9 +185,17 @@ _REWRITES: Mapping[str, Callable[[Envelope, bytes, Options], bytes]] = {
     "broken_json": lambda envelope, body, options: body[: len(body) // 2],
     "empty_body": lambda envelope, body, options: b"",
     "json_list": lambda envelope, body, options: b"[" + body + b"]",
-    "missing_ret_code": lambda envelope, body, options: _encoded({name: envelope[name] for name in envelope if name != "ret_code"}),
+    "missing_ret_code": lambda envelope, body, options: _encoded(
+        {name: envelope[name] for name in envelope if name != "ret_code"},
+    ),
     "numeric_ret_code": lambda envelope, body, options: _encoded({**envelope, "ret_code": 100}),
-    "huge_body": lambda envelope, body, options: body[:-1] + b" " * max(0, options.huge_body_bytes - len(body)) + b"}",
-    "system_error": lambda envelope, body, options: _encoded({"ret_code": contract.SYSTEM_ERROR, "ret_msg": "system error"}),
-    "unknown_code": lambda envelope, body, options: _encoded({"ret_code": contract.UNKNOWN_CODE, "ret_msg": "something else"}),
+    "huge_body": lambda envelope, body, options: (
+        body[:-1] + b" " * max(0, options.huge_body_bytes - len(body)) + b"}"
+    ),
+    "system_error": lambda envelope, body, options: _encoded(
+        {"ret_code": contract.SYSTEM_ERROR, "ret_msg": "system error"},
+    ),
+    "unknown_code": lambda envelope, body, options: _encoded(
+        {"ret_code": contract.UNKNOWN_CODE, "ret_msg": "something else"},
+    ),
 }

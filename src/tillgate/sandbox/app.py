@@ -1,4 +1,6 @@
-"""The emulator as an ASGI application: the three endpoints on a short path, since benchmarks depend on it, and Starlette."""
+"""The emulator as an ASGI application: the three endpoints on a short path, since benchmarks depend
+on it, and Starlette.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class ConnectionCut(Exception):
 
 
 def create_app(control: Control, *, public: bool = False, control_public: bool = False) -> ASGIApp:
-    """Build the application; `public` says that others can reach it, which closes `/` and `/_control/` unless `control_public`."""
+    """Build the application; `public` says that others can reach it, which closes `/` and
+    `/_control/` unless `control_public`.
+    """
     return SandboxApp(control, Access(public=public, control_public=control_public))
 
 
@@ -55,16 +59,27 @@ class SandboxApp:
         if scope["type"] != "http" or not scope["path"].startswith(_ENDPOINTS):
             await self._pages(scope, receive, send)
         elif scope["method"] != "POST":
-            await _send(Answer(405, (("allow", "POST"), ("content-type", "text/plain")), b"POST only"), send)
+            await _send(
+                Answer(405, (("allow", "POST"), ("content-type", "text/plain")), b"POST only"),
+                send,
+            )
         else:
-            content_type = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+            content_type = next(
+                (value for name, value in scope["headers"] if name == b"content-type"),
+                b"",
+            )
             body = await _read(receive)
-            await _deliver(self._control.handle(scope["path"], content_type.decode("latin-1"), body), scope, receive, send)
+            await _deliver(
+                self._control.handle(scope["path"], content_type.decode("latin-1"), body),
+                scope,
+                receive,
+                send,
+            )
 
 
 async def _read(receive: Receive) -> bytes:
     message = await receive()
-    body = cast(bytes, message.get("body", b""))
+    body = cast("bytes", message.get("body", b""))
     while message.get("more_body") and len(body) <= MAXIMUM_BODY_BYTES:
         message = await receive()
         body += message.get("body", b"")

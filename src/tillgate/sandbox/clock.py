@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 _LATEST: Final = 221_845_392_000.0
-"""The year 9000. Dates follow the clock, and some lie a time-out of years after it; the calendar ends with the year 9999."""
+"""The year 9000. Dates follow the clock, and some lie a time-out of years after it; the calendar
+ends with the year 9999.
+"""
 
 
 class Clock:
@@ -30,5 +32,7 @@ class Clock:
 
     @classmethod
     def standing(cls, at: float = 1_767_225_600.0) -> Clock:
-        """Return a clock that moves only by `advance`: by default it stands at the start of 2026."""
+        """Return a clock that moves only by `advance`: by default it stands at the start of
+        2026.
+        """
         return cls(lambda: at)

@@ -1,4 +1,6 @@
-"""The interface as data, for the reader of requests, the OpenAPI document and the pages: paths, allowed values and codes."""
+"""The interface as data, for the reader of requests, the OpenAPI document and the pages: paths,
+allowed values and codes.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,16 @@ PAYMENT_METHODS = MappingProxyType(
         "bkash": "bKash",
         "easypaisa": "Easypaisa",
         "cashapppay": "Cash App Pay",
-    }
+    },
 )
 VENDORS: MappingProxyType[Version, tuple[str, ...]] = MappingProxyType(
-    {"v1": tuple(name for name in PAYMENT_METHODS if name != "cashapppay"), "v3": tuple(PAYMENT_METHODS)}
+    {
+        "v1": tuple(name for name in PAYMENT_METHODS if name != "cashapppay"),
+        "v3": tuple(PAYMENT_METHODS),
+    },
 )
 TERMINALS: MappingProxyType[Version, tuple[str, ...]] = MappingProxyType(
-    {"v1": ("ONLINE", "WAP", "ANDROID", "IOS"), "v3": ("ONLINE", "WAP", "MWEB", "YIP")}
+    {"v1": ("ONLINE", "WAP", "ANDROID", "IOS"), "v3": ("ONLINE", "WAP", "MWEB", "YIP")},
 )
 JSON_NUMBERS = ("merchantNo", "timeout")
 """The texts of the interface that its family's own documents show as numbers of JSON."""
@@ -61,7 +66,7 @@ REQUIRED: MappingProxyType[Endpoint, tuple[str, ...]] = MappingProxyType(
         Endpoint("pay", "v3"): (*_STORE, *_ORDER, "settleCurrency"),
         Endpoint("query", "v3"): _STORE,
         Endpoint("refund", "v3"): (*_STORE, "refundAmount", "currency", "settleCurrency"),
-    }
+    },
 )
 EITHER = ("reference", "transactionNo")
 """A query or refund of version 3 names the transaction by one of them."""
@@ -73,7 +78,7 @@ OPTIONAL: MappingProxyType[Endpoint, tuple[str, ...]] = MappingProxyType(
         Endpoint("pay", "v3"): ("description", "timeout", "goodsInfo", "osType", "note"),
         Endpoint("query", "v3"): EITHER,
         Endpoint("refund", "v3"): (*EITHER, "refundReference", "ipnUrl"),
-    }
+    },
 )
 AMOUNTS: MappingProxyType[Endpoint, str] = MappingProxyType(
     {
@@ -81,24 +86,37 @@ AMOUNTS: MappingProxyType[Endpoint, str] = MappingProxyType(
         Endpoint("refund", "v1"): "amount",
         Endpoint("pay", "v3"): "amount",
         Endpoint("refund", "v3"): "refundAmount",
-    }
+    },
 )
 """The name of the amount in each request that has one."""
 
-# "The request examples for tran-query and refund use the path prefix /app-data-search/v1/" (Endpoints; unspecified behaviour 2).
+# "The request examples for tran-query and refund use the path prefix /app-data-search/v1/"
+# (Endpoints; unspecified behaviour 2).
 _PAY = {"/online/v1/secure-pay": Endpoint("pay", "v1")}
-_ONLINE = {"/online/v1/tran-query": Endpoint("query", "v1"), "/online/v1/refund": Endpoint("refund", "v1")}
-_EXAMPLES = {"/app-data-search/v1/tran-query": Endpoint("query", "v1"), "/app-data-search/v1/refund": Endpoint("refund", "v1")}
+_ONLINE = {
+    "/online/v1/tran-query": Endpoint("query", "v1"),
+    "/online/v1/refund": Endpoint("refund", "v1"),
+}
+_EXAMPLES = {
+    "/app-data-search/v1/tran-query": Endpoint("query", "v1"),
+    "/app-data-search/v1/refund": Endpoint("refund", "v1"),
+}
 _V3 = {
     "/online/v3/secure-pay": Endpoint("pay", "v3"),
     "/app-data-search/v3/tran-query": Endpoint("query", "v3"),
     "/app-data-search/v3/refund": Endpoint("refund", "v3"),
 }
 PATHS: MappingProxyType[str, dict[str, Endpoint]] = MappingProxyType(
-    {"all": _PAY | _ONLINE | _EXAMPLES | _V3, "online": _PAY | _ONLINE, "examples": _PAY | _EXAMPLES, "v3": _V3}
+    {
+        "all": _PAY | _ONLINE | _EXAMPLES | _V3,
+        "online": _PAY | _ONLINE,
+        "examples": _PAY | _EXAMPLES,
+        "v3": _V3,
+    },
 )
 
-# The interface names only success and the unknown order; the other codes are those of the gateway's family (unspecified behaviour 12).
+# The interface names only success and the unknown order; the other codes are those of the gateway's
+# family (unspecified behaviour 12).
 SUCCESS = "000100"
 SYSTEM_ERROR = "000000"
 MISSING = "000020"

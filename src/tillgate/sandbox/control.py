@@ -1,4 +1,6 @@
-"""The acts of a test or a developer on a running emulator: one lock around the service, and a bell that wakes the sender."""
+"""The acts of a test or a developer on a running emulator: one lock around the service, and a bell
+that wakes the sender.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Control:
     def __init__(self, service: Service, clock: Clock, *, public: bool = False) -> None:
         self.service = service
         self.clock = clock
-        self.public = public  # strangers can reach it, and could make it send notifications to hosts that only it can reach
+        # strangers can reach it, and could make it send notifications to hosts that only it can
+        # reach
+        self.public = public
         self.lock = threading.RLock()
         self.ring: Callable[[], None] = lambda: None  # set by the sender of notifications
         self.wakes_at = 0.0
@@ -40,7 +44,9 @@ class Control:
             return self.service.handle(path, content_type, body)
 
     def due_notifications(self) -> tuple[list[NotificationAttempt], float | None]:
-        """Take the notifications that are due now; return them with the seconds until the next one."""
+        """Take the notifications that are due now; return them with the seconds until the next
+        one.
+        """
         with self.lock:
             now = self.clock()
             attempts = self.service.due_notifications(now)
@@ -48,14 +54,22 @@ class Control:
             self.wakes_at = float("inf") if due is None else due
             return attempts, None if due is None else max(0.0, due - now)
 
-    def notification_answered(self, attempt: NotificationAttempt, http_status: int | None, body: bytes, error: str) -> None:
+    def notification_answered(
+        self,
+        attempt: NotificationAttempt,
+        http_status: int | None,
+        body: bytes,
+        error: str,
+    ) -> None:
         """Record the result of one sending."""
         with self._acting():
             self.service.notification_answered(attempt, http_status, body, error)
 
     @contextmanager
     def _acting(self) -> Iterator[None]:
-        """Hold the lock, and then wake the sender if something is due earlier than it waits for: most acts cause nothing soon."""
+        """Hold the lock, and then wake the sender if something is due earlier than it waits for:
+        most acts cause nothing soon.
+        """
         with self.lock:
             yield
             due = self.service.next_due()
@@ -65,7 +79,9 @@ class Control:
     # Acts on a transaction, named by its number or its reference.
 
     def decide(self, key: str, decision: Decision) -> str | None:
-        """Decide in the shopper's place, and return the shopper's next address. A failed or expired payment can be paid late."""
+        """Decide in the shopper's place, and return the shopper's next address. A failed or expired
+        payment can be paid late.
+        """
         with self._acting():
             return self.service.decide(self.service.find(key).transaction_no, decision, late=True)
 
@@ -78,7 +94,9 @@ class Control:
         return self.decide(key, "decline")
 
     def leave(self, key: str) -> str | None:
-        """Leave the payment page in the shopper's place: nothing is paid, the payment stays open."""
+        """Leave the payment page in the shopper's place: nothing is paid, the payment stays
+        open.
+        """
         return self.decide(key, "leave")
 
     def settle_at_payment_page(self, transaction: Transaction, decision: Decision) -> str | None:
@@ -113,10 +131,15 @@ class Control:
         if outcome not in ("succeeded", "failed"):
             raise WrongOption("outcome", outcome, "succeeded or failed")
         with self._acting():
-            self.service.finish_refund(self.service.find(key).transaction_no, "failed" if outcome == "failed" else "succeeded")
+            self.service.finish_refund(
+                self.service.find(key).transaction_no,
+                "failed" if outcome == "failed" else "succeeded",
+            )
 
     def notify(self, key: str, kind: NotificationKind = "payment", *, status: str = "") -> None:
-        """Send a notification now: true (`payment`, `refund`), `forged`, or `stale`, which says pending; `status` changes its word."""
+        """Send a notification now: true (`payment`, `refund`), `forged`, or `stale`, which says
+        pending; `status` changes its word.
+        """
         with self.lock:
             self.service.notify(self.service.find(key), kind, status=status)
             self.ring()
@@ -131,7 +154,9 @@ class Control:
             self.ring()
 
     def set_options(self, changes: Mapping[str, object]) -> Options:
-        """Change options, by the names of `Options` or of faults. The seed and the address are fixed while the emulator runs."""
+        """Change options, by the names of `Options` or of faults. The seed and the address are
+        fixed while the emulator runs.
+        """
         for name in ("seed", "public_url", "journal_entries"):
             if name in changes:
                 raise WrongOption(name, changes[name], "no change while the emulator runs")
@@ -139,10 +164,22 @@ class Control:
             self.service.use(Options.read(changes, self.service.options))
             return self.service.options
 
-    def fault(self, name: str, *, occasion: str | None = None, reference: str | None = None, times: int = 1) -> Planned:
+    def fault(
+        self,
+        name: str,
+        *,
+        occasion: str | None = None,
+        reference: str | None = None,
+        times: int = 1,
+    ) -> Planned:
         """Plan a fault for the next fitting calls or moments."""
         with self.lock:
-            return self.service.faults.plan(name, occasion=occasion, reference=reference, times=times)
+            return self.service.faults.plan(
+                name,
+                occasion=occasion,
+                reference=reference,
+                times=times,
+            )
 
     def clear_faults(self) -> None:
         """Remove the planned faults and the probabilities of faults."""
@@ -151,7 +188,9 @@ class Control:
             self.service.use(Options.read({"faults": {}}, self.service.options))
 
     def reset(self) -> None:
-        """Forget every transaction, notification and planned fault; the options and the clock stay."""
+        """Forget every transaction, notification and planned fault; the options and the clock
+        stay.
+        """
         with self.lock:
             self.service.reset()
             self.ring()
@@ -170,19 +209,34 @@ class Control:
     # The state, as tests see it.
 
     def state(self) -> dict[str, object]:
-        """Return the whole state that a test may need, as JSON can carry it, without tokens and signatures."""
+        """Return the whole state that a test may need, as JSON can carry it, without tokens and
+        signatures.
+        """
         with self.lock:
             service = self.service
-            options = {item.name: getattr(service.options, item.name) for item in fields(service.options)}
-            options |= {"merchants": sorted(service.options.merchants), "faults": dict(service.options.faults)}
+            options = {
+                item.name: getattr(service.options, item.name) for item in fields(service.options)
+            }
+            options |= {
+                "merchants": sorted(service.options.merchants),
+                "faults": dict(service.options.faults),
+            }
             return {
                 "now": self.clock(),
                 "options": options,
                 "planned_faults": [
-                    {"fault": one.fault.name, "occasion": one.occasion, "reference": one.reference, "times": one.times}
+                    {
+                        "fault": one.fault.name,
+                        "occasion": one.occasion,
+                        "reference": one.reference,
+                        "times": one.times,
+                    }
                     for one in service.faults.planned
                 ],
-                "notifications": {"waiting_until": service.outbox.next_due(), "sending": service.outbox.in_flight()},
+                "notifications": {
+                    "waiting_until": service.outbox.next_due(),
+                    "sending": service.outbox.in_flight(),
+                },
                 "transactions": [self.describe(one) for one in service.transactions()],
             }
 
@@ -199,7 +253,13 @@ class Control:
             "word": self.service.word(transaction),
             "refunded": text_of(transaction.refunded_units, transaction.currency),
             "refunds": [
-                {"refundNo": one.refund_no, "refundReference": one.reference, "amount": one.amount, "status": one.status, "at": one.at}
+                {
+                    "refundNo": one.refund_no,
+                    "refundReference": one.reference,
+                    "amount": one.amount,
+                    "status": one.status,
+                    "at": one.at,
+                }
                 for one in transaction.refunds
             ],
             "cashierUrl": self.service.payment_url(transaction),

@@ -1,4 +1,6 @@
-"""The control API: `Control` over HTTP, as JSON. A client without access gets 404 for every address below `/_control/`."""
+"""The control API: `Control` over HTTP, as JSON. A client without access gets 404 for every address
+below `/_control/`.
+"""
 
 from __future__ import annotations
 
@@ -36,19 +38,31 @@ def routes(control: Control, access: Access) -> list[Route]:
         ("POST", "/reset", lambda control, request, body: control.reset()),
     )
     ordered = sorted(table, key=lambda row: "{action}" in row[1])
-    return [Route(f"/_control{path}", _guarded(action, control, access), methods=[method]) for method, path, action in ordered]
+    return [
+        Route(f"/_control{path}", _guarded(action, control, access), methods=[method])
+        for method, path, action in ordered
+    ]
 
 
-def _guarded(action: Action, control: Control, access: Access) -> Callable[[Request], Awaitable[Response]]:
+def _guarded(
+    action: Action,
+    control: Control,
+    access: Access,
+) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         writes = request.method not in ("GET", "HEAD")
         if not (access.may_act(request) if writes else access.may_look(request)):
             return JSONResponse({"error": "Not Found"}, 404)
         try:
             body = await _read(request) if writes else {}
-            return JSONResponse({"ok": True} if (answer := action(control, request, body)) is None else answer)
+            return JSONResponse(
+                {"ok": True} if (answer := action(control, request, body)) is None else answer,
+            )
         except (SandboxError, ValueError) as error:
-            return JSONResponse({"error": str(error)}, {UnknownTransaction: 404, NotPossible: 409}.get(type(error), 400))
+            return JSONResponse(
+                {"error": str(error)},
+                {UnknownTransaction: 404, NotPossible: 409}.get(type(error), 400),
+            )
 
     return serve
 
@@ -72,7 +86,9 @@ def _only(body: Body, *names: str) -> None:
     """Refuse an unknown name: a misspelt name must not be ignored."""
     unknown = sorted(set(body) - set(names))
     if unknown:
-        raise ValueError(f"unknown: {', '.join(unknown)}; this takes {', '.join(names) or 'nothing'}")
+        raise ValueError(
+            f"unknown: {', '.join(unknown)}; this takes {', '.join(names) or 'nothing'}",
+        )
 
 
 def _text(body: Body, name: str, default: str | None = None) -> str | None:
@@ -102,7 +118,12 @@ def _fault(control: Control, request: Request, body: Body) -> object:
     if type(times) is not int:
         raise WrongOption("times", times, "a whole number")
     name = _text(body, "fault", "") or ""
-    control.fault(name, occasion=_text(body, "occasion"), reference=_text(body, "reference"), times=times)
+    control.fault(
+        name,
+        occasion=_text(body, "occasion"),
+        reference=_text(body, "reference"),
+        times=times,
+    )
     return control.state()["planned_faults"]
 
 

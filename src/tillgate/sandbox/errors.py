@@ -18,7 +18,10 @@ class UnknownOption(SandboxError):
     """A switch or fault of that name does not exist."""
 
     def __init__(self, name: str, near: str = "") -> None:
-        super().__init__(f"the sandbox has no option or fault {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+        super().__init__(
+            f"the sandbox has no option or fault {name!r}"
+            + (f"; did you mean {near!r}?" if near else ""),
+        )
 
 
 class WrongOption(SandboxError):

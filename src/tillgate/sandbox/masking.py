@@ -13,7 +13,9 @@ _LONGEST = 4000
 
 
 def shown(body: bytes) -> str:
-    """Return a body for people to read, one parameter a line, each verifySign cut to its first characters."""
+    """Return a body for people to read, one parameter a line, each verifySign cut to its first
+    characters.
+    """
     text = body.decode("utf-8", "replace")
     return _SIGNATURE.sub(r"\1\2…", _pretty(text))[:_LONGEST]
 
@@ -28,7 +30,9 @@ def _pretty(text: str) -> str:
     if "=" in text and not any(character in text for character in " <\n"):
         address, mark, query = text.rpartition("?")
         pairs = parse_qsl(query, keep_blank_values=True)
-        return "\n".join([*([address + mark] if address else []), *(f"{name}={value}" for name, value in pairs)])
+        return "\n".join(
+            [*([address + mark] if address else []), *(f"{name}={value}" for name, value in pairs)],
+        )
     return text
 
 

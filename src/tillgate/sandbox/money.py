@@ -1,4 +1,6 @@
-"""Amounts as whole numbers of a currency's smallest unit, read from text only: no float ever holds money here."""
+"""Amounts as whole numbers of a currency's smallest unit, read from text only: no float ever holds
+money here.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _MOST_DECIMALS = 3
 
 @functools.cache
 def decimals_of(currency: str) -> int | None:
-    """Return the number of decimals of a currency by ISO 4217: 0 for KRW, 2 for USD, 3 for KWD; None for a code that is no money."""
+    """Return the number of decimals of a currency by ISO 4217: 0 for KRW, 2 for USD, 3 for KWD;
+    None for a code that is no money.
+    """
     from iso4217 import Currency  # imported late: it reads a table
 
     try:
@@ -23,7 +27,8 @@ def decimals_of(currency: str) -> int | None:
 
 
 def units_of(text: str, currency: str) -> int | None:
-    """Return a plain decimal in the smallest unit of its currency, or None for anything else (unspecified behaviour 17).
+    """Return a plain decimal in the smallest unit of its currency, or None for anything else
+    (unspecified behaviour 17).
 
     Zeros may follow the decimals of the currency: docs.2pay.co sends "9.990000" (payments/payment).
     """
@@ -42,7 +47,9 @@ def text_of(units: int, currency: str) -> str:
 
 
 def number_of(text: str) -> str:
-    """Write an amount as JSON writes numbers: without leading zeros, which a merchant may have sent in text."""
+    """Write an amount as JSON writes numbers: without leading zeros, which a merchant may have sent
+    in text.
+    """
     return re.sub(r"^0+(?=[0-9])", "", text)
 
 

@@ -1,4 +1,6 @@
-"""Notifications to the merchant and the shopper's return, in the form of the gateway's family (unspecified behaviour 8, 9 and 10)."""
+"""Notifications to the merchant and the shopper's return, in the form of the gateway's family
+(unspecified behaviour 8, 9 and 10).
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,16 @@ from .transactions import Refund, Transaction
 NotificationKind = Literal["payment", "refund", "forged", "stale"]
 
 _MACRO = re.compile(r"\{([A-Za-z]+)\}")
-# Every character that an address allows stays as the merchant wrote it, braces included; the rest is escaped.
+# Every character that an address allows stays as the merchant wrote it, braces included; the rest
+# is escaped.
 _ADDRESS_CHARACTERS = "%!#$&'()*+,/:;=?@[]~{}"
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationAttempt:
-    """One sending of one notification, ready for the wire. Report its result with `Service.notification_answered`."""
+    """One sending of one notification, ready for the wire. Report its result with
+    `Service.notification_answered`.
+    """
 
     notification_no: int
     attempt_no: int
@@ -60,7 +65,14 @@ class Outbox:
     count: int = 0
 
     def put(
-        self, kind: NotificationKind, transaction: Transaction, url: str, payload: Mapping[str, str], *, at: float, signature: str
+        self,
+        kind: NotificationKind,
+        transaction: Transaction,
+        url: str,
+        payload: Mapping[str, str],
+        *,
+        at: float,
+        signature: str,
     ) -> Notification:
         """Schedule a notification for its first sending."""
         self.count += 1
@@ -91,10 +103,22 @@ class Outbox:
             due.append(notification)
         return due
 
-    def answered(self, attempt: NotificationAttempt, *, acknowledged: bool, now: float, schedule: tuple[float, ...]) -> Notification | None:
-        """Record the result of a sending: the notification is settled, waits for its next time, or ends after the last time."""
+    def answered(
+        self,
+        attempt: NotificationAttempt,
+        *,
+        acknowledged: bool,
+        now: float,
+        schedule: tuple[float, ...],
+    ) -> Notification | None:
+        """Record the result of a sending: the notification is settled, waits for its next time, or
+        ends after the last time.
+        """
         notification = self._sending.get(attempt.notification_no)
-        if notification is None or notification.transaction.transaction_no != attempt.transaction_no:
+        if (
+            notification is None
+            or notification.transaction.transaction_no != attempt.transaction_no
+        ):
             return None
         del self._sending[attempt.notification_no]
         if acknowledged:
@@ -102,14 +126,25 @@ class Outbox:
         elif notification.sends >= len(schedule):
             notification.state = "abandoned"
         else:
-            self._wait(notification, max(now, notification.first_at + schedule[notification.sends] - schedule[0]))
+            self._wait(
+                notification,
+                max(now, notification.first_at + schedule[notification.sends] - schedule[0]),
+            )
         return notification
 
 
-def payload(transaction: Transaction, refund: Refund | None, status: str, now: float) -> dict[str, str]:
-    """Write the content of a notification about a payment or a refund of it, in the family's words."""
+def payload(
+    transaction: Transaction,
+    refund: Refund | None,
+    status: str,
+    now: float,
+) -> dict[str, str]:
+    """Write the content of a notification about a payment or a refund of it, in the family's
+    words.
+    """
     about = {"transactionNo": transaction.transaction_no, "reference": transaction.reference}
-    if refund:  # in version 1 "exactly transactionNo, status, reference, verifySign"; 3 names the refund
+    # in version 1 "exactly transactionNo, status, reference, verifySign"; 3 names the refund
+    if refund:
         names = {"refundReference": refund.reference, "refundTransactionNo": refund.refund_no}
         named = names | {"refundAmount": refund.amount} if refund.reference else {}
         return about | {"status": status} | named
@@ -137,22 +172,39 @@ def attempt(notification: Notification, token: str, options: Options) -> Notific
     url, content_type, body = notification.url, "", b""
     if options.notification_method == "GET":
         parts = urlsplit(url)
-        url = parts._replace(query="&".join(filter(None, (parts.query, urlencode(payload))))).geturl()
+        url = parts._replace(
+            query="&".join(filter(None, (parts.query, urlencode(payload)))),
+        ).geturl()
     elif options.notification_format == "json":
         content_type, body = "application/json", json.dumps(payload).encode()
     else:
         content_type, body = "application/x-www-form-urlencoded", urlencode(payload).encode()
-    numbers = (notification.notification_no, notification.sends, notification.kind, notification.transaction.transaction_no)
-    return NotificationAttempt(*numbers, options.notification_method, ascii_address(url), content_type, body)
+    numbers = (
+        notification.notification_no,
+        notification.sends,
+        notification.kind,
+        notification.transaction.transaction_no,
+    )
+    return NotificationAttempt(
+        *numbers,
+        options.notification_method,
+        ascii_address(url),
+        content_type,
+        body,
+    )
 
 
 def acknowledges(http_status: int | None, body: bytes, rule: str) -> bool:
-    """Return whether an answer, HTTP 200 with `success`, or with any body, settles a notification (unspecified behaviour 9)."""
+    """Return whether an answer, HTTP 200 with `success`, or with any body, settles a notification
+    (unspecified behaviour 9).
+    """
     return http_status == 200 and (rule == "any" or body == b"success")
 
 
 def way_back(transaction: Transaction, status: str, options: Options, now: float) -> str:
-    """Return the callback address with its macros replaced, each value escaped ("Create payment"; unspecified behaviour 10)."""
+    """Return the callback address with its macros replaced, each value escaped ("Create payment";
+    unspecified behaviour 10).
+    """
     values = {
         "amount": transaction.amount,
         "status": status,
@@ -167,13 +219,17 @@ def way_back(transaction: Transaction, status: str, options: Options, now: float
 
     def replaced(found: re.Match[str]) -> str:
         name = found[1]
-        return quote(values[name], safe="") if name in options.macros and name in values else found[0]
+        return (
+            quote(values[name], safe="") if name in options.macros and name in values else found[0]
+        )
 
     return ascii_address(_MACRO.sub(replaced, transaction.callback_url))
 
 
 def ascii_address(address: str) -> str:
-    """Escape the characters that a header cannot hold; a host in another script goes through IDNA."""
+    """Escape the characters that a header cannot hold; a host in another script goes through
+    IDNA.
+    """
     if not address.isascii():
         parts = urlsplit(address)
         try:
@@ -182,5 +238,7 @@ def ascii_address(address: str) -> str:
             host = quote(parts.hostname or "")
         user, at, _ = parts.netloc.rpartition("@")
         port = f":{parts.port}" if parts.port else ""
-        address = parts._replace(netloc=user + at + (f"[{host}]" if ":" in host else host) + port).geturl()
+        address = parts._replace(
+            netloc=user + at + (f"[{host}]" if ":" in host else host) + port,
+        ).geturl()
     return quote(address, safe=_ADDRESS_CHARACTERS)

@@ -1,6 +1,8 @@
-"""All options as one frozen value: each unspecified behaviour of the interface is a field, each fault a probability.
+"""All options as one frozen value: each unspecified behaviour of the interface is a field, each
+fault a probability.
 
-The rows in the comments are those of the table of unspecified behaviour in docs/reference/dialect.md.
+The rows in the comments are those of the table of unspecified behaviour in
+docs/reference/dialect.md.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def _published() -> Mapping[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How this emulator behaves; build it with the fields to change, or from text with `Options.read`."""
+    """How this emulator behaves; build it with the fields to change, or from text with
+    `Options.read`.
+    """
 
     seed: int | None = None
     merchants: Mapping[str, str] = field(default_factory=_published, repr=False)
@@ -57,7 +61,9 @@ class Options:
     empty_parameters: str = "either"  # row 1
     prefixes: str = "all"  # row 2
     encodings: str = "both"  # row 3
-    reference_pattern: str = ""  # row 11: a regular expression for the whole reference; empty accepts every one
+    reference_pattern: str = (
+        ""  # row 11: a regular expression for the whole reference; empty accepts every one
+    )
     repeated_reference: str = "refuse"  # row 13
     goods_characters: str = "plain"  # row 15
     rate_limit_per_second: int = 0  # row 16: 0 sets no limit
@@ -88,7 +94,9 @@ class Options:
     word_reversed: str = "reversed"
     word_partly_refunded: str = "success"  # row 18
     word_refunded: str = "success"  # row 18
-    expired_is_forgotten: bool = False  # row 19: after the time-out the query says "order not found"
+    expired_is_forgotten: bool = (
+        False  # row 19: after the time-out the query says "order not found"
+    )
 
     # Notifications (rows 8 and 9) and the shopper's return (row 10).
     notification_method: str = "POST"
@@ -101,7 +109,10 @@ class Options:
     acknowledgement: str = "success"
     notification_schedule_seconds: tuple[float, ...] = (0, 15, 60, 300, 900, 1800, 3600, 7200)
     notification_timeout_seconds: float = 10.0
-    notification_hosts: tuple[str, ...] = ()  # empty: any; of a server bound to more than loopback, any public address
+    notification_hosts: tuple[
+        str,
+        ...,
+    ] = ()  # empty: any; of a server bound to more than loopback, any public address
     macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference", "time", "note")
 
     # Faults: `{"lost_response": 0.1, "query.server_error": 0.5}`, and the details of each.
@@ -118,11 +129,19 @@ class Options:
     def __post_init__(self) -> None:
         for name, is_right, allowed in self._rules():
             if not is_right:
-                raise WrongOption(name, tuple(self.merchants) if name == "merchants" else getattr(self, name), allowed)
+                raise WrongOption(
+                    name,
+                    tuple(self.merchants) if name == "merchants" else getattr(self, name),
+                    allowed,
+                )
         try:
             re.compile(self.reference_pattern)
         except re.error as error:
-            raise WrongOption("reference_pattern", self.reference_pattern, f"a regular expression ({error})") from error
+            raise WrongOption(
+                "reference_pattern",
+                self.reference_pattern,
+                f"a regular expression ({error})",
+            ) from error
         check_probabilities(self.faults)
         object.__setattr__(self, "merchants", MappingProxyType(dict(self.merchants)))
         object.__setattr__(self, "faults", MappingProxyType(dict(self.faults)))
@@ -131,28 +150,65 @@ class Options:
         """Yield the name of each option, whether its value is right, and the allowed values."""
         for name, choices in _CHOICES.items():
             yield name, getattr(self, name) in choices, f"one of {', '.join(choices)}"
-        yield "public_url", not self.public_url or _is_address(self.public_url), "an http or https address, such as https://pay.example"
+        yield (
+            "public_url",
+            not self.public_url or _is_address(self.public_url),
+            "an http or https address, such as https://pay.example",
+        )
         for name in _COUNTS:
             yield name, 0 <= getattr(self, name) <= _MOST, f"from 0 to {_MOST:,}"
-        has_body = 200 <= self.refusal_http_status < 500 and self.refusal_http_status in _STATUSES_WITH_A_BODY
-        yield "refusal_http_status", has_body, "a status from 200 to 499 that HTTP knows, and that has a body"
+        has_body = (
+            200 <= self.refusal_http_status < 500
+            and self.refusal_http_status in _STATUSES_WITH_A_BODY
+        )
+        yield (
+            "refusal_http_status",
+            has_body,
+            "a status from 200 to 499 that HTTP knows, and that has a body",
+        )
         schedule = self.notification_schedule_seconds
-        rises = bool(schedule) and all(map(_is_duration, schedule)) and list(schedule) == sorted(schedule)
-        yield "notification_schedule_seconds", rises, f"rising numbers up to {_MOST:,}, at least one"
+        rises = (
+            bool(schedule)
+            and all(map(_is_duration, schedule))
+            and list(schedule) == sorted(schedule)
+        )
+        yield (
+            "notification_schedule_seconds",
+            rises,
+            f"rising numbers up to {_MOST:,}, at least one",
+        )
         for name in ("macros", "notification_hosts", "stores"):
             yield name, all(isinstance(text, str) for text in getattr(self, name)), "texts"
-        are_money = all(isinstance(code, str) and money.decimals_of(code) is not None for code in self.currencies)
-        yield "currencies", bool(self.currencies) and are_money, "codes of currencies by ISO 4217, at least one"
+        are_money = all(
+            isinstance(code, str) and money.decimals_of(code) is not None
+            for code in self.currencies
+        )
+        yield (
+            "currencies",
+            bool(self.currencies) and are_money,
+            "codes of currencies by ISO 4217, at least one",
+        )
         yield "minimum_amount", money.plain(self.minimum_amount) is not None, "a plain decimal"
-        yield "maximum_amount", not self.maximum_amount or money.plain(self.maximum_amount) is not None, "a plain decimal"
-        are_named = self.merchants and all(number and isinstance(token, str) and token for number, token in self.merchants.items())
-        yield "merchants", bool(are_named), "at least one merchantNo, each with a token, which is text"
+        yield (
+            "maximum_amount",
+            not self.maximum_amount or money.plain(self.maximum_amount) is not None,
+            "a plain decimal",
+        )
+        are_named = self.merchants and all(
+            number and isinstance(token, str) and token for number, token in self.merchants.items()
+        )
+        yield (
+            "merchants",
+            bool(are_named),
+            "at least one merchantNo, each with a token, which is text",
+        )
 
     @classmethod
     def read(cls, given: Mapping[str, object], base: Options | None = None) -> Options:
         """Build options from names and values of a command line, a file or the control API.
 
-        Text becomes the type of the field, and a fault's value is its probability. An unknown name is an error that suggests a known one.
+        Text becomes the type of the field, and a fault's value is its probability. An unknown name
+        is an error that suggests a known one.
         """
         start = base or cls()
         known: dict[str, Any] = {item.name: getattr(start, item.name) for item in fields(cls)}
@@ -179,29 +235,41 @@ _COUNTS = (
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _FAR_TOO_MUCH = 10**300
 _MOST = 10**9
-"""An upper bound for seconds, bytes and entries: larger than any useful value, and small enough for arithmetic."""
+"""An upper bound for seconds, bytes and entries: larger than any useful value, and small enough for
+arithmetic.
+"""
 _STATUSES_WITH_A_BODY = {int(status) for status in http.HTTPStatus} - {204, 205, 304}
 
 
 def _is_duration(value: object) -> bool:
-    return type(value) in (int, float) and 0 <= value <= _MOST  # type: ignore[operator]  # a number, as the left side proves
+    # a number, as the left side proves
+    return type(value) in (int, float) and 0 <= value <= _MOST  # type: ignore[operator]
 
 
 def _is_address(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment
+        return (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and not parts.query
+            and not parts.fragment
+        )
     except ValueError:
         return False
 
 
 def _read_fault(name: str, value: object, names: tuple[str, ...]) -> dict[str, float]:
     try:
-        check_probabilities({name: 0.0})  # the name first: a misspelt switch is the likelier mistake
+        # the name first: a misspelt switch is the likelier mistake
+        check_probabilities({name: 0.0})
         probability = {name: float(str(value))}
         check_probabilities(probability)
     except UnknownOption:
-        raise UnknownOption(name, *difflib.get_close_matches(name.rpartition(".")[2], (*names, *FAULTS), n=1)) from None
+        raise UnknownOption(
+            name,
+            *difflib.get_close_matches(name.rpartition(".")[2], (*names, *FAULTS), n=1),
+        ) from None
     except ValueError:
         raise WrongOption(name, value, "a probability from 0 to 1") from None
     return probability
@@ -210,7 +278,9 @@ def _read_fault(name: str, value: object, names: tuple[str, ...]) -> dict[str, f
 def _read_value(name: str, value: object, current: object) -> object:
     """Convert text to the type of the field; every other value must have that type already."""
     wanted: type = int if name == "seed" else type(current)
-    allowed = "a JSON object" if isinstance(current, Mapping) else f"a value of type {wanted.__name__}"
+    allowed = (
+        "a JSON object" if isinstance(current, Mapping) else f"a value of type {wanted.__name__}"
+    )
     if isinstance(value, str) and wanted is not str:
         try:
             value = _WORDS[value.lower()] if value.lower() in _WORDS else json.loads(value)
@@ -219,8 +289,13 @@ def _read_value(name: str, value: object, current: object) -> object:
     if isinstance(value, list) and wanted is tuple:
         value = tuple(value)
     if type(value) is int and wanted is float:
-        value = float(value) if abs(value) < _FAR_TOO_MUCH else float("inf")  # too large for any switch
-    if type(value) is wanted or (isinstance(current, Mapping) and isinstance(value, Mapping)) or (name == "seed" and value is None):
+        # too large for any switch
+        value = float(value) if abs(value) < _FAR_TOO_MUCH else float("inf")
+    if (
+        type(value) is wanted
+        or (isinstance(current, Mapping) and isinstance(value, Mapping))
+        or (name == "seed" and value is None)
+    ):
         return value
     if name == "merchants":  # the value may hold a token
         raise WrongOption(name, "***", 'JSON such as {"the merchantNo": "its token"}')

@@ -1,4 +1,6 @@
-"""The pages that people see: the payment page for shoppers, the ledger and timelines for developers. None needs JavaScript."""
+"""The pages that people see: the payment page for shoppers, the ledger and timelines for
+developers. None needs JavaScript.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     # No form-action: it would forbid the redirect to the shop that follows the payment page's form.
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; frame-ancestors 'none'",
 }
 _REFRESHES = (2, 5, 15)
 _SHOWN_TRANSACTIONS = 200
@@ -46,7 +49,11 @@ def span(seconds: float) -> str:
     return " ".join(filter(None, parts))
 
 
-_ENVIRONMENT = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined)
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(_HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+)
 _ENVIRONMENT.filters |= {
     "moment": lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S"),
     "clock_time": lambda at: datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3],
@@ -67,7 +74,11 @@ def _problem(status: int, title: str, text: str) -> HTMLResponse:
 
 
 def _not_found(request: Request, error: Exception) -> Response:
-    return _problem(404, "Nothing here", "This address does not exist, or you have no access to it.")
+    return _problem(
+        404,
+        "Nothing here",
+        "This address does not exist, or you have no access to it.",
+    )
 
 
 EXCEPTION_HANDLERS: Mapping[Any, Callable[[Request, Exception], Response]] = {404: _not_found}
@@ -77,9 +88,15 @@ EXCEPTION_HANDLERS: Mapping[Any, Callable[[Request, Exception], Response]] = {40
 def routes(control: Control, access: Access) -> list[BaseRoute]:
     """Every address that a browser opens."""
 
-    def local(page: Callable[[Control, Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+    def local(
+        page: Callable[[Control, Request], Response],
+    ) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
-            return page(control, request) if access.may_look(request) else _not_found(request, LookupError())
+            return (
+                page(control, request)
+                if access.may_look(request)
+                else _not_found(request, LookupError())
+            )
 
         return serve
 
@@ -90,7 +107,11 @@ def routes(control: Control, access: Access) -> list[BaseRoute]:
         return JSONResponse(document(control.service.options))
 
     async def elsewhere(request: Request) -> Response:
-        return _problem(200, "Elsewhere", "The fault “redirect” sends API calls here. No gateway answers at this place.")
+        return _problem(
+            200,
+            "Elsewhere",
+            "The fault “redirect” sends API calls here. No gateway answers at this place.",
+        )
 
     return [
         Route("/", local(_ledger), methods=["GET"]),
@@ -108,11 +129,18 @@ async def _payment_page(control: Control, request: Request) -> Response:
         with control.lock:
             transaction = control.service.at_payment_page(request.path_params["token"])
     except UnknownTransaction:
-        return _problem(404, "No such payment", "This payment page address is not known. Ask the shop for a new one.")
+        return _problem(
+            404,
+            "No such payment",
+            "This payment page address is not known. Ask the shop for a new one.",
+        )
     if request.method != "POST":
         return _show_payment_page(control, transaction)
     async with request.form(max_fields=10, max_files=0) as form:
-        decision: Decision | None = next((choice for choice in get_args(Decision) if choice == form.get("decision")), None)
+        decision: Decision | None = next(
+            (choice for choice in get_args(Decision) if choice == form.get("decision")),
+            None,
+        )
     if decision is None:
         return _show_payment_page(control, transaction, 400, "Choose one of the three buttons.")
     try:
@@ -120,17 +148,34 @@ async def _payment_page(control: Control, request: Request) -> Response:
             redirect = control.settle_at_payment_page(transaction, decision)
     except NotPossible:
         if (decision, transaction.status) not in (("pay", "paid"), ("decline", "failed")):
-            return _show_payment_page(control, transaction, 409, "This payment was settled before; nothing has changed.")
+            return _show_payment_page(
+                control,
+                transaction,
+                409,
+                "This payment was settled before; nothing has changed.",
+            )
         with control.lock:  # a double click: the second one goes where the first one went
             redirect = control.service.way_back(transaction)
     if redirect is None:
-        return _show_payment_page(control, transaction, 200, "The sandbox was asked not to send you back to the shop.")
+        return _show_payment_page(
+            control,
+            transaction,
+            200,
+            "The sandbox was asked not to send you back to the shop.",
+        )
     response = RedirectResponse("/", 303, headers=_HEADERS)
-    response.headers["location"] = redirect  # unchanged: Starlette would escape the braces of an unreplaced macro
+    response.headers["location"] = (
+        redirect  # unchanged: Starlette would escape the braces of an unreplaced macro
+    )
     return response
 
 
-def _show_payment_page(control: Control, transaction: Transaction, status: int = 200, message: str = "") -> Response:
+def _show_payment_page(
+    control: Control,
+    transaction: Transaction,
+    status: int = 200,
+    message: str = "",
+) -> Response:
     with control.lock:
         service = control.service
         return _page(
@@ -160,7 +205,13 @@ def _ledger(control: Control, request: Request) -> Response:
             total=len(transactions),
             totals=service.totals(),
             service=service,
-            strays=list(reversed(service.journal.strays({one.reference for one in transactions})[-_SHOWN_STRAYS:])),
+            strays=list(
+                reversed(
+                    service.journal.strays({one.reference for one in transactions})[
+                        -_SHOWN_STRAYS:
+                    ],
+                ),
+            ),
             now=control.clock(),
             base_url=str(request.base_url).rstrip("/"),
             refresh=_refresh(request),

@@ -1,4 +1,6 @@
-"""Reading a client's request, strictly to the interface: bytes to values, or a refusal that names the field."""
+"""Reading a client's request, strictly to the interface: bytes to values, or a refusal that names
+the field.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,18 @@ _QUANTITY = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 class Refusal(Exception):
-    """The gateway refuses: a code of the family's table (unspecified behaviour 12) and a message that names the field."""
+    """The gateway refuses: a code of the family's table (unspecified behaviour 12) and a message
+    that names the field.
+    """
 
-    def __init__(self, code: str, message: str, http_status: int = 0, *, message_name: str = "ret_msg") -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        http_status: int = 0,
+        *,
+        message_name: str = "ret_msg",
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -32,7 +43,9 @@ class Refusal(Exception):
 
 
 class Bare(str):
-    """A JSON value that was not a string, as it stood on the wire: signatures cover exactly these characters."""
+    """A JSON value that was not a string, as it stood on the wire: signatures cover exactly these
+    characters.
+    """
 
     __slots__ = ()
 
@@ -49,11 +62,18 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-_DECODER = json.JSONDecoder(parse_float=Bare, parse_int=Bare, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+_DECODER = json.JSONDecoder(
+    parse_float=Bare,
+    parse_int=Bare,
+    parse_constant=_refuse_constant,
+    object_pairs_hook=_unique,
+)
 
 
 def read_body(content_type: str, body: bytes, encodings: str) -> dict[str, str]:
-    """Return the parameters of a JSON or form body (unspecified behaviour 3); an absent and an empty value are both ''."""
+    """Return the parameters of a JSON or form body (unspecified behaviour 3); an absent and an
+    empty value are both ''.
+    """
     if len(body) > MAXIMUM_BODY_BYTES:
         raise Refusal(contract.BAD_VALUE, f"the body is longer than {MAXIMUM_BODY_BYTES} bytes")
     kind = content_type.partition(";")[0].strip().lower()
@@ -96,16 +116,23 @@ def _encodable(text: str) -> str:
 
 def _read_form(body: bytes) -> dict[str, str]:
     try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAXIMUM_FIELDS)
+        pairs = parse_qsl(
+            body.decode(),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MAXIMUM_FIELDS,
+        )
     except ValueError:
         raise Refusal(contract.BAD_VALUE, "the body is not a form") from None
     return {name: str(value) for name, value in _unique(list(pairs)).items()}
 
 
 def check(endpoint: Endpoint, parameters: Mapping[str, str], options: Options) -> str:
-    """Check the fields that all operations share (merchant, signature, then required fields), and return the merchant's number.
+    """Check the fields that all operations share (merchant, signature, then required fields), and
+    return the merchant's number.
 
-    The answers to a wrong signature are those of docs.2pay.co (guide/signing-api-parameters, payments/payment) and docs.yuansfer.com.
+    The answers to a wrong signature are those of docs.2pay.co (guide/signing-api-parameters,
+    payments/payment) and docs.yuansfer.com.
     """
     merchant_no = parameters.get("merchantNo", "")
     for name in ("merchantNo", signing.FIELD):
@@ -132,7 +159,10 @@ def check(endpoint: Endpoint, parameters: Mapping[str, str], options: Options) -
         )
         if known and isinstance(value, Bare) and not may_be_number:
             raise Refusal(contract.BAD_VALUE, f"{name} must be a string")
-    if options.reference_pattern and not re.fullmatch(options.reference_pattern, parameters.get("reference", "")):
+    if options.reference_pattern and not re.fullmatch(
+        options.reference_pattern,
+        parameters.get("reference", ""),
+    ):
         raise Refusal(contract.BAD_VALUE, "reference is not of the accepted form")
     return merchant_no
 
@@ -151,7 +181,11 @@ def read_order(endpoint: Endpoint, parameters: Mapping[str, str], options: Optio
         "currency": options.currencies if is_v3 else contract.V1_CURRENCIES,
         "vendor": contract.VENDORS[endpoint.version],
         "terminal": contract.TERMINALS[endpoint.version],
-        **({"osType": contract.OS_TYPES} if is_v3 and parameters["terminal"] in contract.MOBILE_TERMINALS else {}),
+        **(
+            {"osType": contract.OS_TYPES}
+            if is_v3 and parameters["terminal"] in contract.MOBILE_TERMINALS
+            else {}
+        ),
     }
     for name, allowed in allowed_values.items():
         if parameters.get(name) not in allowed:
@@ -161,7 +195,8 @@ def read_order(endpoint: Endpoint, parameters: Mapping[str, str], options: Optio
         raise Refusal(contract.BAD_VALUE, "settleCurrency is not a currency")
     return Order(
         reference=parameters["reference"],
-        amount=str(parameters["amount"]),  # a plain text from here on: the switches decide the form in answers
+        # a plain text from here on: the switches decide the form in answers
+        amount=str(parameters["amount"]),
         units=read_amount("amount", parameters, parameters["currency"], options),
         currency=parameters["currency"],
         settle_currency=settle_currency,
@@ -178,14 +213,23 @@ def read_order(endpoint: Endpoint, parameters: Mapping[str, str], options: Optio
 
 
 def read_amount(name: str, parameters: Mapping[str, str], currency: str, options: Options) -> int:
-    """Read an amount: above zero, no more decimals than its currency has, within the configured limits (unspecified behaviour 17)."""
+    """Read an amount: above zero, no more decimals than its currency has, within the configured
+    limits (unspecified behaviour 17).
+    """
     text = parameters[name]
     units = money.units_of(text, currency)
     if units is None:
-        raise Refusal(contract.BAD_VALUE, f"{name} is not a decimal with at most {money.decimals_of(currency)} decimals")
+        raise Refusal(
+            contract.BAD_VALUE,
+            f"{name} is not a decimal with at most {money.decimals_of(currency)} decimals",
+        )
     if units <= 0:
         raise Refusal(contract.BAD_VALUE, f"{name} must be more than 0")
-    amount, least, most = money.plain(text), money.plain(options.minimum_amount), money.plain(options.maximum_amount)
+    amount, least, most = (
+        money.plain(text),
+        money.plain(options.minimum_amount),
+        money.plain(options.maximum_amount),
+    )
     if amount is not None and least is not None and amount < least:
         raise Refusal(contract.BAD_VALUE, f"{name} is less than {options.minimum_amount}")
     if amount is not None and most is not None and amount > most:
@@ -194,7 +238,9 @@ def read_amount(name: str, parameters: Mapping[str, str], currency: str, options
 
 
 def read_address(parameters: Mapping[str, str], name: str, options: Options) -> str:
-    """Read an absolute http(s) address. The emulator will call it or send a browser there, so it refuses everything else."""
+    """Read an absolute http(s) address. The emulator will call it or send a browser there, so it
+    refuses everything else.
+    """
     address = parameters.get(name, "")
     allowed = ("https",) if options.address_scheme == "https" else ("https", "http")
     try:
@@ -202,8 +248,14 @@ def read_address(parameters: Mapping[str, str], name: str, options: Options) -> 
         usable = parts.scheme in allowed and bool(parts.hostname) and (parts.port or 0) >= 0
     except ValueError:
         usable = False
-    if not usable or any(character.isspace() or not character.isprintable() or character == "\\" for character in address):
-        raise Refusal(contract.BAD_VALUE, f"{name} is not an absolute {' or '.join(allowed)} address")
+    if not usable or any(
+        character.isspace() or not character.isprintable() or character == "\\"
+        for character in address
+    ):
+        raise Refusal(
+            contract.BAD_VALUE,
+            f"{name} is not an absolute {' or '.join(allowed)} address",
+        )
     return address
 
 
@@ -229,17 +281,25 @@ def _read_goods(text: str, options: Options) -> tuple[Goods, ...]:
 
 def _read_goods_line(line: object, options: Options) -> Goods:
     if not isinstance(line, dict) or set(line) != {"goods_name", "quantity"}:
-        raise Refusal(contract.BAD_VALUE, "goodsInfo holds something else than goods_name and quantity")
+        raise Refusal(
+            contract.BAD_VALUE,
+            "goodsInfo holds something else than goods_name and quantity",
+        )
     name, quantity = line["goods_name"], line["quantity"]
     if not isinstance(name, str) or not isinstance(quantity, str):
         raise Refusal(contract.BAD_VALUE, "goodsInfo must give goods_name and quantity as strings")
     if not name.strip() or (options.goods_characters == "plain" and not all(map(_is_plain, name))):
-        raise Refusal(contract.BAD_VALUE, "goodsInfo has a goods_name that is empty or has special characters")
+        raise Refusal(
+            contract.BAD_VALUE,
+            "goodsInfo has a goods_name that is empty or has special characters",
+        )
     if not _QUANTITY.fullmatch(quantity) or int(quantity) < 1:
         raise Refusal(contract.BAD_VALUE, "goodsInfo has a quantity that is not a whole number")
     return Goods(_encodable(name), quantity)
 
 
 def _is_plain(character: str) -> bool:
-    """Letters, their marks and digits of any script, space, and `-` `.` `,` (unspecified behaviour 15)."""
+    """Letters, their marks and digits of any script, space, and `-` `.` `,` (unspecified behaviour
+    15).
+    """
     return character in " -.," or unicodedata.category(character)[0] in "LMN"

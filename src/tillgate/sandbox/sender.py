@@ -1,7 +1,9 @@
-"""Sending notifications: a background task that waits for the next one and passes it to a few threads.
+"""Sending notifications: a background task that waits for the next one and passes it to a few
+threads.
 
-Plain `http.client` follows no redirect of a merchant and uses no proxy. A sandbox that strangers can reach sends notifications to public
-addresses only, unless `notification_hosts` names the hosts: it must not be a way into its own network.
+Plain `http.client` follows no redirect of a merchant and uses no proxy. A sandbox that strangers
+can reach sends notifications to public addresses only, unless `notification_hosts` names the hosts:
+it must not be a way into its own network.
 """
 
 from __future__ import annotations
@@ -26,34 +28,53 @@ _THREADS = 8
 
 
 def send(
-    attempt: NotificationAttempt, timeout_seconds: float, hosts: tuple[str, ...] = (), *, public: bool = False
+    attempt: NotificationAttempt,
+    timeout_seconds: float,
+    hosts: tuple[str, ...] = (),
+    *,
+    public: bool = False,
 ) -> tuple[int | None, bytes, str]:
-    """Send one notification, for a `public` sandbox without `hosts` to public addresses only; return the status, the body and the error."""
+    """Send one notification, for a `public` sandbox without `hosts` to public addresses only;
+    return the status, the body and the error.
+    """
     parts = urlsplit(attempt.url)
     host = parts.hostname or ""
     if hosts and host not in hosts:
         return None, b"", f"{host} is not one of the hosts that notifications may go to"
     secure = parts.scheme == "https"
     try:
-        connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(host, parts.port)
+        connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(
+            host,
+            parts.port,
+        )
         with contextlib.closing(connection):
             addresses = _public_addresses(host) if public and not hosts else [host]
             connection.sock = _connect(addresses, connection.port, timeout_seconds)
             if secure:
-                connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
+                connection.sock = ssl.create_default_context().wrap_socket(
+                    connection.sock,
+                    server_hostname=host,
+                )
             return _exchange(connection, attempt, timeout_seconds)
     except (OSError, http.client.HTTPException, ValueError) as error:
         return None, b"", f"{type(error).__name__}: {error}"
 
 
 def _public_addresses(host: str) -> list[str]:
-    """Resolve a host once, so that the connection goes to the checked address; one address that is not public refuses the host."""
-    addresses = list(dict.fromkeys(str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)))
+    """Resolve a host once, so that the connection goes to the checked address; one address that is
+    not public refuses the host.
+    """
+    addresses = list(
+        dict.fromkeys(
+            str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        ),
+    )
     for address in addresses:
         known = ipaddress.ip_address(address)
         if not known.is_global or known.is_multicast:
             raise PermissionError(
-                f"{host} is at {address}, which is not public: notifications of a public sandbox go there if notification_hosts says so"
+                f"{host} is at {address}, which is not public: notifications of a public sandbox "
+                "go there if notification_hosts says so",
             )
     return addresses
 
@@ -72,7 +93,9 @@ def _connect(addresses: list[str], port: int, timeout_seconds: float) -> socket.
 
 
 def _exchange(
-    connection: http.client.HTTPConnection, attempt: NotificationAttempt, timeout_seconds: float
+    connection: http.client.HTTPConnection,
+    attempt: NotificationAttempt,
+    timeout_seconds: float,
 ) -> tuple[int | None, bytes, str]:
     parts = urlsplit(attempt.url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -80,7 +103,8 @@ def _exchange(
     if attempt.content_type:
         headers["Content-Type"] = attempt.content_type
     until = time.monotonic() + timeout_seconds
-    # The socket's own time-out restarts with every byte: a receiver that sends its head byte by byte would hold the thread.
+    # The socket's own time-out restarts with every byte: a receiver that sends its head byte by
+    # byte would hold the thread.
     hanging_up = threading.Timer(timeout_seconds, _hang_up, (connection.sock,))
     hanging_up.daemon = True
     hanging_up.start()
@@ -116,7 +140,9 @@ class Sender:
         self._running: set[asyncio.Future[None]] = set()
 
     async def run(self) -> None:
-        """Send the due notifications, sleep until the next one, and wake early when the bell rings."""
+        """Send the due notifications, sleep until the next one, and wake early when the bell
+        rings.
+        """
         loop = asyncio.get_running_loop()
         self._control.ring = lambda: self._ring(loop)
         try:
@@ -140,6 +166,9 @@ class Sender:
     def _deliver(self, attempt: NotificationAttempt) -> None:
         options = self._control.service.options
         http_status, body, error = send(
-            attempt, options.notification_timeout_seconds, options.notification_hosts, public=self._control.public
+            attempt,
+            options.notification_timeout_seconds,
+            options.notification_hosts,
+            public=self._control.public,
         )
         self._control.notification_answered(attempt, http_status, body, error)

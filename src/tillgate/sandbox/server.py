@@ -1,4 +1,6 @@
-"""The emulator behind a real HTTP server: in a thread for tests, or in the foreground for people."""
+"""The emulator behind a real HTTP server: in a thread for tests, or in the foreground for
+people.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,17 @@ from .options import Options
 from .service import Service
 
 _START_SECONDS = 10.0
-_KEEP_ALIVE_SECONDS = 75  # longer than a client's pool keeps a connection, so that the client always closes first
+_KEEP_ALIVE_SECONDS = (
+    75  # longer than a client's pool keeps a connection, so that the client always closes first
+)
 
 
 class Sandbox:
-    """A running emulator: `with Sandbox(Options(query_amount="text")) as sandbox: sandbox.base_url`.
+    """A running emulator: `with Sandbox(Options(query_amount="text")) as sandbox:
+    sandbox.base_url`.
 
-    It listens on a free port of loopback by default. Without a seed it draws one; `sandbox.seed` repeats the run.
+    It listens on a free port of loopback by default. Without a seed it draws one; `sandbox.seed`
+    repeats the run.
     """
 
     def __init__(
@@ -52,11 +58,19 @@ class Sandbox:
         self.port: int = self._socket.getsockname()[1]
         self.base_url = f"http://{_reachable(host)}:{self.port}"
         self.public_url = (self._options.public_url or self.base_url).rstrip("/")
-        self.options = dataclasses.replace(self._options, seed=self.seed, public_url=self.public_url)
+        self.options = dataclasses.replace(
+            self._options,
+            seed=self.seed,
+            public_url=self.public_url,
+        )
         self.service = Service(self.options, clock=self.clock, random=Random(self.seed))  # noqa: S311  repeatable on purpose
         self.control = Control(self.service, self.clock, public=not is_loopback(host))
         config = uvicorn.Config(
-            create_app(self.control, public=self.control.public, control_public=self.control_public),
+            create_app(
+                self.control,
+                public=self.control.public,
+                control_public=self.control_public,
+            ),
             http=_protocol(),
             ws="none",
             lifespan="on",
@@ -103,7 +117,12 @@ class Sandbox:
     def __enter__(self) -> Sandbox:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
 
@@ -115,7 +134,9 @@ def serve(
     control_public: bool = False,
     write: Callable[[str], object] = print,
 ) -> None:
-    """Serve in the foreground until interrupted; `write` gets lines with the address and the seed."""
+    """Serve in the foreground until interrupted; `write` gets lines with the address and the
+    seed.
+    """
     sandbox = Sandbox(options, host=host, port=port, control_public=control_public)
     for line in greeting(sandbox):
         write(line)
@@ -125,12 +146,22 @@ def serve(
 def greeting(sandbox: Sandbox) -> list[str]:
     """Return the facts that a user needs about a sandbox that starts."""
     merchants = ", ".join(sandbox.options.merchants)
-    developers = [f"  ledger     {sandbox.base_url}/", f"  control    {sandbox.base_url}/_control/state"]
+    developers = [
+        f"  ledger     {sandbox.base_url}/",
+        f"  control    {sandbox.base_url}/_control/state",
+    ]
     if sandbox.control.public and not sandbox.control_public:
-        developers = ["  ledger     off, and the control API, since others can reach this address: --control-public turns them on"]
+        developers = [
+            "  ledger     off, and the control API, since others can reach this address: "
+            "--control-public turns them on",
+        ]
     return [
         f"Sandbox of the payment gateway at {sandbox.base_url} (no real money moves)",
-        *([f"  payment page    {sandbox.public_url}/cashier/…"] if sandbox.public_url != sandbox.base_url else []),
+        *(
+            [f"  payment page    {sandbox.public_url}/cashier/…"]
+            if sandbox.public_url != sandbox.base_url
+            else []
+        ),
         f"  seed       {sandbox.seed}",
         f"  merchants  {merchants}",
         *developers,
@@ -140,7 +171,8 @@ def greeting(sandbox: Sandbox) -> list[str]:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio sets TCP_NODELAY on accepted connections; without, each answer waits 40 ms for an acknowledgement.
+    # With the protocol named, asyncio sets TCP_NODELAY on accepted connections; without, each
+    # answer waits 40 ms for an acknowledgement.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -148,7 +180,9 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         remedy = "; choose another port with --port" if error.errno == errno.EADDRINUSE else ""
-        raise NotPossible(f"cannot listen on {host} port {port}: {error.strerror}{remedy}") from error
+        raise NotPossible(
+            f"cannot listen on {host} port {port}: {error.strerror}{remedy}",
+        ) from error
     return listener
 
 
@@ -160,9 +194,11 @@ def _reachable(host: str) -> str:
 
 
 def _protocol() -> type[asyncio.Protocol]:
-    """Return uvicorn's HTTP protocol, the fast one if installed, changed so that the application can reach the connection.
+    """Return uvicorn's HTTP protocol, the fast one if installed, changed so that the application
+    can reach the connection.
 
-    Faults must close a connection without an answer or in the middle of one, for which ASGI has no message.
+    Faults must close a connection without an answer or in the middle of one, for which ASGI has no
+    message.
     """
     base: Any = AutoHTTPProtocol
 

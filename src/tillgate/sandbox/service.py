@@ -1,6 +1,8 @@
-"""The emulated gateway without any I/O: bytes and decisions go in, answers and notifications to send come out.
+"""The emulated gateway without any I/O: bytes and decisions go in, answers and notifications to
+send come out.
 
-One seed and one order of calls always give the same results. A caller with several threads holds a lock, as `control.Control` does.
+One seed and one order of calls always give the same results. A caller with several threads holds a
+lock, as `control.Control` does.
 """
 
 from __future__ import annotations
@@ -18,7 +20,11 @@ from .notifications import NotificationAttempt
 from .requests import Bare, Refusal, check, read_address, read_amount, read_body, read_order
 from .transactions import Transaction
 
-_LOST = Answer(404, (("content-type", "application/json"),), b'{"ret_code":"000021","ret_msg":"no such path"}')
+_LOST = Answer(
+    404,
+    (("content-type", "application/json"),),
+    b'{"ret_code":"000021","ret_msg":"no such path"}',
+)
 _TITLES: dict[Operation, str] = {"pay": "secure-pay", "query": "tran-query", "refund": "refund"}
 
 
@@ -46,9 +52,26 @@ class Service(Ledger):
         reference = parameters.get("reference", "")
         is_too_fast = self._is_too_fast(now)
         amount = parameters.get(contract.AMOUNTS.get(endpoint, ""), "")
-        magic = None if is_too_fast else self._magic(operation, self._named(parameters), amount, parameters.get("currency", ""))
+        magic = (
+            None
+            if is_too_fast
+            else self._magic(
+                operation,
+                self._named(parameters),
+                amount,
+                parameters.get("currency", ""),
+            )
+        )
         fault = None if is_too_fast else self.faults.choose(operation, reference, magic)
-        self.journal.add(now, "in", _TITLES[operation], self._named(parameters), reference=reference, operation=operation, detail=body)
+        self.journal.add(
+            now,
+            "in",
+            _TITLES[operation],
+            self._named(parameters),
+            reference=reference,
+            operation=operation,
+            detail=body,
+        )
         if is_too_fast:
             answer = answers.instead("rate_limited", self.options)
         elif fault is not None and fault.stage == "instead":
@@ -58,22 +81,39 @@ class Service(Ledger):
         self._journal_answer(now, operation, parameters, fault, answer)
         return answer
 
-    def _work(self, endpoint: Endpoint, parameters: dict[str, str], refusal: Refusal | None, fault: Fault | None, now: float) -> Answer:
+    def _work(
+        self,
+        endpoint: Endpoint,
+        parameters: dict[str, str],
+        refusal: Refusal | None,
+        fault: Fault | None,
+        now: float,
+    ) -> Answer:
         http_status = 200
         envelope: Envelope
         try:
             if refusal is not None:
                 raise refusal
             merchant_no = check(endpoint, parameters, self.options)
-            work = {"pay": self._pay, "query": self._query, "refund": self._refund}[endpoint.operation]
+            work = {"pay": self._pay, "query": self._query, "refund": self._refund}[
+                endpoint.operation
+            ]
             envelope = work(endpoint, merchant_no, parameters, now)
         except Refusal as error:
             http_status = error.http_status or self.options.refusal_http_status
             envelope = {"ret_code": error.code, error.message_name: error.message}
         if fault is not None:
             transaction = self._named(parameters)
-            answers.change_result(fault.name, envelope, transaction.currency if transaction else "USD")
-        how = "wrong" if fault is not None and fault.name == "bad_signature" else self.options.answer_signature
+            answers.change_result(
+                fault.name,
+                envelope,
+                transaction.currency if transaction else "USD",
+            )
+        how = (
+            "wrong"
+            if fault is not None and fault.name == "bad_signature"
+            else self.options.answer_signature
+        )
         token = self.options.merchants.get(parameters.get("merchantNo", ""))
         if how != "none" and token is not None:
             answers.sign(envelope, token, how)
@@ -82,24 +122,53 @@ class Service(Ledger):
             answer = answers.damage(fault.name, envelope, answer, self.options, self._numbers)
         return answer
 
-    def _pay(self, endpoint: Endpoint, merchant_no: str, parameters: dict[str, str], now: float) -> Envelope:
+    def _pay(
+        self,
+        endpoint: Endpoint,
+        merchant_no: str,
+        parameters: dict[str, str],
+        now: float,
+    ) -> Envelope:
         """Create a payment ("1. Create payment")."""
         order = read_order(endpoint, parameters, self.options)
         transaction = self._by_reference.get((merchant_no, order.reference))
         if transaction is None:
             given = {item.name: getattr(order, item.name) for item in fields(order)}
             number, token = self._number(), f"{self._numbers.getrandbits(160):040x}"
-            transaction = Transaction(**given, transaction_no=number, token=token, merchant_no=merchant_no, created_at=now)
+            transaction = Transaction(
+                **given,
+                transaction_no=number,
+                token=token,
+                merchant_no=merchant_no,
+                created_at=now,
+            )
             self.add(transaction)
-        elif self.options.repeated_reference == "refuse" or (transaction.amount, transaction.vendor) != (order.amount, order.vendor):
+        elif self.options.repeated_reference == "refuse" or (
+            transaction.amount,
+            transaction.vendor,
+        ) != (order.amount, order.vendor):
             raise Refusal(contract.BAD_VALUE, "reference has been used before")
-        result = self._facts(transaction, self.options.pay_amount, cashierUrl=self.payment_url(transaction))
+        result = self._facts(
+            transaction,
+            self.options.pay_amount,
+            cashierUrl=self.payment_url(transaction),
+        )
         return {"ret_code": contract.SUCCESS, "ret_msg": "prepay success", "result": result}
 
-    def _query(self, endpoint: Endpoint, merchant_no: str, parameters: dict[str, str], now: float) -> Envelope:
-        """Answer with the state of a payment ("2. Query transaction"); an unknown one is always HTTP 400 and 000022."""
+    def _query(
+        self,
+        endpoint: Endpoint,
+        merchant_no: str,
+        parameters: dict[str, str],
+        now: float,
+    ) -> Envelope:
+        """Answer with the state of a payment ("2. Query transaction"); an unknown one is always
+        HTTP 400 and 000022.
+        """
         transaction = self._named(parameters)
-        if transaction is None or (transaction.status == "expired" and self.options.expired_is_forgotten):
+        if transaction is None or (
+            transaction.status == "expired" and self.options.expired_is_forgotten
+        ):
             raise Refusal(contract.NOT_FOUND, "order not found", 400)
         result = self._facts(transaction, self.options.query_amount, status=self.word(transaction))
         if endpoint.version == "v3":
@@ -107,7 +176,9 @@ class Service(Ledger):
         return {"ret_code": contract.SUCCESS, "ret_msg": "success", "result": result}
 
     def _refund_info(self, transaction: Transaction) -> Envelope:
-        """Return the list of refunds in the answer of version 3, those of the back office too; it documents no status of them."""
+        """Return the list of refunds in the answer of version 3, those of the back office too; it
+        documents no status of them.
+        """
         tells_status = self.options.refund_info == "status"
         listed: list[Envelope] = [
             {
@@ -124,27 +195,51 @@ class Service(Ledger):
         return {"refundInfo": listed} if listed and self.options.refund_info != "none" else {}
 
     def _facts(self, transaction: Transaction, amount_form: str, **more: str) -> Envelope:
-        """Return the fields that both answers have; the switches select the form of the amount and leave out empty fields."""
-        forms = {"number": Bare(number_of(transaction.amount)), "text": transaction.amount, "missing": ""}
+        """Return the fields that both answers have; the switches select the form of the amount and
+        leave out empty fields.
+        """
+        forms = {
+            "number": Bare(number_of(transaction.amount)),
+            "text": transaction.amount,
+            "missing": "",
+        }
         facts = {
             "transactionNo": transaction.transaction_no,
             "reference": transaction.reference,
             "amount": forms[amount_form],
-            "currency": transaction.currency if self.options.answer_currency == "own" else self.options.answer_currency,
+            "currency": transaction.currency
+            if self.options.answer_currency == "own"
+            else self.options.answer_currency,
             "settleCurrency": (
-                transaction.settle_currency if self.options.answer_settle_currency == "own" else self.options.answer_settle_currency
+                transaction.settle_currency
+                if self.options.answer_settle_currency == "own"
+                else self.options.answer_settle_currency
             ),
             **more,
         }
         return {name: value for name, value in facts.items() if value != ""}
 
-    def _refund(self, endpoint: Endpoint, merchant_no: str, parameters: dict[str, str], now: float) -> Envelope:
+    def _refund(
+        self,
+        endpoint: Endpoint,
+        merchant_no: str,
+        parameters: dict[str, str],
+        now: float,
+    ) -> Envelope:
         """Refund part or all of a payment ("3. Refund")."""
         name = contract.AMOUNTS[endpoint]
         transaction = self._named(parameters)
-        currency = parameters["currency"] if endpoint.version == "v3" else transaction.currency if transaction else "USD"
+        currency = (
+            parameters["currency"]
+            if endpoint.version == "v3"
+            else transaction.currency
+            if transaction
+            else "USD"
+        )
         units = read_amount(name, parameters, currency, self.options)
-        ipn_url = read_address(parameters, "ipnUrl", self.options) if parameters.get("ipnUrl") else ""
+        ipn_url = (
+            read_address(parameters, "ipnUrl", self.options) if parameters.get("ipnUrl") else ""
+        )
         if transaction is None:
             raise Refusal(contract.NOT_FOUND, "order not found")
         if currency != transaction.currency:
@@ -181,39 +276,93 @@ class Service(Ledger):
         for notification in self.outbox.take_due(now):
             token = self.options.merchants.get(notification.transaction.merchant_no, "")
             attempt = notifications.attempt(notification, token, self.options)
-            title = f"{notification.kind} notification {notification.notification_no}, send {notification.sends}"
-            self.journal.add(now, "out", title, notification.transaction, detail=attempt.body or attempt.url.encode())
+            title = (
+                f"{notification.kind} notification {notification.notification_no}, send "
+                f"{notification.sends}"
+            )
+            self.journal.add(
+                now,
+                "out",
+                title,
+                notification.transaction,
+                detail=attempt.body or attempt.url.encode(),
+            )
             attempts.append(attempt)
         return attempts
 
-    def notification_answered(self, attempt: NotificationAttempt, http_status: int | None, body: bytes = b"", error: str = "") -> None:
+    def notification_answered(
+        self,
+        attempt: NotificationAttempt,
+        http_status: int | None,
+        body: bytes = b"",
+        error: str = "",
+    ) -> None:
         """Record the merchant's answer, or None if no answer came."""
         now = self.clock()
         settled = notifications.acknowledges(http_status, body, self.options.acknowledgement)
-        notification = self.outbox.answered(attempt, acknowledged=settled, now=now, schedule=self.options.notification_schedule_seconds)
+        notification = self.outbox.answered(
+            attempt,
+            acknowledged=settled,
+            now=now,
+            schedule=self.options.notification_schedule_seconds,
+        )
         if notification is not None:
             outcome = {
                 "waiting": f"not acknowledged, send {notification.sends + 1} follows",
                 "abandoned": f"not acknowledged, abandoned after {notification.sends}",
             }.get(notification.state, notification.state)
-            title = f"{notification.kind} notification {notification.notification_no}: {outcome}" + (f" ({error})" if error else "")
-            self.journal.add(now, "in", title, notification.transaction, http_status=http_status, detail=body[:2000])
+            title = (
+                f"{notification.kind} notification {notification.notification_no}: {outcome}"
+                + (f" ({error})" if error else "")
+            )
+            self.journal.add(
+                now,
+                "in",
+                title,
+                notification.transaction,
+                http_status=http_status,
+                detail=body[:2000],
+            )
 
     def _named(self, parameters: dict[str, str]) -> Transaction | None:
-        """Return the merchant's transaction that a request names by its reference, or by its number where it gives no reference."""
+        """Return the merchant's transaction that a request names by its reference, or by its number
+        where it gives no reference.
+        """
         merchant_no = parameters.get("merchantNo", "")
         if reference := parameters.get("reference", ""):
             return self._by_reference.get((merchant_no, reference))
         found = self._transactions.get(parameters.get("transactionNo", ""))
         return found if found is not None and found.merchant_no == merchant_no else None
 
-    def _journal_answer(self, now: float, operation: Operation, parameters: dict[str, str], fault: Fault | None, answer: Answer) -> None:
+    def _journal_answer(
+        self,
+        now: float,
+        operation: Operation,
+        parameters: dict[str, str],
+        fault: Fault | None,
+        answer: Answer,
+    ) -> None:
         transaction, reference = self._named(parameters), parameters.get("reference", "")
         if fault is not None:
-            self.journal.add(now, "fault", fault.name, transaction, reference=reference, operation=operation)
+            self.journal.add(
+                now,
+                "fault",
+                fault.name,
+                transaction,
+                reference=reference,
+                operation=operation,
+            )
         named: dict[str, Any] = {"reference": reference, "operation": operation}
         title, http_status = answer.fate.replace("_", " "), answer.http_status or None
-        self.journal.add(now, "out", title, transaction, **named, http_status=http_status, detail=answer.body[:2000])
+        self.journal.add(
+            now,
+            "out",
+            title,
+            transaction,
+            **named,
+            http_status=http_status,
+            detail=answer.body[:2000],
+        )
 
     def _is_too_fast(self, now: float) -> bool:
         """Count requests per second of the clock (unspecified behaviour 16)."""

@@ -24,7 +24,9 @@ class Goods:
 
 @dataclass(slots=True)
 class Refund:
-    """One refund. `reference` is the merchant's name of it, which version 3 knows; the number is the sandbox's own."""
+    """One refund. `reference` is the merchant's name of it, which version 3 knows; the number is
+    the sandbox's own.
+    """
 
     refund_no: str
     amount: str
@@ -37,7 +39,9 @@ class Refund:
 
 @dataclass(slots=True, kw_only=True)
 class Order:
-    """The content of a valid creation; `amount` is the text that was sent, `units` its value in the smallest unit of the currency."""
+    """The content of a valid creation; `amount` is the text that was sent, `units` its value in the
+    smallest unit of the currency.
+    """
 
     reference: str
     amount: str
@@ -80,7 +84,9 @@ class Transaction(Order):
 
     @property
     def refundable_units(self) -> int:
-        """The amount that can still be refunded: nothing unless the transaction is paid. A pending refund has taken its part."""
+        """The amount that can still be refunded: nothing unless the transaction is paid. A pending
+        refund has taken its part.
+        """
         taken = sum(refund.units for refund in self.refunds if refund.status != "failed")
         return self.units - taken if self.status == "paid" else 0
 
@@ -101,31 +107,51 @@ class Entry:
 
 
 class Journal:
-    """The newest entries, oldest first; bounded, so that a long benchmark does not fill the memory."""
+    """The newest entries, oldest first; bounded, so that a long benchmark does not fill the
+    memory.
+    """
 
     def __init__(self, limit: int) -> None:
         self._entries: deque[Entry] = deque(maxlen=limit)
         self.count = 0
 
     def add(
-        self, at: float, direction: Direction, title: str, transaction: Transaction | None = None, *, reference: str = "", **more: Any
+        self,
+        at: float,
+        direction: Direction,
+        title: str,
+        transaction: Transaction | None = None,
+        *,
+        reference: str = "",
+        **more: Any,
     ) -> None:
         """Write one entry; `more` are further fields of it."""
         self.count += 1
-        number, reference = (transaction.transaction_no, transaction.reference) if transaction else ("", reference)
+        number, reference = (
+            (transaction.transaction_no, transaction.reference) if transaction else ("", reference)
+        )
         self._entries.append(Entry(self.count, at, direction, title, number, reference, **more))
 
     def of(self, transaction: Transaction) -> list[Entry]:
-        """Return the entries of one transaction, including calls that named its reference before it existed."""
+        """Return the entries of one transaction, including calls that named its reference before it
+        existed.
+        """
         return [
             entry
             for entry in self._entries
-            if entry.transaction_no == transaction.transaction_no or (not entry.transaction_no and entry.reference == transaction.reference)
+            if entry.transaction_no == transaction.transaction_no
+            or (not entry.transaction_no and entry.reference == transaction.reference)
         ]
 
     def strays(self, known: Container[str]) -> list[Entry]:
-        """Return the entries that belong to no transaction; `known` holds the references of the existing ones."""
-        return [entry for entry in self._entries if not entry.transaction_no and entry.reference not in known]
+        """Return the entries that belong to no transaction; `known` holds the references of the
+        existing ones.
+        """
+        return [
+            entry
+            for entry in self._entries
+            if not entry.transaction_no and entry.reference not in known
+        ]
 
     def all(self) -> list[Entry]:
         """Return all entries."""

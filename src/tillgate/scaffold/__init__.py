@@ -1,7 +1,8 @@
-"""The scaffold of `tillgate new-plugin`: a plugin that passes the conformance kit unchanged, for its author to adapt step by step.
+"""The scaffold of `tillgate new-plugin`: a plugin that passes the conformance kit unchanged, for
+its author to adapt step by step.
 
-The templates are files of `string.Template`. The folder `template` has the layout of the plugin's folder, and its paths hold placeholders
-too.
+The templates are files of `string.Template`. The folder `template` has the layout of the plugin's
+folder, and its paths hold placeholders too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ __all__ = ["Scaffold", "write_plugin"]
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST: Final = 40
-"""Names become names of files, classes and columns; the name of every known framework is shorter."""
+"""Names become names of files, classes and columns; the name of every known framework is
+shorter.
+"""
 _OURS: Final = ("django-payments", "oscar", "pretix", "saleor", "stripe")
 """The plugins that Tillgate publishes: another package of one of these names would hide it."""
 _TEMPLATES: Final = Path(__file__).parent / "template"
@@ -37,7 +40,9 @@ class Scaffold:
 
 
 def write_plugin(name: str, into: Path) -> Scaffold:
-    """Write the plugin of a name to a new folder `tillgate-NAME`; on failure raise `InvalidRequest` and write nothing."""
+    """Write the plugin of a name to a new folder `tillgate-NAME`; on failure raise `InvalidRequest`
+    and write nothing.
+    """
     _check(name)
     if not into.is_dir():
         raise InvalidRequest("into", str(into), "is not a folder: make it first, or name another")
@@ -48,32 +53,75 @@ def write_plugin(name: str, into: Path) -> Scaffold:
         "package": folder.name.replace("-", "_"),
         "class_name": "".join(part.capitalize() for part in name.split("-")),
     }
-    templates = {path.relative_to(_TEMPLATES).as_posix(): path.read_text("utf-8") for path in _TEMPLATES.rglob(f"*{_SUFFIX}")}
-    texts = {Template(path.removesuffix(_SUFFIX)).substitute(words): Template(text).substitute(words) for path, text in templates.items()}
+    templates = {
+        path.relative_to(_TEMPLATES).as_posix(): path.read_text("utf-8")
+        for path in _TEMPLATES.rglob(f"*{_SUFFIX}")
+    }
+    texts = {
+        Template(path.removesuffix(_SUFFIX)).substitute(words): Template(text).substitute(words)
+        for path, text in templates.items()
+    }
     try:
         folder.mkdir()  # one atomic step: it fails if the folder exists
         for path, text in texts.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, "utf-8")
     except FileExistsError:
-        raise InvalidRequest("name", name, f"is taken, {folder} exists: remove it, or choose another name or --into") from None
+        raise InvalidRequest(
+            "name",
+            name,
+            f"is taken, {folder} exists: remove it, or choose another name or --into",
+        ) from None
     except OSError as error:
-        raise InvalidRequest("into", str(into), f"cannot be written to, {error.strerror}: what is in {folder} is not whole") from error
+        raise InvalidRequest(
+            "into",
+            str(into),
+            f"cannot be written to, {error.strerror}: what is in {folder} is not whole",
+        ) from error
     return Scaffold(folder, tuple(sorted(texts)))
 
 
 def _check(name: str) -> None:
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
         better = "-".join(re.findall(r"[a-z0-9]+", name.lower()))
-        hint = f"; how about {better}" if _NAME.fullmatch(better) and len(better) <= _LONGEST else ""
-        raise InvalidRequest("name", name, f"must be small letters, digits and single hyphens, a letter first, up to {_LONGEST}{hint}")
+        hint = (
+            f"; how about {better}" if _NAME.fullmatch(better) and len(better) <= _LONGEST else ""
+        )
+        raise InvalidRequest(
+            "name",
+            name,
+            "must be small letters, digits and single hyphens, a letter first, up to "
+            f"{_LONGEST}{hint}",
+        )
     if name.startswith("tillgate-"):
-        raise InvalidRequest("name", name, f"gets its tillgate- by itself: give {name.removeprefix('tillgate-')}")
+        raise InvalidRequest(
+            "name",
+            name,
+            f"gets its tillgate- by itself: give {name.removeprefix('tillgate-')}",
+        )
     if name == ADAPTER_NAME:
-        raise InvalidRequest("name", name, "is the built-in plugin that speaks with the gateway: choose another")
+        raise InvalidRequest(
+            "name",
+            name,
+            "is the built-in plugin that speaks with the gateway: choose another",
+        )
     if name == IMPORTED_NAME:
-        raise InvalidRequest("name", name, "is the built-in owner of imported orders, beside which no other is loaded: choose another")
+        raise InvalidRequest(
+            "name",
+            name,
+            "is the built-in owner of imported orders, beside which no other is loaded: choose "
+            "another",
+        )
     if name in _OURS:
-        raise InvalidRequest("name", name, f"is a plugin of Tillgate's own: install tillgate-{name}, or choose another")
+        raise InvalidRequest(
+            "name",
+            name,
+            f"is a plugin of Tillgate's own: install tillgate-{name}, or choose another",
+        )
     if metadata.entry_points(group=ENTRY_POINT_GROUP, name=name):
-        raise InvalidRequest("name", name, "is a plugin that is installed here, and orders belong to a plugin by its name: choose another")
+        raise InvalidRequest(
+            "name",
+            name,
+            "is a plugin that is installed here, and orders belong to a plugin by its name: "
+            "choose another",
+        )

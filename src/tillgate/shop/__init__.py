@@ -1,6 +1,8 @@
-"""Everything that a shop plugin may use besides `tillgate` and `tillgate.hooks`: values and functions, and no models.
+"""Everything that a shop plugin may use besides `tillgate` and `tillgate.hooks`: values and
+functions, and no models.
 
-The names are resolved on first use, so a plugin's module can import this one without a Django project; the functions need one.
+The names are resolved on first use, so a plugin's module can import this one without a Django
+project; the functions need one.
 """
 
 from __future__ import annotations
@@ -11,7 +13,15 @@ from typing import Any, Final
 from tillgate import money as money
 
 MODULES: Final = {
-    "orders": ("close_order", "open_order", "order_data", "paid_order_keys", "pay_path", "pay_url", "set_order_data"),
+    "orders": (
+        "close_order",
+        "open_order",
+        "order_data",
+        "paid_order_keys",
+        "pay_path",
+        "pay_url",
+        "set_order_data",
+    ),
     "states": (
         "OrderState",
         "PaymentState",
@@ -35,7 +45,14 @@ MODULES: Final = {
         "start_payment",
         "wait_for_creation",
     ),
-    "refunds": ("RefundNotPossible", "refund", "refund_order", "settle_refund", "was_withdrawn", "withdraw_refund"),
+    "refunds": (
+        "RefundNotPossible",
+        "refund",
+        "refund_order",
+        "settle_refund",
+        "was_withdrawn",
+        "withdraw_refund",
+    ),
     "reviews": (
         "MONEY_REASONS",
         "ActionResult",
@@ -49,7 +66,14 @@ MODULES: Final = {
         "open_reviews",
         "resolve_review",
     ),
-    "remote": ("OutboxStatus", "RemoteState", "deliver_remote", "enqueue_remote", "remote_events", "set_remote_data"),
+    "remote": (
+        "OutboxStatus",
+        "RemoteState",
+        "deliver_remote",
+        "enqueue_remote",
+        "remote_events",
+        "set_remote_data",
+    ),
     "staff": (
         "RefundForm",
         "admin_url",
@@ -75,13 +99,21 @@ MODULES: Final = {
         "without_atomic_requests",
     ),
     "accounts": ("check_account", "find_account"),
-    "settings": ("SettingsLoader", "is_public_address", "is_web_address", "read_settings", "setting_names"),
+    "settings": (
+        "SettingsLoader",
+        "is_public_address",
+        "is_web_address",
+        "read_settings",
+        "setting_names",
+    ),
     "checks": ("CheckSet", "Found", "report_errors_as_warnings"),
     "fields": ("ExactField", "MoneyField", "OneDatabase", "now"),
     "http": ("DeadlineTransport", "keep_to"),
     "worker": ("run_worker",),
 }
-"""The public names of each module of the package, its `__all__`; type checkers find them in `__init__.pyi`."""
+"""The public names of each module of the package, its `__all__`; type checkers find them in
+`__init__.pyi`.
+"""
 _MODULE_OF: Final = {name: module for module, names in MODULES.items() for name in names}
 __all__ = ["money", *_MODULE_OF]  # noqa: PLE0604  # the names are text
 

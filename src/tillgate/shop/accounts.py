@@ -12,7 +12,13 @@ __all__ = ["check_account", "find_account"]
 
 
 def check_account(account: Account, *, seconds: float) -> Finding:
-    """Ask the gateway of an account whether it knows it, and return what was found. Uses the network, for `seconds` at most."""
+    """Ask the gateway of an account whether it knows it, and return what was found. Uses the
+    network, for `seconds` at most.
+    """
     source = dict.fromkeys(("base_url", "merchant_no", "token"), "TILLGATE['ACCOUNTS']")
-    found = doctor.examine(Configured(account=account, sources=source), deadline_seconds=seconds, attempts=1)
+    found = doctor.examine(
+        Configured(account=account, sources=source),
+        deadline_seconds=seconds,
+        attempts=1,
+    )
     return next((one for one in found if not one.passed), found[-1])

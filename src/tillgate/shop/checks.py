@@ -1,4 +1,6 @@
-"""System checks: functions that yield errors and warnings, registered with Django under the plugin's app."""
+"""System checks: functions that yield errors and warnings, registered with Django under the
+plugin's app.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,24 @@ _Area = Callable[[], Found]
 
 
 def report_errors_as_warnings() -> None:
-    """Let Tillgate's errors stop no command: the framework runs more than payments. The ids stay."""
-    from tillgate.django import checks as ours  # a plugin's checks are loaded without Tillgate's app too
+    """Let Tillgate's errors stop no command: the framework runs more than payments. The ids
+    stay.
+    """
+    # a plugin's checks are loaded without Tillgate's app too
+    from tillgate.django import (
+        checks as ours,
+    )
 
     ours.report_errors_as_warnings()
 
 
 class CheckSet:
-    """The checks of one app. Decorate each check with `area`, or with `database_area` where it reads rows.
+    """The checks of one app. Decorate each check with `area`, or with `database_area` where it
+    reads rows.
 
-    A check yields `error(1, message, hint)` or `warning(1, message, hint)`, with the ids `<label>.E001` and `<label>.W001`. A check of rows
-    runs where Django checks databases, and is silent before the first migration.
+    A check yields `error(1, message, hint)` or `warning(1, message, hint)`, with the ids
+    `<label>.E001` and `<label>.W001`. A check of rows runs where Django checks databases, and is
+    silent before the first migration.
     """
 
     def __init__(self, label: str) -> None:
@@ -35,7 +44,11 @@ class CheckSet:
         self.areas: list[_Area] = []
         self.database_areas: list[_Area] = []
         checks.register(lambda app_configs, **_: self.run(app_configs), label)
-        checks.register(lambda app_configs, databases, **_: self.run_on_databases(app_configs, databases), label, checks.Tags.database)
+        checks.register(
+            lambda app_configs, databases, **_: self.run_on_databases(app_configs, databases),
+            label,
+            checks.Tags.database,
+        )
 
     def error(self, number: int, message: str, hint: str) -> checks.Error:
         """Return an error with the id of its number."""
@@ -63,9 +76,17 @@ class CheckSet:
 
     def run(self, app_configs: Sequence[Any] | None) -> list[checks.CheckMessage]:
         """Return the findings of the checks of settings and apps."""
-        return [message for area in self.areas for message in area()] if self._is_asked(app_configs) else []
+        return (
+            [message for area in self.areas for message in area()]
+            if self._is_asked(app_configs)
+            else []
+        )
 
-    def run_on_databases(self, app_configs: Sequence[Any] | None, databases: Sequence[str] | None) -> list[checks.CheckMessage]:
+    def run_on_databases(
+        self,
+        app_configs: Sequence[Any] | None,
+        databases: Sequence[str] | None,
+    ) -> list[checks.CheckMessage]:
         """Return the findings of the checks of rows; before the first migration there are none."""
         found: list[checks.CheckMessage] = []
         if databases and self._is_asked(app_configs):

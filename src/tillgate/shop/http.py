@@ -1,4 +1,6 @@
-"""Requests of a plugin: a transport for httpx that keeps to one deadline for the whole answer, however slowly it arrives."""
+"""Requests of a plugin: a transport for httpx that keeps to one deadline for the whole answer,
+however slowly it arrives.
+"""
 
 from tillgate.transport import DeadlineTransport, keep_to
 

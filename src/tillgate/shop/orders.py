@@ -16,26 +16,50 @@ from tillgate.django.pages import tickets
 from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import PaymentStatus
 
-__all__ = ["close_order", "open_order", "order_data", "paid_order_keys", "pay_path", "pay_url", "set_order_data"]
+__all__ = [
+    "close_order",
+    "open_order",
+    "order_data",
+    "paid_order_keys",
+    "pay_path",
+    "pay_url",
+    "set_order_data",
+]
 
 
-def open_order(plugin: str, order_key: str, *, actor: str = "shop", even_if_closed: bool = False) -> None:
-    """Register an order that awaits payment. Call it where the shop writes the order, in the same transaction.
+def open_order(
+    plugin: str,
+    order_key: str,
+    *,
+    actor: str = "shop",
+    even_if_closed: bool = False,
+) -> None:
+    """Register an order that awaits payment. Call it where the shop writes the order, in the same
+    transaction.
 
-    `even_if_closed`: an order that was closed and is not paid holds its stock again, so the plugin hears `tillgate_order_unpaid` once more;
-    it stays closed. Raises `ConfigurationError` where the plugin is not installed or does not know the order.
+    `even_if_closed`: an order that was closed and is not paid holds its stock again, so the plugin
+    hears `tillgate_order_unpaid` once more; it stays closed. Raises `ConfigurationError` where the
+    plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
     registering.open_order(plugin, order_key, actor)
     if even_if_closed:
-        closed = Order.objects.filter(plugin=plugin, key=order_key, closed_at__isnull=False, paid_by=None, unpaid_check_at=None)
+        closed = Order.objects.filter(
+            plugin=plugin,
+            key=order_key,
+            closed_at__isnull=False,
+            paid_by=None,
+            unpaid_check_at=None,
+        )
         closed.update(unpaid_check_at=unpaid_check_at())
 
 
 def close_order(plugin: str, order_key: str, *, actor: str = "shop") -> None:
-    """Note that the shop cancelled an order: no payment starts, and open payments are still polled. Touches the database only.
+    """Note that the shop cancelled an order: no payment starts, and open payments are still polled.
+    Touches the database only.
 
-    Does nothing for an order that was never opened, or that a payment has paid: the shop's own record decides about it.
+    Does nothing for an order that was never opened, or that a payment has paid: the shop's own
+    record decides about it.
 
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
@@ -44,36 +68,56 @@ def close_order(plugin: str, order_key: str, *, actor: str = "shop") -> None:
 
 
 def set_order_data(plugin: str, order_key: str, **data: Any) -> None:
-    """Store data of the plugin with an order, beside what is stored already; None removes a key. `OrderState.data` holds it."""
+    """Store data of the plugin with an order, beside what is stored already; None removes a key.
+    `OrderState.data` holds it.
+    """
     with transaction.atomic(using=database()):
         order = Order.objects.select_for_update().get(plugin=plugin, key=order_key)
-        order.data = {name: value for name, value in {**order.data, **data}.items() if value is not None}
+        order.data = {
+            name: value for name, value in {**order.data, **data}.items() if value is not None
+        }
         order.save(update_fields=["data"])
 
 
 def paid_order_keys(plugin: str, since: datetime) -> tuple[str, ...]:
     """Return the keys of the orders that a payment started after `since` has paid."""
-    paid = Order.objects.filter(plugin=plugin, paid_by__status=PaymentStatus.PAID, paid_by__created_at__gt=since)
+    paid = Order.objects.filter(
+        plugin=plugin,
+        paid_by__status=PaymentStatus.PAID,
+        paid_by__created_at__gt=since,
+    )
     return tuple(paid.values_list("key", flat=True))
 
 
 def order_data(plugin: str, order_key: str) -> dict[str, Any]:
-    """Return the data that `set_order_data` stored with an order, in one statement; empty for an order that Tillgate does not know."""
-    return Order.objects.filter(plugin=plugin, key=order_key).values_list("data", flat=True).first() or {}
+    """Return the data that `set_order_data` stored with an order, in one statement; empty for an
+    order that Tillgate does not know.
+    """
+    return (
+        Order.objects.filter(plugin=plugin, key=order_key).values_list("data", flat=True).first()
+        or {}
+    )
 
 
 def pay_path(plugin: str, order_key: str, method: str | None = None) -> str:
-    """Return the path of `pay_url`, for a page of the shop itself. The plugin knows the order already.
+    """Return the path of `pay_url`, for a page of the shop itself. The plugin knows the order
+    already.
 
-    With the payment method that the shopper has just chosen, the path starts the payment, and is good for an hour. It serves a shop that is
-    inside a transaction when the choice is made: the next request calls the gateway.
+    With the payment method that the shopper has just chosen, the path starts the payment, and is
+    good for an hour. It serves a shop that is inside a transaction when the choice is made: the
+    next request calls the gateway.
     """
     _require_text(order_key)
-    return tickets.start_url(plugin, order_key, method) if method else tickets.pay_url(plugin, order_key)
+    return (
+        tickets.start_url(plugin, order_key, method)
+        if method
+        else tickets.pay_url(plugin, order_key)
+    )
 
 
 def pay_url(plugin: str, order_key: str) -> str:
-    """Return the address where an order can be paid, or paid again, for a week. Give it only to the order's shopper.
+    """Return the address where an order can be paid, or paid again, for a week. Give it only to the
+    order's shopper.
 
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
@@ -90,4 +134,8 @@ def _require_known(plugin: str, order_key: str) -> None:
     _require_text(order_key)
     described = hooks.call_owner(plugin, "tillgate_describe_order", order_key=order_key)
     if described is None:
-        raise ConfigurationError("order_key", order_key, f"is not an order that plugin {plugin!r} knows: it describes none")
+        raise ConfigurationError(
+            "order_key",
+            order_key,
+            f"is not an order that plugin {plugin!r} knows: it describes none",
+        )

@@ -1,4 +1,6 @@
-"""Payments: the methods that a shopper can choose, and a payment that is started with one of them, and polled."""
+"""Payments: the methods that a shopper can choose, and a payment that is started with one of them,
+and polled.
+"""
 
 from __future__ import annotations
 
@@ -33,21 +35,29 @@ __all__ = [
 ]
 
 
-def payment_methods(account: str | None = "default", price: Money | None = None) -> tuple[MethodChoice, ...]:
-    """Return the payment methods that the owner offers with an account, in the order of `TILLGATE["PAYMENT_METHODS"]`.
+def payment_methods(
+    account: str | None = "default",
+    price: Money | None = None,
+) -> tuple[MethodChoice, ...]:
+    """Return the payment methods that the owner offers with an account, in the order of
+    `TILLGATE["PAYMENT_METHODS"]`.
 
-    With the price of an order, a method that cannot take it has a `problem` for the shopper. Without an account, they are those of the
-    settings, or else of the interface.
+    With the price of an order, a method that cannot take it has a `problem` for the shopper.
+    Without an account, they are those of the settings, or else of the interface.
     """
-    return choices_for(find_account(account), price) if account is not None else configured_choices()
+    return (
+        choices_for(find_account(account), price) if account is not None else configured_choices()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedPayment:
-    """The next step of a shopper: a redirect, or a problem with a message for the shopper, translated.
+    """The next step of a shopper: a redirect, or a problem with a message for the shopper,
+    translated.
 
-    `redirect_url` is the payment page, or empty. `is_paid`: the order is paid already, so lead the shopper to the order. `outcome` and
-    `payment` are None where no payment was started. `detail` is the gateway's own text, for staff.
+    `redirect_url` is the payment page, or empty. `is_paid`: the order is paid already, so lead the
+    shopper to the order. `outcome` and `payment` are None where no payment was started. `detail` is
+    the gateway's own text, for staff.
     """
 
     redirect_url: str = ""
@@ -68,20 +78,42 @@ def start_payment(
     data: dict[str, Any] | None = None,
     actor: str = "start",
 ) -> StartedPayment:
-    """Start a payment of an order, or find the open one of the same method and amount. Call it outside any transaction.
+    """Start a payment of an order, or find the open one of the same method and amount. Call it
+    outside any transaction.
 
-    A faulty order, setting or plugin becomes a message for the shopper too, and is logged. `account` is the alias of the account, and
-    `data` the plugin's own: hooks find it with the payment.
+    A faulty order, setting or plugin becomes a message for the shopper too, and is logged.
+    `account` is the alias of the account, and `data` the plugin's own: hooks find it with the
+    payment.
     """
     try:
-        started = starting.start_payment(plugin, order_key, method=method, terminal=terminal, account=account, data=data, actor=actor)
+        started = starting.start_payment(
+            plugin,
+            order_key,
+            method=method,
+            terminal=terminal,
+            account=account,
+            data=data,
+            actor=actor,
+        )
     except admission.NotPayable as error:
-        return StartedPayment(message=_("This order cannot be paid: %(detail)s.") % {"detail": error})
+        return StartedPayment(
+            message=_("This order cannot be paid: %(detail)s.") % {"detail": error},
+        )
     except TillgateError as error:
         level = logging.WARNING if isinstance(error, admission.TryLater) else logging.ERROR
-        _log.log(level, "payment of order %s:%s could not be started: %s", plugin, order_key, error, exc_info=level == logging.ERROR)
+        _log.log(
+            level,
+            "payment of order %s:%s could not be started: %s",
+            plugin,
+            order_key,
+            error,
+            exc_info=level == logging.ERROR,
+        )
         return StartedPayment(
-            message=_("The payment could not be started, and nothing was charged. Please try again later or ask the shop.")
+            message=_(
+                "The payment could not be started, and nothing was charged. Please try again "
+                "later or ask the shop.",
+            ),
         )
     outcome = started.outcome
     return StartedPayment(
@@ -95,8 +127,13 @@ def start_payment(
 
 
 def poll(payment_id: str, *, actor: str) -> PaymentState:
-    """Ask the gateway about a payment, unless it was asked just now, apply the answer, and return the payment. Uses the network."""
-    payment = reconciling.reconcile(Payment.objects.select_related("order").get(pk=int(payment_id)), actor)
+    """Ask the gateway about a payment, unless it was asked just now, apply the answer, and return
+    the payment. Uses the network.
+    """
+    payment = reconciling.reconcile(
+        Payment.objects.select_related("order").get(pk=int(payment_id)),
+        actor,
+    )
     state = find_payment(payment.order.plugin, payment_id=payment_id)
     assert state is not None
     return state
@@ -105,13 +142,16 @@ def poll(payment_id: str, *, actor: str) -> PaymentState:
 def may_continue(payment_id: str) -> bool:
     """Return whether a shopper may go on paying on the payment page of a payment.
 
-    The page is open, its account is known, no answer of the gateway needs review, and the order is neither closed nor paid.
+    The page is open, its account is known, no answer of the gateway needs review, and the order is
+    neither closed nor paid.
     """
     return handing_out.may_go_on(Payment.objects.select_related("order").get(pk=int(payment_id)))
 
 
 def wait_for_creation(payment_id: str) -> bool:
-    """Wait while another request creates a payment, at most 10 seconds. Returns whether there was such a request."""
+    """Wait while another request creates a payment, at most 10 seconds. Returns whether there was
+    such a request.
+    """
     payment = Payment.objects.get(pk=int(payment_id))
     if not handing_out.is_being_created(payment):
         return False

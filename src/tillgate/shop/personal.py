@@ -10,9 +10,11 @@ __all__ = ["erase_order", "export_order"]
 
 
 def export_order(plugin: str, order_key: str) -> dict[str, Any]:
-    """Return everything that Tillgate stores about an order, as JSON knows it, without addresses that grant access to their holder.
+    """Return everything that Tillgate stores about an order, as JSON knows it, without addresses
+    that grant access to their holder.
 
-    The page on personal data lists it. Raises `InvalidRequest` for an order that Tillgate does not know.
+    The page on personal data lists it. Raises `InvalidRequest` for an order that Tillgate does not
+    know.
     """
     return retention.export_order(plugin, order_key)
 
@@ -20,7 +22,8 @@ def export_order(plugin: str, order_key: str) -> dict[str, Any]:
 def erase_order(plugin: str, order_key: str, *, actor: str = "shop") -> bool:
     """Erase the details of an order, and return whether there were any. Touches the database only.
 
-    Notifications, answers of the gateway and texts go; the facts about the money stay, and the page on personal data lists both.
-    Raises `InvalidRequest` for an order that Tillgate does not know, and for one that has anything open: its `remedy` says what.
+    Notifications, answers of the gateway and texts go; the facts about the money stay, and the page
+    on personal data lists both. Raises `InvalidRequest` for an order that Tillgate does not know,
+    and for one that has anything open: its `remedy` says what.
     """
     return retention.erase_order(plugin, order_key, actor)

@@ -1,4 +1,6 @@
-"""Refunds: asked for by staff or the shop, withdrawn while they wait, and settled by staff where their outcome is unknown."""
+"""Refunds: asked for by staff or the shop, withdrawn while they wait, and settled by staff where
+their outcome is unknown.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from tillgate.django.refunds.limits import RefundNotPossible
 from tillgate.django.refunds.settling import settle_by_staff, withdraw
 from tillgate.shop.states import RefundState, refund_state
 
-__all__ = ["RefundNotPossible", "refund", "refund_order", "settle_refund", "was_withdrawn", "withdraw_refund"]
+__all__ = [
+    "RefundNotPossible",
+    "refund",
+    "refund_order",
+    "settle_refund",
+    "was_withdrawn",
+    "withdraw_refund",
+]
 
 
 def refund(
@@ -29,17 +38,25 @@ def refund(
 ) -> RefundState:
     """Refund part or all of a payment, and return the refund as it stands.
 
-    Outside a transaction the refund is sent now, and the returned status is its outcome. Inside one it is queued, and sent after the
-    commit. `newest_refund` is the id of the newest refund that staff saw, as a form sends it: a newer one refuses the action.
+    Outside a transaction the refund is sent now, and the returned status is its outcome. Inside one
+    it is queued, and sent after the commit. `newest_refund` is the id of the newest refund that
+    staff saw, as a form sends it: a newer one refuses the action.
 
-    `idempotency_key` names one wish for a refund of this payment, in up to 255 characters. A repeated key sends nothing: it returns the
-    refund that exists, whatever became of it, so use a new key to try a failed refund again. The same key with another amount raises
+    `idempotency_key` names one wish for a refund of this payment, in up to 255 characters. A
+    repeated key sends nothing: it returns the refund that exists, whatever became of it, so use a
+    new key to try a failed refund again. The same key with another amount raises
     `RefundNotPossible`. Without a key, each call is a refund of its own.
 
     Raises `RefundNotPossible` or `InvalidRequest`, and nothing was refunded.
     """
     seen = None if newest_refund is None else row_id(newest_refund)
-    about: dict[str, Any] = {"staff": staff, "reason": reason, "data": data, "idempotency_key": idempotency_key, "seen": seen}
+    about: dict[str, Any] = {
+        "staff": staff,
+        "reason": reason,
+        "data": data,
+        "idempotency_key": idempotency_key,
+        "seen": seen,
+    }
     try:
         row = queueing.refund(int(payment_id), amount, **about)
     except InsideTransaction:  # of any database, and before anything is queued
@@ -48,26 +65,39 @@ def refund(
 
 
 def refund_order(plugin: str, order_key: str, amount: Decimal | str, **options: Any) -> RefundState:
-    """Refund part or all of the payment that paid an order. Options and errors are those of `refund`."""
-    paid_by = Order.objects.filter(plugin=plugin, key=order_key).values_list("paid_by", flat=True).first()
+    """Refund part or all of the payment that paid an order. Options and errors are those of
+    `refund`.
+    """
+    paid_by = (
+        Order.objects.filter(plugin=plugin, key=order_key).values_list("paid_by", flat=True).first()
+    )
     if paid_by is None:
         raise RefundNotPossible(f"no payment has paid order {plugin}:{order_key}")
     return refund(str(paid_by), amount, **options)
 
 
 def withdraw_refund(refund_id: str, *, staff: str) -> RefundState:
-    """Give up a refund that waits to be sent. Raises `RefundNotPossible` when it does not wait any more."""
+    """Give up a refund that waits to be sent. Raises `RefundNotPossible` when it does not wait any
+    more.
+    """
     return _state(withdraw(int(refund_id), staff=staff).pk)
 
 
 def settle_refund(refund_id: str, *, done: bool, staff: str) -> RefundState:
-    """Settle a pending or unknown refund as staff found it at the gateway, and return it. A refund with an outcome stays as it is."""
+    """Settle a pending or unknown refund as staff found it at the gateway, and return it. A refund
+    with an outcome stays as it is.
+    """
     return _state(settle_by_staff(int(refund_id), done=done, staff=staff).pk)
 
 
 def was_withdrawn(refund_id: str) -> bool:
-    """Return whether a failed refund was withdrawn before it was sent: the gateway did not refuse it."""
-    changes = TimelineEntry.objects.filter(refund=int(refund_id), event__startswith="refund.").order_by("-pk")
+    """Return whether a failed refund was withdrawn before it was sent: the gateway did not refuse
+    it.
+    """
+    changes = TimelineEntry.objects.filter(
+        refund=int(refund_id),
+        event__startswith="refund.",
+    ).order_by("-pk")
     return list(changes.values_list("event", flat=True)[:2]) == ["refund.failed", "refund.queued"]
 
 

@@ -1,4 +1,6 @@
-"""Remote events: queued inside a plugin's handler, delivered by its `tillgate_deliver` after the commit."""
+"""Remote events: queued inside a plugin's handler, delivered by its `tillgate_deliver` after the
+commit.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from tillgate.django.outbox import remote
 from tillgate.django.outbox.remote import enqueue_remote
 from tillgate.lifecycle import OutboxStatus
 
-__all__ = ["OutboxStatus", "RemoteState", "deliver_remote", "enqueue_remote", "remote_events", "set_remote_data"]
+__all__ = [
+    "OutboxStatus",
+    "RemoteState",
+    "deliver_remote",
+    "enqueue_remote",
+    "remote_events",
+    "set_remote_data",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +34,16 @@ class RemoteState(hooks.RemoteEvent):
     status: OutboxStatus
 
 
-def remote_events(plugin: str, *, order_key: str = "", payment_id: str = "", name: str = "") -> tuple[RemoteState, ...]:
-    """Return the remote events of an order or of a payment, the oldest first; those of one name, if `name` is given."""
+def remote_events(
+    plugin: str,
+    *,
+    order_key: str = "",
+    payment_id: str = "",
+    name: str = "",
+) -> tuple[RemoteState, ...]:
+    """Return the remote events of an order or of a payment, the oldest first; those of one name, if
+    `name` is given.
+    """
     chosen = OutboxEvent.objects.filter(order__plugin=plugin, kind=OutboxEventKind.REMOTE)
     if order_key or not payment_id:
         chosen = chosen.filter(order__key=order_key)
@@ -34,11 +51,20 @@ def remote_events(plugin: str, *, order_key: str = "", payment_id: str = "", nam
         chosen = chosen.filter(payment=int(payment_id))
     if name:
         chosen = chosen.filter(name=name)
-    return tuple(_state(row) for row in chosen.select_related("order", "payment__order", "refund__payment__order").order_by("pk"))
+    return tuple(
+        _state(row)
+        for row in chosen.select_related(
+            "order",
+            "payment__order",
+            "refund__payment__order",
+        ).order_by("pk")
+    )
 
 
 def set_remote_data(event_id: str, **data: Any) -> None:
-    """Store data with a remote event, beside what is stored already. Call it under the order's lock, see `locked_order`."""
+    """Store data with a remote event, beside what is stored already. Call it under the order's
+    lock, see `locked_order`.
+    """
     with transaction.atomic(using=database()):
         row = OutboxEvent.objects.select_for_update().get(event_id=event_id)
         row.data = {**row.data, **data}
@@ -46,7 +72,9 @@ def set_remote_data(event_id: str, **data: Any) -> None:
 
 
 def deliver_remote(plugin: str, order_key: str) -> int:
-    """Deliver the remote events of an order that are due, oldest first, and return how many were delivered. Uses the network."""
+    """Deliver the remote events of an order that are due, oldest first, and return how many were
+    delivered. Uses the network.
+    """
     order = Order.objects.filter(plugin=plugin, key=order_key).first()
     return remote.deliver_remote(order.pk) if order else 0
 

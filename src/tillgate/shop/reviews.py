@@ -1,4 +1,6 @@
-"""Reviews of an order or an account: shown to the shop's staff, opened by the plugin, and closed by an action of staff."""
+"""Reviews of an order or an account: shown to the shop's staff, opened by the plugin, and closed by
+an action of staff.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ __all__ = [
 ]
 
 MONEY_REASONS: Final = opening.HELD_REASONS
-"""The reasons of reviews about paid money that did not pay its order, or is more or less than the order costs."""
+"""The reasons of reviews about paid money that did not pay its order, or is more or less than the
+order costs.
+"""
 
 _WITH_NOTE: Final = frozenset({ReviewAction.DISMISS, ReviewAction.FORCE_EXPIRE})
 _WITH_AMOUNT: Final = frozenset({ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND})
@@ -50,10 +54,12 @@ _WITH_AMOUNT: Final = frozenset({ReviewAction.REFUND, ReviewAction.RECORD_EXTERN
 class OpenReview:
     """An open review as staff read it, with its actions in order.
 
-    `version` and `newest_refund` go back with the action: when the review says something else by then, or there is a newer refund, the
-    action is refused. `title` and `message` are in the active language, without secrets. `plugin` and `order_key` are empty for a review of
-    an account, `payment_id` and `reference` for a review without a payment. `recommendation` says in the active language what to do first,
-    and why; its action, if it is one, is `recommended`. `withdraws` is the refund that the action "withdraw" gives up.
+    `version` and `newest_refund` go back with the action: when the review says something else by
+    then, or there is a newer refund, the action is refused. `title` and `message` are in the active
+    language, without secrets. `plugin` and `order_key` are empty for a review of an account,
+    `payment_id` and `reference` for a review without a payment. `recommendation` says in the active
+    language what to do first, and why; its action, if it is one, is `recommended`. `withdraws` is
+    the refund that the action "withdraw" gives up.
     """
 
     id: str
@@ -98,7 +104,9 @@ class OpenReview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """The result of a review action: whether the review is closed now, and a message for staff without secrets."""
+    """The result of a review action: whether the review is closed now, and a message for staff
+    without secrets.
+    """
 
     resolved: bool
     message: str
@@ -113,10 +121,12 @@ def open_reviews(
     account_prefix: str = "",
     reasons: Iterable[ReviewReason] = (),
 ) -> tuple[OpenReview, ...]:
-    """Return open reviews, the oldest first: all of the plugin's orders, or those of the named orders and accounts.
+    """Return open reviews, the oldest first: all of the plugin's orders, or those of the named
+    orders and accounts.
 
-    `order_keys` and `prefix` choose orders by their keys. `accounts` and `account_prefix` choose reviews of accounts, their payments
-    and the orders of those. `reasons` keeps those of some reasons.
+    `order_keys` and `prefix` choose orders by their keys. `accounts` and `account_prefix` choose
+    reviews of accounts, their payments and the orders of those. `reasons` keeps those of some
+    reasons.
     """
     chosen = [Q(order__plugin=plugin, order__key=key) for key in order_keys]
     if prefix:
@@ -125,18 +135,31 @@ def open_reviews(
         chosen += [Q(**{name: alias}) for alias in accounts]
         if account_prefix:
             chosen.append(Q(**{f"{name}__startswith": account_prefix}))
-    found = Review.objects.filter(reduce(or_, chosen) if chosen else Q(order__plugin=plugin), resolved_at__isnull=True).distinct()
+    found = Review.objects.filter(
+        reduce(or_, chosen) if chosen else Q(order__plugin=plugin),
+        resolved_at__isnull=True,
+    ).distinct()
     if wanted := list(reasons):
         found = found.filter(reason__in=wanted)
     return tuple(map(_value, _with_subjects(found).order_by("pk")))
 
 
-def newest_reviews(plugin: str, *, prefix: str, accounts: Iterable[str], at_most: int) -> tuple[int, tuple[OpenReview, ...]]:
+def newest_reviews(
+    plugin: str,
+    *,
+    prefix: str,
+    accounts: Iterable[str],
+    at_most: int,
+) -> tuple[int, tuple[OpenReview, ...]]:
     """Return how many reviews are open, and the newest of them, the newest first.
 
-    It takes the reviews of orders whose keys begin with `prefix`, and of accounts; not those of other orders of the same accounts.
+    It takes the reviews of orders whose keys begin with `prefix`, and of accounts; not those of
+    other orders of the same accounts.
     """
-    chosen = Q(order__plugin=plugin, order__key__startswith=prefix) | Q(order__isnull=True, account__in=list(accounts))
+    chosen = Q(order__plugin=plugin, order__key__startswith=prefix) | Q(
+        order__isnull=True,
+        account__in=list(accounts),
+    )
     found = Review.objects.filter(chosen, resolved_at__isnull=True).order_by("-opened_at", "-pk")
     shown = _with_subjects(found)[:at_most]
     return found.count(), tuple(map(_value, shown))
@@ -147,18 +170,34 @@ def count_open_reviews() -> int:
     return Review.objects.filter(resolved_at__isnull=True).count()
 
 
-def open_review(payment_id: str, message: str, *, actor: str, reason: ReviewReason = ReviewReason.PAID_NOT_PAYABLE) -> None:
-    """Open a review about a paid payment, with a message of the plugin's own; nothing happens where the same case is open.
+def open_review(
+    payment_id: str,
+    message: str,
+    *,
+    actor: str,
+    reason: ReviewReason = ReviewReason.PAID_NOT_PAYABLE,
+) -> None:
+    """Open a review about a paid payment, with a message of the plugin's own; nothing happens where
+    the same case is open.
 
     Takes the order's lock and touches the database only. `actor` is the plugin's name.
     """
     payment = Payment.objects.select_related("order").get(pk=int(payment_id))
     with joined_order(payment.order_id) as order:
-        opening.open_review(reason, message, actor, order=order, payment=payment, account=payment.account)
+        opening.open_review(
+            reason,
+            message,
+            actor,
+            order=order,
+            payment=payment,
+            account=payment.account,
+        )
 
 
 def close_reviews(review_ids: Iterable[str], resolution: str) -> None:
-    """Close reviews whose cases have ended without staff; `resolution` says why. Each takes the lock of its order."""
+    """Close reviews whose cases have ended without staff; `resolution` says why. Each takes the
+    lock of its order.
+    """
     closing.settle(Review.objects.filter(pk__in=[int(one) for one in review_ids]), resolution)
 
 
@@ -174,16 +213,29 @@ def resolve_review(
     withdraws: str = "",
     idempotency_key: str | None = None,
 ) -> ActionResult:
-    """Run the action that staff chose for a review, and return the result. Call it outside any transaction.
+    """Run the action that staff chose for a review, and return the result. Call it outside any
+    transaction.
 
-    `idempotency_key` is for the action "refund", and is as in `refund`: a repeated key returns the result of the refund that it made.
-    Raises a `TillgateError` that says to staff why nothing was done.
+    `idempotency_key` is for the action "refund", and is as in `refund`: a repeated key returns the
+    result of the refund that it made. Raises a `TillgateError` that says to staff why nothing was
+    done.
     """
     seen: dict[str, Any] = {"seen": None if newest_refund is None else row_id(newest_refund)}
-    seen |= {"withdraws": row_id(withdraws) or None, "idempotency_key": idempotency_key, "read": version}
+    seen |= {
+        "withdraws": row_id(withdraws) or None,
+        "idempotency_key": idempotency_key,
+        "read": version,
+    }
     mask = _mask(Review.objects.select_related("payment", "refund").get(pk=int(review_id)))
     try:
-        done = actions.take_action(int(review_id), str(action), staff=staff, note=note, amount=amount, **seen)
+        done = actions.take_action(
+            int(review_id),
+            str(action),
+            staff=staff,
+            note=note,
+            amount=amount,
+            **seen,
+        )
     except (ActionNotPossible, RefundNotPossible) as error:
         raise type(error)(mask(str(error))) from None
     return ActionResult(resolved=done.resolved, message=mask(done.message))
@@ -195,7 +247,12 @@ def _mask(row: Review) -> Callable[[str], str]:
 
 def _with_subjects(reviews: QuerySet[Review]) -> QuerySet[Review]:
     """Read with the reviews, in one more statement, all that `_value` needs."""
-    return reviews.select_related("order", "payment__order", "refund__payment__order", "outbox_event").prefetch_related("payment__refunds")
+    return reviews.select_related(
+        "order",
+        "payment__order",
+        "refund__payment__order",
+        "outbox_event",
+    ).prefetch_related("payment__refunds")
 
 
 def _value(row: Review) -> OpenReview:

@@ -14,7 +14,13 @@ from tillgate.django.conf import Settings
 from tillgate.errors import ConfigurationError
 from tillgate.wire.urls import is_public_address, is_web_address
 
-__all__ = ["SettingsLoader", "is_public_address", "is_web_address", "read_settings", "setting_names"]
+__all__ = [
+    "SettingsLoader",
+    "is_public_address",
+    "is_web_address",
+    "read_settings",
+    "setting_names",
+]
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -22,8 +28,9 @@ Model = TypeVar("Model", bound=BaseModel)
 class SettingsLoader(Generic[Model]):
     """Reads a plugin's settings once; call it for the model.
 
-    The keys of the dictionary are the model's fields in capitals. An unknown key, or a value that the model refuses, is a
-    `ConfigurationError` that names it. A test that overrides the setting gets the new one.
+    The keys of the dictionary are the model's fields in capitals. An unknown key, or a value that
+    the model refuses, is a `ConfigurationError` that names it. A test that overrides the setting
+    gets the new one.
     """
 
     def __init__(self, name: str, model: type[Model]) -> None:
@@ -47,9 +54,11 @@ class SettingsLoader(Generic[Model]):
 
 
 def read_settings(place: str, given: object, model: type[Model]) -> Model:
-    """Return a dictionary of settings as a model; raises `ConfigurationError` as `SettingsLoader` does, with `place` before the key.
+    """Return a dictionary of settings as a model; raises `ConfigurationError` as `SettingsLoader`
+    does, with `place` before the key.
 
-    A validator of the model may read an inner dictionary with it. An error does not show the value of a field with `repr=False`.
+    A validator of the model may read an inner dictionary with it. An error does not show the value
+    of a field with `repr=False`.
     """
     known = {field.upper(): field for field in model.model_fields}
     if not isinstance(given, Mapping):
@@ -57,7 +66,11 @@ def read_settings(place: str, given: object, model: type[Model]) -> Model:
     for key in given:
         if key not in known:
             near = difflib.get_close_matches(str(key).upper(), known, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(sorted(known))}"
+            remedy = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"the settings are {', '.join(sorted(known))}"
+            )
             raise ConfigurationError(place, key, f"is not a setting; {remedy}")
     try:
         return model(**{known[key]: value for key, value in given.items()})
@@ -66,10 +79,16 @@ def read_settings(place: str, given: object, model: type[Model]) -> Model:
         field = str(first["loc"][0])
         key, is_shown = field.upper(), model.model_fields[field].repr
         shown = given.get(key) if is_shown else "***"
-        fault = ConfigurationError(f"{place}[{key!r}]", shown, f"cannot be used: {first['msg'].removeprefix('Value error, ')}")
+        fault = ConfigurationError(
+            f"{place}[{key!r}]",
+            shown,
+            f"cannot be used: {first['msg'].removeprefix('Value error, ')}",
+        )
     raise fault
 
 
 def setting_names() -> frozenset[str]:
-    """Return the names of the settings in `TILLGATE`, in small letters, for a project that keeps them in a file of its own."""
+    """Return the names of the settings in `TILLGATE`, in small letters, for a project that keeps
+    them in a file of its own.
+    """
     return frozenset(Settings.model_fields)

@@ -32,26 +32,38 @@ method_label = words.method_name
 
 
 def badge_of(value: PaymentState | RefundState) -> str:
-    """Return the HTML of the badge of a payment's or a refund's status: an icon and its word, in the active language."""
+    """Return the HTML of the badge of a payment's or a refund's status: an icon and its word, in
+    the active language.
+    """
     kinds = words.PAYMENT_STATUSES if isinstance(value, PaymentState) else words.REFUND_STATUSES
     return badge(kinds[value.status])
 
 
 def timeline(plugin: str, order_key: str, *, payment_id: str = "") -> list[Line]:
-    """Return the timeline of an order for a staff page, the oldest entry first, or of one payment with the entries of the whole order.
+    """Return the timeline of an order for a staff page, the oldest entry first, or of one payment
+    with the entries of the whole order.
 
     Secrets are hidden. At most 300 entries, the newest.
     """
     order = Order.objects.filter(plugin=plugin, key=order_key).first()
     if order is None:
         return []
-    entries = order.timeline.filter(Q(payment=int(payment_id)) | Q(payment__isnull=True)) if payment_id else order.timeline.all()
+    entries = (
+        order.timeline.filter(Q(payment=int(payment_id)) | Q(payment__isnull=True))
+        if payment_id
+        else order.timeline.all()
+    )
     payments = list(order.payments.prefetch_related("refunds"))
-    return timeline_of(entries, Mask(payments, [refund for payment in payments for refund in payment.refunds.all()]))
+    return timeline_of(
+        entries,
+        Mask(payments, [refund for payment in payments for refund in payment.refunds.all()]),
+    )
 
 
 def admin_url(request: HttpRequest, model: str, row: str) -> str:
-    """Return the address in the admin of a `payment` or a `review`, or "" for a user without the permission or a shop without the admin."""
+    """Return the address in the admin of a `payment` or a `review`, or "" for a user without the
+    permission or a shop without the admin.
+    """
     user: Any = request.user
     if not (user.is_staff and user.has_perm(f"tillgate.view_{model}")):
         return ""

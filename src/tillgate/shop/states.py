@@ -1,4 +1,6 @@
-"""States: orders, payments and refunds as values that tell more than those of the hooks. A plugin never holds a row of Tillgate's."""
+"""States: orders, payments and refunds as values that tell more than those of the hooks. A plugin
+never holds a row of Tillgate's.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,31 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, F, Max, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
+from django.db.models import (
+    Exists,
+    F,
+    Max,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    prefetch_related_objects,
+)
 from django.utils import timezone
 
 from tillgate import hooks, money
 from tillgate.django.masking import Mask
-from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
+from tillgate.django.models import (
+    NOTHING,
+    Order,
+    OutboxEvent,
+    OutboxEventKind,
+    Payment,
+    Refund,
+    Review,
+    TimelineEntry,
+    database,
+)
 from tillgate.django.orders.locking import locked
 from tillgate.django.orders.values import order_value, payment_value, refund_value
 from tillgate.django.outbox.handlers import AGAIN
@@ -39,11 +60,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefundState(hooks.Refund):
-    """A refund as it stands. `answer` is the gateway's own text, without secrets. `reason` is for staff only.
+    """A refund as it stands. `answer` is the gateway's own text, without secrets. `reason` is for
+    staff only.
 
-    `confirmed`: a notification on the refund's own address says that it succeeded. `external`: it was made in the gateway's portal, and the
-    gateway listed it or staff entered it. `refund_no`: the gateway's number of the refund. `idempotency_key`: the
-    caller's key.
+    `confirmed`: a notification on the refund's own address says that it succeeded. `external`: it
+    was made in the gateway's portal, and the gateway listed it or staff entered it. `refund_no`:
+    the gateway's number of the refund. `idempotency_key`: the caller's key.
     """
 
     answer: str
@@ -61,13 +83,15 @@ class RefundState(hooks.Refund):
 class PaymentState(hooks.Payment):
     """A payment as it stands. Amounts are in its currency.
 
-    The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`: it is without refunds that are under
-    way or of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check
-    failed, so the shopper should not pay again. `awaits_delivery`: it is paid, and the shop has not applied or refused it yet.
-    `is_processing`: it is open, the shopper has finished, and the money is on its way. `payment_url` is the gateway's payment page, or
-    empty; it takes money until `page_closes_at`.
-    `sandbox`: no real money. `unpaid_detail` tells the shopper why the payment ended unpaid, such as "Your payment was declined.";
-    it is empty for any other payment.
+    The gateway holds `held_amount`: paid and not refunded. Staff can still refund
+    `refundable_amount`: it is without refunds that are under way or of unknown outcome.
+    `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid",
+    though a check failed, so the shopper should not pay again. `awaits_delivery`: it is paid, and
+    the shop has not applied or refused it yet. `is_processing`: it is open, the shopper has
+    finished, and the money is on its way. `payment_url` is the gateway's payment page, or empty; it
+    takes money until `page_closes_at`. `sandbox`: no real money. `unpaid_detail` tells the shopper
+    why the payment ended unpaid, such as "Your payment was declined."; it is empty for any other
+    payment.
     """
 
     account: str
@@ -97,11 +121,13 @@ class PaymentState(hooks.Payment):
 class OrderState:
     """The state of an order: its status and its payments, the oldest first.
 
-    `is_paid`: a payment has paid the order, though the event may not be delivered yet. `data` is the plugin's own, see `set_order_data`.
+    `is_paid`: a payment has paid the order, though the event may not be delivered yet. `data` is
+    the plugin's own, see `set_order_data`.
 
-    `kept_until`: the plugin hears `tillgate_order_unpaid` at this time or soon after it, and not earlier, if no payment starts. Another
-    payment that ends unpaid moves the time later at most. The value has a time zone. It is None while a payment is open or its money is
-    held, for a paid or closed order, and once the time has passed.
+    `kept_until`: the plugin hears `tillgate_order_unpaid` at this time or soon after it, and not
+    earlier, if no payment starts. Another payment that ends unpaid moves the time later at most.
+    The value has a time zone. It is None while a payment is open or its money is held, for a paid
+    or closed order, and once the time has passed.
     """
 
     plugin: str
@@ -146,7 +172,9 @@ class OrderState:
 
     @property
     def reported_paid(self) -> bool:
-        """Whether the gateway reports a payment paid though a check failed: staff decide, and the shopper should not pay again."""
+        """Whether the gateway reports a payment paid though a check failed: staff decide, and the
+        shopper should not pay again.
+        """
         return any(payment.reported_paid for payment in self.payments)
 
     def payment(self, payment_id: str) -> PaymentState | None:
@@ -155,12 +183,21 @@ class OrderState:
 
 
 def order_state(plugin: str, order_key: str) -> OrderState | None:
-    """Return the state of an order, or None for an order that was never opened and has no payment."""
+    """Return the state of an order, or None for an order that was never opened and has no
+    payment.
+    """
     return next(iter(order_states(plugin, [order_key])), None)
 
 
-def order_states(plugin: str, order_keys: Iterable[str] = (), *, prefix: str = "") -> list[OrderState]:
-    """Return the states of several orders, the oldest first: those of the keys, and those whose keys begin with `prefix`, if given."""
+def order_states(
+    plugin: str,
+    order_keys: Iterable[str] = (),
+    *,
+    prefix: str = "",
+) -> list[OrderState]:
+    """Return the states of several orders, the oldest first: those of the keys, and those whose
+    keys begin with `prefix`, if given.
+    """
     chosen = Q(key__in=list(order_keys))
     if prefix:
         chosen |= Q(key__startswith=prefix)
@@ -171,11 +208,15 @@ def order_states(plugin: str, order_keys: Iterable[str] = (), *, prefix: str = "
 def locked_order(plugin: str, order_key: str) -> Iterator[OrderState]:
     """Hold Tillgate's lock of an order inside a transaction, and yield the order's state under it.
 
-    Every event of the order takes the same lock first, so lock the shop's own rows after it. Raises `Order.DoesNotExist` of Django's
-    `ObjectDoesNotExist` for an order that Tillgate does not know. Outside a transaction it waits for a second at most, for an order that a
-    handler holds, and raises a `TillgateError` then, which is Django's `OperationalError` too.
+    Every event of the order takes the same lock first, so lock the shop's own rows after it. Raises
+    `Order.DoesNotExist` of Django's `ObjectDoesNotExist` for an order that Tillgate does not know.
+    Outside a transaction it waits for a second at most, for an order that a handler holds, and
+    raises a `TillgateError` then, which is Django's `OperationalError` too.
     """
-    only, connection = Order.objects.filter(plugin=plugin, key=order_key), transaction.get_connection(database())
+    only, connection = (
+        Order.objects.filter(plugin=plugin, key=order_key),
+        transaction.get_connection(database()),
+    )
     if not connection.in_atomic_block and connection.get_autocommit():
         with locked(only) as order:
             yield _states([order], is_locked=True)[0]
@@ -185,9 +226,15 @@ def locked_order(plugin: str, order_key: str) -> Iterator[OrderState]:
 
 
 def find_payment(
-    plugin: str, *, payment_id: str | None = None, reference: str | None = None, paid_order: str | None = None
+    plugin: str,
+    *,
+    payment_id: str | None = None,
+    reference: str | None = None,
+    paid_order: str | None = None,
 ) -> PaymentState | None:
-    """Return a payment of the plugin's orders by its id, by its reference, or by the key of the order that it paid; or None."""
+    """Return a payment of the plugin's orders by its id, by its reference, or by the key of the
+    order that it paid; or None.
+    """
     chosen = Payment.objects.filter(order__plugin=plugin)
     if paid_order is not None:
         chosen = chosen.filter(order__key=paid_order, order__paid_by=F("pk"))
@@ -200,15 +247,22 @@ def find_payment(
 
 def find_refund(plugin: str, refund_id: str) -> RefundState | None:
     """Return a refund of the plugin's orders, or None."""
-    chosen = Refund.objects.select_related("payment__order").filter(payment__order__plugin=plugin, pk=int(refund_id))
+    chosen = Refund.objects.select_related("payment__order").filter(
+        payment__order__plugin=plugin,
+        pk=int(refund_id),
+    )
     return next(map(refund_state, chosen), None)
 
 
 def redelivered_payment(plugin: str, order_key: str) -> PaymentState | None:
-    """Return the payment that Tillgate is telling the shop once more, because staff chose to deliver it again; None where there is none."""
-    local = OutboxEvent.objects.filter(order__plugin=plugin, order__key=order_key, done_at__isnull=True).exclude(
-        kind=OutboxEventKind.REMOTE
-    )
+    """Return the payment that Tillgate is telling the shop once more, because staff chose to
+    deliver it again; None where there is none.
+    """
+    local = OutboxEvent.objects.filter(
+        order__plugin=plugin,
+        order__key=order_key,
+        done_at__isnull=True,
+    ).exclude(kind=OutboxEventKind.REMOTE)
     first = local.order_by("pk").first()  # they are delivered in order
     if first is None or first.kind != OutboxEventKind.PAYMENT_PAID or AGAIN not in first.data:
         return None
@@ -216,8 +270,12 @@ def redelivered_payment(plugin: str, order_key: str) -> PaymentState | None:
 
 
 def last_change_at(payment_id: str) -> datetime | None:
-    """Return the time of the newest entry in the timeline of a payment. It is in the future where a clock was set back since."""
-    newest: datetime | None = TimelineEntry.objects.filter(payment=int(payment_id)).aggregate(newest=Max("at"))["newest"]
+    """Return the time of the newest entry in the timeline of a payment. It is in the future where a
+    clock was set back since.
+    """
+    newest: datetime | None = TimelineEntry.objects.filter(payment=int(payment_id)).aggregate(
+        newest=Max("at"),
+    )["newest"]
     return newest
 
 
@@ -240,13 +298,19 @@ def refund_state(refund: Refund) -> RefundState:
 def _states(orders: Iterable[Order], *, is_locked: bool = False) -> list[OrderState]:
     found = {order.pk: order for order in orders}
     paying: dict[str, list[PaymentState]] = {order.key: [] for order in found.values()}
-    for payment in _payment_states(Payment.objects.filter(order__in=found), is_locked=is_locked) if found else ():
+    for payment in (
+        _payment_states(Payment.objects.filter(order__in=found), is_locked=is_locked)
+        if found
+        else ()
+    ):
         paying[payment.order.key].append(payment)
     return [_state(order, paying[order.key]) for order in found.values()]
 
 
 def _state(order: Order, payments: list[PaymentState]) -> OrderState:
-    is_applied_soon = any(payment.awaits_delivery and payment.refunded_amount < payment.amount for payment in payments)
+    is_applied_soon = any(
+        payment.awaits_delivery and payment.refunded_amount < payment.amount for payment in payments
+    )
     return OrderState(
         **_values(order_value(order)),
         status=order.status,
@@ -260,31 +324,61 @@ def _state(order: Order, payments: list[PaymentState]) -> OrderState:
 
 
 def _kept_until(order: Order, payments: list[PaymentState]) -> datetime | None:
-    """Return when the worker finds the order unpaid; None where its `is_unpaid` would be false, and once the time has passed."""
+    """Return when the worker finds the order unpaid; None where its `is_unpaid` would be false, and
+    once the time has passed.
+    """
     until = order.unpaid_check_at
-    if until is None or order.closed_at or order.paid_by_id or any(payment.is_open or payment.held_amount > 0 for payment in payments):
+    if (
+        until is None
+        or order.closed_at
+        or order.paid_by_id
+        or any(payment.is_open or payment.held_amount > 0 for payment in payments)
+    ):
         return None
     if until <= timezone.now():
         return None
-    return until if timezone.is_aware(until) else timezone.make_aware(until, timezone.get_default_timezone())
+    return (
+        until
+        if timezone.is_aware(until)
+        else timezone.make_aware(until, timezone.get_default_timezone())
+    )
 
 
-def _payment_states(chosen: QuerySet[Payment], *, is_locked: bool = False) -> Iterator[PaymentState]:
+def _payment_states(
+    chosen: QuerySet[Payment],
+    *,
+    is_locked: bool = False,
+) -> Iterator[PaymentState]:
     refunds_read = Refund.objects.all()
     if is_locked:  # a transaction of the host may see an old snapshot where it reads without a lock
         chosen, refunds_read = chosen.select_for_update(), refunds_read.select_for_update()
-    waiting = OutboxEvent.objects.filter(payment=OuterRef("pk"), kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True)
-    reported = Review.objects.filter(payment=OuterRef("pk"), resolved_at__isnull=True, reported_paid=True)
-    rows = chosen.select_related("order").annotate(awaits_delivery=Exists(waiting), is_reported=Exists(reported)).order_by("pk")
+    waiting = OutboxEvent.objects.filter(
+        payment=OuterRef("pk"),
+        kind=OutboxEventKind.PAYMENT_PAID,
+        done_at__isnull=True,
+    )
+    reported = Review.objects.filter(
+        payment=OuterRef("pk"),
+        resolved_at__isnull=True,
+        reported_paid=True,
+    )
+    rows = (
+        chosen.select_related("order")
+        .annotate(awaits_delivery=Exists(waiting), is_reported=Exists(reported))
+        .order_by("pk")
+    )
     payments = list(rows)
     paid = [payment for payment in payments if payment.status == PaymentStatus.PAID]
-    prefetch_related_objects(paid, Prefetch("refunds", refunds_read))  # only paid payments have refunds
+    # only paid payments have refunds
+    prefetch_related_objects(paid, Prefetch("refunds", refunds_read))
     for payment in payments:
         is_paid = payment.status == PaymentStatus.PAID
         refunds = sorted(payment.refunds.all(), key=lambda refund: refund.pk) if is_paid else []
         for refund in refunds:
             refund.payment = payment
-        refunded = money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
+        refunded = money.total(
+            refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED
+        )
         yield PaymentState(
             **_values(payment_value(payment)),
             account=payment.account,
@@ -293,7 +387,9 @@ def _payment_states(chosen: QuerySet[Payment], *, is_locked: bool = False) -> It
             created_at=payment.created_at,
             status_since=payment.status_since,
             payment_url=payment.payment_url,
-            held_amount=max(NOTHING, money.left_of(payment.amount, [refunded])) if is_paid else NOTHING,
+            held_amount=max(NOTHING, money.left_of(payment.amount, [refunded]))
+            if is_paid
+            else NOTHING,
             refunded_amount=refunded,
             refundable_amount=refundable(payment, refunds),
             paid_the_order=payment.pk == payment.order.paid_by_id,

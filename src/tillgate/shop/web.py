@@ -1,4 +1,6 @@
-"""Views: decorators, addresses, and the return and notification of a payment at an address of the shop's own."""
+"""Views: decorators, addresses, and the return and notification of a payment at an address of the
+shop's own.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def absolute_url(name: str, *arguments: object) -> str:
 
 
 def webhook_url(alias: str) -> str:
-    """Return the public address for the notifications of an account's gateway, to register there: a gateway plugin reads what comes."""
+    """Return the public address for the notifications of an account's gateway, to register there: a
+    gateway plugin reads what comes.
+    """
     return get_settings().address("tillgate:webhook", alias)
 
 
@@ -48,18 +52,31 @@ def terminal_of(request: HttpRequest) -> Terminal:
 
 
 def return_path(payment_id: str) -> str:
-    """Return the path of Tillgate's return page of a payment: it polls the payment and leads the shopper to the shop."""
-    return reverse("tillgate:return", args=[Payment.objects.values_list("return_key", flat=True).get(pk=int(payment_id))])
+    """Return the path of Tillgate's return page of a payment: it polls the payment and leads the
+    shopper to the shop.
+    """
+    return reverse(
+        "tillgate:return",
+        args=[Payment.objects.values_list("return_key", flat=True).get(pk=int(payment_id))],
+    )
 
 
 def read_request(request: HttpRequest) -> Notification:
-    """Return the parameters of a request as of a notification: form, JSON or query string. Nothing of it is trusted."""
+    """Return the parameters of a request as of a notification: form, JSON or query string. Nothing
+    of it is trusted.
+    """
     body = request.body[: LARGEST_NOTIFICATION_BYTES + 1]  # one byte more shows that it is too long
-    return read_notification(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
+    return read_notification(
+        request.headers.get("Content-Type", ""),
+        request.META.get("QUERY_STRING", ""),
+        body,
+    )
 
 
 def receive_notification(payment_id: str, received: Notification, method: str) -> None:
-    """Store a notification that came to an address of the shop's own, and poll the payment. Call it outside any transaction."""
+    """Store a notification that came to an address of the shop's own, and poll the payment. Call it
+    outside any transaction.
+    """
     key = Payment.objects.values_list("notification_key", flat=True).get(pk=int(payment_id))
     notifications.receive_payment_notification(key, lambda: received, method)
 

@@ -1,10 +1,12 @@
 """For authors of plugins: record a conversation with the gateway once, replay it in every test run.
 
-Install `tillgate[testing]` and name the fixtures in the `conftest.py` beside your tests; nothing loads on its own::
+Install `tillgate[testing]` and name the fixtures in the `conftest.py` beside your tests; nothing
+loads on its own::
 
     pytest_plugins = ["tillgate.testing.fixtures"]
 
-docs/reference/testing.md lists the fixtures and the rest, and docs/how-to/record-cassettes.md shows a test that uses them.
+docs/reference/testing.md lists the fixtures and the rest, and docs/how-to/record-cassettes.md shows
+a test that uses them.
 """
 
 from tillgate.testing.cassettes import Cassette

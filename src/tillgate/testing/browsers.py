@@ -1,4 +1,6 @@
-"""A browser for tests of pages: an installed Chromium, driven by Playwright, which is installed beside `tillgate[testing]`."""
+"""A browser for tests of pages: an installed Chromium, driven by Playwright, which is installed
+beside `tillgate[testing]`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ if TYPE_CHECKING:
 _NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS: Final = (
     *("--no-sandbox", "--disable-gpu", "--no-first-run"),
-    *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),  # no calls to its maker
+    # no calls to its maker
+    *(
+        "--disable-quic",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ),
 )
 
 
@@ -24,15 +32,19 @@ _ARGUMENTS: Final = (
 def running_chromium() -> Iterator[Browser]:
     """Run a Chromium without a window; skip the test without one, or fail if CI=true.
 
-    Close it before other tests run: the driver's event loop, which runs in this thread, would confuse them.
+    Close it before other tests run: the driver's event loop, which runs in this thread, would
+    confuse them.
     """
     from playwright.sync_api import sync_playwright
 
     path = next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs chromium on this machine")
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
+            "needs chromium on this machine",
+        )
     with pytest.MonkeyPatch.context() as environment, sync_playwright() as playwright:
-        # Tests may use the database as usual: the event loop is in their thread, but none of their code runs in it.
+        # Tests may use the database as usual: the event loop is in their thread, but none of their
+        # code runs in it.
         environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         browser = playwright.chromium.launch(executable_path=path, args=list(_ARGUMENTS))
         try:

@@ -1,8 +1,10 @@
-"""Cassettes: one test's conversation with the gateway, recorded by vcrpy or replayed from a plain YAML file.
+"""Cassettes: one test's conversation with the gateway, recorded by vcrpy or replayed from a plain
+YAML file.
 
-Scrubbing is vcrpy's `before_record_request` and `before_record_response`, so that only scrubbed values are kept, in memory until the
-test has passed. The finished text is searched for secrets before it becomes a file. An answer belongs to a request with the same method,
-path, query and body; the order of members and the values that scrubbing hides do not count.
+Scrubbing is vcrpy's `before_record_request` and `before_record_response`, so that only scrubbed
+values are kept, in memory until the test has passed. The finished text is searched for secrets
+before it becomes a file. An answer belongs to a request with the same method, path, query and body;
+the order of members and the values that scrubbing hides do not count.
 """
 
 from __future__ import annotations
@@ -28,13 +30,24 @@ from tillgate.testing.references import References
 from tillgate.testing.scrubbing import Scrubber, read_json, write_json
 
 _LONGEST_DIFFERENCE = 12
-_OTHER_BREAKS = frozenset("\r\x85\u2028\u2029")  # line ends that YAML changes unless they are escaped
+# line ends that YAML changes unless they are escaped
+_OTHER_BREAKS = frozenset("\r\x85\u2028\u2029")
 
 
 class Cassette:
-    """The conversation of one test: its `path`, whether it `is_recording`, and its `references`, which draw random parts."""
+    """The conversation of one test: its `path`, whether it `is_recording`, and its `references`,
+    which draw random parts.
+    """
 
-    def __init__(self, path: Path, account: Account, *, is_recording: bool, title: str, command: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        account: Account,
+        *,
+        is_recording: bool,
+        title: str,
+        command: str,
+    ) -> None:
         self.path = path
         self.is_recording = is_recording
         self.references = References(is_recording=is_recording)
@@ -60,10 +73,16 @@ class Cassette:
         )
         with _quiet(), tape as running:
             yield
-        self._unused = [_title(one) for index, one in enumerate(running.requests) if not running.play_counts[index]]
+        self._unused = [
+            _title(one)
+            for index, one in enumerate(running.requests)
+            if not running.play_counts[index]
+        ]
 
     def finish(self) -> None:
-        """Write the recording, or fail if the replay differs from the conversation on file. Call it once the test has passed."""
+        """Write the recording, or fail if the replay differs from the conversation on file. Call it
+        once the test has passed.
+        """
         if self._complaints:
             pytest.fail(self._complaints[0], pytrace=False)
         if self.is_recording:
@@ -72,14 +91,28 @@ class Cassette:
             pytest.fail(self._missing(), pytrace=False)
         elif self._unused:
             left = "\n".join(f"  {title}" for title in self._unused)
-            pytest.fail(f"{self.path} holds requests that the test did not send:\n{left}\nRecord it again: {self._command}", pytrace=False)
+            pytest.fail(
+                f"{self.path} holds requests that the test did not send:\n{left}\nRecord it "
+                f"again: {self._command}",
+                pytrace=False,
+            )
 
     def _write(self) -> None:
         if not self._recorded.get("requests"):
-            pytest.fail(f"{self.path.name}: the test sent nothing to {self._account.base_url}, so it needs no cassette", pytrace=False)
-        text = f"# {self._title}\n# Record it again: {self._command}\n{serialize(self._recorded, _Readable)}"
+            pytest.fail(
+                f"{self.path.name}: the test sent nothing to {self._account.base_url}, so it "
+                "needs no cassette",
+                pytrace=False,
+            )
+        text = (
+            f"# {self._title}\n# Record it again: "
+            f"{self._command}\n{serialize(self._recorded, _Readable)}"
+        )
         if leaks := leaks_in(text, secrets=[self._account.token.get_secret_value()]):
-            pytest.fail(f"{self.path} was not written, since it would hold {', '.join(leaks)}", pytrace=False)
+            pytest.fail(
+                f"{self.path} was not written, since it would hold {', '.join(leaks)}",
+                pytrace=False,
+            )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(text, "utf-8", newline="\n")
 
@@ -93,7 +126,10 @@ class Cassette:
             requests, answers, *_ = deserialize(self.path.read_text("utf-8"), yamlserializer)
             requests = [self._scrubber.request(one) or one for one in requests]
         except NOT_A_CASSETTE as error:
-            pytest.fail(f"{self.path} is not a cassette ({type(error).__name__}: {error})", pytrace=False)
+            pytest.fail(
+                f"{self.path} is not a cassette ({type(error).__name__}: {error})",
+                pytrace=False,
+            )
         return requests, answers
 
     def save_cassette(self, path: str, content: Mapping[str, list[Any]], serializer: Any) -> None:
@@ -101,7 +137,9 @@ class Cassette:
         self._recorded = content
 
     def _refuse(self, asked: Any, tape: VcrCassette) -> None:
-        """Fail the test over a request that is not on file. No `except` hides pytest's failure; if a thread does, `finish` fails."""
+        """Fail the test over a request that is not on file. No `except` hides pytest's failure; if
+        a thread does, `finish` fails.
+        """
         complaint = self._explain(asked, tape) if self.path.exists() else self._missing()
         self._complaints.append(complaint)
         pytest.fail(complaint, pytrace=False)
@@ -116,7 +154,10 @@ class Cassette:
             lines.append("  the same request is on file, and has been answered already")
         elif near:
             names = [name for name in {**near[0], **sent} if near[0].get(name) != sent.get(name)]
-            found = [(name, near[0].get(name, "nothing"), sent.get(name, "nothing")) for name in names[:_LONGEST_DIFFERENCE]]
+            found = [
+                (name, near[0].get(name, "nothing"), sent.get(name, "nothing"))
+                for name in names[:_LONGEST_DIFFERENCE]
+            ]
             lines += [f"  {name}: {on_file} on file, {its} sent" for name, on_file, its in found]
         elif tape.requests:
             lines.append(f"  it holds {', '.join(dict.fromkeys(map(_title, tape.requests)))}")
@@ -124,7 +165,9 @@ class Cassette:
 
 
 class _Tape(VcrCassette):  # type: ignore[misc]  # vcrpy ships no types
-    """vcrpy's cassette with Tillgate's own error messages: vcrpy's advise settings that users of Tillgate do not have."""
+    """vcrpy's cassette with Tillgate's own error messages: vcrpy's advise settings that users of
+    Tillgate do not have.
+    """
 
     def __init__(self, *, owner: Cassette, **options: Any) -> None:
         self._owner = owner
@@ -161,7 +204,11 @@ def _parts(request: Any) -> dict[str, str]:
     query = dict(parse_qsl(request.uri.partition("?")[2], keep_blank_values=True))
     form = dict(parse_qsl(body, keep_blank_values=True)) if "form-urlencoded" in kind else {}
     found = read_json(body)
-    members = {name: write_json(member) for name, member in found.items()} if isinstance(found, dict) else form or {"body": body}
+    members = (
+        {name: write_json(member) for name, member in found.items()}
+        if isinstance(found, dict)
+        else form or {"body": body}
+    )
     return {"to": _title(request), "Content-Type": kind, **query, **members}
 
 
@@ -174,7 +221,13 @@ class _Readable:
 
     @staticmethod
     def serialize(content: Any) -> str:
-        text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000_000)
+        text: str = yaml.dump(
+            content,
+            Dumper=_Dumper,
+            sort_keys=False,
+            allow_unicode=True,
+            width=1_000_000,
+        )
         return text
 
 

@@ -1,6 +1,7 @@
 """Crashes: the points at which a process can die, and a simulated death within the test's process.
 
-The points are before and after each commit, each write outside a transaction, and each call of the gateway.
+The points are before and after each commit, each write outside a transaction, and each call of the
+gateway.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Crash(BaseException):
 class Points:
     """Counts the points that an act passes, and ends it at one of them; 0 ends it nowhere.
 
-    An ended process does nothing more: clean-up code can neither write nor call, and callbacks that wait for a commit do not run.
+    An ended process does nothing more: clean-up code can neither write nor call, and callbacks that
+    wait for a commit do not run.
     """
 
     def __init__(self, end_at: int = 0) -> None:

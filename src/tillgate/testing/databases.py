@@ -14,18 +14,25 @@ DATABASE_NAMES: Final = ("sqlite", "postgresql", "mariadb")
 
 
 def name_of_database() -> str:
-    """Return the database that the tests run on: the value of TILLGATE_TEST_DATABASE, else `sqlite`."""
+    """Return the database that the tests run on: the value of TILLGATE_TEST_DATABASE, else
+    `sqlite`.
+    """
     name = os.environ.get("TILLGATE_TEST_DATABASE", "sqlite")
     if name not in DATABASE_NAMES:
-        raise ConfigurationError("TILLGATE_TEST_DATABASE", name, f"must be one of {', '.join(DATABASE_NAMES)}")
+        raise ConfigurationError(
+            "TILLGATE_TEST_DATABASE",
+            name,
+            f"must be one of {', '.join(DATABASE_NAMES)}",
+        )
     return name
 
 
 def chosen_database(test_name: str) -> dict[str, Any]:
     """Return the entry of DATABASES for the tests of a project.
 
-    The servers run on this machine unless their own variables (PGHOST, MYSQL_HOST and so on) say otherwise. TILLGATE_TEST_NAME replaces
-    `test_name` for a second run beside this one. SQLite uses a file, since the threads of a test cannot share memory.
+    The servers run on this machine unless their own variables (PGHOST, MYSQL_HOST and so on) say
+    otherwise. TILLGATE_TEST_NAME replaces `test_name` for a second run beside this one. SQLite uses
+    a file, since the threads of a test cannot share memory.
     """
     name = _name_here(os.environ.get("TILLGATE_TEST_NAME", test_name))
     if name_of_database() == "postgresql":
@@ -40,7 +47,11 @@ def chosen_database(test_name: str) -> dict[str, Any]:
             "ENGINE": "django.db.backends.mysql",
             **server,
             "TEST": {"NAME": name, "CHARSET": "utf8mb4"},
-            "OPTIONS": {"charset": "utf8mb4", "isolation_level": "read committed", **_mysqldb_options(server["HOST"])},
+            "OPTIONS": {
+                "charset": "utf8mb4",
+                "isolation_level": "read committed",
+                **_mysqldb_options(server["HOST"]),
+            },
         }
     return {
         "ENGINE": "django.db.backends.sqlite3",
@@ -55,28 +66,55 @@ def chosen_database(test_name: str) -> dict[str, Any]:
 
 
 def _name_here(name: str) -> str:
-    """Return a name that no other working directory gets, for what all checkouts on this machine share.
+    """Return a name that no other working directory gets, for what all checkouts on this machine
+    share.
 
-    Databases of a server and files in the temporary folder would otherwise belong to two runs at once.
+    Databases of a server and files in the temporary folder would otherwise belong to two runs at
+    once.
     """
     return f"{name}_{hashlib.sha256(os.fsencode(Path.cwd())).hexdigest()[:8]}"
 
 
-def _server(user: str, default_user: str, password: str, host: str, port: str, default_port: str) -> dict[str, str]:
+def _server(
+    user: str,
+    default_user: str,
+    password: str,
+    host: str,
+    port: str,
+    default_port: str,
+) -> dict[str, str]:
     """Return the access to a server, from the environment's variables of these names."""
     given = os.environ.get
     access = {"USER": given(user, default_user), "PASSWORD": given(password, "")}
-    return {"NAME": "test", **access, "HOST": given(host, "127.0.0.1"), "PORT": given(port, default_port)}
+    return {
+        "NAME": "test",
+        **access,
+        "HOST": given(host, "127.0.0.1"),
+        "PORT": given(port, default_port),
+    }
 
 
 def _mysqldb_options(host: str) -> dict[str, Any]:
-    """Provide `MySQLdb`, and return its options: PyMySQL would read all certificate authorities for each connection to this machine."""
+    """Provide `MySQLdb`, and return its options: PyMySQL would read all certificate authorities for
+    each connection to this machine.
+    """
     try:
         import MySQLdb  # type: ignore[import-untyped]  # of mysqlclient
     except ImportError:
         import pymysql
 
-        pymysql.version_info = (2, 2, 4, "final", 0)  # the version of mysqlclient that Django asks for, which PyMySQL replaces
+        # the version of mysqlclient that Django asks for, which PyMySQL replaces
+        pymysql.version_info = (
+            2,
+            2,
+            4,
+            "final",
+            0,
+        )
         pymysql.install_as_MySQLdb()
         import MySQLdb
-    return {"ssl_disabled": True} if MySQLdb.__name__ == "pymysql" and host in ("127.0.0.1", "localhost") else {}
+    return (
+        {"ssl_disabled": True}
+        if MySQLdb.__name__ == "pymysql" and host in ("127.0.0.1", "localhost")
+        else {}
+    )

@@ -1,4 +1,6 @@
-"""The driver connects both conformance kits to the emulator of a gateway. A gateway plugin's author writes one driver."""
+"""The driver connects both conformance kits to the emulator of a gateway. A gateway plugin's author
+writes one driver.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tillgate.wire.dialects import RefundOutcome
 Operation = Literal["pay", "query", "refund"]
 
 NotificationKind = Literal["payment", "refund", "stale", "forged"]
-"""What a notification is about. A stale one says what was true before, and a forged one is signed by somebody else."""
+"""What a notification is about. A stale one says what was true before, and a forged one is signed
+by somebody else.
+"""
 
 Fault = Literal[
     "refused",  # the gateway says no, and does nothing
@@ -45,7 +49,9 @@ _NOBODY = "http://127.0.0.1:1"
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """What the emulator itself holds of a payment. `refunds` are the amounts of its refunds, pending ones too, and no failed ones."""
+    """What the emulator itself holds of a payment. `refunds` are the amounts of its refunds,
+    pending ones too, and no failed ones.
+    """
 
     transaction_no: str
     amount: Decimal
@@ -55,7 +61,9 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class SentNotification:
-    """A notification as the gateway sends it. An empty `url` stands for the account's own address."""
+    """A notification as the gateway sends it. An empty `url` stands for the account's own
+    address.
+    """
 
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -65,10 +73,12 @@ class SentNotification:
 
 
 class GatewayDriver(ABC):
-    """The acts of the kits on an emulator of the gateway, and the facts that they read from there. A driver is a subclass.
+    """The acts of the kits on an emulator of the gateway, and the facts that they read from there.
+    A driver is a subclass.
 
-    Each scenario makes a driver of its own and enters it: start the emulator in `__enter__`, end it in `__exit__`. Payments are named by
-    their references, since the answer with the transaction number may be lost.
+    Each scenario makes a driver of its own and enters it: start the emulator in `__enter__`, end it
+    in `__exit__`. Payments are named by their references, since the answer with the transaction
+    number may be lost.
     """
 
     plugin: str
@@ -84,7 +94,9 @@ class GatewayDriver(ABC):
     """Scenarios of shops that cannot hold on this gateway, by name, each with the reason."""
 
     listing: Mapping[str, Any] = {}
-    """What an account needs further in TILLGATE so that the gateway lists the refunds of a payment."""
+    """What an account needs further in TILLGATE so that the gateway lists the refunds of a
+    payment.
+    """
 
     def __enter__(self) -> Self:
         return self
@@ -94,15 +106,21 @@ class GatewayDriver(ABC):
 
     @abstractmethod
     def account(self, currency: str | None = None) -> Account | None:
-        """Return an account of the emulator that takes a currency, or None if none does; without a currency any account."""
+        """Return an account of the emulator that takes a currency, or None if none does; without a
+        currency any account.
+        """
 
     @abstractmethod
     def held(self, reference: str) -> Held | None:
-        """Return what the emulator holds of a payment, or None if there is no such payment. Read its own storage, not the plugin."""
+        """Return what the emulator holds of a payment, or None if there is no such payment. Read
+        its own storage, not the plugin.
+        """
 
     @abstractmethod
     def pay(self, reference: str) -> str | None:
-        """Pay the open payment, as the shopper does on the payment page; return the address that the shopper is sent to, if it is known."""
+        """Pay the open payment, as the shopper does on the payment page; return the address that
+        the shopper is sent to, if it is known.
+        """
 
     @abstractmethod
     def decline(self, reference: str) -> None:
@@ -124,7 +142,7 @@ class GatewayDriver(ABC):
     def fail_refund(self) -> None:
         """Let the next refund fail: the emulator refuses it, or answers that it failed."""
 
-    # Defaults that fit most gateways ------------------------------------------------------------------------------------------------------
+    # Defaults that fit most gateways --------------------------------------------------------------
 
     def unreachable(self) -> Account:
         """Return an account whose gateway no connection reaches, so that no request leaves."""
@@ -137,32 +155,50 @@ class GatewayDriver(ABC):
         account = self.account(currency)
         if account is None:
             self.lacks(f"have an account that takes {currency or 'any currency'}")
-        return {name.upper(): _in_clear(getattr(account, name)) for name in account.model_fields_set}
+        return {
+            name.upper(): _in_clear(getattr(account, name)) for name in account.model_fields_set
+        }
 
     def is_payment_page(self, url: str) -> bool:
-        """Return whether an address is the gateway's payment page: by default, whether it is below the account's."""
+        """Return whether an address is the gateway's payment page: by default, whether it is below
+        the account's.
+        """
         return url.startswith(str(self.account_settings()["BASE_URL"]))
 
     def refunded(self, reference: str) -> Decimal:
-        """Return how much the gateway has refunded of a payment: by default all that it holds, pending refunds too."""
+        """Return how much the gateway has refunded of a payment: by default all that it holds,
+        pending refunds too.
+        """
         found = self.held(reference)
         return sum(found.refunds, Decimal(0)) if found else Decimal(0)
 
     def leave(self, reference: str) -> None:  # noqa: B027  # few gateways need it
         """Leave the payment page without paying, as a shopper does; the payment stays open."""
 
-    def notify(self, reference: str, kind: NotificationKind = "payment", *, status: str = "") -> Sequence[SentNotification]:
-        """Return what the gateway would send about a payment, where a stale notification may name a status."""
+    def notify(
+        self,
+        reference: str,
+        kind: NotificationKind = "payment",
+        *,
+        status: str = "",
+    ) -> Sequence[SentNotification]:
+        """Return what the gateway would send about a payment, where a stale notification may name a
+        status.
+        """
         if kind not in ("payment", "forged"):
             self.lacks(f"send a notification of the kind {kind!r}")
         headers, body = self.notification(reference, forged=kind == "forged")
         return [SentNotification(headers=headers, body=body)]
 
     def lacks(self, what: str) -> NoReturn:
-        """Say that the driver cannot do what a scenario needs, in words such as "keep refunds pending"."""
-        raise NotImplementedError(f"the driver does not {what}: implement it, or decline the scenario")
+        """Say that the driver cannot do what a scenario needs, in words such as "keep refunds
+        pending".
+        """
+        raise NotImplementedError(
+            f"the driver does not {what}: implement it, or decline the scenario",
+        )
 
-    # Capabilities that not every gateway has ----------------------------------------------------------------------------------------------
+    # Capabilities that not every gateway has ------------------------------------------------------
 
     def hold_refund(self) -> None:
         """Let the next refund be pending: accepted, and not finished."""
@@ -176,11 +212,18 @@ class GatewayDriver(ABC):
         """Refund in the gateway's own pages, as the merchant's staff can."""
         self.lacks("refund in the portal")
 
-    def notification(self, reference: str, *, forged: bool = False) -> tuple[Mapping[str, str], bytes]:
-        """Return the headers and the body of the gateway's notification about a payment, true or signed by somebody else."""
+    def notification(
+        self,
+        reference: str,
+        *,
+        forged: bool = False,
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Return the headers and the body of the gateway's notification about a payment, true or
+        signed by somebody else.
+        """
         self.lacks("send notifications to an account's own address")
 
-    # Capabilities that only the scenarios of shops need -----------------------------------------------------------------------------------
+    # Capabilities that only the scenarios of shops need -------------------------------------------
 
     @property
     def other_method(self) -> str:
@@ -188,7 +231,9 @@ class GatewayDriver(ABC):
         self.lacks("name another payment method")
 
     def advance(self, seconds: float) -> None:
-        """Move the emulator's clock, so that open payments expire; an emulator without a clock has nothing to do."""
+        """Move the emulator's clock, so that open payments expire; an emulator without a clock has
+        nothing to do.
+        """
         self.lacks("move the emulator's clock")
 
     def pay_late(self, reference: str) -> None:
@@ -200,7 +245,9 @@ class GatewayDriver(ABC):
         self.lacks("take payments back")
 
     def refund_unlisted(self, reference: str, amount: Decimal) -> None:
-        """Refund in the gateway's own pages so that a query says that the payment was refunded, and lists no refund."""
+        """Refund in the gateway's own pages so that a query says that the payment was refunded, and
+        lists no refund.
+        """
         self.lacks("refund in the portal without listing the refund")
 
     def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
@@ -212,7 +259,9 @@ class GatewayDriver(ABC):
         self.lacks("clear faults")
 
     def use_strange_words(self) -> None:
-        """Let the emulator describe the status of each payment that is not paid by a word that no documentation has."""
+        """Let the emulator describe the status of each payment that is not paid by a word that no
+        documentation has.
+        """
         self.lacks("describe a status by a strange word")
 
     def references(self) -> Sequence[str]:

@@ -10,7 +10,10 @@ from unittest import mock
 
 from django.db import connections
 
-_REMEDY = "queue it with tillgate.shop.enqueue_remote, and send it in tillgate_deliver, which is called outside of any"
+_REMEDY = (
+    "queue it with tillgate.shop.enqueue_remote, and send it in tillgate_deliver, which is "
+    "called outside of any"
+)
 _GUARDED = ("connect", "connect_ex", "send", "sendall", "sendto", "sendmsg")
 
 
@@ -20,14 +23,20 @@ class NetworkInTransaction(AssertionError):
 
 @contextmanager
 def guarded_sockets() -> Iterator[list[str]]:
-    """Let every use of a socket inside a transaction of the thread raise; yield the list of uses, since the code may hide the error."""
+    """Let every use of a socket inside a transaction of the thread raise; yield the list of uses,
+    since the code may hide the error.
+    """
     caught: list[str] = []
-    own = {int(settings["PORT"]) for settings in connections.settings.values() if settings.get("PORT")}
+    own = {
+        int(settings["PORT"]) for settings in connections.settings.values() if settings.get("PORT")
+    }
     real = {name: getattr(socket.socket, name) for name in _GUARDED}
 
     def guard(name: str, action: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(sock: socket.socket, *arguments: Any) -> Any:
-            if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
+            if any(
+                connection.in_atomic_block for connection in connections.all(initialized_only=True)
+            ):
                 peer = arguments[0] if name.startswith("connect") else _peer(sock)
                 port = peer[1] if isinstance(peer, tuple) else None
                 if sock.family in (socket.AF_INET, socket.AF_INET6) and port not in own:

@@ -1,4 +1,6 @@
-"""A guard that refuses connections with pytest-socket, and records every attempt, so that code under test cannot hide one."""
+"""A guard that refuses connections with pytest-socket, and records every attempt, so that code
+under test cannot hide one.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,20 @@ import pytest_socket
 
 @contextlib.contextmanager
 def blocked(allowed_hosts: Sequence[str] = ()) -> Iterator[list[str]]:
-    """Refuse connections and name look-ups, except to the allowed hosts and Unix sockets; yield the list of attempts.
+    """Refuse connections and name look-ups, except to the allowed hosts and Unix sockets; yield the
+    list of attempts.
 
     The list exists because the code under test may catch the exceptions.
     """
     attempts: list[str] = []
     kept = {name: getattr(socket, name) for name in ("socket", "getaddrinfo", "gethostbyname")}
-    with mock.patch.object(socket.socket, "connect", socket.socket.connect), mock.patch.multiple(socket, **kept):  # restored afterwards
-        # Connecting is guarded as well as opening: some code holds a class that it imported before the guard was installed.
+    # restored afterwards
+    with (
+        mock.patch.object(socket.socket, "connect", socket.socket.connect),
+        mock.patch.multiple(socket, **kept),
+    ):
+        # Connecting is guarded as well as opening: some code holds a class that it imported before
+        # the guard was installed.
         pytest_socket.socket_allow_hosts(list(allowed_hosts), allow_unix_socket=True)
         socket.socket.connect = _remembering(socket.socket.connect, attempts)  # type: ignore[method-assign]
         if not allowed_hosts:
@@ -37,7 +45,8 @@ def _remembering(guard: Callable[..., Any], attempts: list[str]) -> Callable[...
     def guarded(*args: Any, **kwargs: Any) -> Any:
         try:
             return guard(*args, **kwargs)
-        # Both are the guard's refusal: where warnings are errors, its warning is raised in place of its error.
+        # Both are the guard's refusal: where warnings are errors, its warning is raised in place of
+        # its error.
         except (RuntimeError, UserWarning) as error:
             attempts.append(str(error))
             raise
@@ -46,7 +55,8 @@ def _remembering(guard: Callable[..., Any], attempts: list[str]) -> Callable[...
 
 
 def _remembering_class(guarded: type[socket.socket], attempts: list[str]) -> type[socket.socket]:
-    class RememberingSocket(guarded):  # type: ignore[valid-type, misc]  # the guard's class is made at run time
+    # the guard's class is made at run time
+    class RememberingSocket(guarded):  # type: ignore[valid-type, misc]
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             return _remembering(super().__new__, attempts)(cls, *args, **kwargs)
 

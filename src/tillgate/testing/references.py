@@ -1,4 +1,6 @@
-"""The random part of references while a cassette runs: new ones in each recording (I8), those on file in a replay."""
+"""The random part of references while a cassette runs: new ones in each recording (I8), those on
+file in a replay.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,11 @@ _LENGTH: Final = 13  # as many characters as tillgate.new_reference draws
 
 
 class References:
-    """Replaces the module `secrets` in the code that makes references: `choice` returns the characters of random parts.
+    """Replaces the module `secrets` in the code that makes references: `choice` returns the
+    characters of random parts.
 
-    A recording remembers them, and scrubbing writes `0000000000001` and so on in their place. A replay uses those.
+    A recording remembers them, and scrubbing writes `0000000000001` and so on in their place. A
+    replay uses those.
     """
 
     def __init__(self, *, is_recording: bool) -> None:
@@ -20,7 +24,8 @@ class References:
         self._is_recording = is_recording
         self._lock = threading.Lock()
         self._count = 0
-        self._left = threading.local()  # a reference is drawn character by character, perhaps in several threads
+        # a reference is drawn character by character, perhaps in several threads
+        self._left = threading.local()
 
     def choice(self, alphabet: str) -> str:
         """Return the next character of a random part."""

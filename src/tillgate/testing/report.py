@@ -1,4 +1,6 @@
-"""The report as text, markdown or JSON: the result of each scenario, the reasons of declined ones, and the versions."""
+"""The report as text, markdown or JSON: the result of each scenario, the reasons of declined ones,
+and the versions.
+"""
 
 from __future__ import annotations
 
@@ -20,35 +22,54 @@ import tillgate
 from tillgate.testing.scenarios import Scenarios
 
 PROPERTY: Final = "tillgate-conformance"
-"""The name of the property that holds a test's description; properties travel from xdist's workers too."""
+"""The name of the property that holds a test's description; properties travel from xdist's workers
+too.
+"""
 
 _OPTION: Final = "--conformance-report"
 _NOT_RUN: Final = "not run"
 _GIT_SECONDS: Final = 10
 _DOCUMENTATION: Final = (":(top,exclude)docs", ":(top,exclude)*.md")
-"""Paths that do not count as changes of the code: reports are written there, and do not change the tested code."""
+"""Paths that do not count as changes of the code: reports are written there, and do not change the
+tested code.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the one option."""
     group = parser.getgroup("tillgate", "conformance")
-    group.addoption(_OPTION, type=Path, default=None, metavar="FILE", help="write which scenarios held to a file in markdown, or .json")
+    group.addoption(
+        _OPTION,
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="write which scenarios held to a file in markdown, or .json",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect the tests' results. An unwritable report file is an error here, before the tests run."""
+    """Collect the tests' results. An unwritable report file is an error here, before the tests
+    run.
+    """
     path: Path | None = config.getoption("conformance_report", default=None)
     if path and path.is_dir():
         raise pytest.UsageError(f"{_OPTION}: {path} is a folder: name a file in it")
     if path and not path.parent.is_dir():
-        raise pytest.UsageError(f"{_OPTION}: {path} cannot be written, since {path.parent} is no folder: make it first")
+        raise pytest.UsageError(
+            f"{_OPTION}: {path} cannot be written, since {path.parent} is no folder: make it first",
+        )
     config.pluginmanager.register(_Collector(config), "tillgate-conformance-report")
 
 
 def describe(
-    test_class: type[Scenarios], test: str, plugin: str, distributions: Iterable[str] = (), further: Mapping[str, str] | None = None
+    test_class: type[Scenarios],
+    test: str,
+    plugin: str,
+    distributions: Iterable[str] = (),
+    further: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the description of a test in words that travel between processes: its class, its scenario and its versions.
+    """Return the description of a test in words that travel between processes: its class, its
+    scenario and its versions.
 
     `further` holds versions that no distribution has, such as the database's.
     """
@@ -73,7 +94,9 @@ def describe(
 
 @dataclass
 class Table:
-    """The results of the scenarios of one class, with its plugin and its versions, and the kit that they are of."""
+    """The results of the scenarios of one class, with its plugin and its versions, and the kit that
+    they are of.
+    """
 
     name: str
     plugin: str
@@ -119,7 +142,10 @@ class _Collector:
         if not self._tables:
             return
         for table in self._tables.values():
-            table.results = {scenario: table.results.get(scenario, _NOT_RUN) for scenario in (*table.scenarios, *table.results)}
+            table.results = {
+                scenario: table.results.get(scenario, _NOT_RUN)
+                for scenario in (*table.scenarios, *table.results)
+            }
             terminalreporter.section(f"conformance of {table.plugin} ({table.name})")
             for line in _text(table, self._origin()):
                 terminalreporter.write_line(line)
@@ -127,7 +153,10 @@ class _Collector:
         if path:
             tables = list(self._tables.values())
             if path.suffix == ".json":
-                text = json.dumps({"origin": self._origin(), "tables": [asdict(table) for table in tables]}, indent=2)
+                text = json.dumps(
+                    {"origin": self._origin(), "tables": [asdict(table) for table in tables]},
+                    indent=2,
+                )
             else:
                 command = shlex.join(["pytest", *map(str, self._config.invocation_params.args)])
                 text = markdown(tables, self._origin(), command)
@@ -142,9 +171,19 @@ class _Collector:
 
 
 def source_commit(folder: Path) -> str:
-    """Return the commit of a clone and whether code has changed since (documentation does not count); empty without git."""
+    """Return the commit of a clone and whether code has changed since (documentation does not
+    count); empty without git.
+    """
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
-    is_changed = commit and _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ":/", *_DOCUMENTATION)
+    is_changed = commit and _git(
+        folder,
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ":/",
+        *_DOCUMENTATION,
+    )
     return f"{commit} and uncommitted changes" if is_changed else commit
 
 
@@ -152,7 +191,11 @@ def _result(report: pytest.TestReport) -> str | None:
     """Return the scenario's result that a test report adds, or None if it adds none."""
     if report.outcome == "failed":
         said = str(report.longrepr)
-        return "FAILED: declined, and it holds by now" if said.startswith("[XPASS") else f"FAILED in {report.when}"
+        return (
+            "FAILED: declined, and it holds by now"
+            if said.startswith("[XPASS")
+            else f"FAILED in {report.when}"
+        )
     if report.outcome == "skipped":
         if hasattr(report, "wasxfail"):
             return f"declined: {report.wasxfail.removeprefix('reason: ')}"
@@ -162,16 +205,24 @@ def _result(report: pytest.TestReport) -> str | None:
 
 
 def markdown(tables: Iterable[Table], origin: str, command: str) -> str:
-    """Return the tables in markdown, with each scenario's promise, the commit, the day and the command."""
+    """Return the tables in markdown, with each scenario's promise, the commit, the day and the
+    command.
+    """
     lines = []
     for table in tables:
-        cells = {name: " ".join(result.replace("|", "\\|").split()) for name, result in table.results.items()}
+        cells = {
+            name: " ".join(result.replace("|", "\\|").split())
+            for name, result in table.results.items()
+        }
         messages = table.scenarios
-        rows = [f"| {name} | {messages.get(name, '')} | {result} |" for name, result in cells.items()]
+        rows = [
+            f"| {name} | {messages.get(name, '')} | {result} |" for name, result in cells.items()
+        ]
         lines += [
             f"## Conformance of {table.plugin}",
             "",
-            f"{table.held} of {len(table.results)} scenarios held: {_versions(table)}; {origin}. Printed by `{command}`.",
+            f"{table.held} of {len(table.results)} scenarios held: {_versions(table)}; {origin}. "
+            f"Printed by `{command}`.",
             "",
             "| scenario | promise | result |",
             "|---|---|---|",
@@ -184,7 +235,11 @@ def markdown(tables: Iterable[Table], origin: str, command: str) -> str:
 def _text(table: Table, origin: str) -> list[str]:
     width = max(map(len, table.results))
     lines = [f"{name:<{width}}  {result}" for name, result in table.results.items()]
-    return [*lines, "", f"{table.held} of {len(table.results)} scenarios held: {_versions(table)}; {origin}"]
+    return [
+        *lines,
+        "",
+        f"{table.held} of {len(table.results)} scenarios held: {_versions(table)}; {origin}",
+    ]
 
 
 def _versions(table: Table) -> str:

@@ -9,8 +9,23 @@ from decimal import Decimal
 from typing import Any, ClassVar, Final, Self
 
 from tillgate.account import Account
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Control, Options, Sandbox, UnknownTransaction
-from tillgate.testing.gateway_driver import Fault, GatewayDriver, Held, NotificationKind, Operation, SentNotification
+from tillgate.sandbox import (
+    PUBLISHED_MERCHANT_NO,
+    PUBLISHED_STORE_NO,
+    PUBLISHED_TEST_TOKEN,
+    Control,
+    Options,
+    Sandbox,
+    UnknownTransaction,
+)
+from tillgate.testing.gateway_driver import (
+    Fault,
+    GatewayDriver,
+    Held,
+    NotificationKind,
+    Operation,
+    SentNotification,
+)
 from tillgate.wire.dialects import RefundOutcome
 
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -18,20 +33,31 @@ _SIGNATURE: Final = re.compile(rb"verifySign\W{1,6}([0-9a-f]{32})")
 
 
 class SandboxDriver(GatewayDriver):
-    """Connects the kits to a sandbox: to a running one, or to one of its own while it is entered."""
+    """Connects the kits to a sandbox: to a running one, or to one of its own while it is
+    entered.
+    """
 
     plugin = "gateway"
     other_method = "paypal"
     listing: Mapping[str, Any] = {"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO}
 
-    accounts: ClassVar[Sequence[Mapping[str, Any]]] = ({}, {"dialect": "v3", "store_no": PUBLISHED_STORE_NO})
-    """The fields of the accounts beside the credentials; the first that takes a currency is used for it."""
+    accounts: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {},
+        {"dialect": "v3", "store_no": PUBLISHED_STORE_NO},
+    )
+    """The fields of the accounts beside the credentials; the first that takes a currency is used
+    for it.
+    """
 
     options: ClassVar[Mapping[str, Any]] = {}
     """Options of the sandbox of its own."""
 
     def __init__(self, sandbox: Sandbox | None = None) -> None:
-        quiet: dict[str, Any] = {"notification_on_paid": False, "notification_on_refund": False, "magic_amounts": False}
+        quiet: dict[str, Any] = {
+            "notification_on_paid": False,
+            "notification_on_refund": False,
+            "magic_amounts": False,
+        }
         self._starts = sandbox is None
         self.sandbox = sandbox or Sandbox(Options(**quiet, **self.options))
 
@@ -67,11 +93,19 @@ class SandboxDriver(GatewayDriver):
         except UnknownTransaction:
             return None
         refunds = tuple(Decimal(one.amount) for one in found.refunds if one.status != "failed")
-        return Held(transaction_no=found.transaction_no, amount=Decimal(found.amount), currency=found.currency, refunds=refunds)
+        return Held(
+            transaction_no=found.transaction_no,
+            amount=Decimal(found.amount),
+            currency=found.currency,
+            refunds=refunds,
+        )
 
     def refunded(self, reference: str) -> Decimal:
         refunds = self.control.service.find(reference).refunds
-        return sum((Decimal(one.amount) for one in refunds if one.status == "succeeded"), Decimal(0))
+        return sum(
+            (Decimal(one.amount) for one in refunds if one.status == "succeeded"),
+            Decimal(0),
+        )
 
     def pay(self, reference: str) -> str | None:
         return self.control.pay(reference)
@@ -114,11 +148,25 @@ class SandboxDriver(GatewayDriver):
         self.control.set_options({"word_partly_refunded": "refunded"})
         self.refund_in_portal(reference, amount)
 
-    def notify(self, reference: str, kind: NotificationKind = "payment", *, status: str = "") -> Sequence[SentNotification]:
+    def notify(
+        self,
+        reference: str,
+        kind: NotificationKind = "payment",
+        *,
+        status: str = "",
+    ) -> Sequence[SentNotification]:
         with self.control.lock:  # before the emulator's own sender sees it
             self.control.service.notify(self.control.service.find(reference), kind, status=status)
             due, _ = self.control.due_notifications()
-        return [SentNotification(url=one.url, method=one.method, body=one.body, content_type=one.content_type or _FORM) for one in due]
+        return [
+            SentNotification(
+                url=one.url,
+                method=one.method,
+                body=one.body,
+                content_type=one.content_type or _FORM,
+            )
+            for one in due
+        ]
 
     def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
         self.control.fault(fault, occasion=operation, times=times)
@@ -136,8 +184,13 @@ class SandboxDriver(GatewayDriver):
         return [one.reference for one in self.control.service.transactions()]
 
     def received(self, operation: Operation) -> int:
-        return sum(entry.operation == operation and entry.direction == "in" for entry in self.control.service.journal.all())
+        return sum(
+            entry.operation == operation and entry.direction == "in"
+            for entry in self.control.service.journal.all()
+        )
 
     def signatures(self) -> set[str]:
         journal = self.control.service.journal.all()
-        return {found.decode() for entry in journal for found in _SIGNATURE.findall(entry.detail or b"")}
+        return {
+            found.decode() for entry in journal for found in _SIGNATURE.findall(entry.detail or b"")
+        }

@@ -1,6 +1,8 @@
-"""Fixtures for the tests of a shop's plugin: a shop on the sandbox or on another gateway, and a clock that the tests move.
+"""Fixtures for the tests of a shop's plugin: a shop on the sandbox or on another gateway, and a
+clock that the tests move.
 
-A pytest plugin that a project names explicitly, in the `conftest.py` at its root, beside pytest-django and its settings::
+A pytest plugin that a project names explicitly, in the `conftest.py` at its root, beside
+pytest-django and its settings::
 
     pytest_plugins = ["tillgate.testing.shops"]
 
@@ -21,7 +23,8 @@ from django.utils import timezone
 
 from tillgate.sandbox import Options, Sandbox
 
-pytest.register_assert_rewrite("tillgate.testing.conformance", "tillgate.testing.world")  # effective only before these modules are imported
+# effective only before these modules are imported
+pytest.register_assert_rewrite("tillgate.testing.conformance", "tillgate.testing.world")
 
 if TYPE_CHECKING:
     from tillgate.testing.driver import ShopDriver
@@ -35,35 +38,61 @@ _MOST_CAUSES: Final = 3
 
 @pytest.fixture
 def shop_driver(request: pytest.FixtureRequest) -> ShopDriver:
-    """Return the shop's driver: the class's attribute `driver`. Override it for tests outside a class."""
+    """Return the shop's driver: the class's attribute `driver`. Override it for tests outside a
+    class.
+    """
     from tillgate.testing.driver import ShopDriver
 
     driver: object = getattr(request.cls, "driver", None)
     if driver is None:
-        pytest.fail("no shop: give the class an attribute `driver`, or override the fixture `shop_driver`", pytrace=False)
+        pytest.fail(
+            "no shop: give the class an attribute `driver`, or override the fixture `shop_driver`",
+            pytrace=False,
+        )
     if not isinstance(driver, ShopDriver):
         name = type(driver).__name__
-        pytest.fail(f"the driver, an {name}, is no ShopDriver: let its class be a subclass, which tells what is missing", pytrace=False)
+        pytest.fail(
+            f"the driver, an {name}, is no ShopDriver: let its class be a subclass, which tells "
+            "what is missing",
+            pytrace=False,
+        )
     return driver
 
 
 @pytest.fixture
-def conforming(request: pytest.FixtureRequest, transactional_db: None, shop_driver: ShopDriver, shop_gateway: GatewayDriver) -> None:
-    """Prepare a test as a scenario of `Conformance`: it may be declined, and appears in the report."""
+def conforming(
+    request: pytest.FixtureRequest,
+    transactional_db: None,
+    shop_driver: ShopDriver,
+    shop_gateway: GatewayDriver,
+) -> None:
+    """Prepare a test as a scenario of `Conformance`: it may be declined, and appears in the
+    report.
+    """
     from django.db import connection
 
     from tillgate.testing.report import PROPERTY, describe
 
-    if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]  # SQLite's own
+    # SQLite's own
+    if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]
         remedy = 'give it a file: DATABASES["default"]["TEST"] = {"NAME": "/tmp/tests.sqlite3"}'
-        pytest.fail(f"the threads of a scenario cannot share a database in memory; {remedy}", pytrace=False)
+        pytest.fail(
+            f"the threads of a scenario cannot share a database in memory; {remedy}",
+            pytrace=False,
+        )
     request.cls.decline_if_asked(request, shop_gateway.declined_by_shops)
     version = connection.get_database_version()
     database = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
     versions = {connection.display_name: database}
     if not _is_default(shop_gateway):
         versions["gateway"] = shop_gateway.plugin
-    about = describe(request.cls, request.node.originalname, shop_driver.plugin, ["Django"], versions)
+    about = describe(
+        request.cls,
+        request.node.originalname,
+        shop_driver.plugin,
+        ["Django"],
+        versions,
+    )
     request.node.user_properties.append((PROPERTY, about))
 
 
@@ -74,14 +103,22 @@ def time_(monkeypatch: pytest.MonkeyPatch) -> Time:
 
     moved = Time()
     monkeypatch.setattr(timezone, "now", moved.now)
-    monkeypatch.setattr("tillgate.django.worker.watch._watch.is_time", lambda: False)  # by the machine's time, not the test's
+    # by the machine's time, not the test's
+    monkeypatch.setattr("tillgate.django.worker.watch._watch.is_time", lambda: False)
     return moved
 
 
 @pytest.fixture(scope="session")
 def running_sandbox() -> Iterator[Sandbox]:
     """Run one emulator for all tests. It sends no notifications on its own: the tests send them."""
-    with Sandbox(Options(notification_on_paid=False, notification_on_refund=False, magic_amounts=False, seed=1)) as running:
+    with Sandbox(
+        Options(
+            notification_on_paid=False,
+            notification_on_refund=False,
+            magic_amounts=False,
+            seed=1,
+        ),
+    ) as running:
         yield running
 
 
@@ -97,7 +134,9 @@ def shop_sandbox(running_sandbox: Sandbox) -> Sandbox:
 
 @pytest.fixture
 def shop_gateway(request: pytest.FixtureRequest) -> Iterator[GatewayDriver]:
-    """Yield the driver of the gateway that the shop is on: the sandbox's, or that of TILLGATE_TEST_GATEWAY (`module:Class`)."""
+    """Yield the driver of the gateway that the shop is on: the sandbox's, or that of
+    TILLGATE_TEST_GATEWAY (`module:Class`).
+    """
     from tillgate.testing.sandbox_driver import SandboxDriver
 
     if named := os.environ.get("TILLGATE_TEST_GATEWAY"):
@@ -116,9 +155,11 @@ def _is_default(gateway: object) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Skip a scenario that another gateway's driver cannot play, with the driver's words, unless the author declines it.
+    """Skip a scenario that another gateway's driver cannot play, with the driver's words, unless
+    the author declines it.
 
-    A scenario that fails says which errors Tillgate logged: they name the cause, such as a hook that returned None.
+    A scenario that fails says which errors Tillgate logged: they name the cause, such as a hook
+    that returned None.
     """
     errors, logger = _Errors(), logging.getLogger("tillgate")
     if "conforming" in pyfuncitem.fixturenames:
@@ -130,10 +171,25 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             error.add_note(f"Tillgate logged: {cause}")
         raise
     except NotImplementedError as error:
-        gateway = pyfuncitem.funcargs.get("shop_gateway") if "conforming" in pyfuncitem.fixturenames else None
-        declined = {*getattr(pyfuncitem.cls, "declined", {}), *getattr(gateway, "declined_by_shops", {})}
-        is_of_driver = any(frame.f_locals.get("self") is gateway for frame, _ in traceback.walk_tb(error.__traceback__))
-        if gateway is None or _is_default(gateway) or not is_of_driver or pyfuncitem.originalname.removeprefix("test_") in declined:
+        gateway = (
+            pyfuncitem.funcargs.get("shop_gateway")
+            if "conforming" in pyfuncitem.fixturenames
+            else None
+        )
+        declined = {
+            *getattr(pyfuncitem.cls, "declined", {}),
+            *getattr(gateway, "declined_by_shops", {}),
+        }
+        is_of_driver = any(
+            frame.f_locals.get("self") is gateway
+            for frame, _ in traceback.walk_tb(error.__traceback__)
+        )
+        if (
+            gateway is None
+            or _is_default(gateway)
+            or not is_of_driver
+            or pyfuncitem.originalname.removeprefix("test_") in declined
+        ):
             raise
         pytest.skip(str(error))
     finally:
@@ -151,15 +207,25 @@ class _Errors(logging.Handler):
 
 
 @pytest.fixture
-def configure(settings: Any, shop_gateway: GatewayDriver, shop_driver: ShopDriver) -> Iterator[Callable[..., None]]:
-    """Yield a function that sets TILLGATE for one test: the accounts are the gateway's, changed by `account` and `changes`."""
+def configure(
+    settings: Any,
+    shop_gateway: GatewayDriver,
+    shop_driver: ShopDriver,
+) -> Iterator[Callable[..., None]]:
+    """Yield a function that sets TILLGATE for one test: the accounts are the gateway's, changed by
+    `account` and `changes`.
+    """
     from tillgate import hooks
 
     manager, gateway_plugin = hooks.plugin_manager(), shop_gateway.plugin_object
     if gateway_plugin is not None:
         manager.register(gateway_plugin, name=shop_gateway.plugin)
     if manager.get_plugin(shop_gateway.plugin) is None:
-        pytest.fail(f"no plugin {shop_gateway.plugin!r} is installed; the driver may name a `plugin_object`", pytrace=False)
+        pytest.fail(
+            f"no plugin {shop_gateway.plugin!r} is installed; the driver may name a "
+            "`plugin_object`",
+            pytrace=False,
+        )
     project = dict(getattr(settings, "TILLGATE", {}))
     aliases = list(project.get("ACCOUNTS", {})) or ["default"]
 
@@ -173,9 +239,22 @@ def configure(settings: Any, shop_gateway: GatewayDriver, shop_driver: ShopDrive
             **{name: project[name] for name in ("PAYMENT_METHODS",) if name in project},
             **changes,
         }
-        options = {name.lower(): str(getattr(fields[name], "name", fields[name])) for name in ("DIALECT", "STORE_NO") if name in fields}
-        options |= {name.lower(): ",".join(fields[name]) for name in ("CURRENCIES", "WEBHOOK_SECRETS") if fields.get(name)}
-        shop_driver.use_account(fields["BASE_URL"], fields.get("MERCHANT_NO", ""), fields["TOKEN"], **options)
+        options = {
+            name.lower(): str(getattr(fields[name], "name", fields[name]))
+            for name in ("DIALECT", "STORE_NO")
+            if name in fields
+        }
+        options |= {
+            name.lower(): ",".join(fields[name])
+            for name in ("CURRENCIES", "WEBHOOK_SECRETS")
+            if fields.get(name)
+        }
+        shop_driver.use_account(
+            fields["BASE_URL"],
+            fields.get("MERCHANT_NO", ""),
+            fields["TOKEN"],
+            **options,
+        )
 
     change()
     yield change
@@ -185,7 +264,9 @@ def configure(settings: Any, shop_gateway: GatewayDriver, shop_driver: ShopDrive
 
 @pytest.fixture
 def network_in_transactions() -> Iterator[list[str]]:
-    """Let the network inside a transaction raise (I12), and fail the test even if the code catches that; yield the list of uses."""
+    """Let the network inside a transaction raise (I12), and fail the test even if the code catches
+    that; yield the list of uses.
+    """
     from tillgate.testing.guard import guarded_sockets
 
     with guarded_sockets() as caught:
@@ -203,7 +284,9 @@ def world(
     client: Any,
     configure: Callable[..., None],
 ) -> World:
-    """Return the shop on its gateway. Everything commits for real, since the tests cover durable transactions and locks; I12 is guarded."""
+    """Return the shop on its gateway. Everything commits for real, since the tests cover durable
+    transactions and locks; I12 is guarded.
+    """
     from tillgate.testing.world import World
 
     time_.listeners.append(shop_gateway.advance)

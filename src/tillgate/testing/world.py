@@ -75,7 +75,9 @@ class Time:
 
 
 def together(*actions: Callable[[], _T]) -> list[_T | Exception]:
-    """Do several things at the same moment, each in its own thread; return each result or exception."""
+    """Do several things at the same moment, each in its own thread; return each result or
+    exception.
+    """
     at_once = threading.Barrier(len(actions))
 
     def do(action: Callable[[], _T]) -> _T | Exception:
@@ -106,19 +108,36 @@ def _path_of(address: str) -> str:
 
 
 class World:
-    """A shop, its gateway, the time, and the acts of the shopper, the gateway, the staff and the worker."""
+    """A shop, its gateway, the time, and the acts of the shopper, the gateway, the staff and the
+    worker.
+    """
 
-    def __init__(self, shop: ShopDriver, gateway: GatewayDriver, time: Time, client: Client, configure: Callable[..., None]) -> None:
-        self.shop, self.gateway, self.time, self.client, self.configure = shop, gateway, time, client, configure
+    def __init__(
+        self,
+        shop: ShopDriver,
+        gateway: GatewayDriver,
+        time: Time,
+        client: Client,
+        configure: Callable[..., None],
+    ) -> None:
+        self.shop, self.gateway, self.time, self.client, self.configure = (
+            shop,
+            gateway,
+            time,
+            client,
+            configure,
+        )
         self._ways: dict[str, str] = {}
 
     @property
     def sandbox(self) -> Sandbox:
         """The sandbox, of a shop that is on it."""
-        assert isinstance(self.gateway, SandboxDriver), "the shop is on another gateway than the sandbox"
+        assert isinstance(self.gateway, SandboxDriver), (
+            "the shop is on another gateway than the sandbox"
+        )
         return self.gateway.sandbox
 
-    # The shopper --------------------------------------------------------------------------------------------------------------------------
+    # The shopper ----------------------------------------------------------------------------------
 
     def order(self, total: str = "12.50") -> str:
         """Place an order, and remember where the shop leads its shopper to pay it."""
@@ -129,22 +148,37 @@ class World:
         return key
 
     def way_to_pay(self, order_key: str) -> str:
-        """Return the address where the shopper of an order pays: to which the shop led first, or else Tillgate's own page."""
+        """Return the address where the shopper of an order pays: to which the shop led first, or
+        else Tillgate's own page.
+        """
         if order_key not in self._ways:
-            self._ways[order_key] = self.shop.pay_path(order_key) or pay_url(self.shop.plugin, order_key)
+            self._ways[order_key] = self.shop.pay_path(order_key) or pay_url(
+                self.shop.plugin,
+                order_key,
+            )
         return self._ways[order_key]
 
     def see_pay_page(self, order_key: str, client: Client | None = None) -> Any:
         """Open the page where an order can be paid."""
         return (client or self.client).get(_path_of(self.way_to_pay(order_key)))
 
-    def choose(self, order_key: str, method: str | None = None, client: Client | None = None, **hidden: str) -> Any:
-        """Choose a payment method, with `hidden` fields of the form; return the answer after the shop's redirects, or the payment page.
+    def choose(
+        self,
+        order_key: str,
+        method: str | None = None,
+        client: Client | None = None,
+        **hidden: str,
+    ) -> Any:
+        """Choose a payment method, with `hidden` fields of the form; return the answer after the
+        shop's redirects, or the payment page.
 
         Without a method it is the gateway's first one.
         """
         shopper = client or self.client
-        here, chosen = self.way_to_pay(order_key), {"method": self.gateway.method if method is None else method, **hidden}
+        here, chosen = (
+            self.way_to_pay(order_key),
+            {"method": self.gateway.method if method is None else method, **hidden},
+        )
         answer: Any = shopper.post(_path_of(here), chosen)
         for _ in range(_MOST_REDIRECTS):
             to = self.onward(answer)
@@ -152,37 +186,57 @@ class World:
                 return answer
             here = urljoin(here, to)
             path = _path_of(here)
-            answer = shopper.post(path, chosen) if answer.status_code in _AGAIN else shopper.get(path)
+            answer = (
+                shopper.post(path, chosen) if answer.status_code in _AGAIN else shopper.get(path)
+            )
         raise AssertionError(f"the shop redirects for ever, at last to {to}")
 
     @staticmethod
     def onward(answer: Any) -> str:
-        """Return the address to which an answer sends a browser: by a redirect, or by a page that goes on at once. Empty if it stays."""
+        """Return the address to which an answer sends a browser: by a redirect, or by a page that
+        goes on at once. Empty if it stays.
+        """
         refresh: str = answer.get("Refresh", "")
-        to: str = answer.get("Location", "") or (refresh.removeprefix(_AT_ONCE) if refresh.startswith(_AT_ONCE) else "")
+        to: str = answer.get("Location", "") or (
+            refresh.removeprefix(_AT_ONCE) if refresh.startswith(_AT_ONCE) else ""
+        )
         return to
 
-    def pay_page(self, order_key: str, method: str | None = None, client: Client | None = None, **hidden: str) -> Payment:
+    def pay_page(
+        self,
+        order_key: str,
+        method: str | None = None,
+        client: Client | None = None,
+        **hidden: str,
+    ) -> Payment:
         """Choose a payment method and come to the payment page; return the payment."""
         method = method or self.gateway.method
         answer = self.choose(order_key, method, client, **hidden)
         to = self.onward(answer)
         assert self.gateway.is_payment_page(to), (
-            f"choosing {method} led to HTTP {answer.status_code}, and not to the payment page{_said(answer)}"
+            f"choosing {method} led to HTTP {answer.status_code}, and not to the payment "
+            f"page{_said(answer)}"
         )
         payment = Payment.objects.select_related("order").get(payment_url=to)
         ours = (payment.order.plugin, payment.order.key)
         assert ours == (self.shop.plugin, order_key), (
-            f"the shop led the shopper of order {order_key} to a payment of order {ours[1]} of {ours[0]}"
+            f"the shop led the shopper of order {order_key} to a payment of order {ours[1]} of "
+            f"{ours[0]}"
         )
         return payment
 
     def start(self, order_key: str, method: str | None = None) -> Payment:
         """Start a payment without the shop's pages."""
-        return starting.start_payment(self.shop.plugin, order_key, method=method or self.gateway.method).payment
+        return starting.start_payment(
+            self.shop.plugin,
+            order_key,
+            method=method or self.gateway.method,
+        ).payment
 
     def shopper_pays(self, payment: Payment) -> str | None:
-        """Press Pay on the payment page; return the address that the shopper is sent back to, if the driver knows it."""
+        """Press Pay on the payment page; return the address that the shopper is sent back to, if
+        the driver knows it.
+        """
         return self.gateway.pay(payment.reference)
 
     def pays_late(self, payment: Payment) -> None:
@@ -200,26 +254,57 @@ class World:
         self.notification(payment)
         return self.fresh(payment)
 
-    # The gateway --------------------------------------------------------------------------------------------------------------------------
+    # The gateway ----------------------------------------------------------------------------------
 
     def notification(self, payment: Payment, body: str = "", content_type: str = _FORM) -> Any:
-        """Post a notification to the payment's address, by default an empty one, which is a hint like any other."""
-        return self.client.post(reverse("tillgate:payment-notification", args=[payment.notification_key]), body, content_type=content_type)
+        """Post a notification to the payment's address, by default an empty one, which is a hint
+        like any other.
+        """
+        return self.client.post(
+            reverse("tillgate:payment-notification", args=[payment.notification_key]),
+            body,
+            content_type=content_type,
+        )
 
-    def gateway_notification(self, payment: Payment, kind: NotificationKind = "payment", *, status: str = "") -> list[Any]:
-        """Let the gateway send a notification of its own, signed: `payment`, `refund`, `stale`, or `forged`, which is signed wrongly."""
+    def gateway_notification(
+        self,
+        payment: Payment,
+        kind: NotificationKind = "payment",
+        *,
+        status: str = "",
+    ) -> list[Any]:
+        """Let the gateway send a notification of its own, signed: `payment`, `refund`, `stale`, or
+        `forged`, which is signed wrongly.
+        """
         return [self.post(notification) for notification in self.sent(payment, kind, status=status)]
 
-    def sent(self, payment: Payment, kind: NotificationKind = "payment", *, status: str = "") -> list[SentNotification]:
-        """Return a notification that the gateway sends and that has not arrived. The test posts it once, twice, or never."""
+    def sent(
+        self,
+        payment: Payment,
+        kind: NotificationKind = "payment",
+        *,
+        status: str = "",
+    ) -> list[SentNotification]:
+        """Return a notification that the gateway sends and that has not arrived. The test posts it
+        once, twice, or never.
+        """
         of_account = reverse("tillgate:webhook", args=[payment.account])
-        return [replace(one, url=one.url or of_account) for one in self.gateway.notify(payment.reference, kind, status=status)]
+        return [
+            replace(one, url=one.url or of_account)
+            for one in self.gateway.notify(payment.reference, kind, status=status)
+        ]
 
     def post(self, notification: SentNotification) -> Any:
         """Let a notification arrive at the shop. The gateway gets no acknowledgement."""
         path = _path_of(notification.url)
         headers = dict(notification.headers)
-        return self.client.generic(notification.method, path, notification.body, content_type=notification.content_type, headers=headers)
+        return self.client.generic(
+            notification.method,
+            path,
+            notification.body,
+            content_type=notification.content_type,
+            headers=headers,
+        )
 
     @property
     def acknowledgement(self) -> bytes:
@@ -228,9 +313,17 @@ class World:
         return account.dialect.acknowledgement.encode()
 
     def takes(self, *currencies: str, **settings: Any) -> None:
-        """Let the sandbox and the shop's accounts take other currencies, with every payment method; `settings` change TILLGATE."""
+        """Let the sandbox and the shop's accounts take other currencies, with every payment method;
+        `settings` change TILLGATE.
+        """
         methods = tuple(Method(code=method) for method in PaymentMethod)
-        dialect = replace(V3, name="of the test", currencies=currencies, settle_currencies=currencies, methods=methods)
+        dialect = replace(
+            V3,
+            name="of the test",
+            currencies=currencies,
+            settle_currencies=currencies,
+            methods=methods,
+        )
         self.sandbox.control.set_options({"currencies": list(currencies)})
         self.configure({"DIALECT": dialect, "STORE_NO": PUBLISHED_STORE_NO}, **settings)
 
@@ -242,7 +335,7 @@ class World:
         """Return how much the gateway has refunded of a payment."""
         return self.gateway.refunded(payment.reference)
 
-    # The shop -----------------------------------------------------------------------------------------------------------------------------
+    # The shop -------------------------------------------------------------------------------------
 
     def fresh(self, payment: Payment) -> Payment:
         """Return the payment in its present state."""
@@ -261,7 +354,11 @@ class World:
 
     def reviews(self) -> list[str]:
         """Return the reasons of the open reviews, oldest first."""
-        return list(Review.objects.filter(resolved_at__isnull=True).order_by("id").values_list("reason", flat=True))
+        return list(
+            Review.objects.filter(resolved_at__isnull=True)
+            .order_by("id")
+            .values_list("reason", flat=True),
+        )
 
     def _function_for(self, hook: str) -> Any:
         """Return the plugin's implementation of a hook."""
@@ -272,8 +369,16 @@ class World:
         return found[0]
 
     @contextmanager
-    def failing_handler(self, hook: str, *, times: int = 1, late: bool = False) -> Iterator[list[str]]:
-        """Let the plugin's function for a hook raise `times` times, before its work or, if `late`, after; yield the failures so far."""
+    def failing_handler(
+        self,
+        hook: str,
+        *,
+        times: int = 1,
+        late: bool = False,
+    ) -> Iterator[list[str]]:
+        """Let the plugin's function for a hook raise `times` times, before its work or, if `late`,
+        after; yield the failures so far.
+        """
         implementation = self._function_for(hook)
         real, failures = implementation.function, list[str]()
 
@@ -289,11 +394,19 @@ class World:
             yield failures
 
     @contextmanager
-    def interrupted_handler(self, hook: str, interrupt: Callable[[str], object], *, at: str = "") -> Iterator[list[str]]:
-        """Call `interrupt` before the first statement of the plugin's function for a hook that begins with a word of `at`, once.
+    def interrupted_handler(
+        self,
+        hook: str,
+        interrupt: Callable[[str], object],
+        *,
+        at: str = "",
+    ) -> Iterator[list[str]]:
+        """Call `interrupt` before the first statement of the plugin's function for a hook that
+        begins with a word of `at`, once.
 
-        Words are separated by spaces; without any it is the first statement. What `interrupt` raises, the plugin's function meets as an
-        error of its database. Yield the statements that were interrupted.
+        Words are separated by spaces; without any it is the first statement. What `interrupt`
+        raises, the plugin's function meets as an error of its database. Yield the statements that
+        were interrupted.
         """
         implementation = self._function_for(hook)
         real, interrupted = implementation.function, list[str]()

@@ -1,4 +1,6 @@
-"""Dialect: the gaps that the interface leaves open, as data (docs/reference/dialect.md). One frozen value, never a scattered `if`."""
+"""Dialect: the gaps that the interface leaves open, as data (docs/reference/dialect.md). One frozen
+value, never a scattered `if`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from tillgate.errors import ConfigurationError
-from tillgate.wire.methods import Method, PaymentMethod, Terminal, read_currencies, read_methods, texts
+from tillgate.wire.methods import (
+    Method,
+    PaymentMethod,
+    Terminal,
+    read_currencies,
+    read_methods,
+    texts,
+)
 from tillgate.wire.personal import KEPT_FIELDS
 
 __all__ = [
@@ -69,7 +78,9 @@ class TransactionStatus(StrEnum):
 
     PENDING = "pending"
     PROCESSING = "processing"
-    """The shopper has finished, and the money is on its way, for days perhaps: a bank debit or a voucher."""
+    """The shopper has finished, and the money is on its way, for days perhaps: a bank debit or a
+    voucher.
+    """
     PAID = "paid"
     FAILED = "failed"
     CLOSED = "closed"
@@ -98,7 +109,9 @@ class RefundOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One gateway's reading of the unspecified behaviour. The comments give the rows of the table in docs/reference/dialect.md."""
+    """One gateway's reading of the unspecified behaviour. The comments give the rows of the table
+    in docs/reference/dialect.md.
+    """
 
     name: str
     gateway: str = _BUILT_IN
@@ -115,48 +128,77 @@ class Dialect:
     encoding: Encoding = Encoding.JSON  # row 3
     paid_words: frozenset[str] = frozenset({"success"})  # row 6
     failed_words: frozenset[str] = frozenset({"failed", "fail"})  # row 6
-    closed_words: frozenset[str] = frozenset({"closed", "reversed", "cancelled", "expired"})  # row 6
+    # row 6
+    closed_words: frozenset[str] = frozenset({"closed", "reversed", "cancelled", "expired"})
     pending_words: frozenset[str] = frozenset({"pending", "init", "dealing"})  # row 6
     refunded_words: frozenset[str] = frozenset({"refunded"})  # row 18
     answer_signature: SignatureRule = SignatureRule.CHECKED  # row 7
     notification_signature: SignatureRule = SignatureRule.CHECKED  # row 8
     acknowledgement: str = "success"  # row 9
-    macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference", "time", "note")  # row 10
+    # row 10
+    macros: tuple[str, ...] = (
+        "amount",
+        "status",
+        "transactionNo",
+        "reference",
+        "time",
+        "note",
+    )
     success_code: str = "000100"  # row 12; Endpoints
     not_found_code: str = "000022"  # row 12; Errors
     unknown_codes: frozenset[str] = frozenset({"000000", "000080"})  # row 12
     rights_codes: frozenset[str] = frozenset({"000030"})  # row 12
-    refund_refusal_codes: frozenset[str] = frozenset({"000010", "000020", "000021", "000022", "000023", "000030", "000040"})  # row 12
+    # row 12
+    refund_refusal_codes: frozenset[str] = frozenset(
+        {"000010", "000020", "000021", "000022", "000023", "000030", "000040"},
+    )
     expired_is_forgotten: bool = False  # row 19
     settle_currency_is_currency: bool = True  # row 20
-    settle_currencies: tuple[str, ...] = ("USD",)  # row 20: a payment in one of them is settled in it, every other in the first
+    # row 20: a payment in one of them is settled in it, every other in the first
+    settle_currencies: tuple[str, ...] = ("USD",)
     currencies: tuple[str, ...] = ("USD",)  # row 20; Create payment
     methods: tuple[Method, ...] = read_methods(tuple(PaymentMethod))  # row 17; Create payment
     terminals: tuple[str, ...] = tuple(map(str, Terminal))  # Create payment
     pay_parameters: tuple[str, ...] = _PAY_PARAMETERS
     query_parameters: tuple[str, ...] = ("reference",)
     refund_parameters: tuple[str, ...] = ("reference", "amount", "ipnUrl")
-    refund_notification_fields: frozenset[str] = field(default=_REFUND_NOTIFICATION, repr=False)  # row 14
+    # row 14
+    refund_notification_fields: frozenset[str] = field(default=_REFUND_NOTIFICATION, repr=False)
     """The fields that a refund notification may have: with any other it only causes a query."""
     kept_fields: frozenset[str] = KEPT_FIELDS
-    """The fields of notifications and answers that are stored, at every depth; all others are dropped: they may be about the shopper."""
+    """The fields of notifications and answers that are stored, at every depth; all others are
+    dropped: they may be about the shopper.
+    """
 
     def __post_init__(self) -> None:
-        # A wrong value must fail here: later it would do harm without an error. A rule given as an unknown text would check
-        # nothing, and `"x" in words` would search the letters of a text that was given for a set.
-        for name in ("name", "gateway", "base_url", "acknowledgement", "success_code", "not_found_code"):
+        # A wrong value must fail here: later it would do harm without an error. A rule given as an
+        # unknown text would check nothing, and `"x" in words` would search the letters of a text
+        # that was given for a set.
+        for name in (
+            "name",
+            "gateway",
+            "base_url",
+            "acknowledgement",
+            "success_code",
+            "not_found_code",
+        ):
             if not isinstance(getattr(self, name), str):
                 raise ConfigurationError(name, getattr(self, name), "is not text")
         for name in ("pay_path", "query_path", "refund_path"):
             path = getattr(self, name)
-            if not isinstance(path, str) or not _PATH.fullmatch(path):  # a path without its slash would run on from the host's name
+            # a path without its slash would run on from the host's name
+            if not isinstance(path, str) or not _PATH.fullmatch(path):
                 raise ConfigurationError(name, path, "is not a path such as /online/v1/refund")
         for name in ("expired_is_forgotten", "settle_currency_is_currency"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigurationError(name, getattr(self, name), "is not True or False")
         for name, kind in _CHOICES.items():
             if getattr(self, name) not in list(kind):
-                raise ConfigurationError(name, getattr(self, name), f"is not one of: {', '.join(kind)}")
+                raise ConfigurationError(
+                    name,
+                    getattr(self, name),
+                    f"is not one of: {', '.join(kind)}",
+                )
             object.__setattr__(self, name, kind(getattr(self, name)))
         for name in (
             "paid_words",
@@ -178,12 +220,21 @@ class Dialect:
                 raise ConfigurationError(name, (), "is empty: list at least one currency")
         object.__setattr__(self, "methods", read_methods(self.methods))
         object.__setattr__(self, "timeout_minutes", _bounds(self.timeout_minutes))
-        for name in ("required", "macros", "terminals", "pay_parameters", "query_parameters", "refund_parameters"):
+        for name in (
+            "required",
+            "macros",
+            "terminals",
+            "pay_parameters",
+            "query_parameters",
+            "refund_parameters",
+        ):
             object.__setattr__(self, name, texts(name, getattr(self, name)))
 
     @staticmethod
     def named(name: str) -> Dialect | None:
-        """Return a preset or an installed plugin's dialect by its name; None for an unknown name."""
+        """Return a preset or an installed plugin's dialect by its name; None for an unknown
+        name.
+        """
         if name in DIALECTS:
             return DIALECTS[name]
         found = entry.load() if (entry := _plugins_own().get(name)) else None
@@ -200,17 +251,28 @@ class Dialect:
         return self.gateway != _BUILT_IN
 
     def status(self, word: str) -> TransactionStatus:
-        """Return the meaning of a status word; an unknown word is UNRECOGNISED and never paid (unspecified behaviour 6)."""
-        known = {"paid": self.paid_words, "failed": self.failed_words, "closed": self.closed_words, "pending": self.pending_words}
+        """Return the meaning of a status word; an unknown word is UNRECOGNISED and never paid
+        (unspecified behaviour 6).
+        """
+        known = {
+            "paid": self.paid_words,
+            "failed": self.failed_words,
+            "closed": self.closed_words,
+            "pending": self.pending_words,
+        }
         known["refunded"] = self.refunded_words
-        return TransactionStatus(next((status for status, words in known.items() if word in words), "unrecognised"))
+        return TransactionStatus(
+            next((status for status, words in known.items() if word in words), "unrecognised"),
+        )
 
     def timeout(self, minutes: int) -> int:
         """Return the minutes for which a payment page stays open when so many are wanted."""
         return min(max(minutes, self.timeout_minutes[0]), self.timeout_minutes[1])
 
     def settle_currency(self, currency: str) -> str:
-        """Return the currency in which the gateway settles a payment unless the account names another."""
+        """Return the currency in which the gateway settles a payment unless the account names
+        another.
+        """
         return currency if currency in self.settle_currencies else self.settle_currencies[0]
 
     def sends(self, operation: str, parameter: str) -> bool:
@@ -229,7 +291,11 @@ def _bounds(given: object) -> tuple[int, int]:
     match given:
         case (int() as least, int() as most) if 1 <= least <= most:
             return least, most
-    raise ConfigurationError("timeout_minutes", given, "is not the least and the most minutes, such as (30, 1440)")
+    raise ConfigurationError(
+        "timeout_minutes",
+        given,
+        "is not the least and the most minutes, such as (30, 1440)",
+    )
 
 
 _CHOICES: Final[dict[str, type[StrEnum]]] = {
@@ -261,13 +327,21 @@ _V3_WALLETS: Final = {
     "easypaisa": ("PKR", "100"),
 }
 """The wallets of one country, each with its currency and the least of it; they take USD too."""
-_V3_CURRENCIES: Final = {"alipay": ("USD", "CNY", "GBP"), "wechatpay": ("USD", "CNY"), "unionpay": ("USD", "CNY")}
+_V3_CURRENCIES: Final = {
+    "alipay": ("USD", "CNY", "GBP"),
+    "wechatpay": ("USD", "CNY"),
+    "unionpay": ("USD", "CNY"),
+}
 
 
 def _v3_method(code: str) -> Method:
     if code in _V3_WALLETS:
         currency, least = _V3_WALLETS[code]
-        return Method(code=code, currencies=(currency, "USD"), minimums=((currency, Decimal(least)),))
+        return Method(
+            code=code,
+            currencies=(currency, "USD"),
+            minimums=((currency, Decimal(least)),),
+        )
     return Method(code=code, currencies=_V3_CURRENCIES.get(code, ("USD",)))
 
 
@@ -281,14 +355,27 @@ V3: Final = replace(
     settle_currency_is_currency=False,
     settle_currencies=("USD", "GBP"),
     currencies=("USD", "CNY", "PHP", "IDR", "KRW", "HKD", "THB", "MYR", "GBP", "BDT", "PKR"),
-    methods=(*(_v3_method(method) for method in PaymentMethod), Method(code="cashapppay", currencies=("USD",))),
+    methods=(
+        *(_v3_method(method) for method in PaymentMethod),
+        Method(code="cashapppay", currencies=("USD",)),
+    ),
     terminals=("ONLINE", "WAP", "MWEB"),
     pay_parameters=(*_PAY_PARAMETERS, "storeNo", "settleCurrency", "osType"),
     query_parameters=("storeNo", "reference"),
-    refund_parameters=("storeNo", "reference", "refundAmount", "currency", "settleCurrency", "refundReference", "ipnUrl"),
+    refund_parameters=(
+        "storeNo",
+        "reference",
+        "refundAmount",
+        "currency",
+        "settleCurrency",
+        "refundReference",
+        "ipnUrl",
+    ),
     refund_notification_fields=_REFUND_NOTIFICATION | _REFUND_NAMES,
 )
-"""Version 3 of the public service, as Yuansfer and Pockyt document it (docs/reference/dialect.md names the sources)."""
+"""Version 3 of the public service, as Yuansfer and Pockyt document it (docs/reference/dialect.md
+names the sources).
+"""
 
 DIALECTS: Final = {dialect.name: dialect for dialect in (REFERENCE, EXAMPLES, V3)}
 """The presets by name, as an account names them."""
@@ -296,6 +383,9 @@ DIALECTS: Final = {dialect.name: dialect for dialect in (REFERENCE, EXAMPLES, V3
 
 @functools.cache
 def _plugins_own() -> dict[str, EntryPoint]:
-    """Return the dialects that gateway plugins have under the entry points `tillgate.dialects`, by name."""
-    # To look through all installed distributions takes tens of milliseconds, and a page asks dozens of times.
+    """Return the dialects that gateway plugins have under the entry points `tillgate.dialects`, by
+    name.
+    """
+    # To look through all installed distributions takes tens of milliseconds, and a page asks dozens
+    # of times.
     return {entry.name: entry for entry in entry_points(group="tillgate.dialects")}

@@ -1,4 +1,6 @@
-"""The messages of the interface as frozen, keyword-only values that validate when they are built (Endpoints 1 to 3)."""
+"""The messages of the interface as frozen, keyword-only values that validate when they are built
+(Endpoints 1 to 3).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ DEFAULT_TIMEOUT_MINUTES: Final = 120
 """The payment page's time-out if the request sets none (Limits)."""
 
 _HIDDEN: Final = Field(repr=False)
-"""Of a field that is secret or personal, such as an address with a key: no log or error report may print it (I11)."""
+"""Of a field that is secret or personal, such as an address with a key: no log or error report may
+print it (I11).
+"""
 _LONGEST_NUMBER = 255
 _LONGEST_TIMEOUT_MINUTES = 60 * 24 * 30
 
@@ -43,16 +47,26 @@ def _code(name: str) -> BeforeValidator:
     def check(value: object) -> str:
         if isinstance(value, str) and CODE.fullmatch(value):
             return str(value)
-        raise InvalidRequest(name, value, "is not a code such as alipay or ONLINE: 1 to 32 letters, digits, _ and -")
+        raise InvalidRequest(
+            name,
+            value,
+            "is not a code such as alipay or ONLINE: 1 to 32 letters, digits, _ and -",
+        )
 
     return BeforeValidator(check)
 
 
 def _optional_number(name: str) -> BeforeValidator:
     def check(value: object) -> str | None:
-        if value is None or (isinstance(value, str) and 0 < len(value) <= _LONGEST_NUMBER and value.isprintable()):
+        if value is None or (
+            isinstance(value, str) and 0 < len(value) <= _LONGEST_NUMBER and value.isprintable()
+        ):
             return value
-        raise InvalidRequest(name, value, f"is not text of 1 to {_LONGEST_NUMBER} printable characters")
+        raise InvalidRequest(
+            name,
+            value,
+            f"is not text of 1 to {_LONGEST_NUMBER} printable characters",
+        )
 
     return BeforeValidator(check)
 
@@ -63,7 +77,12 @@ def _address(name: str, *, optional: bool = False) -> BeforeValidator:
             return value
         if optional and value is None:
             return None
-        raise InvalidRequest(name, value, "is not an absolute http(s) address with a host and without user name, spaces or raw non-ASCII")
+        raise InvalidRequest(
+            name,
+            value,
+            "is not an absolute http(s) address with a host and without user name, spaces or raw "
+            "non-ASCII",
+        )
 
     return BeforeValidator(check)
 
@@ -77,7 +96,11 @@ def _text(name: str) -> BeforeValidator:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise InvalidRequest(name, value, "holds half a surrogate pair, which is not valid Unicode") from None
+            raise InvalidRequest(
+                name,
+                value,
+                "holds half a surrogate pair, which is not valid Unicode",
+            ) from None
         return value
 
     return BeforeValidator(check)
@@ -89,16 +112,30 @@ def _amount(value: object, info: ValidationInfo) -> Decimal:
 
 
 def _timeout(value: object) -> int:
-    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 9 else value
-    if isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= _LONGEST_TIMEOUT_MINUTES:
+    number = (
+        int(value)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 9
+        else value
+    )
+    if (
+        isinstance(number, int)
+        and not isinstance(number, bool)
+        and 1 <= number <= _LONGEST_TIMEOUT_MINUTES
+    ):
         return number
-    raise InvalidRequest("timeout", value, f"is not a whole number of minutes from 1 to {_LONGEST_TIMEOUT_MINUTES}")
+    raise InvalidRequest(
+        "timeout",
+        value,
+        f"is not a whole number of minutes from 1 to {_LONGEST_TIMEOUT_MINUTES}",
+    )
 
 
 def _clean_name(name: str) -> str:
-    # "Special characters are not supported" (goodsInfo). Row 15 of the table of unspecified behaviour lists the characters that
-    # stay.
-    return " ".join("".join(c if c.isalpha() or c.isdecimal() or c in "-.," else " " for c in name).split())
+    # "Special characters are not supported" (goodsInfo). Row 15 of the table of unspecified
+    # behaviour lists the characters that stay.
+    return " ".join(
+        "".join(c if c.isalpha() or c.isdecimal() or c in "-.," else " " for c in name).split(),
+    )
 
 
 def _goods_name(value: object) -> str:
@@ -106,12 +143,22 @@ def _goods_name(value: object) -> str:
         return "item"
     if isinstance(value, str) and (clean := _clean_name(value)).strip("-., "):
         return clean
-    raise InvalidRequest("goods_name", value, 'has no letter or digit left without special characters: give a name, or "" for "item"')
+    raise InvalidRequest(
+        "goods_name",
+        value,
+        'has no letter or digit left without special characters: give a name, or "" for "item"',
+    )
 
 
 def _quantity(value: object) -> str:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) > 0:
+    if (
+        isinstance(text, str)
+        and text.isascii()
+        and text.isdecimal()
+        and len(text) <= 9
+        and int(text) > 0
+    ):
         return str(int(text))
     raise InvalidRequest("quantity", value, "is not a whole number above zero")
 
@@ -123,25 +170,42 @@ class _Message(BaseModel):
 
     def __init__(self, **fields: Any) -> None:
         try:
-            self.__pydantic_validator__.validate_python(fields, self_instance=self)  # as BaseModel does, which would copy the fields
+            # as BaseModel does, which would copy the fields
+            self.__pydantic_validator__.validate_python(fields, self_instance=self)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             name = ".".join(map(str, first["loc"]))
-            known = {"missing": "is missing", "extra_forbidden": f"is no field of {type(self).__name__}"}
-            remedy = known.get(first["type"], f"cannot be used in {type(self).__name__}: {first['msg']}")
+            known = {
+                "missing": "is missing",
+                "extra_forbidden": f"is no field of {type(self).__name__}",
+            }
+            remedy = known.get(
+                first["type"],
+                f"cannot be used in {type(self).__name__}: {first['msg']}",
+            )
             # The value of an unknown field may be a token in the wrong place.
-            fault = InvalidRequest(name, "***" if first["type"] == "extra_forbidden" else fields.get(name), remedy)
+            fault = InvalidRequest(
+                name,
+                "***" if first["type"] == "extra_forbidden" else fields.get(name),
+                remedy,
+            )
         else:
             return
         raise fault
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with some fields changed, validated like any other message: pydantic's own method would accept any value."""
-        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | dict(update or {}))
+        """Return a copy with some fields changed, validated like any other message: pydantic's own
+        method would accept any value.
+        """
+        return type(self)(
+            **{name: getattr(self, name) for name in type(self).model_fields} | dict(update or {}),
+        )
 
 
 class Goods(_Message):
-    """One line of goodsInfo: a product's name and its quantity. Special characters in the name become spaces."""
+    """One line of goodsInfo: a product's name and its quantity. Special characters in the name
+    become spaces.
+    """
 
     goods_name: Annotated[str, BeforeValidator(_goods_name)]
     quantity: Annotated[str, BeforeValidator(_quantity)] = "1"
@@ -152,16 +216,20 @@ class Goods(_Message):
 
     @classmethod
     def named(cls, name: str, quantity: int = 1) -> Self:
-        """Build a line from a shop's own product name. It accepts every name: one of only special characters becomes `item`."""
+        """Build a line from a shop's own product name. It accepts every name: one of only special
+        characters becomes `item`.
+        """
         return cls(goods_name=_clean_name(name).strip("-., "), quantity=quantity)
 
 
 class PaymentRequest(_Message):
-    """Create payment (secure-pay): a request to pay an order with one payment method under a fresh reference.
+    """Create payment (secure-pay): a request to pay an order with one payment method under a fresh
+    reference.
 
-    `amount` has the decimals of its currency, `timeout` is in minutes. `ipn_url` and `callback_url` must be https unless the account is a
-    sandbox. The account decides which currencies, methods and terminals it takes. `email` is the shopper's, and `language` their language
-    as Django writes it (`zh-hans`); both are for gateways that ask for them.
+    `amount` has the decimals of its currency, `timeout` is in minutes. `ipn_url` and `callback_url`
+    must be https unless the account is a sandbox. The account decides which currencies, methods and
+    terminals it takes. `email` is the shopper's, and `language` their language as Django writes it
+    (`zh-hans`); both are for gateways that ask for them.
     """
 
     reference: Annotated[str, BeforeValidator(references.reference)]
@@ -197,7 +265,9 @@ class PaymentRequest(_Message):
         ) -> None: ...
 
     def parameters(self) -> dict[str, str]:
-        """Return the request's parameters as the signed and sent texts. Empty parameters are left out (unspecified behaviour 1)."""
+        """Return the request's parameters as the signed and sent texts. Empty parameters are left
+        out (unspecified behaviour 1).
+        """
         sent = {
             "currency": self.currency,
             "amount": money.amount_text(self.amount, self.currency),
@@ -211,7 +281,10 @@ class PaymentRequest(_Message):
         if self.description:
             sent["description"] = self.description
         if self.goods_info:
-            goods = [{"goods_name": line.goods_name, "quantity": line.quantity} for line in self.goods_info]
+            goods = [
+                {"goods_name": line.goods_name, "quantity": line.quantity}
+                for line in self.goods_info
+            ]
             sent["goodsInfo"] = json.dumps(goods, ensure_ascii=False, separators=(",", ":"))
         return sent
 
@@ -219,8 +292,9 @@ class PaymentRequest(_Message):
 class RefundRequest(_Message):
     """Refund: refund part or all of a paid transaction. `amount` has the decimals of its currency.
 
-    `transaction_no` is the gateway's number of the payment, and `refund_id` the merchant's own name of the refund, the same however often
-    the gateway is asked about it; a gateway that knows neither needs neither.
+    `transaction_no` is the gateway's number of the payment, and `refund_id` the merchant's own name
+    of the refund, the same however often the gateway is asked about it; a gateway that knows
+    neither needs neither.
     """
 
     reference: Annotated[str, BeforeValidator(references.any_reference)]
@@ -245,7 +319,10 @@ class RefundRequest(_Message):
 
     def parameters(self) -> dict[str, str]:
         """Return the request's parameters as the signed and sent texts."""
-        sent = {"reference": self.reference, "amount": money.amount_text(self.amount, self.currency)}
+        sent = {
+            "reference": self.reference,
+            "amount": money.amount_text(self.amount, self.currency),
+        }
         if self.ipn_url:
             sent["ipnUrl"] = self.ipn_url
         return sent
@@ -266,7 +343,9 @@ class CreatedPayment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedRefund:
-    """A refund that the gateway lists in its answer to a query: its own number of the refund and the merchant's, where it has them."""
+    """A refund that the gateway lists in its answer to a query: its own number of the refund and
+    the merchant's, where it has them.
+    """
 
     amount: Decimal
     refund_no: str | None = None
@@ -276,7 +355,9 @@ class ReportedRefund:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedDispute:
-    """A dispute (charge-back) of a payment, of which the shopper's bank has asked the money back: its amount, state and deadline."""
+    """A dispute (charge-back) of a payment, of which the shopper's bank has asked the money back:
+    its amount, state and deadline.
+    """
 
     amount: Decimal
     status: DisputeStatus
@@ -286,10 +367,12 @@ class ReportedDispute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """A transaction as the gateway reports it (Resources). A field that the gateway left out is None.
+    """A transaction as the gateway reports it (Resources). A field that the gateway left out is
+    None.
 
-    `status` is the meaning of the word `status_text`. `raw` is the result as it came, with exact numbers. `refunds` are all refunds of the
-    transaction, those that were made in the gateway's portal too; None where the gateway lists none. `disputes` are all of its disputes.
+    `status` is the meaning of the word `status_text`. `raw` is the result as it came, with exact
+    numbers. `refunds` are all refunds of the transaction, those that were made in the gateway's
+    portal too; None where the gateway lists none. `disputes` are all of its disputes.
     """
 
     reference: str
@@ -311,9 +394,11 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refunded:
-    """The gateway's answer about a refund: "On success ret_code is 000100" (Refund; unspecified behaviour 14).
+    """The gateway's answer about a refund: "On success ret_code is 000100" (Refund; unspecified
+    behaviour 14).
 
-    `refund_no` is the gateway's number of the refund, where it has one. A pending refund was accepted and is not finished.
+    `refund_no` is the gateway's number of the refund, where it has one. A pending refund was
+    accepted and is not finished.
     """
 
     reference: str

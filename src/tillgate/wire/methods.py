@@ -1,4 +1,6 @@
-"""Payment methods as data: a dialect, an account or a gateway plugin lists them, with their currencies and limits."""
+"""Payment methods as data: a dialect, an account or a gateway plugin lists them, with their
+currencies and limits.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,22 @@ from typing import Any, Final
 
 from tillgate.errors import ConfigurationError
 
-__all__ = ["CODE", "KINDS", "Method", "PaymentMethod", "Terminal", "read_currencies", "read_methods", "texts"]
+__all__ = [
+    "CODE",
+    "KINDS",
+    "Method",
+    "PaymentMethod",
+    "Terminal",
+    "read_currencies",
+    "read_methods",
+    "texts",
+]
 
 CODE = re.compile(r"[A-Za-z0-9_-]{1,32}", re.ASCII)
 KINDS: Final = ("wallet", "card", "bank", "counter")
-"""The kinds of payment methods, each with a mark on the pages. Money is paid at a counter for a voucher, or in cash."""
+"""The kinds of payment methods, each with a mark on the pages. Money is paid at a counter for a
+voucher, or in cash.
+"""
 
 
 class PaymentMethod(StrEnum):
@@ -52,11 +65,13 @@ Limit = tuple[str, Decimal]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A payment method of a gateway: its code, the currencies that it takes, and the least and the most of them.
+    """A payment method of a gateway: its code, the currencies that it takes, and the least and the
+    most of them.
 
-    `label` is its name for shoppers; empty stands for Tillgate's own name of the code. No currencies: it takes all of the account.
-    `steps` are for currencies of which every amount must be a multiple of more than the smallest unit. `kind` chooses the mark on the
-    pages: `wallet`, `card`, `bank` or `counter`; empty stands for Tillgate's own kind of the code.
+    `label` is its name for shoppers; empty stands for Tillgate's own name of the code. No
+    currencies: it takes all of the account. `steps` are for currencies of which every amount must
+    be a multiple of more than the smallest unit. `kind` chooses the mark on the pages: `wallet`,
+    `card`, `bank` or `counter`; empty stands for Tillgate's own kind of the code.
     """
 
     code: str
@@ -69,14 +84,30 @@ class Method:
 
     def __post_init__(self) -> None:
         if not isinstance(self.code, str) or not CODE.fullmatch(self.code):
-            raise ConfigurationError("methods", self.code, "is not the code of a payment method: 1 to 32 letters, digits, _ and -")
+            raise ConfigurationError(
+                "methods",
+                self.code,
+                "is not the code of a payment method: 1 to 32 letters, digits, _ and -",
+            )
         if not isinstance(self.label, str):
             raise ConfigurationError(f"methods.{self.code}.label", self.label, "is not text")
         if self.kind not in ("", *KINDS):
-            raise ConfigurationError(f"methods.{self.code}.kind", self.kind, f"is not a kind of payment method: {', '.join(KINDS)}")
-        object.__setattr__(self, "currencies", read_currencies(f"methods.{self.code}.currencies", self.currencies))
+            raise ConfigurationError(
+                f"methods.{self.code}.kind",
+                self.kind,
+                f"is not a kind of payment method: {', '.join(KINDS)}",
+            )
+        object.__setattr__(
+            self,
+            "currencies",
+            read_currencies(f"methods.{self.code}.currencies", self.currencies),
+        )
         for name in ("minimums", "maximums", "steps"):
-            object.__setattr__(self, name, _limits(f"methods.{self.code}.{name}", getattr(self, name)))
+            object.__setattr__(
+                self,
+                name,
+                _limits(f"methods.{self.code}.{name}", getattr(self, name)),
+            )
 
     def fault(self, amount: Decimal, currency: str) -> str | None:
         """Return why the method cannot take an amount of a currency, or None if it can."""
@@ -95,41 +126,69 @@ class Method:
 
 def texts(name: str, given: object) -> tuple[str, ...]:
     """Return a collection of texts, or raise `ConfigurationError`."""
-    if isinstance(given, Collection) and not isinstance(given, str | Mapping) and all(isinstance(text, str) for text in given):
+    if (
+        isinstance(given, Collection)
+        and not isinstance(given, str | Mapping)
+        and all(isinstance(text, str) for text in given)
+    ):
         return tuple(given)
     raise ConfigurationError(name, given, 'is not a collection of texts, such as {"success"}')
 
 
 def read_currencies(name: str, given: object) -> tuple[str, ...]:
-    """Return the codes of currencies, or raise `ConfigurationError`. Only the form is checked: ISO 4217's table takes a while to read."""
+    """Return the codes of currencies, or raise `ConfigurationError`. Only the form is checked: ISO
+    4217's table takes a while to read.
+    """
     codes = texts(name, given)
-    if wrong := next((code for code in codes if not (len(code) == 3 and code.isascii() and code.isalpha() and code.isupper())), None):
+    if wrong := next(
+        (
+            code
+            for code in codes
+            if not (len(code) == 3 and code.isascii() and code.isalpha() and code.isupper())
+        ),
+        None,
+    ):
         raise ConfigurationError(name, wrong, 'is not the code of a currency, such as "USD"')
     return codes
 
 
 def _limits(name: str, given: object) -> tuple[Limit, ...]:
-    # Without ISO 4217's table, as with the currencies: importing Tillgate reads the limits of its presets.
+    # Without ISO 4217's table, as with the currencies: importing Tillgate reads the limits of its
+    # presets.
     pairs = given.items() if isinstance(given, Mapping) else given
     try:
-        limits = tuple((currency, _bound(bound)) for currency, bound in pairs)  # type: ignore[attr-defined]  # any object may arrive here
+        # any object may arrive here
+        limits = tuple((currency, _bound(bound)) for currency, bound in pairs)  # type: ignore[attr-defined]
     except (TypeError, ValueError, ArithmeticError):
-        raise ConfigurationError(name, given, 'is not limits by currency, such as {"KRW": "50"}') from None
+        raise ConfigurationError(
+            name,
+            given,
+            'is not limits by currency, such as {"KRW": "50"}',
+        ) from None
     read_currencies(name, [currency for currency, _ in limits])
     return limits
 
 
 def _bound(given: object) -> Decimal:
-    if not isinstance(given, str | int | Decimal) or not Decimal(given).is_finite() or Decimal(given) <= 0:
+    if (
+        not isinstance(given, str | int | Decimal)
+        or not Decimal(given).is_finite()
+        or Decimal(given) <= 0
+    ):
         raise ValueError(given)
     return Decimal(given)
 
 
 def read_methods(given: object, name: str = "methods") -> tuple[Method, ...]:
-    """Return payment methods that are given as `Method`, as its code or as a dictionary of its fields; raise `ConfigurationError`."""
+    """Return payment methods that are given as `Method`, as its code or as a dictionary of its
+    fields; raise `ConfigurationError`.
+    """
     if isinstance(given, str | Mapping) or not isinstance(given, Collection):
         raise ConfigurationError(
-            name, given, 'is not a list of payment methods, such as ["alipay", {"code": "gcash", "currencies": ["PHP"]}]'
+            name,
+            given,
+            'is not a list of payment methods, such as ["alipay", {"code": "gcash", "currencies": '
+            '["PHP"]}]',
         )
     methods = tuple(_method(one, name) for one in given)
     codes = [method.code for method in methods]
@@ -142,6 +201,13 @@ def _method(given: object, name: str = "methods") -> Method:
     if isinstance(given, Method):
         return given
     fields: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {"code": given}
-    if unknown := next((field for field in fields if field not in Method.__dataclass_fields__), None):
-        raise ConfigurationError(name, unknown, f"is no field of a payment method: {', '.join(Method.__dataclass_fields__)}")
+    if unknown := next(
+        (field for field in fields if field not in Method.__dataclass_fields__),
+        None,
+    ):
+        raise ConfigurationError(
+            name,
+            unknown,
+            f"is no field of a payment method: {', '.join(Method.__dataclass_fields__)}",
+        )
     return Method(**fields)

@@ -1,4 +1,5 @@
-"""Notifications that the gateway sends to ipnUrl, in any of their possible shapes (Events; unspecified behaviour 8).
+"""Notifications that the gateway sends to ipnUrl, in any of their possible shapes (Events;
+unspecified behaviour 8).
 
 Tillgate reads every shape, keeps it as evidence and trusts none of it (I7).
 """
@@ -34,7 +35,9 @@ _MOST_FIELDS = 200
 _SIGNATURE: Final = signing.SIGNATURE.encode()
 _LONGEST_SIGNED: Final = 8 * 1024
 _MOST_SIGNED: Final = 100
-"""Of a notification at an unknown address; those of the documented gateways have about a dozen members."""
+"""Of a notification at an unknown address; those of the documented gateways have about a dozen
+members.
+"""
 _NEEDED: Final = frozenset({"transactionNo", "status", "reference", signing.SIGNATURE})
 """The fields that every refund notification has; without one of them it confirms nothing."""
 _MAY_BE_MISSING: Final = frozenset({"refundTransactionNo", "refundAmount"})
@@ -54,9 +57,11 @@ class NotificationSignature(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """The readable part of a notification. `fault` describes the unreadable part; `repeated` holds the names that came with two values.
+    """The readable part of a notification. `fault` describes the unreadable part; `repeated` holds
+    the names that came with two values.
 
-    `body` holds the parameters of the body alone: a shop or a proxy may add parameters to the address, which are not signed.
+    `body` holds the parameters of the body alone: a shop or a proxy may add parameters to the
+    address, which are not signed.
     """
 
     parameters: Mapping[str, str] = field(repr=False)
@@ -65,11 +70,17 @@ class Notification:
     fault: str | None = None
 
     def signature(self, token: str) -> NotificationSignature:
-        """Check the notification's signature with the token. A repeated name never matches, since its signed value is ambiguous."""
+        """Check the notification's signature with the token. A repeated name never matches, since
+        its signed value is ambiguous.
+        """
         if not self.parameters.get(signing.SIGNATURE):
             return NotificationSignature.ABSENT
-        signed = [self.parameters, self.body] if self.body.get(signing.SIGNATURE) else [self.parameters]
-        matches = not self.repeated and any(signing.verify(parameters, token) for parameters in signed)
+        signed = (
+            [self.parameters, self.body] if self.body.get(signing.SIGNATURE) else [self.parameters]
+        )
+        matches = not self.repeated and any(
+            signing.verify(parameters, token) for parameters in signed
+        )
         return NotificationSignature.MATCHES if matches else NotificationSignature.FORGED
 
     def evidence(self) -> dict[str, str]:
@@ -78,18 +89,25 @@ class Notification:
 
 
 def read_notification(content_type: str = "", query: str = "", body: bytes = b"") -> Notification:
-    """Read a notification from a JSON or form body and from the query string, in that order of preference; never raise.
+    """Read a notification from a JSON or form body and from the query string, in that order of
+    preference; never raise.
 
     Nested JSON values stay JSON text, without a verifySign of their own. Numbers keep their text.
     """
     faults = []
     pairs: list[tuple[str, str]] = []
     if len(body) > LARGEST_NOTIFICATION_BYTES:
-        faults.append(f"the body is longer than {LARGEST_NOTIFICATION_BYTES} bytes and was not read")
+        faults.append(
+            f"the body is longer than {LARGEST_NOTIFICATION_BYTES} bytes and was not read",
+        )
     elif body.strip():
         try:
             text = body.decode()
-            pairs += _json_pairs(text) if "json" in content_type.lower() or text.lstrip()[:1] in "{[" else _form_pairs(text)
+            pairs += (
+                _json_pairs(text)
+                if "json" in content_type.lower() or text.lstrip()[:1] in "{["
+                else _form_pairs(text)
+            )
         except (ValueError, RecursionError) as error:
             faults.append(f"the body was not understood ({type(error).__name__})")
     in_body, _ = _first_of_each(pairs)
@@ -98,11 +116,17 @@ def read_notification(content_type: str = "", query: str = "", body: bytes = b""
     except ValueError:
         faults.append("the query string was not understood")
     parameters, repeated = _first_of_each(pairs)
-    return Notification(parameters=parameters, repeated=repeated, body=in_body, fault="; ".join(faults) or None)
+    return Notification(
+        parameters=parameters,
+        repeated=repeated,
+        body=in_body,
+        fault="; ".join(faults) or None,
+    )
 
 
 def may_be_signed(query: str, body: bytes) -> bool:
-    """Return whether the text of a notification is worth parsing: it names a signature, is short, and has few members.
+    """Return whether the text of a notification is worth parsing: it names a signature, is short,
+    and has few members.
 
     Cheap, for texts that anyone can send: it parses nothing.
     """

@@ -1,6 +1,8 @@
-"""Personal data: the fields of a message that Tillgate keeps, and the texts in which e-mail addresses and card numbers are masked.
+"""Personal data: the fields of a message that Tillgate keeps, and the texts in which e-mail
+addresses and card numbers are masked.
 
-A list names the fields to keep. A gateway may describe the shopper in any field that it likes, so a list of fields to drop would have gaps.
+A list names the fields to keep. A gateway may describe the shopper in any field that it likes, so a
+list of fields to drop would have gaps.
 """
 
 from __future__ import annotations
@@ -16,12 +18,40 @@ __all__ = ["KEPT_FIELDS", "kept_fields", "kept_texts", "without_personal_data"]
 KEPT_FIELDS: Final = frozenset(
     {
         *("ret_code", "retCode", "ret_msg", "retMsg"),
-        *("reference", "transactionNo", "transactionType", "vendor", "vendorId", "terminal", "merchantNo", "storeNo"),
-        *("amount", "currency", "settleCurrency", "settleAmount", "exchangeRate", "status", "transactionStatus", "time"),
-        *("refundInfo", "refundReference", "refundTransactionNo", "refundTransactionId", "refundAmount", "refundStatus", "refundTime"),
-    }
+        *(
+            "reference",
+            "transactionNo",
+            "transactionType",
+            "vendor",
+            "vendorId",
+            "terminal",
+            "merchantNo",
+            "storeNo",
+        ),
+        *(
+            "amount",
+            "currency",
+            "settleCurrency",
+            "settleAmount",
+            "exchangeRate",
+            "status",
+            "transactionStatus",
+            "time",
+        ),
+        *(
+            "refundInfo",
+            "refundReference",
+            "refundTransactionNo",
+            "refundTransactionId",
+            "refundAmount",
+            "refundStatus",
+            "refundTime",
+        ),
+    },
 )
-"""The fields of the interface that Tillgate keeps of a notification or an answer, at every depth. None is about the shopper."""
+"""The fields of the interface that Tillgate keeps of a notification or an answer, at every depth.
+None is about the shopper.
+"""
 
 _NUMBER_FIELDS: Final = ("transactionNo", "refundTransactionNo", "refundTransactionId")
 _HIDDEN: Final = "***"
@@ -32,10 +62,12 @@ _DEEPEST: Final = 20
 
 
 def without_personal_data(text: str, numbers: Collection[str | None] = ()) -> str:
-    """Return a text with `***` in place of each e-mail address and card number. A name cannot be recognised.
+    """Return a text with `***` in place of each e-mail address and card number. A name cannot be
+    recognised.
 
-    A text that is a number as a whole stays: it is the value of a field, such as a transaction number, and the field's name decides.
-    `numbers` are the gateway's own, which stay too: one transaction number in ten passes for a card number.
+    A text that is a number as a whole stays: it is the value of a field, such as a transaction
+    number, and the field's name decides. `numbers` are the gateway's own, which stay too: one
+    transaction number in ten passes for a card number.
     """
     if "@" in text:
         text = _EMAIL.sub(_HIDDEN, text)
@@ -43,10 +75,18 @@ def without_personal_data(text: str, numbers: Collection[str | None] = ()) -> st
 
 
 def _without_card(numbers: Collection[str | None], found: re.Match[str]) -> str:
-    """Return digits masked where some of their groups are a card number: another number, such as its expiry date, may follow it."""
+    """Return digits masked where some of their groups are a card number: another number, such as
+    its expiry date, may follow it.
+    """
     groups = re.split("[ -]", found[0])
-    runs = ("".join(groups[start:end]) for start in range(len(groups)) for end in range(start + 1, len(groups) + 1))
-    is_card = any(len(run) in _CARD_DIGITS and run not in numbers and _has_check_digit(run) for run in runs)
+    runs = (
+        "".join(groups[start:end])
+        for start in range(len(groups))
+        for end in range(start + 1, len(groups) + 1)
+    )
+    is_card = any(
+        len(run) in _CARD_DIGITS and run not in numbers and _has_check_digit(run) for run in runs
+    )
     return _HIDDEN if is_card else found[0]
 
 
@@ -59,7 +99,9 @@ def _has_check_digit(digits: str) -> bool:
 def kept_fields(message: Mapping[str, Any], names: Collection[str] = KEPT_FIELDS) -> dict[str, Any]:
     """Return the listed members of a message, at every depth; texts are without personal data."""
     numbers = _numbers(message)
-    return {name: _kept(value, names, numbers, 0) for name, value in message.items() if name in names}
+    return {
+        name: _kept(value, names, numbers, 0) for name, value in message.items() if name in names
+    }
 
 
 def _numbers(message: Mapping[str, Any]) -> frozenset[str]:
@@ -72,17 +114,26 @@ def _kept(value: Any, names: Collection[str], numbers: Collection[str], depth: i
         return "..."
     if isinstance(value, Mapping):
         numbers = _numbers(value).union(numbers)
-        return {name: _kept(member, names, numbers, depth + 1) for name, member in value.items() if name in names}
+        return {
+            name: _kept(member, names, numbers, depth + 1)
+            for name, member in value.items()
+            if name in names
+        }
     if isinstance(value, list | tuple):
         # A bare text in a list has no name that says it is not the shopper's.
-        return [_HIDDEN if isinstance(member, str) else _kept(member, names, numbers, depth + 1) for member in value]
+        return [
+            _HIDDEN if isinstance(member, str) else _kept(member, names, numbers, depth + 1)
+            for member in value
+        ]
     return without_personal_data(value, numbers) if isinstance(value, str) else value
 
 
 def kept_texts(message: Mapping[str, str], names: Collection[str] = KEPT_FIELDS) -> dict[str, str]:
     """Return the same of a notification, whose values are texts: a nested one is JSON."""
     numbers = _numbers(message)
-    return {name: _kept_text(value, names, numbers) for name, value in message.items() if name in names}
+    return {
+        name: _kept_text(value, names, numbers) for name, value in message.items() if name in names
+    }
 
 
 def _kept_text(text: str, names: Collection[str], numbers: Collection[str]) -> str:

@@ -10,16 +10,21 @@ from tillgate.errors import InvalidRequest
 __all__ = ["any_reference", "is_new_reference", "new_reference", "reference"]
 
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-_RANDOM_LENGTH = 13  # 65 bits: the references of two shops on one merchant account, or of a restored database, do not collide
+# 65 bits: the references of two shops on one merchant account, or of a restored database, do not
+# collide
+_RANDOM_LENGTH = 13
 _ORDER_LENGTH = 18
 _REFERENCE = re.compile(r"[A-Z0-9-]{1,32}", re.ASCII)
 _NEW = re.compile(rf"[A-Z0-9-]{{1,{_ORDER_LENGTH}}}-[{_BASE32}]{{{_RANDOM_LENGTH}}}", re.ASCII)
-_VISIBLE = re.compile(r"[!-%'-<>-~]{1,64}", re.ASCII)  # neither & nor =, which would give a signature two meanings
+# neither & nor =, which would give a signature two meanings
+_VISIBLE = re.compile(r"[!-%'-<>-~]{1,64}", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Z0-9-]+", re.ASCII)
 
 
 def new_reference(order_number: str | int) -> str:
-    """Return a fresh reference: up to 18 safe characters of the order number, a hyphen and 13 random characters."""
+    """Return a fresh reference: up to 18 safe characters of the order number, a hyphen and 13
+    random characters.
+    """
     if not isinstance(order_number, str | int):
         raise InvalidRequest("order_number", order_number, "is neither text nor a whole number")
     order_number = str(order_number)
@@ -36,11 +41,22 @@ def reference(value: object, field: str = "reference") -> str:
     """Return a valid reference, or raise `InvalidRequest`."""
     if isinstance(value, str) and _REFERENCE.fullmatch(value):
         return value
-    raise InvalidRequest(field, value, "is not a reference: 1 to 32 characters of A-Z, 0-9 and hyphen, as new_reference() makes them")
+    raise InvalidRequest(
+        field,
+        value,
+        "is not a reference: 1 to 32 characters of A-Z, 0-9 and hyphen, as new_reference() makes "
+        "them",
+    )
 
 
 def any_reference(value: object, field: str = "reference") -> str:
-    """Return a reference of a payment that exists, perhaps made by another plugin ("4711:alipay:1605000000"), or raise `InvalidRequest`."""
+    """Return a reference of a payment that exists, perhaps made by another plugin
+    ("4711:alipay:1605000000"), or raise `InvalidRequest`.
+    """
     if isinstance(value, str) and _VISIBLE.fullmatch(value):
         return value
-    raise InvalidRequest(field, value, "is not a reference: 1 to 64 visible ASCII characters, and no space, & or =")
+    raise InvalidRequest(
+        field,
+        value,
+        "is not a reference: 1 to 64 visible ASCII characters, and no space, & or =",
+    )

@@ -1,4 +1,6 @@
-"""Addresses that cross the wire: absolute, http or https, without any part that could smuggle a header or a user name."""
+"""Addresses that cross the wire: absolute, http or https, without any part that could smuggle a
+header or a user name.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,15 @@ import re
 
 __all__ = ["is_https", "is_public_address", "is_web_address", "without_user"]
 
-# No user name, no macro, and no host that a resolver would fail on. Braces are allowed after the host, since a callback address
-# carries macros. Everything else outside RFC 3986 must arrive percent-encoded. The pattern reads the address, because urlsplit
-# forgives too much.
+# No user name, no macro, and no host that a resolver would fail on. Braces are allowed after the
+# host, since a callback address carries macros. Everything else outside RFC 3986 must arrive
+# percent-encoded. The pattern reads the address, because urlsplit forgives too much.
 _NAME = r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?"
 _HOST = rf"(?P<host>(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>{_NAME}))(?::(?P<port>[0-9]{{1,5}}))?)"
-_ADDRESS = re.compile(rf"(?i:https?)://{_HOST}(?:[/?#][A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%{{}}]*)?", re.ASCII)
+_ADDRESS = re.compile(
+    rf"(?i:https?)://{_HOST}(?:[/?#][A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%{{}}]*)?",
+    re.ASCII,
+)
 
 
 def is_web_address(text: object) -> bool:
@@ -41,7 +46,9 @@ def is_https(text: str) -> bool:
 
 
 def is_public_address(address: str) -> bool:
-    """Return whether an IP address is one of the internet, and not of this machine or of a private network."""
+    """Return whether an IP address is one of the internet, and not of this machine or of a private
+    network.
+    """
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         ip = _inner_address(ip) or ip
@@ -60,5 +67,7 @@ def _inner_address(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 
 def without_user(value: object) -> object:
-    """Return a refused address as an error may show it: without the user name and password before its `@`."""
+    """Return a refused address as an error may show it: without the user name and password before
+    its `@`.
+    """
     return value.rpartition("@")[2] if isinstance(value, str) else value

@@ -1,4 +1,6 @@
-"""The example shop running as `make demo` runs it, a browser, and what must hold on every page and after every test."""
+"""The example shop running as `make demo` runs it, a browser, and what must hold on every page and
+after every test.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
+
+# ships no types
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 
 from example_shop import demo
@@ -28,7 +32,8 @@ PHONE: Final[dict[str, Any]] = {
     "viewport": {"width": 390, "height": 844},
     "is_mobile": True,
     "has_touch": True,
-    "user_agent": "Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 Chrome/140.0 Mobile Safari/537.36",
+    "user_agent": "Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 Chrome/140.0 Mobile "
+    "Safari/537.36",
 }
 _DEADLINE_MS: Final = 15_000
 
@@ -55,7 +60,9 @@ OSCARS_OWN: Final = (
     ".breadcrumb",  # grey on grey
     ".nav-tabs",  # a list of tabs without tabs
 )
-"""What is not accessible in Oscar's dashboard, which only its staff see, and which is not ours to mend."""
+"""What is not accessible in Oscar's dashboard, which only its staff see, and which is not ours to
+mend.
+"""
 
 _OSCARS_NOISE: Final = "oscar.dashboard.orders.initTable is not a function"
 """The dashboard's page of an order calls this, and Oscar 4.2 has it nowhere."""
@@ -76,7 +83,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Shop, gateway and worker, started once for all tests here, with a database of their own."""
     folder, password = tmp_path_factory.mktemp("shop"), secrets.token_hex(4)
     shop_port, gateway_port = demo._free_port(), demo._free_port()
-    found = Running(f"http://127.0.0.1:{shop_port}", f"http://127.0.0.1:{gateway_port}", folder / "shop.sqlite3", password)
+    found = Running(
+        f"http://127.0.0.1:{shop_port}",
+        f"http://127.0.0.1:{gateway_port}",
+        folder / "shop.sqlite3",
+        password,
+    )
     environment = {
         "DJANGO_SETTINGS_MODULE": "example_shop.settings",
         "SHOP_VAR": str(folder),
@@ -84,7 +96,15 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         "SHOP_GATEWAY_URL": found.gateway,
     }
     prepare = [sys.executable, "-c", _PREPARE, password]
-    done = subprocess.run(prepare, capture_output=True, text=True, env={**os.environ, **environment}, cwd=ROOT, timeout=300, check=False)
+    done = subprocess.run(
+        prepare,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        cwd=ROOT,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     commands = demo._commands({"shop": shop_port, "gateway": gateway_port})
     with pytest.MonkeyPatch.context() as patch:
@@ -93,11 +113,15 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         with demo._running(commands, quiet=True) as processes:
             demo._wait_for(processes, {"shop": found.shop, "gateway": found.gateway})
             yield found
-            assert [process.ended() for process in processes.values()] == [None] * len(processes), "a process of the shop has died"
+            assert [process.ended() for process in processes.values()] == [None] * len(processes), (
+                "a process of the shop has died"
+            )
 
 
 class Shop:
-    """The example shop as its visitors meet it. Every page is polled; every word of the console and every request is heard."""
+    """The example shop as its visitors meet it. Every page is polled; every word of the console and
+    every request is heard.
+    """
 
     def __init__(self, browser: Browser, running: Running, last_polled_at: set[str]) -> None:
         self.browser, self.running, self._looked_at = browser, running, last_polled_at
@@ -113,14 +137,26 @@ class Shop:
         context.set_default_timeout(_DEADLINE_MS)
         context.on("request", self._see_request)
         context.on("console", self._hear)
-        context.on("weberror", lambda error: self._note(str(error.error), error.page.url if error.page else ""))
+        context.on(
+            "weberror",
+            lambda error: self._note(str(error.error), error.page.url if error.page else ""),
+        )
         page = context.new_page()
         if path:
             page.goto(path)
         return page
 
-    def shopper(self, hand: Hand | None = None, *, album: str = "", has_script: bool = True, **options: Any) -> Shopper:
-        """Let somebody in; with an album, each page is kept as a picture. Pages without script cannot be polled."""
+    def shopper(
+        self,
+        hand: Hand | None = None,
+        *,
+        album: str = "",
+        has_script: bool = True,
+        **options: Any,
+    ) -> Shopper:
+        """Let somebody in; with an album, each page is kept as a picture. Pages without script
+        cannot be polled.
+        """
 
         def look(page: Page, name: str) -> None:
             if has_script:
@@ -131,7 +167,8 @@ class Shop:
     def staff(self, path: str, **options: Any) -> Page:
         """Log in to the dashboard, and open a page of it."""
         page = self.open("/dashboard/login/", **options)
-        page.locator("[name=username]").fill(demo._STAFF)  # the fields of Oscar's page have no labels
+        # the fields of Oscar's page have no labels
+        page.locator("[name=username]").fill(demo._STAFF)
         page.locator("[name=password]").fill(self.running.password)
         page.locator("[name=password]").press("Enter")
         expect(page).to_have_url(re.compile("/dashboard/$"))
@@ -145,18 +182,25 @@ class Shop:
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self._note(message.text, message.page.url if message.page else message.location.get("url", ""))
+            self._note(
+                message.text,
+                message.page.url if message.page else message.location.get("url", ""),
+            )
 
     def _note(self, error: str, url: str) -> None:
         if not ("/dashboard/orders/" in url and _OSCARS_NOISE in error):
             self.errors.append(f"{error} ({url})")
 
     def look(self, page: Page, picture: str = "", *, beside: Sequence[str] = ()) -> None:
-        """Demand that a page is accessible, but for what some selectors exclude, and fits its window; keep a picture if wanted."""
+        """Demand that a page is accessible, but for what some selectors exclude, and fits its
+        window; keep a picture if wanted.
+        """
         if picture:
             self.keep(page, picture)
         self._must_be_accessible(page, beside)
-        too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        too_wide = page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth",
+        )
         assert too_wide <= 0, f"{page.url} is {too_wide} pixels too wide"
 
     def _must_be_accessible(self, page: Page, beside: Sequence[str]) -> None:
@@ -164,8 +208,16 @@ class Shop:
         if alike in self._looked_at:
             return
         context = {"exclude": [[selector] for selector in beside]} if beside else None
-        faults = [fault for fault in Axe().run(page, context).response["violations"] if fault["impact"] in ("serious", "critical")]
-        shown = [f"{page.url}: {fault['id']}: {fault['help']}: {[node['html'][:200] for node in fault['nodes']]}" for fault in faults]
+        faults = [
+            fault
+            for fault in Axe().run(page, context).response["violations"]
+            if fault["impact"] in ("serious", "critical")
+        ]
+        shown = [
+            f"{page.url}: {fault['id']}: {fault['help']}: "
+            f"{[node['html'][:200] for node in fault['nodes']]}"
+            for fault in faults
+        ]
         assert not shown, "\n".join(shown)
         self._looked_at.add(alike)
 
@@ -189,7 +241,9 @@ def last_polled_at() -> set[str]:
 
 @pytest.fixture
 def shop(chromium: Browser, running: Running, last_polled_at: set[str]) -> Iterator[Shop]:
-    """The shop, whose pages stay without faults, and whose books agree with the gateway's in the end."""
+    """The shop, whose pages stay without faults, and whose books agree with the gateway's in the
+    end.
+    """
     visited = Shop(chromium, running, last_polled_at)
     yield visited
     visited.close()

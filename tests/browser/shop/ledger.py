@@ -1,4 +1,6 @@
-"""What the shop and the gateway hold, each read where it is kept: the shop's database and the gateway's ledger."""
+"""What the shop and the gateway hold, each read where it is kept: the shop's database and the
+gateway's ledger.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _ORDERS: Final = """
     FROM order_order AS bought LEFT JOIN tillgate_order AS waiting ON waiting.key = bought.number
     WHERE bought.id > ? ORDER BY bought.id
 """
-_ACTORS: Final = "SELECT actor FROM tillgate_timelineentry WHERE order_id = ? AND event = ? ORDER BY id"
+_ACTORS: Final = (
+    "SELECT actor FROM tillgate_timelineentry WHERE order_id = ? AND event = ? ORDER BY id"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +89,14 @@ class Ledger:
         return {transaction["reference"]: transaction for transaction in state["transactions"]}
 
     def payments(self) -> list[dict[str, Any]]:
-        """Return what the gateway was asked to take since these books were opened, the oldest first."""
-        found = [transaction for reference, transaction in self.transactions().items() if reference not in self._earlier]
+        """Return what the gateway was asked to take since these books were opened, the oldest
+        first.
+        """
+        found = [
+            transaction
+            for reference, transaction in self.transactions().items()
+            if reference not in self._earlier
+        ]
         return sorted(found, key=lambda transaction: float(transaction["createdAt"]))
 
     def held_by_gateway(self) -> dict[str, Money]:
@@ -95,7 +105,10 @@ class Ledger:
         for transaction in self.payments():
             if transaction["status"] == "paid":
                 number = transaction["reference"].rpartition("-")[0]
-                held[number] += Money(Decimal(transaction["amount"]), Decimal(transaction["refunded"]))
+                held[number] += Money(
+                    Decimal(transaction["amount"]),
+                    Decimal(transaction["refunded"]),
+                )
         return dict(held)
 
     def held_by_shop(self) -> dict[str, Money]:
@@ -103,11 +116,17 @@ class Ledger:
         return {order.number: order.money for order in self.orders() if order.money != Money()}
 
     def must_agree(self) -> None:
-        """Demand that both hold the same for every order, to the cent, as soon as what is under way has arrived."""
+        """Demand that both hold the same for every order, to the cent, as soon as what is under way
+        has arrived.
+        """
         until = time.monotonic() + _PATIENCE_SECONDS
         while self.held_by_gateway() != self.held_by_shop() and time.monotonic() < until:
             time.sleep(_PAUSE_SECONDS)
         assert self.held_by_shop() == self.held_by_gateway()
         for order in self.orders():
-            assert order.money.paid in (0, order.total), f"order {order.number} costs {order.total}, and {order.money.paid} was paid"
-            assert (order.status == "Paid") == (order.money.paid == order.total), f"order {order.number} is {order.status}"
+            assert order.money.paid in (0, order.total), (
+                f"order {order.number} costs {order.total}, and {order.money.paid} was paid"
+            )
+            assert (order.status == "Paid") == (order.money.paid == order.total), (
+                f"order {order.number} is {order.status}"
+            )

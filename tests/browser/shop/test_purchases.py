@@ -1,4 +1,6 @@
-"""Every way in which a purchase goes, or goes on, at the example shop: by mouse, on a phone and by keyboard alone."""
+"""Every way in which a purchase goes, or goes on, at the example shop: by mouse, on a phone and by
+keyboard alone.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_a_shopper_buys_and_comes_back_to_a_paid_order(shop: Shop) -> None:
     assert _methods(shop) == [("paypal", "paid")]
 
 
-def test_a_shopper_who_pays_and_closes_the_tab_has_a_paid_order_by_the_notification_alone(shop: Shop) -> None:
+def test_a_shopper_who_pays_and_closes_the_tab_has_a_paid_order_by_the_notification_alone(
+    shop: Shop,
+) -> None:
     shopper = shop.shopper()
     total = shopper.go_to_payment_page()
     shopper.page.route("**/cashier/**", _send_and_hear_no_answer)
@@ -81,10 +85,15 @@ def test_a_declined_payment_takes_no_money_and_the_order_can_be_paid_again(shop:
     shopper.see("Your payment was declined")
     shopper.follow("Back to the shop")
     shopper.see(f"Order {number}")
-    expect(shopper.page.get_by_text("Your payment was declined. This order has not been paid yet.")).to_be_visible()
+    expect(
+        shopper.page.get_by_text("Your payment was declined. This order has not been paid yet."),
+    ).to_be_visible()
     shop.keep(shopper.page, "declined")
     shop.ledger.must_agree()
-    assert (shop.ledger.order().status, shop.ledger.order().money.paid) == ("Pending payment", Decimal())
+    assert (shop.ledger.order().status, shop.ledger.order().money.paid) == (
+        "Pending payment",
+        Decimal(),
+    )
     shopper.pay_again("WeChat Pay")
     shopper.see_payment_page(total)
     shopper.pay()
@@ -93,12 +102,16 @@ def test_a_declined_payment_takes_no_money_and_the_order_can_be_paid_again(shop:
 
 
 @pytest.mark.parametrize("has_script", [True, False], ids=["with script", "without script"])
-def test_two_presses_of_the_button_make_one_order_and_one_payment(shop: Shop, has_script: bool) -> None:
+def test_two_presses_of_the_button_make_one_order_and_one_payment(
+    shop: Shop,
+    has_script: bool,
+) -> None:
     shopper = shop.shopper(has_script=has_script)
     shopper.fill_cart("Sealing wax, clay")
     shopper.check_out("PayPal")
     total = shopper.total()
-    shopper.press_twice("Place order", is_sent_twice=not has_script)  # Oscar's own script disables the button
+    # Oscar's own script disables the button
+    shopper.press_twice("Place order", is_sent_twice=not has_script)
     shopper.see_payment_page(total)
     shop.keep(shopper.page, "double click")
     shopper.press_twice(f"Pay USD {total}", is_sent_twice=True)
@@ -117,10 +130,14 @@ def test_back_from_the_payment_page_leads_to_the_order_and_not_to_an_empty_cart(
     shopper.see_payment_page(total)
     shopper.pay()
     shopper.see_paid(number)
-    assert _methods(shop) == [("venmo", "paid")], "the payment page that was open is handed out again"
+    assert _methods(shop) == [("venmo", "paid")], (
+        "the payment page that was open is handed out again"
+    )
 
 
-def test_a_return_in_another_browser_shows_the_status_of_the_order_and_nothing_else_of_it(shop: Shop) -> None:
+def test_a_return_in_another_browser_shows_the_status_of_the_order_and_nothing_else_of_it(
+    shop: Shop,
+) -> None:
     shopper = shop.shopper()
     shopper.go_to_payment_page("WeChat Pay")
     wallet = shop.shopper(Finger(), **PHONE)
@@ -131,7 +148,14 @@ def test_a_return_in_another_browser_shows_the_status_of_the_order_and_nothing_e
     expect(wallet.page.get_by_text("Thank you, your payment has arrived.")).to_be_visible()
     shop.keep(wallet.page, "second browser")
     words = wallet.page.locator("body").inner_text()
-    for private in ("Ada", "Lovelace", "Mill Lane", "ada@example.com", "Writing set", str(order.total)):
+    for private in (
+        "Ada",
+        "Lovelace",
+        "Mill Lane",
+        "ada@example.com",
+        "Writing set",
+        str(order.total),
+    ):
         assert private not in words
     shopper.page.reload()
     shopper.follow("Back to the shop")
@@ -181,7 +205,10 @@ def test_a_whole_purchase_needs_no_mouse_and_the_focus_is_always_visible(shop: S
     assert _methods(shop) == [("wechatpay", "paid")]
 
 
-def test_a_refund_of_a_part_made_in_the_dashboard_is_on_the_timeline(shop: Shop, picture: Callable[[Locator, str], None]) -> None:
+def test_a_refund_of_a_part_made_in_the_dashboard_is_on_the_timeline(
+    shop: Shop,
+    picture: Callable[[Locator, str], None],
+) -> None:
     shopper = shop.shopper()
     shopper.go_to_payment_page("Alipay")
     shopper.pay()
@@ -203,14 +230,18 @@ def test_a_refund_of_a_part_made_in_the_dashboard_is_on_the_timeline(shop: Shop,
 
 
 def test_the_payment_step_offers_the_owners_methods_in_their_order_and_remembers_the_choice(
-    shop: Shop, picture: Callable[[Locator, str], None]
+    shop: Shop,
+    picture: Callable[[Locator, str], None],
 ) -> None:
     shopper = shop.shopper(viewport={"width": 960, "height": 640}, device_scale_factor=2)
     shopper.fill_cart("Writing set")
     shopper.check_out("Alipay")
     shopper.follow("Payment")
     shopper.see("Payment")
-    names = [radio.evaluate("element => element.labels[0].innerText.trim()") for radio in shopper.page.get_by_role("radio").all()]
+    names = [
+        radio.evaluate("element => element.labels[0].innerText.trim()")
+        for radio in shopper.page.get_by_role("radio").all()
+    ]
     assert names == ["Credit or debit card", "PayPal", "Venmo", "Alipay", "WeChat Pay", "UnionPay"]
     expect(shopper.page.get_by_label("Alipay", exact=True)).to_be_checked()
     picture(shopper.page.locator("body"), "checkout.png")
@@ -226,4 +257,6 @@ def test_the_language_of_the_shop_goes_with_the_shopper_to_the_payment_step(shop
         shopper.see("Alles")
         assert urlsplit(shopper.page.url).path == "/catalogue/"
         assert shopper.page.locator("html").get_attribute("lang") == "de"
-        expect(shopper.page.get_by_text("Eine Vorführung: Es fließt kein echtes Geld.")).to_be_visible()
+        expect(
+            shopper.page.get_by_text("Eine Vorführung: Es fließt kein echtes Geld."),
+        ).to_be_visible()

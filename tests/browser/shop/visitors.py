@@ -13,7 +13,8 @@ _PATIENCE_MS: Final = 15_000
 _MOST_TABS: Final = 80
 _MOST_ARROWS: Final = 20
 
-# Where the focus is drawn: around the element itself, or around the label that holds a radio button.
+# Where the focus is drawn: around the element itself, or around the label that holds a radio
+# button.
 _FOCUS_IS_VISIBLE: Final = """element => [element, ...element.labels ?? []].some(drawn => {
     const style = getComputedStyle(drawn);
     return (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2) || style.boxShadow !== "none";
@@ -105,14 +106,16 @@ class Shopper:
     def press(self, name: str | re.Pattern[str], role: str = "button") -> None:
         """Press the button, or link, of a name."""
         exact = isinstance(name, str)
-        self.hand.press(self.page.get_by_role(role, name=name, exact=exact))  # type: ignore[arg-type]  # a literal there, text here
+        # a literal there, text here
+        self.hand.press(self.page.get_by_role(role, name=name, exact=exact))  # type: ignore[arg-type]
 
     def follow(self, name: str | re.Pattern[str]) -> None:
         """Press the link of a name."""
         self.press(name, "link")
 
     def press_twice(self, name: str, *, is_sent_twice: bool) -> None:
-        """Press a button, and once more while the first press is under way: a page with a script may hear only the first.
+        """Press a button, and once more while the first press is under way: a page with a script
+        may hear only the first.
 
         The browser would make one of a quicker double click.
         """
@@ -121,7 +124,11 @@ class Shopper:
         box = button.bounding_box()
         assert box
         for is_heard in (True, is_sent_twice):
-            sent = self.page.expect_request(lambda request: request.method == "POST") if is_heard else nullcontext()
+            sent = (
+                self.page.expect_request(lambda request: request.method == "POST")
+                if is_heard
+                else nullcontext()
+            )
             with sent:
                 self.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
@@ -140,11 +147,17 @@ class Shopper:
         """Put something that the front page shows into the cart."""
         self.page.goto("/")
         self.see("Write it down.")
-        self.hand.press(self.page.get_by_role("article").filter(has_text=goods).get_by_role("button", name="Add to cart"))
+        self.hand.press(
+            self.page.get_by_role("article")
+            .filter(has_text=goods)
+            .get_by_role("button", name="Add to cart"),
+        )
         self._see_added(goods)
 
     def _see_added(self, goods: str) -> None:
-        expect(self.page.get_by_text(f"{goods} has been added to your cart")).to_be_visible(timeout=_PATIENCE_MS)
+        expect(self.page.get_by_text(f"{goods} has been added to your cart")).to_be_visible(
+            timeout=_PATIENCE_MS,
+        )
         self._look(self.page, "In the cart")
 
     def check_out(self, method: str) -> None:
@@ -174,7 +187,9 @@ class Shopper:
         return self.place_order()
 
     def place_order(self) -> str:
-        """Place the order; return the total that the preview showed and the payment page asks for."""
+        """Place the order; return the total that the preview showed and the payment page asks
+        for.
+        """
         total = self.total()
         self.press("Place order")
         self.see_payment_page(total)
@@ -182,11 +197,18 @@ class Shopper:
 
     def total(self) -> str:
         """Return the total that the page shows."""
-        return self.page.get_by_role("row", name=re.compile("^Total")).get_by_role("cell").inner_text().removeprefix("$")
+        return (
+            self.page.get_by_role("row", name=re.compile("^Total"))
+            .get_by_role("cell")
+            .inner_text()
+            .removeprefix("$")
+        )
 
     def see_payment_page(self, total: str) -> None:
         """Wait for the payment page, which asks for the total that the shop showed."""
-        expect(self.page.get_by_role("button", name=f"Pay USD {total}", exact=True)).to_be_visible(timeout=_PATIENCE_MS)
+        expect(self.page.get_by_role("button", name=f"Pay USD {total}", exact=True)).to_be_visible(
+            timeout=_PATIENCE_MS,
+        )
         expect(self.page.get_by_role("heading", name="Fold & Margin")).to_be_visible()
         self._look(self.page, "Cashier")
 

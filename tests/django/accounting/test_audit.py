@@ -1,4 +1,6 @@
-"""The audit: every kind of difference is made and found, nothing else is, and nothing is changed by looking."""
+"""The audit: every kind of difference is made and found, nothing else is, and nothing is changed by
+looking.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,15 @@ from tillgate import hooks
 from tillgate.django.accounting.audit import Audited, audit
 from tillgate.django.accounting.differences import Difference, DifferenceKind
 from tillgate.django.actions import take_action
-from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry, database
+from tillgate.django.models import (
+    Order,
+    OutboxEvent,
+    Payment,
+    Refund,
+    Review,
+    TimelineEntry,
+    database,
+)
 from tillgate.django.orders import registering
 from tillgate.django.orders.locking import InsideTransaction
 from tillgate.django.payments.reconciling import ask
@@ -61,7 +71,10 @@ def rewrite(row: Any, **fields: Any) -> None:
 
 def everything() -> dict[str, list[dict[str, Any]]]:
     """Return all rows of all tables."""
-    return {model._meta.label: list(model._default_manager.order_by("pk").values()) for model in apps.get_models()}
+    return {
+        model._meta.label: list(model._default_manager.order_by("pk").values())
+        for model in apps.get_models()
+    }
 
 
 def on_the_way(world: World) -> Payment:
@@ -85,7 +98,7 @@ def second_payment(world: World) -> Payment:
     return world.fresh(second)
 
 
-# Nothing differs --------------------------------------------------------------------------------------------------------------------------
+# Nothing differs ----------------------------------------------------------------------------------
 
 
 def test_books_that_agree_have_no_difference_whatever_became_of_the_payments(world: World) -> None:
@@ -112,12 +125,22 @@ def test_books_that_agree_have_no_difference_whatever_became_of_the_payments(wor
     on_the_way(world)
     on_the_way(world)
     world.paid_payment()
-    assert Counter(Payment.objects.values_list("status", flat=True)) == {"paid": 7, "failed": 2, "closed": 1, "created": 1, "pending": 1}
+    assert Counter(Payment.objects.values_list("status", flat=True)) == {
+        "paid": 7,
+        "failed": 2,
+        "closed": 1,
+        "created": 1,
+        "pending": 1,
+    }
     assert look() == []
 
 
 def test_the_totals_of_both_sides_are_added_up(world: World) -> None:
-    payment, _, before = world.paid_payment("12.50"), world.paid_payment("0.10"), world.paid_payment("5.00")
+    payment, _, before = (
+        world.paid_payment("12.50"),
+        world.paid_payment("0.10"),
+        world.paid_payment("5.00"),
+    )
     for one, amount in ((payment, "2.50"), (payment, "0.25"), (before, "5.00")):
         queueing.refund(one.pk, amount)
     world.sandbox.control.fault("refused", occasion="refund")
@@ -142,29 +165,40 @@ def test_the_totals_of_both_sides_are_added_up(world: World) -> None:
 
 
 def test_the_period_is_that_in_which_payments_were_started_and_an_account_can_be_chosen(
-    world: World, configure: Callable[..., None]
+    world: World,
+    configure: Callable[..., None],
 ) -> None:
     began = timezone.now()
     world.shopper_pays(on_the_way(world))
     later = timezone.now()
     world.shopper_pays(on_the_way(world))
     end = timezone.now()
-    for since, until, count in ((began, end, 2), (began, later, 1), (later, end, 1), (end, end + timedelta(days=1), 0)):
+    for since, until, count in (
+        (began, end, 2),
+        (began, later, 1),
+        (later, end, 1),
+        (end, end + timedelta(days=1), 0),
+    ):
         assert len(list(audit(since, until))) == count
     first, second = Payment.objects.order_by("pk").values_list("created_at", flat=True)
-    assert len(list(audit(first, second))) == 1  # a moment is the beginning of one period and not also the end of another
+    # a moment is the beginning of one period and not also the end of another
+    assert len(list(audit(first, second))) == 1
     assert len(look(account="default")) == 2
     assert look(account="another") == []
 
 
-# The gateway says something else ----------------------------------------------------------------------------------------------------------
+# The gateway says something else ------------------------------------------------------------------
 
 
 def test_what_is_paid_there_and_not_here(world: World) -> None:
     payment = on_the_way(world)
     world.shopper_pays(payment)
     found = only()
-    assert (found.kind, found.reference, found.order) == (DifferenceKind.PAID_THERE, payment.reference, str(payment.order))
+    assert (found.kind, found.reference, found.order) == (
+        DifferenceKind.PAID_THERE,
+        payment.reference,
+        str(payment.order),
+    )
     assert found.here.startswith("pending, USD 12.50, transaction ")
     assert found.there.startswith("the gateway says 'success', USD 12.50, transaction ")
     assert found.remedy.startswith("“Poll now” in the admin; the worker looks next at ")
@@ -173,7 +207,10 @@ def test_what_is_paid_there_and_not_here(world: World) -> None:
     assert look() == []
 
 
-def test_late_money_is_found_though_nobody_looks_any_more(world: World, configure: Callable[..., None]) -> None:
+def test_late_money_is_found_though_nobody_looks_any_more(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(DISPUTABLE_DAYS=30)
     payment = given_up(world)
     world.time.advance(days=31)
@@ -209,7 +246,10 @@ def test_what_the_gateway_does_not_know_though_it_created_it(world: World, statu
         world.notification(payment)
     world.sandbox.control.reset()
     found = only()
-    assert (found.kind, found.there) == (DifferenceKind.UNKNOWN_THERE, "the gateway knows no such reference")
+    assert (found.kind, found.there) == (
+        DifferenceKind.UNKNOWN_THERE,
+        "the gateway knows no such reference",
+    )
     assert "doctor" in found.remedy
     world.time.advance(minutes=20)
     world.time.advance(hours=2)
@@ -234,7 +274,13 @@ def test_what_was_told_of_another_payment_or_account_is_not_told_of_this_one(wor
     other = world.paid_payment()
     payment = world.paid_payment()
     raised: dict[str, Any] = {"facts": {"detail": "x"}, "opened_at": timezone.now()}
-    Review.objects.create(payment=other, account="default", reason="amount-mismatch", open_key="1", **raised)
+    Review.objects.create(
+        payment=other,
+        account="default",
+        reason="amount-mismatch",
+        open_key="1",
+        **raised,
+    )
     Review.objects.create(account="another", reason="wrong-credentials", open_key="2", **raised)
     by_reference = {one.reference: one.told for one in look(ask=saying(amount=Decimal("12.49")))}
     assert by_reference[other.reference].startswith("needs review since ")
@@ -258,7 +304,10 @@ def transaction_like(payment: Payment, **differing: Any) -> Transaction:
 
 
 def saying(**differing: Any) -> Callable[[Payment], Answer]:
-    return lambda payment: Found(transaction=transaction_like(payment, **differing), asked_at=timezone.now())
+    return lambda payment: Found(
+        transaction=transaction_like(payment, **differing),
+        asked_at=timezone.now(),
+    )
 
 
 @pytest.mark.parametrize("status", ["pending", "paid"])
@@ -275,9 +324,26 @@ def saying(**differing: Any) -> Callable[[Payment], Answer]:
         ({"reference": "ANOTHER"}, "reference-mismatch", "'success'"),
     ],
 )
-def test_paid_money_must_agree_in_everything(world: World, status: str, differing: dict[str, Any], kind: str, there: str) -> None:
+def test_paid_money_must_agree_in_everything(
+    world: World,
+    status: str,
+    differing: dict[str, Any],
+    kind: str,
+    there: str,
+) -> None:
     payment = world.paid_payment() if status == "paid" else on_the_way(world)
-    assert look(ask=saying(**({} if status == "paid" else {"status": TransactionStatus.PENDING, "status_text": "pending"}))) == []
+    assert (
+        look(
+            ask=saying(
+                **(
+                    {}
+                    if status == "paid"
+                    else {"status": TransactionStatus.PENDING, "status_text": "pending"}
+                ),
+            ),
+        )
+        == []
+    )
     found = only(ask=saying(**differing))
     assert (str(found.kind), found.reference) == (kind, payment.reference)
     assert there in found.there
@@ -304,11 +370,14 @@ def test_a_refund_made_elsewhere_shows_as_far_as_the_status_word_tells(world: Wo
     found = only()
     assert str(found.kind) == "changed-after-paid"
     assert "'partly refunded'" in found.there
-    world.sandbox.control.set_options({"word_partly_refunded": "success"})  # unspecified 18: then nobody can know
+    # unspecified 18: then nobody can know
+    world.sandbox.control.set_options({"word_partly_refunded": "success"})
     assert look() == []
 
 
-def test_what_was_given_back_entirely_may_be_called_anything_and_is_asked_about_once(world: World) -> None:
+def test_what_was_given_back_entirely_may_be_called_anything_and_is_asked_about_once(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     for amount in ("2.50", "10.00"):
         queueing.refund(payment.pk, amount)
@@ -318,11 +387,16 @@ def test_what_was_given_back_entirely_may_be_called_anything_and_is_asked_about_
     assert world.queries() == before + 1
 
 
-def test_a_refund_that_is_accepted_explains_the_word_refunded_and_is_not_counted_yet(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_that_is_accepted_explains_the_word_refunded_and_is_not_counted_yet(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world.sandbox.control.set_options({"word_partly_refunded": "refunded"})
     refund = queueing.refund(world.paid_payment().pk, "2.50")
     rewrite(refund, status="pending")
-    TimelineEntry.objects.filter(refund=refund, event="refund.succeeded").update(event="refund.pending")
+    TimelineEntry.objects.filter(refund=refund, event="refund.succeeded").update(
+        event="refund.pending",
+    )
     heard: list[Audited] = []
     assert look(progress=heard.append) == []
     assert (heard[-1].refunds, dict(heard[-1].refunded_amounts)) == (0, {})
@@ -359,7 +433,7 @@ def test_what_was_told_by_itself_and_taken_back_is_told_to_nobody(world: World) 
     assert only(ask=saying(amount=Decimal("1.00"))).told == ""
 
 
-# Who cannot be asked ----------------------------------------------------------------------------------------------------------------------
+# Who cannot be asked ------------------------------------------------------------------------------
 
 
 def test_an_account_that_is_silent_is_told_once_and_not_asked_on(world: World) -> None:
@@ -379,9 +453,16 @@ def test_an_account_that_is_silent_is_told_once_and_not_asked_on(world: World) -
 
 
 @pytest.mark.parametrize(("count", "rest"), [(5, ""), (6, ", …")])
-def test_what_could_not_be_asked_is_one_difference_that_names_the_first_five(world: World, count: int, rest: str) -> None:
+def test_what_could_not_be_asked_is_one_difference_that_names_the_first_five(
+    world: World,
+    count: int,
+    rest: str,
+) -> None:
     payments = many(world, count)
-    assert only(ask=lambda _: Inconclusive(detail="connection refused"), connections=1) == Difference(
+    assert only(
+        ask=lambda _: Inconclusive(detail="connection refused"),
+        connections=1,
+    ) == Difference(
         kind=DifferenceKind.NOT_ASKED,
         reference="",
         order="",
@@ -399,7 +480,10 @@ def test_one_answer_that_proves_nothing_is_no_difference_and_not_forgotten(world
     assert found.here.startswith("1 payment: ")
 
 
-def test_an_account_that_is_gone_and_a_shop_that_fails_are_told(world: World, settings: Any) -> None:
+def test_an_account_that_is_gone_and_a_shop_that_fails_are_told(
+    world: World,
+    settings: Any,
+) -> None:
     payment = world.paid_payment()
     rewrite(payment, account="gone")
     with world.failing_handler("tillgate_describe_order", times=9):
@@ -410,7 +494,10 @@ def test_an_account_that_is_gone_and_a_shop_that_fails_are_told(world: World, se
     assert "account gone could not be asked: account: 'gone' is not in TILLGATE" in gateway.there
 
 
-def test_a_shop_that_fails_is_told_once_with_its_orders_and_logged_with_the_first(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shop_that_fails_is_told_once_with_its_orders_and_logged_with_the_first(
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     first, second = world.paid_payment(), world.paid_payment()
     with world.failing_handler("tillgate_describe_order", times=9):
         found = only()
@@ -421,7 +508,9 @@ def test_a_shop_that_fails_is_told_once_with_its_orders_and_logged_with_the_firs
     assert logged == [f"order {first.order} could not be described"]
 
 
-def test_a_payment_that_changed_while_the_gateway_fell_silent_is_not_asked_about_again(world: World) -> None:
+def test_a_payment_that_changed_while_the_gateway_fell_silent_is_not_asked_about_again(
+    world: World,
+) -> None:
     changed, *_ = many(world, 6)
 
     def falling_silent(payment: Payment) -> Answer:
@@ -436,7 +525,10 @@ def test_a_payment_that_changed_while_the_gateway_fell_silent_is_not_asked_about
     assert found.there == "the gateway of account default could not be asked: connection refused"
 
 
-def test_an_audit_that_is_ended_early_says_what_it_did_not_reach(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_that_is_ended_early_says_what_it_did_not_reach(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(auditing, "_BATCH", 4)
     many(world, 10)
     asked: list[str] = []
@@ -470,7 +562,7 @@ def test_an_audit_that_is_ended_when_it_has_reached_everything_missed_nothing(wo
     assert look(ask=count, connections=1, stop=lambda: len(asked) == 3) == []
 
 
-# The shop says something else -------------------------------------------------------------------------------------------------------------
+# The shop says something else ---------------------------------------------------------------------
 
 
 def test_a_shop_that_still_waits_for_money_that_was_paid(world: World) -> None:
@@ -500,7 +592,7 @@ def test_a_shop_that_closed_an_order_that_nobody_paid_is_right(world: World) -> 
     assert look() == []
 
 
-# Our own books --------------------------------------------------------------------------------------------------------------------------
+# Our own books ------------------------------------------------------------------------------------
 
 
 def test_a_paid_payment_that_the_shop_was_not_told(world: World) -> None:
@@ -526,7 +618,10 @@ def test_a_paid_payment_whose_outbox_event_is_gone(world: World) -> None:
     assert kinds() == ["not-delivered"]
     Order.objects.update(paid_by=None)
     found = only()
-    assert (found.kind, found.there) == (DifferenceKind.NOT_DELIVERED, "nothing was ever queued to tell the shop")
+    assert (found.kind, found.there) == (
+        DifferenceKind.NOT_DELIVERED,
+        "nothing was ever queued to tell the shop",
+    )
     assert found.reference == payment.reference
 
 
@@ -565,15 +660,22 @@ def test_an_order_that_is_paid_by_the_payment_of_another(world: World) -> None:
     rewrite(payment.order, paid_by=None)
     rewrite(other.order, paid_by=payment)
     ShopOrder.objects.update(status="paid")
-    found = [difference for difference in look() if difference.kind is DifferenceKind.DELIVERED_UNPAID]
-    assert [(one.reference, one.there) for one in found] == [(payment.reference, f"it is a payment of order {payment.order}")]
+    found = [
+        difference for difference in look() if difference.kind is DifferenceKind.DELIVERED_UNPAID
+    ]
+    assert [(one.reference, one.there) for one in found] == [
+        (payment.reference, f"it is a payment of order {payment.order}"),
+    ]
 
 
 def test_a_status_that_the_timeline_does_not_tell(world: World) -> None:
     payment = on_the_way(world)
     rewrite(payment, status="created")
     found = only()
-    assert (found.kind, found.there) == (DifferenceKind.TIMELINE, "the last entry of its timeline is payment.pending")
+    assert (found.kind, found.there) == (
+        DifferenceKind.TIMELINE,
+        "the last entry of its timeline is payment.pending",
+    )
     TimelineEntry.objects.all().delete()
     assert only().there == "its timeline is empty"
 
@@ -589,17 +691,28 @@ def test_i5_refunds_that_add_up_to_more_than_was_paid(world: World) -> None:
 def test_a_refund_of_a_payment_that_is_not_paid(world: World) -> None:
     payment = on_the_way(world)
     now = timezone.now()
-    Refund.objects.create(payment=payment, amount="1.00", status="queued", created_at=now, status_since=now)
+    Refund.objects.create(
+        payment=payment,
+        amount="1.00",
+        status="queued",
+        created_at=now,
+        status_since=now,
+    )
     assert kinds() == ["refunds-exceed", "timeline"]
     assert look()[1].there == "its timeline is empty"
 
 
-def test_i6_a_refund_of_unknown_outcome_stays_a_difference_until_somebody_knows(world: World) -> None:
+def test_i6_a_refund_of_unknown_outcome_stays_a_difference_until_somebody_knows(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
     found = only()
-    assert (str(found.kind), found.there) == ("refund-unknown", "the gateway has not said whether it was done")
+    assert (str(found.kind), found.there) == (
+        "refund-unknown",
+        "the gateway has not said whether it was done",
+    )
     assert found.told.startswith("needs review since ")
     take_action(Review.objects.get().pk, "refund-done", staff="ann")
     refund.refresh_from_db()
@@ -614,7 +727,10 @@ def test_a_refund_that_the_shop_was_not_told(world: World) -> None:
     assert kinds() == ["not-delivered"]
     OutboxEvent.objects.filter(kind="refund-changed").delete()
     found = only()
-    assert (found.here, found.there) == ("refund of USD 2.50: succeeded", "nothing was ever queued to tell the shop")
+    assert (found.here, found.there) == (
+        "refund of USD 2.50: succeeded",
+        "nothing was ever queued to tell the shop",
+    )
 
 
 def test_a_refund_that_was_entered_by_a_person_is_in_order(world: World) -> None:
@@ -627,20 +743,34 @@ def test_a_refund_that_was_entered_by_a_person_is_in_order(world: World) -> None
 def test_two_payments_that_are_paid_by_one_transaction(world: World) -> None:
     first, second = world.paid_payment(), world.paid_payment()
     rewrite(second, transaction_no=first.transaction_no)
-    found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
+    found = [
+        difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"
+    ]
     assert [(one.reference, one.told) for one in found] == [(second.reference, "")]
     assert f"as is payment {first.reference} of order {first.order}" in found[0].here
-    Review.objects.create(payment=first, reason="duplicate-transaction-no", facts={"detail": "x"}, open_key="x", opened_at=timezone.now())
-    found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
+    Review.objects.create(
+        payment=first,
+        reason="duplicate-transaction-no",
+        facts={"detail": "x"},
+        open_key="x",
+        opened_at=timezone.now(),
+    )
+    found = [
+        difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"
+    ]
     assert found[0].told.startswith("needs review since ")
 
 
-def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_no_difference(world: World) -> None:
+def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_no_difference(
+    world: World,
+) -> None:
     first, second, third = (world.paid_payment() for _ in range(3))
     Payment.objects.filter(pk=first.pk).update(sandbox=False)
     for duplicate in (second, third):
         rewrite(duplicate, transaction_no=first.transaction_no)
-    found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
+    found = [
+        difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"
+    ]
     assert [one.reference for one in found] == [third.reference]
     assert f"as is payment {second.reference} of order {second.order}" in found[0].here
 
@@ -651,13 +781,17 @@ def test_a_transaction_of_which_one_payment_is_paid_pays_no_two(world: World) ->
     assert "duplicate-transaction-no" not in kinds()
 
 
-def test_two_payments_of_one_transaction_are_not_known_to_a_person_who_was_told_of_something_else(world: World) -> None:
+def test_two_payments_of_one_transaction_are_not_known_to_a_person_who_was_told_of_something_else(
+    world: World,
+) -> None:
     first, second, other = (world.paid_payment() for _ in range(3))
     rewrite(second, transaction_no=first.transaction_no)
     raised: dict[str, Any] = {"facts": {"detail": "x"}, "opened_at": timezone.now()}
     Review.objects.create(payment=first, reason="forged-notifications", open_key="1", **raised)
     Review.objects.create(payment=other, reason="duplicate-transaction-no", open_key="2", **raised)
-    found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
+    found = [
+        difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"
+    ]
     assert [(one.reference, one.told) for one in found] == [(second.reference, "")]
 
 
@@ -687,15 +821,23 @@ def test_books_are_read_in_the_order_in_which_they_were_written(world: World) ->
         Review.objects.all().delete()
         now = timezone.now()
         OutboxEvent.objects.create(
-            order=second.order, payment=second, kind="payment-paid", created_at=now, due_at=now, done_at=now, outcome="not-payable"
+            order=second.order,
+            payment=second,
+            kind="payment-paid",
+            created_at=now,
+            due_at=now,
+            done_at=now,
+            outcome="not-payable",
         )
         assert "has not applied it (not-payable)" in only().there
 
 
-# Others go on meanwhile -------------------------------------------------------------------------------------------------------------------
+# Others go on meanwhile ---------------------------------------------------------------------------
 
 
-def test_a_payment_that_changes_while_the_gateway_is_asked_is_asked_about_again(world: World) -> None:
+def test_a_payment_that_changes_while_the_gateway_is_asked_is_asked_about_again(
+    world: World,
+) -> None:
     payment = on_the_way(world)
     asked: list[Answer] = []
 
@@ -727,7 +869,10 @@ def test_an_answer_that_was_true_before_the_refund_is_asked_for_again(world: Wor
     assert len(asked) == 2
 
 
-def test_the_books_of_an_order_count_as_read_under_its_lock(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_books_of_an_order_count_as_read_under_its_lock(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world.paid_payment()
     real, readings = auditing._read, list[int]()
 
@@ -744,7 +889,7 @@ def test_the_books_of_an_order_count_as_read_under_its_lock(world: World, monkey
     assert readings == [1, 1]
 
 
-# It only looks ----------------------------------------------------------------------------------------------------------------------------
+# It only looks ------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -773,7 +918,14 @@ def test_looking_changes_no_row_and_sends_only_queries(world: World) -> None:
         found = kinds()
         assert everything() == before
     assert {
-        *("paid-there", "open-here", "changed-after-paid", "not-shown", "delivered-unpaid", "timeline"),
+        *(
+            "paid-there",
+            "open-here",
+            "changed-after-paid",
+            "not-shown",
+            "delivered-unpaid",
+            "timeline",
+        ),
         *("shop-waits", "not-delivered", "refund-unknown"),
     } == set(found)
     entries = world.sandbox.service.journal.all()[sent:]
@@ -782,7 +934,10 @@ def test_looking_changes_no_row_and_sends_only_queries(world: World) -> None:
     assert world.run_worker().news["changed"] >= 2  # what was due before is due still
 
 
-def test_what_a_shops_description_writes_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_shops_description_writes_is_not_kept(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world.paid_payment()
     real, manager = hooks.call_owner, hooks.plugin_manager()
     assert manager
@@ -796,12 +951,20 @@ def test_what_a_shops_description_writes_is_not_kept(world: World, monkeypatch: 
     assert ShopOrder.objects.get().total == Decimal("12.50")
 
 
-def test_i12_no_transaction_is_open_while_the_gateway_is_asked(world: World, network_in_transactions: list[str]) -> None:
+def test_i12_no_transaction_is_open_while_the_gateway_is_asked(
+    world: World,
+    network_in_transactions: list[str],
+) -> None:
     with every_difference(world):
         states: list[bool] = []
 
         def watched(payment: Payment) -> Answer:
-            states.append(any(connection.in_atomic_block for connection in connections.all(initialized_only=True)))
+            states.append(
+                any(
+                    connection.in_atomic_block
+                    for connection in connections.all(initialized_only=True)
+                ),
+            )
             return ask(payment)
 
         for one in (1, 4):
@@ -834,25 +997,37 @@ def test_with_one_connection_everything_happens_in_one_thread(world: World) -> N
 
 
 def test_no_more_queries_than_the_settings_allow_are_sent_in_a_second(
-    world: World, configure: Callable[..., None], monkeypatch: Any
+    world: World,
+    configure: Callable[..., None],
+    monkeypatch: Any,
 ) -> None:
     many(world, 6)
     configure(QUERIES_PER_SECOND=4)
     circuit_breaker: list[float] = []
-    monkeypatch.setattr(calls, "time", SimpleNamespace(sleep=circuit_breaker.append, monotonic=lambda: 1000.0))
+    monkeypatch.setattr(
+        calls,
+        "time",
+        SimpleNamespace(sleep=circuit_breaker.append, monotonic=lambda: 1000.0),
+    )
     look(connections=1)
     assert circuit_breaker == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25]
 
 
-# Many ---------------------------------------------------------------------------------------------------------------------------------
+# Many ---------------------------------------------------------------------------------------------
 
 
 def paid_in_bulk(count: int, attempts: int = 1) -> None:
-    """Write so many paid orders, each with so many payments of which the last is paid, as the operations would have left them."""
+    """Write so many paid orders, each with so many payments of which the last is paid, as the
+    operations would have left them.
+    """
     now = timezone.now()
-    ShopOrder.objects.bulk_create([ShopOrder(total="12.50", status="paid", times_paid=1) for _ in range(count)])
+    ShopOrder.objects.bulk_create(
+        [ShopOrder(total="12.50", status="paid", times_paid=1) for _ in range(count)],
+    )
     keys = ShopOrder.objects.order_by("pk").values_list("pk", flat=True)
-    Order.objects.bulk_create([Order(plugin="smallest-shop", key=str(key), created_at=now) for key in keys])
+    Order.objects.bulk_create(
+        [Order(plugin="smallest-shop", key=str(key), created_at=now) for key in keys],
+    )
     orders = list(Order.objects.order_by("pk"))
     payments = [
         Payment(
@@ -882,10 +1057,21 @@ def paid_in_bulk(count: int, attempts: int = 1) -> None:
     for order, payment in zip(orders, paid, strict=True):
         order.paid_by = payment
     Order.objects.bulk_update(orders, ["paid_by"], batch_size=200)
-    shared: Any = {"created_at": now, "done_at": now, "attempts": 1, "kind": "payment-paid", "outcome": "applied"}
-    OutboxEvent.objects.bulk_create([OutboxEvent(order_id=one.order_id, payment=one, **shared) for one in paid])
+    shared: Any = {
+        "created_at": now,
+        "done_at": now,
+        "attempts": 1,
+        "kind": "payment-paid",
+        "outcome": "applied",
+    }
+    OutboxEvent.objects.bulk_create(
+        [OutboxEvent(order_id=one.order_id, payment=one, **shared) for one in paid],
+    )
     told: Any = {"at": now, "actor": "test", "message": "as it was"}
-    entries = [TimelineEntry(order_id=one.order_id, payment=one, event=f"payment.{one.status}", **told) for one in payments]
+    entries = [
+        TimelineEntry(order_id=one.order_id, payment=one, event=f"payment.{one.status}", **told)
+        for one in payments
+    ]
     TimelineEntry.objects.bulk_create(entries)
 
 
@@ -909,12 +1095,19 @@ def counted_in_memory() -> Iterator[list[int]]:
         post_init.disconnect(begin, sender=Payment)
 
 
-def test_every_payment_is_asked_about_once_whatever_the_moments_and_the_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_payment_is_asked_about_once_whatever_the_moments_and_the_batches(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(auditing, "_BATCH", 2)
     paid_in_bulk(9)
     now = timezone.now()
     for place, payment in enumerate(Payment.objects.order_by("pk")):
-        rewrite(payment, created_at=now - timedelta(minutes=place // 4), next_poll_at=now - timedelta(minutes=place))
+        rewrite(
+            payment,
+            created_at=now - timedelta(minutes=place // 4),
+            next_poll_at=now - timedelta(minutes=place),
+        )
     asked: list[str] = []
     heard: list[tuple[int, int]] = []
 
@@ -926,11 +1119,16 @@ def test_every_payment_is_asked_about_once_whatever_the_moments_and_the_batches(
         heard.append((audited.payments, audited.compared))
 
     assert look(ask=answer, connections=1, progress=hear, stop=lambda: len(asked) > 20) == []
-    assert asked == list(Payment.objects.order_by("created_at", "pk").values_list("reference", flat=True))
+    assert asked == list(
+        Payment.objects.order_by("created_at", "pk").values_list("reference", flat=True),
+    )
     assert heard == [(2, 2), (4, 4), (6, 6), (8, 8), (9, 9), (9, 9)]
 
 
-def test_a_few_batches_of_payments_are_in_memory_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_few_batches_of_payments_are_in_memory_at_once(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(auditing, "_BATCH", 5)
     paid_in_bulk(80)
     with counted_in_memory() as counts:
@@ -939,19 +1137,33 @@ def test_a_few_batches_of_payments_are_in_memory_at_once(world: World, monkeypat
 
 
 @pytest.mark.once
-def test_thousands_of_payments_are_compared_in_batches_and_never_all_in_memory(world: World) -> None:
+def test_thousands_of_payments_are_compared_in_batches_and_never_all_in_memory(
+    world: World,
+) -> None:
     paid_in_bulk(400, attempts=5)
-    late = set(Payment.objects.filter(status="failed").order_by("pk").values_list("reference", flat=True)[::400])
+    late = set(
+        Payment.objects.filter(status="failed")
+        .order_by("pk")
+        .values_list("reference", flat=True)[::400],
+    )
     asked: Counter[str] = Counter()
     heard: list[int] = []
 
     def answer(payment: Payment) -> Answer:
         asked[payment.reference] += 1
         is_paid = payment.status == "paid" or payment.reference in late
-        return saying()(payment) if is_paid else saying(status=TransactionStatus.FAILED, status_text="failed")(payment)
+        return (
+            saying()(payment)
+            if is_paid
+            else saying(status=TransactionStatus.FAILED, status_text="failed")(payment)
+        )
 
     with counted_in_memory() as counts:
-        found = look(ask=answer, connections=1, progress=lambda audited: heard.append(audited.payments))
+        found = look(
+            ask=answer,
+            connections=1,
+            progress=lambda audited: heard.append(audited.payments),
+        )
     assert {one.reference for one in found if one.kind is DifferenceKind.PAID_THERE} == late
     assert len(found) == len(late) == 4
     assert len(asked) == 2_000
@@ -960,7 +1172,10 @@ def test_thousands_of_payments_are_compared_in_batches_and_never_all_in_memory(w
     assert 200 < counts[1] < 1_500
 
 
-def test_the_number_of_statements_does_not_grow_with_the_payments_of_a_batch(world: World, django_assert_max_num_queries: Any) -> None:
+def test_the_number_of_statements_does_not_grow_with_the_payments_of_a_batch(
+    world: World,
+    django_assert_max_num_queries: Any,
+) -> None:
     paid_in_bulk(30)
     descriptions = 30 * 3  # of orders: each in a transaction of its own
     with django_assert_max_num_queries(descriptions + 20):

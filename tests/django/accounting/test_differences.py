@@ -1,4 +1,6 @@
-"""What the ledger say of a difference, word for word: what we believe, what the other side says, and what to do."""
+"""What the ledger say of a difference, word for word: what we believe, what the other side says,
+and what to do.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ from tillgate.wire.messages import Transaction
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ASK = "“Poll now” in the admin"
 SETTLE = "settle it under “needs review” in the admin"
-TELL_US = "no run of the software does this: see which row was changed by hand, or tell Tillgate's authors"
+TELL_US = (
+    "no run of the software does this: see which row was changed by hand, or tell "
+    "Tillgate's authors"
+)
 SHOWN = "paid, USD 12.50, transaction 3001"
 RAISED = "2026-11-21 06:00:00 CST"
 """Noon in Chicago, where Django has its clocks by default."""
@@ -47,12 +52,26 @@ def payment(pk: int = 1, of: Order | None = None, **fields: Any) -> Payment:
         "transaction_no": "3001",
         "account": "default",
     }
-    times = {"created_at": NOW, "status_since": NOW, "expires_at": NOW + timedelta(hours=2), "next_poll_at": NOW + timedelta(hours=1)}
+    times = {
+        "created_at": NOW,
+        "status_since": NOW,
+        "expires_at": NOW + timedelta(hours=2),
+        "next_poll_at": NOW + timedelta(hours=1),
+    }
     return Payment(**{"pk": pk, "order": of or order(), **known, **times, **fields})
 
 
 def refund(of: Payment, pk: int = 1, **fields: Any) -> Refund:
-    return Refund(**{"pk": pk, "payment": of, "amount": Decimal("2.50"), "status": "succeeded", "created_at": NOW, **fields})
+    return Refund(
+        **{
+            "pk": pk,
+            "payment": of,
+            "amount": Decimal("2.50"),
+            "status": "succeeded",
+            "created_at": NOW,
+            **fields,
+        },
+    )
 
 
 def told(of: Payment, pk: int = 1, **fields: Any) -> OutboxEvent:
@@ -76,8 +95,22 @@ def ledger(*payments: Payment, paid_by: Payment | None = None, **rows: Any) -> O
 
 
 def said(word: str = "success", **changes: Any) -> Answer:
-    known = {"transaction_no": "3001", "amount": Decimal("12.50"), "currency": "USD", "settle_currency": "USD"}
-    transaction = Transaction(**{"reference": "S1", "status": REFERENCE.status(word), "status_text": word, "raw": {}, **known, **changes})
+    known = {
+        "transaction_no": "3001",
+        "amount": Decimal("12.50"),
+        "currency": "USD",
+        "settle_currency": "USD",
+    }
+    transaction = Transaction(
+        **{
+            "reference": "S1",
+            "status": REFERENCE.status(word),
+            "status_text": word,
+            "raw": {},
+            **known,
+            **changes,
+        },
+    )
     return Found(transaction=transaction, asked_at=NOW)
 
 
@@ -86,7 +119,11 @@ def compared(one: Payment, answer: Answer, *reviews: Review) -> Difference | Non
 
 
 def spoken(difference: Difference | None) -> tuple[str, ...] | None:
-    return (difference.here, difference.there, difference.remedy, difference.told) if difference else None
+    return (
+        (difference.here, difference.there, difference.remedy, difference.told)
+        if difference
+        else None
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,13 +191,19 @@ def spoken(difference: Difference | None) -> tuple[str, ...] | None:
             (
                 SHOWN,
                 "the gateway knows no such reference",
-                "run `manage.py tillgate doctor`: is it still the same merchant? A gateway may also forget what is old",
+                "run `manage.py tillgate doctor`: is it still the same merchant? A gateway may "
+                "also forget what is old",
                 "",
             ),
         ),
     ],
 )
-def test_what_the_gateway_says_otherwise(fields: dict[str, Any], answer: Answer, kind: str, words: tuple[str, ...]) -> None:
+def test_what_the_gateway_says_otherwise(
+    fields: dict[str, Any],
+    answer: Answer,
+    kind: str,
+    words: tuple[str, ...],
+) -> None:
     found = compared(payment(**fields), answer)
     assert found
     assert (found.kind, found.reference, found.order) == (kind, "S1", "shop:1")
@@ -180,30 +223,58 @@ def test_what_the_gateway_says_otherwise(fields: dict[str, Any], answer: Answer,
         ({}, Inconclusive(detail="time-out", review=ReviewReason.WRONG_CREDENTIALS)),
     ],
 )
-def test_what_agrees_or_proves_nothing_is_no_difference(fields: dict[str, Any], answer: Answer) -> None:
+def test_what_agrees_or_proves_nothing_is_no_difference(
+    fields: dict[str, Any],
+    answer: Answer,
+) -> None:
     assert compared(payment(**fields), answer) is None
 
 
-@pytest.mark.parametrize(("status", "number"), [("pending", None), ("paid", None), ("closed", "3001"), ("created", "3001")])
+@pytest.mark.parametrize(
+    ("status", "number"),
+    [("pending", None), ("paid", None), ("closed", "3001"), ("created", "3001")],
+)
 def test_what_the_gateway_has_created_it_must_know(status: str, number: str | None) -> None:
     found = compared(payment(status=status, transaction_no=number), NotFound(asked_at=NOW))
     assert found
     assert found.kind is DifferenceKind.UNKNOWN_THERE
 
 
-def test_what_the_gateway_has_called_paid_it_must_know_though_nobody_knows_whether_it_was_created() -> None:
-    one, matter = payment(status="created", transaction_no=None), {"reason": "transaction-no-missing", "reported_paid": True}
+def test_what_the_gateway_has_called_paid_it_must_know_though_nobody_knows_whether_it_was_created() -> (
+    None
+):
+    one, matter = (
+        payment(status="created", transaction_no=None),
+        {"reason": "transaction-no-missing", "reported_paid": True},
+    )
     found = compared(one, NotFound(asked_at=NOW), review(**matter))
     assert found
     assert found.kind is DifferenceKind.UNKNOWN_THERE
-    assert compared(one, NotFound(asked_at=NOW), review(**matter, resolved_at=NOW, resolved_by="ann", resolution="it was not")) is None
+    assert (
+        compared(
+            one,
+            NotFound(asked_at=NOW),
+            review(**matter, resolved_at=NOW, resolved_by="ann", resolution="it was not"),
+        )
+        is None
+    )
 
 
 def test_who_knows_of_a_difference_and_what_is_left_to_do() -> None:
     one, answer = payment(), said(amount=Decimal("12.49"))
     open_one = review(reason="amount-mismatch")
-    resolved = review(reason="amount-mismatch", resolved_at=NOW, resolved_by="ann", resolution="it is fine")
-    by_itself = review(reason="amount-mismatch", resolved_at=NOW, resolved_by="tillgate", resolution="over")
+    resolved = review(
+        reason="amount-mismatch",
+        resolved_at=NOW,
+        resolved_by="ann",
+        resolution="it is fine",
+    )
+    by_itself = review(
+        reason="amount-mismatch",
+        resolved_at=NOW,
+        resolved_by="tillgate",
+        resolution="over",
+    )
     here_there = (SHOWN, "the gateway says 'success', USD 12.49, transaction 3001")
     put = f"{ASK}: that puts it under “needs review”"
     resolves = "ann resolved it: it is fine"
@@ -242,9 +313,15 @@ def test_an_order_is_held_as_paid_until_all_of_its_payment_went_back() -> None:
     one, other = payment(), payment(2)
     assert not is_held_as_paid(ledger(one))
     assert is_held_as_paid(ledger(one, paid_by=one))
-    back = [refund(one, amount=Decimal("12.49")), refund(other, 2, amount=Decimal("12.50")), refund(one, 3, status="unknown")]
+    back = [
+        refund(one, amount=Decimal("12.49")),
+        refund(other, 2, amount=Decimal("12.50")),
+        refund(one, 3, status="unknown"),
+    ]
     assert is_held_as_paid(ledger(one, paid_by=one, refunds=back))
-    assert not is_held_as_paid(ledger(one, paid_by=one, refunds=[*back, refund(one, 4, amount=Decimal("0.01"))]))
+    assert not is_held_as_paid(
+        ledger(one, paid_by=one, refunds=[*back, refund(one, 4, amount=Decimal("0.01"))]),
+    )
 
 
 def test_what_the_shop_says_of_an_order_that_is_paid() -> None:
@@ -252,7 +329,10 @@ def test_what_the_shop_says_of_an_order_that_is_paid() -> None:
     paid = ledger(one, paid_by=one)
     unaware, waits = (
         compare_with_shop(paid, None),
-        compare_with_shop(paid, OrderDescription(number="7", currency="USD", amount=Decimal("9.99"))),
+        compare_with_shop(
+            paid,
+            OrderDescription(number="7", currency="USD", amount=Decimal("9.99")),
+        ),
     )
     here = f"the order is paid: {SHOWN}"
     assert unaware
@@ -267,7 +347,15 @@ def test_what_the_shop_says_of_an_order_that_is_paid() -> None:
         "",
     )
     assert (
-        compare_with_shop(paid, OrderDescription(number="7", currency="USD", amount=Decimal("9.99"), not_payable_detail="it is paid"))
+        compare_with_shop(
+            paid,
+            OrderDescription(
+                number="7",
+                currency="USD",
+                amount=Decimal("9.99"),
+                not_payable_detail="it is paid",
+            ),
+        )
         is None
     )
 
@@ -288,90 +376,179 @@ def found(whole: OrderLedger) -> list[tuple[str, ...]]:
 def test_an_order_that_is_paid_by_the_payment_of_another() -> None:
     other = payment(2, of=order(2))
     assert found(ledger(payment(status="pending"), paid_by=other)) == [
-        ("delivered-unpaid", "S2", "order shop:1 is paid by it", "it is a payment of order shop:2", TELL_US, "")
+        (
+            "delivered-unpaid",
+            "S2",
+            "order shop:1 is paid by it",
+            "it is a payment of order shop:2",
+            TELL_US,
+            "",
+        ),
     ]
 
 
 def test_a_timeline_that_tells_another_status_or_none() -> None:
     one = payment(status="pending")
     back = refund(payment())
-    for event, there in (("payment.paid", "the last entry of its timeline is payment.paid"), ("", "its timeline is empty")):
+    for event, there in (
+        ("payment.paid", "the last entry of its timeline is payment.paid"),
+        ("", "its timeline is empty"),
+    ):
         assert found(ledger(one, last_events={one: event})) == [
-            ("timeline", "S1", "pending, USD 12.50, transaction 3001", there, TELL_US, "")
+            ("timeline", "S1", "pending, USD 12.50, transaction 3001", there, TELL_US, ""),
         ]
     paid = back.payment
     in_order: dict[str, Any] = {
         "paid_by": paid,
-        "outbox_events": [told(paid), told(paid, 2, kind="refund-changed", refund=back, data={"status": "succeeded"})],
+        "outbox_events": [
+            told(paid),
+            told(paid, 2, kind="refund-changed", refund=back, data={"status": "succeeded"}),
+        ],
     }
     assert found(ledger(paid, refunds=[back], **in_order)) == []
-    assert found(ledger(paid, refunds=[back], last_events={back: "refund.external"}, **in_order)) == []
+    assert (
+        found(ledger(paid, refunds=[back], last_events={back: "refund.external"}, **in_order)) == []
+    )
     there = "the last entry of its timeline is refund.sending"
-    assert found(ledger(paid, refunds=[back], last_events={back: "refund.sending"}, **in_order)) == [
-        ("timeline", "S1", "refund of USD 2.50: succeeded", there, TELL_US, "")
-    ]
+    assert found(
+        ledger(paid, refunds=[back], last_events={back: "refund.sending"}, **in_order),
+    ) == [("timeline", "S1", "refund of USD 2.50: succeeded", there, TELL_US, "")]
 
 
 @pytest.mark.parametrize(
     ("is_payer", "is_applied", "kind", "here", "there"),
     [
-        (True, False, "not-delivered", f"{SHOWN}, and the order is paid by it", "the shop has never applied it"),
-        (False, True, "not-recorded", f"{SHOWN}, and the order is paid by nothing", "the shop was told of it and has applied it"),
+        (
+            True,
+            False,
+            "not-delivered",
+            f"{SHOWN}, and the order is paid by it",
+            "the shop has never applied it",
+        ),
+        (
+            False,
+            True,
+            "not-recorded",
+            f"{SHOWN}, and the order is paid by nothing",
+            "the shop was told of it and has applied it",
+        ),
     ],
 )
-def test_a_payment_and_its_outbox_event_that_disagree(is_payer: bool, is_applied: bool, kind: str, here: str, there: str) -> None:
+def test_a_payment_and_its_outbox_event_that_disagree(
+    is_payer: bool,
+    is_applied: bool,
+    kind: str,
+    here: str,
+    there: str,
+) -> None:
     one = payment()
-    outbox_events = [told(one)] if is_applied else [told(one, done_at=None), told(one, 2, outcome="not-payable")]
-    assert found(ledger(one, paid_by=one if is_payer else None, outbox_events=outbox_events)) == [(kind, "S1", here, there, TELL_US, "")]
+    outbox_events = (
+        [told(one)]
+        if is_applied
+        else [told(one, done_at=None), told(one, 2, outcome="not-payable")]
+    )
+    assert found(ledger(one, paid_by=one if is_payer else None, outbox_events=outbox_events)) == [
+        (kind, "S1", here, there, TELL_US, ""),
+    ]
 
 
-@pytest.mark.parametrize(("is_applied", "there"), [(True, "the shop has applied it"), (False, "the order is paid by it")])
+@pytest.mark.parametrize(
+    ("is_applied", "there"),
+    [(True, "the shop has applied it"), (False, "the order is paid by it")],
+)
 def test_a_payment_that_is_not_paid_and_pays_an_order(is_applied: bool, there: str) -> None:
     one = payment(status="failed")
-    whole = ledger(one, paid_by=None if is_applied else one, outbox_events=[told(one)] if is_applied else [])
-    assert found(whole) == [("delivered-unpaid", "S1", "failed, USD 12.50, transaction 3001", there, TELL_US, "")]
+    whole = ledger(
+        one,
+        paid_by=None if is_applied else one,
+        outbox_events=[told(one)] if is_applied else [],
+    )
+    assert found(whole) == [
+        ("delivered-unpaid", "S1", "failed, USD 12.50, transaction 3001", there, TELL_US, ""),
+    ]
 
 
 def test_a_paid_payment_that_was_applied_to_an_order_which_another_pays() -> None:
     first, second = payment(), payment(2, of=order())
     whole = ledger(first, second, paid_by=first, outbox_events=[told(first), told(second, 2)])
     assert found(whole) == [
-        ("not-recorded", "S2", f"{SHOWN}, and the order is paid by S1", "the shop was told of it and has applied it", TELL_US, "")
+        (
+            "not-recorded",
+            "S2",
+            f"{SHOWN}, and the order is paid by S1",
+            "the shop was told of it and has applied it",
+            TELL_US,
+            "",
+        ),
     ]
 
 
-def test_what_the_shop_was_told_of_another_payment_or_of_a_refund_says_nothing_of_a_payment() -> None:
+def test_what_the_shop_was_told_of_another_payment_or_of_a_refund_says_nothing_of_a_payment() -> (
+    None
+):
     first, second = payment(), payment(2, of=order())
     never = ("not-delivered", "S2", SHOWN, "nothing was ever queued to tell the shop", TELL_US, "")
     assert found(ledger(first, second, paid_by=first, outbox_events=[told(first)])) == [never]
     about_a_refund = told(second, 2, kind="refund-changed", done_at=None, outcome="")
-    assert found(ledger(first, second, paid_by=first, outbox_events=[told(first), about_a_refund])) == [never]
+    assert found(
+        ledger(first, second, paid_by=first, outbox_events=[told(first), about_a_refund]),
+    ) == [never]
 
 
 def test_a_paid_payment_of_which_nobody_was_told() -> None:
     one = payment()
-    assert found(ledger(one)) == [("not-delivered", "S1", SHOWN, "nothing was ever queued to tell the shop", TELL_US, "")]
+    assert found(ledger(one)) == [
+        ("not-delivered", "S1", SHOWN, "nothing was ever queued to tell the shop", TELL_US, ""),
+    ]
     refused = told(one, outcome="not-payable")
     there = "the shop was told and has not applied it (not-payable), and no person knows"
-    shown = ("not-shown", "S1", SHOWN, there, "refund it in the admin, or settle it in the shop", "")
+    shown = (
+        "not-shown",
+        "S1",
+        SHOWN,
+        there,
+        "refund it in the admin, or settle it in the shop",
+        "",
+    )
     assert found(ledger(one, outbox_events=[refused])) == [shown]
-    assert found(ledger(one, outbox_events=[refused], reviews=[review(payment=one, reason="amount-missing")])) == [shown]
-    assert found(ledger(one, outbox_events=[refused], reviews=[review(payment=payment(2), reason="underpaid")])) == [shown]
-    assert found(ledger(one, outbox_events=[refused], reviews=[review(payment=one, reason="underpaid")])) == []
+    assert found(
+        ledger(
+            one, outbox_events=[refused], reviews=[review(payment=one, reason="amount-missing")]
+        ),
+    ) == [shown]
+    assert found(
+        ledger(
+            one,
+            outbox_events=[refused],
+            reviews=[review(payment=payment(2), reason="underpaid")],
+        ),
+    ) == [shown]
+    assert (
+        found(
+            ledger(one, outbox_events=[refused], reviews=[review(payment=one, reason="underpaid")]),
+        )
+        == []
+    )
 
 
 def test_an_outbox_event_that_waits() -> None:
     one = payment()
     waits = told(one, done_at=None, outcome="", attempts=0, due_at=None)
     remedy = "repair the shop's code or its network, if it is that; the worker tries again"
-    assert found(ledger(one, outbox_events=[waits])) == [("not-delivered", "S1", SHOWN, "the shop was not told yet", remedy, "")]
+    assert found(ledger(one, outbox_events=[waits])) == [
+        ("not-delivered", "S1", SHOWN, "the shop was not told yet", remedy, ""),
+    ]
     failing = told(one, done_at=None, outcome="", attempts=3, due_at=NOW, fault="x" * 201)
     there = f"the shop was not told in 3 attempts: {'x' * 200}"
-    assert found(ledger(one, outbox_events=[failing])) == [("not-delivered", "S1", SHOWN, there, f"{remedy} at {RAISED}", "")]
+    assert found(ledger(one, outbox_events=[failing])) == [
+        ("not-delivered", "S1", SHOWN, there, f"{remedy} at {RAISED}", ""),
+    ]
     knows = review(outbox_event=failing, reason="delivery-failing")
     needs = ("not-delivered", "S1", SHOWN, there, SETTLE, f"needs review since {RAISED}")
     assert found(ledger(one, outbox_events=[failing], reviews=[knows])) == [needs]
-    assert found(ledger(one, outbox_events=[failing], reviews=[review(payment=one, reason="underpaid")])) == [needs]
+    assert found(
+        ledger(one, outbox_events=[failing], reviews=[review(payment=one, reason="underpaid")]),
+    ) == [needs]
 
 
 @pytest.mark.parametrize("status", ["queued", "sending", "pending", "unknown", "succeeded"])
@@ -380,36 +557,61 @@ def test_i5_refunds_that_exceed_what_was_paid(status: str) -> None:
     back = refund(one, status=status, amount=Decimal("12.50"))
     here = "refunds of USD 12.50: refunded, on their way or of unknown outcome"
     there = "the payment is pending, USD 12.50, transaction 3001"
-    assert found(ledger(one, refunds=[back]))[0] == ("refunds-exceed", "S1", here, there, TELL_US, "")
+    assert found(ledger(one, refunds=[back]))[0] == (
+        "refunds-exceed",
+        "S1",
+        here,
+        there,
+        TELL_US,
+        "",
+    )
     paid = payment()
     assert "refunds-exceed" not in {
-        line[0] for line in found(ledger(paid, paid_by=paid, outbox_events=[told(paid)], refunds=[refund(paid, status=status)]))
+        line[0]
+        for line in found(
+            ledger(
+                paid,
+                paid_by=paid,
+                outbox_events=[told(paid)],
+                refunds=[refund(paid, status=status)],
+            ),
+        )
     }
 
 
 def test_i6_a_refund_of_unknown_outcome() -> None:
     one = payment()
     back = refund(one, status="unknown")
-    outbox_events = [told(one), told(one, 2, kind="refund-changed", refund=back, data={"status": "unknown"})]
+    outbox_events = [
+        told(one),
+        told(one, 2, kind="refund-changed", refund=back, data={"status": "unknown"}),
+    ]
     here, there = "refund of USD 2.50: unknown", "the gateway has not said whether it was done"
     office = "look at the gateway's back office"
     assert found(ledger(one, paid_by=one, refunds=[back], outbox_events=outbox_events)) == [
-        ("refund-unknown", "S1", here, there, office, "")
+        ("refund-unknown", "S1", here, there, office, ""),
     ]
     for knows, is_it in (
         (review(refund=back, reason="refund-unknown"), True),
         (review(refund=back, reason="underpaid"), False),
         (review(refund=refund(one, 2), reason="refund-unknown"), False),
     ):
-        [line] = found(ledger(one, paid_by=one, refunds=[back], outbox_events=outbox_events, reviews=[knows]))
+        [line] = found(
+            ledger(one, paid_by=one, refunds=[back], outbox_events=outbox_events, reviews=[knows]),
+        )
         assert (line[-1] == f"needs review since {RAISED}") is is_it
 
 
 def test_a_refund_that_the_gateway_has_accepted_is_a_difference_only_once_it_is_late() -> None:
     one = payment()
-    back, late = refund(one, status="pending"), review(refund=refund(one, status="pending"), reason="refund-late")
+    back, late = (
+        refund(one, status="pending"),
+        review(refund=refund(one, status="pending"), reason="refund-late"),
+    )
     assert found(ledger(one, paid_by=one, refunds=[back], outbox_events=[told(one)])) == []
-    [line] = found(ledger(one, paid_by=one, refunds=[back], outbox_events=[told(one)], reviews=[late]))
+    [line] = found(
+        ledger(one, paid_by=one, refunds=[back], outbox_events=[told(one)], reviews=[late]),
+    )
     assert (line[0], line[-1]) == ("refund-late", f"needs review since {RAISED}")
 
 
@@ -418,10 +620,18 @@ def test_i5_a_refund_that_is_held_to_be_refused_and_was_made() -> None:
     back, other = refund(one, status="failed"), refund(one, 2, status="failed")
     outbox_events = [
         told(one),
-        *(told(one, 2 + it.pk, kind="refund-changed", refund=it, data={"status": "failed"}) for it in (back, other)),
+        *(
+            told(one, 2 + it.pk, kind="refund-changed", refund=it, data={"status": "failed"})
+            for it in (back, other)
+        ),
     ]
     shown = (
-        *("refund-contradicted", "S1", "refund of USD 2.50: failed", "the gateway says that it was done"),
+        *(
+            "refund-contradicted",
+            "S1",
+            "refund of USD 2.50: failed",
+            "the gateway says that it was done",
+        ),
         *(SETTLE, f"needs review since {RAISED}"),
     )
     for knows, lines in (
@@ -430,7 +640,18 @@ def test_i5_a_refund_that_is_held_to_be_refused_and_was_made() -> None:
         (review(refund=back, reason="refund-not-sent"), []),
         (review(refund=refund(one, 3), reason="refund-contradicted"), []),
     ):
-        assert found(ledger(one, paid_by=one, refunds=[back, other], outbox_events=outbox_events, reviews=[knows])) == lines
+        assert (
+            found(
+                ledger(
+                    one,
+                    paid_by=one,
+                    refunds=[back, other],
+                    outbox_events=outbox_events,
+                    reviews=[knows],
+                ),
+            )
+            == lines
+        )
 
 
 def test_a_refund_of_which_the_shop_was_not_told() -> None:
@@ -440,14 +661,23 @@ def test_a_refund_of_which_the_shop_was_not_told() -> None:
     never = ("not-delivered", "S1", here, "nothing was ever queued to tell the shop", TELL_US, "")
 
     def about(**fields: Any) -> list[tuple[str, ...]]:
-        outbox_event = told(one, 2, kind="refund-changed", **{"refund": back, "data": {"status": "succeeded"}, **fields})
-        return found(ledger(one, paid_by=one, refunds=[back], outbox_events=[told(one), outbox_event]))
+        outbox_event = told(
+            one,
+            2,
+            kind="refund-changed",
+            **{"refund": back, "data": {"status": "succeeded"}, **fields},
+        )
+        return found(
+            ledger(one, paid_by=one, refunds=[back], outbox_events=[told(one), outbox_event]),
+        )
 
     assert about() == []
     assert about(data={"status": "unknown"}) == [never]
     assert about(refund=other) == [never]
     remedy = "repair the shop's code or its network, if it is that; the worker tries again"
-    assert about(done_at=None) == [("not-delivered", "S1", here, "the shop was not told yet", remedy, "")]
+    assert about(done_at=None) == [
+        ("not-delivered", "S1", here, "the shop was not told yet", remedy, ""),
+    ]
     queued = refund(one, status="queued")
     assert found(ledger(one, paid_by=one, refunds=[queued], outbox_events=[told(one)])) == []
 
@@ -456,7 +686,12 @@ def test_two_payments_that_one_transaction_pays() -> None:
     difference = duplicates(payment(2), payment(1), [])
     assert (difference.kind, difference.reference) == ("duplicate-transaction-no", "S2")
     here = f"{SHOWN}, as is payment S1 of order shop:1"
-    assert spoken(difference) == (here, "a number stands for one transaction", "compare both with the gateway's back office", "")
+    assert spoken(difference) == (
+        here,
+        "a number stands for one transaction",
+        "compare both with the gateway's back office",
+        "",
+    )
     assert duplicates(payment(2), payment(1), [review()]).told == f"needs review since {RAISED}"
 
 

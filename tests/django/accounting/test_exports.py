@@ -1,4 +1,6 @@
-"""CSV of payments and refunds: every row once, exact amounts, and no cell that a spreadsheet runs."""
+"""CSV of payments and refunds: every row once, exact amounts, and no cell that a spreadsheet
+runs.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,17 @@ def test_a_payment_has_its_refunded_amount_and_exact_amounts_in_few_statements()
         refund(paid, amount, "2026-03-01T12:00+00:00", status=status, reason="broken, sorry")
     with CaptureQueriesContext(connection) as asked:
         first, second = _read(list(csv_lines(payment_rows(Payment.objects.all()))))
-    assert (first["reference"], first["order"], first["amount"], first["refunded_amount"]) == ("A", "100001", "10.00", "3.30")
-    assert (second["amount"], second["refunded_amount"], second["transaction_no"]) == ("300", "0", "no-Y")
+    assert (first["reference"], first["order"], first["amount"], first["refunded_amount"]) == (
+        "A",
+        "100001",
+        "10.00",
+        "3.30",
+    )
+    assert (second["amount"], second["refunded_amount"], second["transaction_no"]) == (
+        "300",
+        "0",
+        "no-Y",
+    )
     assert len(asked) <= 2
     refunds = _read(list(csv_lines(refund_rows(Refund.objects.all()))))
     assert [(one["reference"], one["amount"], one["status"], one["reason"]) for one in refunds] == [
@@ -47,10 +58,15 @@ def test_no_part_of_cell_is_formula(evil: str) -> None:
     payment("A", "10.00", "2026-03-01T10:00+00:00", key=evil)
     lines = list(csv_lines(payment_rows(Payment.objects.all())))
     assert all(line.startswith('"') and line.endswith('"\n') for line in lines)
-    assert not any(cell.lstrip().startswith(("=", "@")) for line in lines for cell in line.split(";"))
+    assert not any(
+        cell.lstrip().startswith(("=", "@")) for line in lines for cell in line.split(";")
+    )
 
 
-@pytest.mark.parametrize(("number", "cell"), [("123456789012345678", "'123456789012345678"), ("007", "'007"), ("100001", "100001")])
+@pytest.mark.parametrize(
+    ("number", "cell"),
+    [("123456789012345678", "'123456789012345678"), ("007", "'007"), ("100001", "100001")],
+)
 def test_transaction_number_stays_text(number: str, cell: str) -> None:
     payment("A", "100000000000", "2026-03-01T10:00+00:00", currency="JPY", key=number)
     Payment.objects.update(transaction_no=number)

@@ -23,7 +23,10 @@ def test_cents_add_up_exactly_and_currencies_stay_apart() -> None:
     ]
 
 
-@pytest.mark.parametrize(("zone", "days"), [("UTC", [2, 3]), ("Asia/Shanghai", [3, 3]), ("America/New_York", [2, 2])])
+@pytest.mark.parametrize(
+    ("zone", "days"),
+    [("UTC", [2, 3]), ("Asia/Shanghai", [3, 3]), ("America/New_York", [2, 2])],
+)
 def test_a_day_is_one_of_the_projects_time_zone(settings: Any, zone: str, days: list[int]) -> None:
     settings.TIME_ZONE = zone
     payment("LATE", "1.00", "2026-03-02T23:30+00:00")
@@ -48,7 +51,9 @@ def test_a_refund_counts_on_the_day_it_succeeded_and_what_moved_no_money_is_in_n
         (4, Kind.REFUND, "succeeded"),
     ]
     by_day = sums_by(found, lambda one: one.day.day)
-    assert [(day, str(one.paid), str(one.refunded), str(one.net)) for day, one in by_day.items()] == [
+    assert [
+        (day, str(one.paid), str(one.refunded), str(one.net)) for day, one in by_day.items()
+    ] == [
         (2, "10.00", "0.00", "10.00"),
         (4, "0.00", "4.00", "-4.00"),
     ]

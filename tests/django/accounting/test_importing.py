@@ -1,4 +1,6 @@
-"""Payments of another plugin are imported whole, verified and once, so that they can be refunded here."""
+"""Payments of another plugin are imported whole, verified and once, so that they can be refunded
+here.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,23 @@ OLD = ["100000123at1605000000", "4711:alipay:1605000000", "123e4567-e89b-12d3-a4
 """References as other plugins make them."""
 
 
-def made_elsewhere(world: World, reference: str, amount: str = "12.50", *, is_paid: bool = True) -> str:
+def made_elsewhere(
+    world: World,
+    reference: str,
+    amount: str = "12.50",
+    *,
+    is_paid: bool = True,
+) -> str:
     """Let another plugin make a payment, and return its transaction number."""
     account = find_account("default")
     address = "https://old.example/x"
-    sent = {"merchantNo": account.merchant_no, "currency": "USD", "amount": amount, "vendor": "alipay", "reference": reference}
+    sent = {
+        "merchantNo": account.merchant_no,
+        "currency": "USD",
+        "amount": amount,
+        "vendor": "alipay",
+        "reference": reference,
+    }
     sent |= {"terminal": "ONLINE", "ipnUrl": address, "callbackUrl": address}
     sent["verifySign"] = signing.sign(sent, account.token.get_secret_value())
     answer = httpx.post(f"{world.sandbox.base_url}/online/v1/secure-pay", json=sent).json()
@@ -57,22 +71,63 @@ def imported(*words: str) -> tuple[str, int]:
     ("columns", "lines", "says"),
     [
         ("reference,amount", ["A,1.00"], ["line 1: column 'currency' is missing"]),
-        ("reference,ammount,currency", ["A,1.00,USD"], ["column 'ammount'", "did you mean 'amount'?"]),
-        ("reference,amount,currency,amount", ["A,1.00,USD,2.00"], ["column 'amount' is unknown or comes twice"]),
-        ("reference,amount,currency", ["A,1.00,USD", "A,1.00,USD"], ["line 3: reference 'A' stands in line 2 already"]),
+        (
+            "reference,ammount,currency",
+            ["A,1.00,USD"],
+            ["column 'ammount'", "did you mean 'amount'?"],
+        ),
+        (
+            "reference,amount,currency,amount",
+            ["A,1.00,USD,2.00"],
+            ["column 'amount' is unknown or comes twice"],
+        ),
+        (
+            "reference,amount,currency",
+            ["A,1.00,USD", "A,1.00,USD"],
+            ["line 3: reference 'A' stands in line 2 already"],
+        ),
         ("reference,amount,currency", ["A,1.005,USD"], ["line 2: amount '1.005'"]),
-        ("reference,amount,currency", ["A,-1,USD", "B,12,50,USD"], ["line 2: amount '-1'", "line 3: line '...' has more or fewer"]),
-        ("reference,amount,currency", ["A,1.00,EUR"], ["line 2: currency 'EUR'", "one of the account's currencies: USD"]),
+        (
+            "reference,amount,currency",
+            ["A,-1,USD", "B,12,50,USD"],
+            ["line 2: amount '-1'", "line 3: line '...' has more or fewer"],
+        ),
+        (
+            "reference,amount,currency",
+            ["A,1.00,EUR"],
+            ["line 2: currency 'EUR'", "one of the account's currencies: USD"],
+        ),
         ("reference,amount,currency", ["A,1.00,usd"], ["line 2: currency 'usd'"]),
-        ("reference,amount,currency", ["A B,1.00,USD", "C=D,1.00,USD"], ["line 2: reference 'A B'", "line 3: reference 'C=D'"]),
-        ("reference,amount,currency,paid_at", ["A,1.00,USD,yesterday"], ["line 2: paid_at 'yesterday'"]),
-        ("reference,amount,currency,paid_at", ["A,1.00,USD,2099-01-01"], ["line 2: paid_at '2099-01-01'"]),
+        (
+            "reference,amount,currency",
+            ["A B,1.00,USD", "C=D,1.00,USD"],
+            ["line 2: reference 'A B'", "line 3: reference 'C=D'"],
+        ),
+        (
+            "reference,amount,currency,paid_at",
+            ["A,1.00,USD,yesterday"],
+            ["line 2: paid_at 'yesterday'"],
+        ),
+        (
+            "reference,amount,currency,paid_at",
+            ["A,1.00,USD,2099-01-01"],
+            ["line 2: paid_at '2099-01-01'"],
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_by_line_field_and_value_and_nothing_is_imported(
-    world: World, csv: Any, columns: str, lines: list[str], says: list[str], monkeypatch: pytest.MonkeyPatch
+    world: World,
+    csv: Any,
+    columns: str,
+    lines: list[str],
+    says: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hooks, "query", lambda *_, **__: pytest.fail("the gateway was asked about a wrong file"))
+    monkeypatch.setattr(
+        hooks,
+        "query",
+        lambda *_, **__: pytest.fail("the gateway was asked about a wrong file"),
+    )
     text, code = imported(csv(*lines, columns=columns), "--apply")
     assert code == 1
     for part in says:
@@ -80,14 +135,25 @@ def test_a_wrong_file_is_refused_by_line_field_and_value_and_nothing_is_imported
     assert not Payment.objects.exists()
 
 
-def test_a_payment_that_the_gateway_does_not_confirm_keeps_every_other_out(world: World, csv: Any) -> None:
+def test_a_payment_that_the_gateway_does_not_confirm_keeps_every_other_out(
+    world: World,
+    csv: Any,
+) -> None:
     for reference in OLD:
         made_elsewhere(world, reference, is_paid=reference != OLD[1])
-    file = csv(f"{OLD[0]},12.50,USD", f"{OLD[1]},12.50,USD", f"{OLD[2]},13.50,USD", "NOSUCH,1.00,USD")
+    file = csv(
+        f"{OLD[0]},12.50,USD",
+        f"{OLD[1]},12.50,USD",
+        f"{OLD[2]},13.50,USD",
+        "NOSUCH,1.00,USD",
+    )
     text, code = imported(file, "--apply")
     assert code == 1
     assert f"line 3: reference '{OLD[1]}' cannot be imported" in text
-    assert f"line 4: reference '{OLD[2]}' cannot be imported: the gateway says that it is paid, but the amount is USD 12.50" in text
+    assert (
+        f"line 4: reference '{OLD[2]}' cannot be imported: the gateway says that it is paid, but "
+        "the amount is USD 12.50" in text
+    )
     assert "line 5: reference 'NOSUCH' is not known to the gateway" in text
     assert not Payment.objects.exists()
     assert not Order.objects.exists()
@@ -96,7 +162,11 @@ def test_a_payment_that_the_gateway_does_not_confirm_keeps_every_other_out(world
     assert [payment.reference for payment in Payment.objects.all()] == [OLD[0]]
 
 
-def test_a_gateway_that_does_not_answer_confirms_nothing(world: World, csv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gateway_that_does_not_answer_confirms_nothing(
+    world: World,
+    csv: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def silent(account: Account, reference: str, **_: Any) -> Transaction:
         raise OutcomeUnknown("query", reference, "timed out")
 
@@ -114,11 +184,18 @@ def test_without_apply_nothing_is_written(world: World, csv: Any) -> None:
     assert "--apply" in text
 
 
-def test_an_imported_payment_is_paid_and_can_be_refunded_and_the_shop_is_told_nothing_of_the_payment(world: World, csv: Any) -> None:
+def test_an_imported_payment_is_paid_and_can_be_refunded_and_the_shop_is_told_nothing_of_the_payment(
+    world: World,
+    csv: Any,
+) -> None:
     number = made_elsewhere(world, OLD[0])
     imported(csv(f"{OLD[0]},12.50,USD"), "--apply")
     payment = Payment.objects.get(reference=OLD[0])
-    assert (payment.status, str(payment.money), payment.transaction_no) == ("paid", "USD 12.50", number)
+    assert (payment.status, str(payment.money), payment.transaction_no) == (
+        "paid",
+        "USD 12.50",
+        number,
+    )
     assert payment.order.paid_by_id == payment.pk
     assert not OutboxEvent.objects.exists()
     assert TimelineEntry.objects.get().event == "payment.imported"
@@ -128,10 +205,18 @@ def test_an_imported_payment_is_paid_and_can_be_refunded_and_the_shop_is_told_no
     assert not OutboxEvent.objects.filter(done_at__isnull=True).exists()
 
 
-def test_an_order_of_the_shop_hears_of_the_refunds_of_its_imported_payment(world: World, csv: Any) -> None:
+def test_an_order_of_the_shop_hears_of_the_refunds_of_its_imported_payment(
+    world: World,
+    csv: Any,
+) -> None:
     made_elsewhere(world, OLD[0])
     key = world.order()
-    imported(csv(f"{OLD[0]},12.50,USD,{key}", columns="reference,amount,currency,order"), "--plugin", "smallest-shop", "--apply")
+    imported(
+        csv(f"{OLD[0]},12.50,USD,{key}", columns="reference,amount,currency,order"),
+        "--plugin",
+        "smallest-shop",
+        "--apply",
+    )
     order = Order.objects.get(plugin="smallest-shop", key=key)
     assert order.paid_by is not None
     queueing.refund(order.paid_by.pk, "2.50", staff="anna")
@@ -142,12 +227,22 @@ def test_an_order_that_another_payment_has_paid_is_refused(world: World, csv: An
     made_elsewhere(world, OLD[0])
     paid = world.paid_payment()
     columns = "reference,amount,currency,order"
-    text, code = imported(csv(f"{OLD[0]},12.50,USD,{paid.order.key}", columns=columns), "--plugin", "smallest-shop", "--apply")
+    text, code = imported(
+        csv(f"{OLD[0]},12.50,USD,{paid.order.key}", columns=columns),
+        "--plugin",
+        "smallest-shop",
+        "--apply",
+    )
     assert (code, Payment.objects.count()) == (1, 1)
-    assert f"line 2: order '{paid.order.key}' is here already, and another payment has paid it" in text
+    assert (
+        f"line 2: order '{paid.order.key}' is here already, and another payment has paid it" in text
+    )
 
 
-def test_an_import_that_is_run_again_adds_nothing_and_one_that_stopped_is_finished(world: World, csv: Any) -> None:
+def test_an_import_that_is_run_again_adds_nothing_and_one_that_stopped_is_finished(
+    world: World,
+    csv: Any,
+) -> None:
     for reference in OLD[:2]:
         made_elsewhere(world, reference)
     imported(csv(f"{OLD[0]},12.50,USD"), "--apply")
@@ -159,28 +254,47 @@ def test_an_import_that_is_run_again_adds_nothing_and_one_that_stopped_is_finish
     assert "is here already, with USD 12.50" in text
 
 
-def test_refunds_that_the_gateway_lists_come_with_their_payment(world: World, csv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refunds_that_the_gateway_lists_come_with_their_payment(
+    world: World,
+    csv: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made_elsewhere(world, OLD[0])
     real = hooks.query
 
     def with_refunds(*arguments: Any, **options: Any) -> Transaction:
         found = real(*arguments, **options)
-        return replace(found, refunds=(hooks.ReportedRefund(amount=Decimal("12.50"), refund_no="R-77"),))
+        return replace(
+            found,
+            refunds=(hooks.ReportedRefund(amount=Decimal("12.50"), refund_no="R-77"),),
+        )
 
     monkeypatch.setattr(hooks, "query", with_refunds)
     imported(csv(f"{OLD[0]},12.50,USD"), "--apply")
     refund = Refund.objects.get()
-    assert (refund.refund_no, str(refund.money), refund.status, refund.external) == ("R-77", "USD 12.50", "succeeded", True)
+    assert (refund.refund_no, str(refund.money), refund.status, refund.external) == (
+        "R-77",
+        "USD 12.50",
+        "succeeded",
+        True,
+    )
 
 
-def test_i5_a_payment_whose_listed_refunds_exceed_it_keeps_every_other_out(world: World, csv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i5_a_payment_whose_listed_refunds_exceed_it_keeps_every_other_out(
+    world: World,
+    csv: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for reference in OLD[:2]:
         made_elsewhere(world, reference)
     real = hooks.query
 
     def with_refunds(account: Account, reference: str, **options: Any) -> Transaction:
         refund = hooks.ReportedRefund(amount=Decimal("12.51"), refund_no="R-77")
-        return replace(real(account, reference, **options), refunds=(refund,) if reference == OLD[1] else None)
+        return replace(
+            real(account, reference, **options),
+            refunds=(refund,) if reference == OLD[1] else None,
+        )
 
     monkeypatch.setattr(hooks, "query", with_refunds)
     text, code = imported(csv(f"{OLD[0]},12.50,USD", f"{OLD[1]},12.50,USD"), "--apply")
@@ -195,7 +309,12 @@ def test_i5_a_payment_whose_listed_refunds_exceed_it_keeps_every_other_out(world
         (["--plugin", "nobody"], "there is no such plugin"),
     ],
 )
-def test_an_unknown_account_or_plugin_is_named(world: World, csv: Any, words: list[str], says: str) -> None:
+def test_an_unknown_account_or_plugin_is_named(
+    world: World,
+    csv: Any,
+    words: list[str],
+    says: str,
+) -> None:
     with pytest.raises(CommandError, match=says):
         imported(csv("A,1.00,USD"), *words)
 

@@ -1,4 +1,6 @@
-"""A settlement file against payments and refunds: what either side lacks, and what a bad file does."""
+"""A settlement file against payments and refunds: what either side lacks, and what a bad file
+does.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,21 @@ def test_each_side_s_missing_payments_are_listed_and_fees_are_summed() -> None:
     payment("TEST", "10.00", "2026-03-02T10:00+00:00", sandbox=True)
     text = "reference,amount,fee\nA,10.00,0.10\nC,10.00,0.20\nZ,5.00,0.30\n"
     checked = _check(text, account="default")
-    assert _kinds(checked) == [("missing-here", "payment", "Z"), ("missing-in-file", "payment", "B")]
+    assert _kinds(checked) == [
+        ("missing-here", "payment", "Z"),
+        ("missing-in-file", "payment", "B"),
+    ]
     assert checked.matched == 2
-    assert [str(one) for one in (checked.paid["USD"], checked.fees["USD"], checked.fees[""])] == ["20.00", "0.30", "0.30"]
-    everything = _check(text, since=datetime(2026, 3, 1, tzinfo=UTC), until=datetime(2026, 3, 31, tzinfo=UTC))
+    assert [str(one) for one in (checked.paid["USD"], checked.fees["USD"], checked.fees[""])] == [
+        "20.00",
+        "0.30",
+        "0.30",
+    ]
+    everything = _check(
+        text,
+        since=datetime(2026, 3, 1, tzinfo=UTC),
+        until=datetime(2026, 3, 31, tzinfo=UTC),
+    )
     assert {one[2] for one in _kinds(everything)} == {"Z", "B", "LATER", "OTHER"}
 
 
@@ -40,8 +53,15 @@ def test_other_amounts_currencies_statuses_and_duplicates_differ() -> None:
     payment("A", "10.00", "2026-03-01T10:00+00:00")
     payment("B", "10.00", "2026-03-01T10:00+00:00")
     payment("C", "10.00", "2026-03-01T10:00+00:00", status="expired")
-    checked = _check("reference,amount,currency\nA,9.99,USD\nB,10.00,EUR\nC,10.00,USD\nA,10.00,USD\n")
-    assert [(one.kind, one.line) for one in checked.differences] == [("amount", 2), ("amount", 3), ("not-done-here", 4), ("duplicate", 5)]
+    checked = _check(
+        "reference,amount,currency\nA,9.99,USD\nB,10.00,EUR\nC,10.00,USD\nA,10.00,USD\n",
+    )
+    assert [(one.kind, one.line) for one in checked.differences] == [
+        ("amount", 2),
+        ("amount", 3),
+        ("not-done-here", 4),
+        ("duplicate", 5),
+    ]
     assert checked.differences[0].here == (Decimal("10.00"), "USD")
 
 
@@ -50,8 +70,17 @@ def test_refunds_are_known_by_sign_type_and_name_and_a_missing_one_is_listed() -
     for amount in ("1.00", "1.00", "2.00"):
         refund(paid, amount, "2026-03-01T12:00+00:00")
     named = refund(paid, "3.00", "2026-03-01T12:00+00:00")
-    lines = ["A,10.00,Sale", "A,-1.00,", "no-A,1.00,REFUND", f"{named.refund_id},-3.00,refund", "A,-7.00,Refund"]
-    checked = _check("\n".join(["reference,amount,type", *lines]), until=datetime(2026, 3, 2, tzinfo=UTC))
+    lines = [
+        "A,10.00,Sale",
+        "A,-1.00,",
+        "no-A,1.00,REFUND",
+        f"{named.refund_id},-3.00,refund",
+        "A,-7.00,Refund",
+    ]
+    checked = _check(
+        "\n".join(["reference,amount,type", *lines]),
+        until=datetime(2026, 3, 2, tzinfo=UTC),
+    )
     assert _kinds(checked) == [("missing-here", "refund", "A"), ("missing-in-file", "refund", "A")]
     assert checked.differences[1].here == (Decimal("2.00"), "USD")
     assert checked.matched == 4
@@ -60,7 +89,15 @@ def test_refunds_are_known_by_sign_type_and_name_and_a_missing_one_is_listed() -
 def test_a_bad_line_is_named_with_its_field_and_loses_no_other() -> None:
     for reference in "ABCD":
         payment(reference, "10.00", "2026-03-01T10:00+00:00")
-    lines = ["A,10.00,0.1,USD", "B,ten,,USD", ",10.00,,USD", "C,10.00,,XXQ", '"D,10.00,,USD', "Z,1.00,1.2.3,USD", "D,10.00,,USD"]
+    lines = [
+        "A,10.00,0.1,USD",
+        "B,ten,,USD",
+        ",10.00,,USD",
+        "C,10.00,,XXQ",
+        '"D,10.00,,USD',
+        "Z,1.00,1.2.3,USD",
+        "D,10.00,,USD",
+    ]
     text = "\n".join(["reference,amount,fee,currency", *lines])
     checked = _check(text)
     assert [(fault.line, fault.field, fault.value) for fault in checked.faults] == [
@@ -94,8 +131,12 @@ def test_large_file_costs_few_statements(django_assert_max_num_queries: Any) -> 
     [
         'reference,amount,fee\nA,"1,234.50",0.375\n'.encode("utf-8-sig"),
         "Merchant Reference;Gross Amount;Fee\r\nA;1.234,50;0,375\r\n".encode("cp1252"),
-        "Händler;Müller\nreference\tamount\tfee\nA\t1234.5\t.375\n".replace(".375", "0.375").encode("utf-16"),
-        "Händler: Müller\n\nTransaction ID|Amount|Fee\nno-A|1234.50|0.375\n<END>\n".encode("cp1252"),
+        "Händler;Müller\nreference\tamount\tfee\nA\t1234.5\t.375\n".replace(".375", "0.375").encode(
+            "utf-16",
+        ),
+        "Händler: Müller\n\nTransaction ID|Amount|Fee\nno-A|1234.50|0.375\n<END>\n".encode(
+            "cp1252",
+        ),
     ],
 )
 def test_common_encodings_delimiters_and_ways_to_write_numbers_are_read(content: bytes) -> None:

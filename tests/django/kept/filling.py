@@ -52,26 +52,40 @@ _PENDING = {"status": TransactionStatus.PENDING, "status_text": "pending"}
 
 @contextmanager
 def same_everywhere() -> Iterator[None]:
-    """Let keys, references and event ids be the same in every run, and let the database not name its server, which PostgreSQL does."""
+    """Let keys, references and event ids be the same in every run, and let the database not name
+    its server, which PostgreSQL does.
+    """
     source = random.Random(1)
     no_server = mock.patch("tillgate.django.payments.restores._server", return_value="")
-    with mock.patch("os.urandom", source.randbytes), mock.patch("random._urandom", source.randbytes), no_server:
+    with (
+        mock.patch("os.urandom", source.randbytes),
+        mock.patch("random._urandom", source.randbytes),
+        no_server,
+    ):
         yield
 
 
 def serialized(number: str) -> str:
-    """Return all rows of the shop and of Tillgate as a fixture that fits the migration of a number, its fields sorted by name."""
+    """Return all rows of the shop and of Tillgate as a fixture that fits the migration of a number,
+    its fields sorted by name.
+    """
     rows: list[Any] = []
     for label in ("smallest_shop", "tillgate"):
         for model in apps.get_app_config(label).get_models():
             rows += model._default_manager.order_by("pk")
     written = json.loads(serializers.serialize("json", rows))
     loader = MigrationLoader(None)
-    state = loader.project_state([("tillgate", loader.get_migration_by_prefix("tillgate", number).name)])
+    state = loader.project_state(
+        [("tillgate", loader.get_migration_by_prefix("tillgate", number).name)],
+    )
     for row in written:
         label, _, name = row["model"].partition(".")
         if label == "tillgate":  # the upgrade adds the columns of later migrations
-            row["fields"] = {field: row["fields"][field] for field in state.models[label, name].fields if field in row["fields"]}
+            row["fields"] = {
+                field: row["fields"][field]
+                for field in state.models[label, name].fields
+                if field in row["fields"]
+            }
     return json.dumps(written, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -100,11 +114,18 @@ class _Acts:
         self.moment, self.gateway = moment, gateway
 
     def lost_rows(self) -> None:
-        """Restore the database, which had no row at that time, and hear of a payment that it does not have."""
+        """Restore the database, which had no row at that time, and hear of a payment that it does
+        not have.
+        """
         self.moment.advance(minutes=1)
         note_restored(timezone.now() - timedelta(days=365), "restored")
         with durable():
-            facts = {"case": "payment", "reference": "S1-LOST2LOST2LOS", "amount": "12.50", "currency": "USD"}
+            facts = {
+                "case": "payment",
+                "reference": "S1-LOST2LOST2LOS",
+                "amount": "12.50",
+                "currency": "USD",
+            }
             open_review(ReviewReason.ROWS_LOST, facts, "webhook", account="default")
 
     def late_worker(self) -> None:
@@ -115,7 +136,11 @@ class _Acts:
 
     def refused_creations(self) -> None:
         """Let the gateway refuse each new payment of an account."""
-        with mock.patch.object(self.gateway, "creates", side_effect=Refused("000020", "not allowed", 400)):
+        with mock.patch.object(
+            self.gateway,
+            "creates",
+            side_effect=Refused("000020", "not allowed", 400),
+        ):
             for _ in range(3):
                 self.start(account="refusing")
 
@@ -129,7 +154,11 @@ class _Acts:
         """Let a notification come, and the gateway answer the query after it."""
         self.gateway.says[payment.reference] = said
         self.moment.advance(seconds=5)
-        heard = notifications.receive_payment_notification(payment.notification_key, read_notification, "POST")
+        heard = notifications.receive_payment_notification(
+            payment.notification_key,
+            read_notification,
+            "POST",
+        )
         assert heard
         return heard
 
@@ -137,7 +166,9 @@ class _Acts:
         return self.hear(self.start(), {})
 
     def answers_that_do_not_fit(self) -> None:
-        """Open a review of each answer that is not applied, about an open payment and about one that has ended."""
+        """Open a review of each answer that is not applied, about an open payment and about one
+        that has ended.
+        """
         for reason in sorted(UNAPPLIED_REASONS - {ReviewReason.PAYMENT_UNANSWERED}):
             payment = self.start()
             if reason is ReviewReason.UNRECOGNISED_STATUS:
@@ -146,14 +177,21 @@ class _Acts:
             payment = self.start()
             self.hear(payment, _FAILED)
             self.hear(payment, ANSWERS[reason])
-        for reason in (ReviewReason.CHANGED_AFTER_PAID, ReviewReason.DISPUTED, ReviewReason.PAYMENT_UNKNOWN):
+        for reason in (
+            ReviewReason.CHANGED_AFTER_PAID,
+            ReviewReason.DISPUTED,
+            ReviewReason.PAYMENT_UNKNOWN,
+        ):
             payment = self.paid()
             self.gateway.says[payment.reference] = ANSWERS[reason]
             self.moment.advance(seconds=5)
             reconciling.reconcile(payment, "worker")
         payment = self.paid()
-        (dispute,) = ANSWERS[ReviewReason.DISPUTED]["disputes"]  # type: ignore[index]  # it is no error
-        self.gateway.says[payment.reference] = {"disputes": (replace(dispute, status=DisputeStatus.LOST),)}
+        # it is no error
+        (dispute,) = ANSWERS[ReviewReason.DISPUTED]["disputes"]  # type: ignore[index]
+        self.gateway.says[payment.reference] = {
+            "disputes": (replace(dispute, status=DisputeStatus.LOST),),
+        }
         self.moment.advance(seconds=5)
         reconciling.reconcile(payment, "worker")
         payment = self.start(account="unanswered")
@@ -161,8 +199,17 @@ class _Acts:
         self.moment.advance(hours=9)
         run_lane("unanswered")
         payment = self.hear(self.start(), _FAILED)
-        with locked_order(payment.order_id) as order:  # no other operation leaves this review open when its payment ends
-            open_review(ReviewReason.PAYMENT_UNANSWERED, {}, "worker", order=order, payment=payment, account=payment.account)
+        with locked_order(
+            payment.order_id,
+        ) as order:  # no other operation leaves this review open when its payment ends
+            open_review(
+                ReviewReason.PAYMENT_UNANSWERED,
+                {},
+                "worker",
+                order=order,
+                payment=payment,
+                account=payment.account,
+            )
 
     def accounts_that_do_not_answer(self) -> None:
         """Open reviews of accounts whose gateway refuses queries, signs wrongly or is silent."""
@@ -170,28 +217,46 @@ class _Acts:
         self.hear(self.start(account="unsigned"), ANSWERS[ReviewReason.SIGNATURE_MISMATCH])
 
         def unsigned(request: PaymentRequest) -> str:
-            raise OutcomeUnknown("pay", request.reference, "its answer is not signed") from SignatureMismatch("the answer is not signed")
+            raise OutcomeUnknown(
+                "pay",
+                request.reference,
+                "its answer is not signed",
+            ) from SignatureMismatch("the answer is not signed")
 
         with mock.patch.object(self.gateway, "creates", unsigned):
             self.start(account="unsigned-creation")
         payment = self.start(account="silent")
-        self.gateway.says[payment.reference] = NotSent("query", payment.reference, "connection refused")
+        self.gateway.says[payment.reference] = NotSent(
+            "query",
+            payment.reference,
+            "connection refused",
+        )
         for _ in range(6):
             self.moment.advance(minutes=10)
             run_lane("silent")
 
     def money_that_is_held(self, *, has_refund: bool) -> None:
-        """Open reviews of paid payments whose money pays nothing or too much; where wanted, a refund of each waits to be sent."""
+        """Open reviews of paid payments whose money pays nothing or too much; where wanted, a
+        refund of each waits to be sent.
+        """
         first = self.start()
         self.gateway.says[first.reference] = _PENDING
         second = self.start(key=first.order.key, method="gcash")
         self.hear(first, {})
         held = [self.hear(second, {})]
-        for change in ({"status": "cancelled"}, {"total": Decimal("15.00")}, {"total": Decimal("10.00")}):
+        for change in (
+            {"status": "cancelled"},
+            {"total": Decimal("15.00")},
+            {"total": Decimal("10.00")},
+        ):
             payment = self.start()
             ShopOrder.objects.filter(pk=payment.order.key).update(**change)
             held.append(self.hear(payment, {}))
-        with mock.patch.object(self.gateway, "creates", return_value="T-TWICE-2" if has_refund else "T-TWICE-1"):
+        with mock.patch.object(
+            self.gateway,
+            "creates",
+            return_value="T-TWICE-2" if has_refund else "T-TWICE-1",
+        ):
             one, other = self.start(), self.start()
         self.hear(one, {})
         held.append(self.hear(other, {}))
@@ -205,7 +270,9 @@ class _Acts:
             yield
 
     def refunds_in_doubt(self) -> None:
-        """Open reviews of refunds: of unknown outcome, unable to leave, accepted for days, refused but done, and done but failed later."""
+        """Open reviews of refunds: of unknown outcome, unable to leave, accepted for days, refused
+        but done, and done but failed later.
+        """
         with self.refunds_end_with(OutcomeUnknown("refund", "R", "the connection broke")):
             queueing.refund(self.paid().pk, "2.50", staff="ann")
         with self.refunds_end_with(NotSent("refund", "R", "no route to host")):
@@ -221,7 +288,11 @@ class _Acts:
         done = read_notification(query=confirming(refused))
         notifications.receive_refund_notification(refused.notification_key, lambda: done, "POST")
         returned = queueing.refund(self.paid().pk, "2.50", staff="ann")
-        failed = ReportedRefund(amount=Decimal("2.50"), refund_id=returned.refund_id, outcome=RefundOutcome.FAILED)
+        failed = ReportedRefund(
+            amount=Decimal("2.50"),
+            refund_id=returned.refund_id,
+            outcome=RefundOutcome.FAILED,
+        )
         self.gateway.says[returned.payment.reference] = {"refunds": (failed,)}
         self.moment.advance(seconds=5)
         reconciling.reconcile(returned.payment, "worker")

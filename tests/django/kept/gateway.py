@@ -1,4 +1,6 @@
-"""The gateway and the shop of the kept database: a plugin that answers as a test says, and a shop that fails on demand."""
+"""The gateway and the shop of the kept database: a plugin that answers as a test says, and a shop
+that fails on demand.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,30 @@ from tillgate.hooks import DisputeStatus, RefundOutcome, ReportedDispute, hookim
 from tillgate.lifecycle import ReviewReason
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 
-__all__ = ["ACCOUNTS", "ANSWERS", "BEGIN", "PLUGIN", "Answering", "Moment", "failing_shop", "running"]
+__all__ = [
+    "ACCOUNTS",
+    "ANSWERS",
+    "BEGIN",
+    "PLUGIN",
+    "Answering",
+    "Moment",
+    "failing_shop",
+    "running",
+]
 
 PLUGIN: Final = "smallest-shop"
 BEGIN: Final = datetime(2026, 3, 2, 9, tzinfo=UTC)
 """The moment at which the kept database begins."""
-ACCOUNTS: Final = ("default", "unsigned", "unknown-merchant", "unsigned-creation", "closed", "silent", "unanswered", "refusing")
+ACCOUNTS: Final = (
+    "default",
+    "unsigned",
+    "unknown-merchant",
+    "unsigned-creation",
+    "closed",
+    "silent",
+    "unanswered",
+    "refusing",
+)
 """An account for each review that is about an account, and for each worker run."""
 
 ANSWERS: Final[Mapping[ReviewReason, Mapping[str, Any] | Exception]] = MappingProxyType(
@@ -47,22 +67,33 @@ ANSWERS: Final[Mapping[ReviewReason, Mapping[str, Any] | Exception]] = MappingPr
         ReviewReason.TRANSACTION_NO_MISMATCH: {"transaction_no": "another"},
         ReviewReason.TRANSACTION_NO_MISSING: {"transaction_no": None},
         ReviewReason.REFERENCE_MISMATCH: {"reference": "ANOTHER"},
-        ReviewReason.UNRECOGNISED_STATUS: {"status": TransactionStatus.UNRECOGNISED, "status_text": "on-hold"},
-        ReviewReason.CHANGED_AFTER_PAID: {"status": TransactionStatus.CLOSED, "status_text": "reversed"},
+        ReviewReason.UNRECOGNISED_STATUS: {
+            "status": TransactionStatus.UNRECOGNISED,
+            "status_text": "on-hold",
+        },
+        ReviewReason.CHANGED_AFTER_PAID: {
+            "status": TransactionStatus.CLOSED,
+            "status_text": "reversed",
+        },
         ReviewReason.DISPUTED: {
             "disputes": (
                 ReportedDispute(
-                    amount=Decimal("12.50"), status=DisputeStatus.OPEN, dispute_no="D-1", respond_by=datetime(2026, 3, 9, 12, tzinfo=UTC)
+                    amount=Decimal("12.50"),
+                    status=DisputeStatus.OPEN,
+                    dispute_no="D-1",
+                    respond_by=datetime(2026, 3, 9, 12, tzinfo=UTC),
                 ),
-            )
+            ),
         },
         ReviewReason.PAYMENT_UNKNOWN: OrderNotFound("000022", "order not found", 400),
         ReviewReason.PAYMENT_UNANSWERED: AnswerNotUnderstood("the body is no JSON", 200),
         ReviewReason.WRONG_CREDENTIALS: WrongCredentials("000030", "merchant not found", 400),
         ReviewReason.SIGNATURE_MISMATCH: SignatureMismatch("the answer is not signed"),
-    }
+    },
 )
-"""The answer to a query that opens a review of a reason: its differences from "paid, all in order", or an error."""
+"""The answer to a query that opens a review of a reason: its differences from "paid, all in order",
+or an error.
+"""
 
 
 class Moment:
@@ -79,7 +110,9 @@ class Moment:
 
 
 class Answering:
-    """A gateway plugin: each payment is paid and in order, unless `says` has another answer for its reference."""
+    """A gateway plugin: each payment is paid and in order, unless `says` has another answer for its
+    reference.
+    """
 
     def __init__(self) -> None:
         self.says: dict[str, Mapping[str, Any] | Exception] = {}
@@ -90,9 +123,16 @@ class Answering:
     @hookimpl
     def tillgate_pay(self, request: PaymentRequest) -> CreatedPayment:
         """Create the payment; `creates` gives its transaction number or raises."""
-        answer = _answer(request.reference, transaction_no=self.creates(request), amount=request.amount)
+        answer = _answer(
+            request.reference,
+            transaction_no=self.creates(request),
+            amount=request.amount,
+        )
         del answer["status"], answer["status_text"]
-        return CreatedPayment(payment_url=f"https://gateway.example/pay/{request.reference}", **answer)
+        return CreatedPayment(
+            payment_url=f"https://gateway.example/pay/{request.reference}",
+            **answer,
+        )
 
     @hookimpl
     def tillgate_query(self, reference: str) -> Transaction:
@@ -101,30 +141,58 @@ class Answering:
         if isinstance(said, Exception):
             raise said
         payment = Payment.objects.get(reference=reference)
-        return Transaction(**{**_answer(reference, transaction_no=payment.transaction_no, amount=payment.amount), **said})
+        return Transaction(
+            **{
+                **_answer(reference, transaction_no=payment.transaction_no, amount=payment.amount),
+                **said,
+            },
+        )
 
     @hookimpl
     def tillgate_refund(self, request: RefundRequest) -> Refunded:
         """Accept the refund, or raise what `refunds` holds."""
         if self.refunds:
             raise self.refunds
-        return Refunded(reference=request.reference, amount=request.amount, ret_msg="refund success", outcome=self.refund_outcome)
+        return Refunded(
+            reference=request.reference,
+            amount=request.amount,
+            ret_msg="refund success",
+            outcome=self.refund_outcome,
+        )
 
     @hookimpl
     def tillgate_query_refund(self, request: RefundRequest) -> Refunded:
         """Answer as `refund_outcome` has it."""
-        return Refunded(reference=request.reference, amount=request.amount, ret_msg="as asked", outcome=self.refund_outcome)
+        return Refunded(
+            reference=request.reference,
+            amount=request.amount,
+            ret_msg="as asked",
+            outcome=self.refund_outcome,
+        )
 
 
 def _answer(reference: str, **fields: Any) -> dict[str, Any]:
-    paid = {"status": TransactionStatus.PAID, "status_text": "success", "currency": "USD", "settle_currency": "USD", "raw": {}}
+    paid = {
+        "status": TransactionStatus.PAID,
+        "status_text": "success",
+        "currency": "USD",
+        "settle_currency": "USD",
+        "raw": {},
+    }
     return {**paid, "reference": reference, **fields}
 
 
 @contextmanager
 def running(moment: Moment, *, without: str = "") -> Iterator[Answering]:
-    """Let the app run on this gateway and clock, with the accounts of the kept database but for one."""
-    account = {"MERCHANT_NO": PUBLISHED_MERCHANT_NO, "TOKEN": PUBLISHED_TEST_TOKEN, "BASE_URL": "https://gateway.example", "SANDBOX": True}
+    """Let the app run on this gateway and clock, with the accounts of the kept database but for
+    one.
+    """
+    account = {
+        "MERCHANT_NO": PUBLISHED_MERCHANT_NO,
+        "TOKEN": PUBLISHED_TEST_TOKEN,
+        "BASE_URL": "https://gateway.example",
+        "SANDBOX": True,
+    }
     settings = {
         "ACCOUNTS": {alias: account for alias in ACCOUNTS if alias != without},
         "PUBLIC_URL": "https://shop.example",

@@ -1,8 +1,10 @@
-"""`python -m tests.django.kept.write` writes the kept database: orders with an open review of every reason, made by real operations.
+"""`python -m tests.django.kept.write` writes the kept database: orders with an open review of every
+reason, made by real operations.
 
-The operations run on each database, and must leave the same rows on all three; the file is written only then. Its name begins with the
-number of the migration that it fits. Before the first release the command writes the file anew; a released file stays as it is, and later
-migrations must upgrade it.
+The operations run on each database, and must leave the same rows on all three; the file is written
+only then. Its name begins with the number of the migration that it fits. Before the first release
+the command writes the file anew; a released file stays as it is, and later migrations must upgrade
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def main() -> int:
     rows = _rows_of(first)
     for database in others:
         if _rows_of(database) != rows:
-            sys.stderr.write(f"nothing was written: the rows on {database} are not those on {first}\n")
+            sys.stderr.write(
+                f"nothing was written: the rows on {database} are not those on {first}\n",
+            )
             return 1
     FILE.write_text(rows, "utf-8")
     sys.stdout.write(f"wrote {FILE.name}: the same rows on {', '.join(databases.NAMES)}\n")
@@ -40,7 +44,9 @@ def main() -> int:
 
 
 def _rows_of(database: str) -> str:
-    """Return the rows that the operations leave on a database, in a process of its own, since the settings name one database."""
+    """Return the rows that the operations leave on a database, in a process of its own, since the
+    settings name one database.
+    """
     environment = {
         "TILLGATE_TEST_NAME": "tillgate_kept",
         **os.environ,
@@ -48,7 +54,14 @@ def _rows_of(database: str) -> str:
         "TILLGATE_TEST_DATABASE": database,
     }
     command = [sys.executable, "-m", "tests.django.kept.write", "rows"]
-    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=True).stdout
+    return subprocess.run(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        check=True,
+    ).stdout
 
 
 def _rows() -> str:

@@ -49,8 +49,15 @@ class Telemetry:
     def points(self, name: str) -> list[Any]:
         """Return the data points of a metric."""
         data = self.reader.get_metrics_data()
-        metrics = [metric for one in (data.resource_metrics if data else []) for scope in one.scope_metrics for metric in scope.metrics]
-        return [point for metric in metrics if metric.name == name for point in metric.data.data_points]
+        metrics = [
+            metric
+            for one in (data.resource_metrics if data else [])
+            for scope in one.scope_metrics
+            for metric in scope.metrics
+        ]
+        return [
+            point for metric in metrics if metric.name == name for point in metric.data.data_points
+        ]
 
     def everything(self) -> str:
         data = self.reader.get_metrics_data()
@@ -82,7 +89,9 @@ def events(log: pytest.LogCaptureFixture) -> list[Any]:
 
 
 def live_a_full_life(world: World) -> Payment:
-    """Start, be refused, pay, notify, come back, refund, lose a refund, fail to reach the gateway, need review."""
+    """Start, be refused, pay, notify, come back, refund, lose a refund, fail to reach the gateway,
+    need review.
+    """
     world.sandbox.control.fault("refused", occasion="pay")
     world.start(world.order())
     world.sandbox.control.fault("bad_signature", occasion="query")
@@ -97,21 +106,37 @@ def live_a_full_life(world: World) -> Payment:
     return payment
 
 
-def test_text_of_staff_and_of_an_error_forges_no_line_of_the_log(world: World, log: pytest.LogCaptureFixture) -> None:
+def test_text_of_staff_and_of_an_error_forges_no_line_of_the_log(
+    world: World,
+    log: pytest.LogCaptureFixture,
+) -> None:
     payment = world.paid_payment()
-    queueing.refund(payment.pk, "1.00", staff="ann", reason="broken\nWARNING payment.paid FORGED\x1b[2K")
+    queueing.refund(
+        payment.pk,
+        "1.00",
+        staff="ann",
+        reason="broken\nWARNING payment.paid FORGED\x1b[2K",
+    )
     try:
         raise ValueError("no\nWARNING payment.paid FORGED")
     except ValueError:
-        logging.getLogger("tillgate").exception("the handler of %s failed", "1\r\nWARNING payment.paid FORGED")
+        logging.getLogger("tillgate").exception(
+            "the handler of %s failed",
+            "1\r\nWARNING payment.paid FORGED",
+        )
     plain = logging.Formatter("%(levelname)s %(message)s")
     text = "\n".join(plain.format(record) for record in log.records)
     assert text.count("FORGED") >= 3, "it is told, "
-    assert not [line for line in text.splitlines() if line.startswith("WARNING payment.paid")], "and stands in no line of its own"
+    assert not [line for line in text.splitlines() if line.startswith("WARNING payment.paid")], (
+        "and stands in no line of its own"
+    )
     assert "\x1b" not in text
 
 
-def test_the_log_tells_what_happened_to_which_payment(world: World, log: pytest.LogCaptureFixture) -> None:
+def test_the_log_tells_what_happened_to_which_payment(
+    world: World,
+    log: pytest.LogCaptureFixture,
+) -> None:
     payment = world.paid_payment()
     assert [(record.event, record.reference) for record in events(log)] == [
         ("payment.created", payment.reference),
@@ -120,17 +145,34 @@ def test_the_log_tells_what_happened_to_which_payment(world: World, log: pytest.
         ("event.delivered", payment.reference),
     ]
     paid = events(log)[2]
-    assert (paid.status, paid.amount, paid.method, paid.actor) == ("paid", "12.50", "alipay", "webhook")
+    assert (paid.status, paid.amount, paid.method, paid.actor) == (
+        "paid",
+        "12.50",
+        "alipay",
+        "webhook",
+    )
     assert paid.order == f"smallest-shop:{payment.order.key}"
-    assert paid.getMessage() == f"payment.paid {payment.reference}: the gateway says that it is paid"
+    assert (
+        paid.getMessage() == f"payment.paid {payment.reference}: the gateway says that it is paid"
+    )
     assert paid.levelno == logging.INFO
 
 
-def test_log_shows_transaction_number_and_no_card(world: World, log: pytest.LogCaptureFixture) -> None:
-    payment, number = world.paid_payment(), "301201812260000002"  # its last digit is right for a card
+def test_log_shows_transaction_number_and_no_card(
+    world: World,
+    log: pytest.LogCaptureFixture,
+) -> None:
+    # its last digit is right for a card
+    payment, number = (
+        world.paid_payment(),
+        "301201812260000002",
+    )
     payment.transaction_no = number
     record("payment.identified", payment.order, "worker", f"transaction {number}", payment=payment)
-    assert events(log)[-1].getMessage() == f"payment.identified {payment.reference}: transaction {number}"
+    assert (
+        events(log)[-1].getMessage()
+        == f"payment.identified {payment.reference}: transaction {number}"
+    )
     assert events(log)[-1].transaction_no == number
     record("payment.identified", payment.order, "worker", "card 4111111111111111", payment=payment)
     assert events(log)[-1].getMessage() == f"payment.identified {payment.reference}: card ***"
@@ -140,31 +182,58 @@ def test_the_log_warns_of_what_needs_a_person(world: World, log: pytest.LogCaptu
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     queueing.refund(payment.pk, "2.00")
-    warned = [(record.event, getattr(record, "reason", "")) for record in events(log) if record.levelno == logging.WARNING]
+    warned = [
+        (record.event, getattr(record, "reason", ""))
+        for record in events(log)
+        if record.levelno == logging.WARNING
+    ]
     assert warned == [("refund.unknown", ""), ("review.opened", "refund-unknown")]
-    assert [record.refund_amount for record in events(log) if record.event == "refund.unknown"] == ["2.00"]
+    assert [record.refund_amount for record in events(log) if record.event == "refund.unknown"] == [
+        "2.00",
+    ]
 
 
-def test_a_matter_of_an_account_is_heard_of_too(world: World, log: pytest.LogCaptureFixture, configure: Any) -> None:
+def test_a_matter_of_an_account_is_heard_of_too(
+    world: World,
+    log: pytest.LogCaptureFixture,
+    configure: Any,
+) -> None:
     payment = world.start(world.order())
     configure({"TOKEN": "another token"})
     world.notification(payment)
     raised = next(record for record in events(log) if record.event == "review.opened")
-    assert (raised.reason, raised.account, raised.reference) == ("wrong-credentials", "default", None)
+    assert (raised.reason, raised.account, raised.reference) == (
+        "wrong-credentials",
+        "default",
+        None,
+    )
 
 
 def test_what_a_plugin_adds_to_an_event_stays_out_of_the_log(log: pytest.LogCaptureFixture) -> None:
-    hooks.emit(hooks.Event(name="shop.thing", at=timezone.now(), fields={"card": "4111", "name": "Ann", "args": 1, "actor": "x"}))
+    hooks.emit(
+        hooks.Event(
+            name="shop.thing",
+            at=timezone.now(),
+            fields={"card": "4111", "name": "Ann", "args": 1, "actor": "x"},
+        ),
+    )
     (record,) = events(log)
     assert (record.event, record.actor) == ("shop.thing", "x")
     assert not hasattr(record, "card")
     assert "4111" not in log.text
 
 
-def test_every_call_of_the_gateway_has_a_span_and_a_duration(world: World, telemetry: Telemetry) -> None:
+def test_every_call_of_the_gateway_has_a_span_and_a_duration(
+    world: World,
+    telemetry: Telemetry,
+) -> None:
     payment = world.paid_payment()
     queueing.refund(payment.pk, "1.00")
-    assert [span.name for span in telemetry.spans()] == ["tillgate pay", "tillgate query", "tillgate refund"]
+    assert [span.name for span in telemetry.spans()] == [
+        "tillgate pay",
+        "tillgate query",
+        "tillgate refund",
+    ]
     for span in telemetry.spans():
         assert span.attributes["tillgate.reference"] == payment.reference
         assert span.attributes["server.address"] == "127.0.0.1"
@@ -174,7 +243,11 @@ def test_every_call_of_the_gateway_has_a_span_and_a_duration(world: World, telem
         assert span.status.status_code is StatusCode.UNSET
     assert telemetry.spans()[1].attributes["tillgate.status"] == "paid"
     points = telemetry.points("tillgate.gateway.duration")
-    assert sorted(point.attributes["tillgate.operation"] for point in points) == ["pay", "query", "refund"]
+    assert sorted(point.attributes["tillgate.operation"] for point in points) == [
+        "pay",
+        "query",
+        "refund",
+    ]
     assert all(point.count == 1 and point.sum > 0 for point in points)
 
 
@@ -194,8 +267,13 @@ def test_a_failed_call_is_an_error_by_its_type_alone(world: World, telemetry: Te
     assert query.status.status_code is StatusCode.UNSET  # an answer like any other
 
 
-def test_events_are_counted_and_noted_in_the_span_around_them(world: World, telemetry: Telemetry) -> None:
-    with telemetry.tracers.get_tracer("a request").start_as_current_span("POST /payments/notification/"):
+def test_events_are_counted_and_noted_in_the_span_around_them(
+    world: World,
+    telemetry: Telemetry,
+) -> None:
+    with telemetry.tracers.get_tracer("a request").start_as_current_span(
+        "POST /payments/notification/",
+    ):
         payment = world.paid_payment()
     counted = {
         (point.attributes["tillgate.event"], point.attributes.get("tillgate.method")): point.value
@@ -203,18 +281,34 @@ def test_events_are_counted_and_noted_in_the_span_around_them(world: World, tele
     }
     assert counted[("payment.paid", "alipay")] == 1
     around = telemetry.spans()[-1]
-    assert [event.name for event in around.events] == ["payment.created", "payment.pending", "payment.paid", "event.delivered"]
-    assert {event.attributes["tillgate.reference"] for event in around.events} == {payment.reference}
+    assert [event.name for event in around.events] == [
+        "payment.created",
+        "payment.pending",
+        "payment.paid",
+        "event.delivered",
+    ]
+    assert {event.attributes["tillgate.reference"] for event in around.events} == {
+        payment.reference,
+    }
     assert all(span.parent.span_id == around.context.span_id for span in telemetry.spans()[:-1])
-    references = [point for name in ("tillgate.events", "tillgate.gateway.duration") for point in telemetry.points(name)]
-    assert not any(payment.reference in str(dict(point.attributes)) for point in references)  # a metric has few values
+    references = [
+        point
+        for name in ("tillgate.events", "tillgate.gateway.duration")
+        for point in telemetry.points(name)
+    ]
+    # a metric has few values
+    assert not any(payment.reference in str(dict(point.attributes)) for point in references)
 
 
 def test_i11_no_token_signature_or_key_is_in_a_log_span_or_metric(
-    world: World, telemetry: Telemetry, log: pytest.LogCaptureFixture
+    world: World,
+    telemetry: Telemetry,
+    log: pytest.LogCaptureFixture,
 ) -> None:
     live_a_full_life(world)
-    heard = telemetry.everything() + "".join(f"{record.getMessage()} {vars(record)} {record.exc_text or ''}\n" for record in log.records)
+    heard = telemetry.everything() + "".join(
+        f"{record.getMessage()} {vars(record)} {record.exc_text or ''}\n" for record in log.records
+    )
     assert "payment.paid" in heard
     assert "refund.unknown" in heard
     assert PUBLISHED_TEST_TOKEN not in heard
@@ -231,7 +325,9 @@ def _without_trace_ids(text: str) -> str:
 
 
 def test_a_call_that_never_left_and_a_plugin_that_raises_are_told_by_their_types(
-    world: World, telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    telemetry: Telemetry,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Broken:
         @hooks.hookimpl(tryfirst=True)
@@ -248,7 +344,11 @@ def test_a_call_that_never_left_and_a_plugin_that_raises_are_told_by_their_types
     assert telemetry.spans()[-1].attributes["error.type"] == "NotSent"
 
 
-def test_an_observer_that_fails_disturbs_nobody(world: World, telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_observer_that_fails_disturbs_nobody(
+    world: World,
+    telemetry: Telemetry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the disk is full")
 
@@ -258,8 +358,12 @@ def test_an_observer_that_fails_disturbs_nobody(world: World, telemetry: Telemet
     assert telemetry.points("tillgate.events")
 
 
-def test_the_observers_are_registered_once_and_can_be_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {LOG_NAME, TELEMETRY_NAME} <= {name for name, _ in hooks.plugin_manager().list_name_plugin()}
+def test_the_observers_are_registered_once_and_can_be_blocked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert {LOG_NAME, TELEMETRY_NAME} <= {
+        name for name, _ in hooks.plugin_manager().list_name_plugin()
+    }
     before = hooks.plugin_manager().list_name_plugin()
     observers.register()
     assert hooks.plugin_manager().list_name_plugin() == before
@@ -284,7 +388,9 @@ def test_without_opentelemetry_there_is_no_observer_of_it(monkeypatch: pytest.Mo
     assert fresh.has_plugin(LOG_NAME)
 
 
-def test_a_plugin_that_cannot_be_loaded_does_not_keep_django_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_that_cannot_be_loaded_does_not_keep_django_from_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken() -> None:
         raise ConfigurationError("plugin", "tillgate", "could not be loaded")
 
@@ -295,13 +401,19 @@ def test_a_plugin_that_cannot_be_loaded_does_not_keep_django_from_starting(monke
 def test_opentelemetry_is_imported_only_when_something_is_told() -> None:
     code = "import sys, django; django.setup(); print('opentelemetry.trace' in sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"DJANGO_SETTINGS_MODULE": "tests.django.project"}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"DJANGO_SETTINGS_MODULE": "tests.django.project"},
     )
     assert done.stdout == "False\n"
 
 
 def test_every_event_that_is_recorded_has_words_and_its_line_in_the_how_to() -> None:
     sources = [path.read_text("utf-8") for path in Path(tillgate.django.__path__[0]).rglob("*.py")]
-    recorded = {name for source in sources for name in re.findall(r'record\(\s*"([a-z.-]+)"', source)}
+    recorded = {
+        name for source in sources for name in re.findall(r'record\(\s*"([a-z.-]+)"', source)
+    }
     assert set(EVENTS) == recorded | set(STATUS_OF_EVENT) | {ERASED}
     assert set(rows(section(read("docs/how-to/observe.md"), "The events"))) == set(EVENTS)

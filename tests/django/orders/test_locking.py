@@ -18,7 +18,13 @@ from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import accounts
 from tillgate.django.models import Order, Payment, Refund, Review, database
-from tillgate.django.orders.locking import InsideTransaction, durable, locked_order, outside_transactions, without_atomic_requests
+from tillgate.django.orders.locking import (
+    InsideTransaction,
+    durable,
+    locked_order,
+    outside_transactions,
+    without_atomic_requests,
+)
 from tillgate.django.payments import reconciling, starting
 from tillgate.django.refunds import queueing
 from tillgate.django.reviews.opening import open_review
@@ -38,9 +44,15 @@ class KeptElsewhere:
 def elsewhere(settings: Any) -> Iterator[str]:
     """A second database, where Tillgate's rows are."""
     alias = "elsewhere"
-    given = {DEFAULT_DB_ALIAS: connections.settings[DEFAULT_DB_ALIAS], alias: {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+    given = {
+        DEFAULT_DB_ALIAS: connections.settings[DEFAULT_DB_ALIAS],
+        alias: {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
+    }
     connections.settings[alias] = connections.configure_settings(given)[alias]
-    connections[alias].connect()  # by ourselves: pytest-django lets no test connect to a database that it has not prepared
+    connections[
+        alias
+        # by ourselves: pytest-django lets no test connect to a database that it has not prepared
+    ].connect()
     settings.DATABASE_ROUTERS = [KeptElsewhere()]
     yield alias
     connections[alias].close()
@@ -68,45 +80,76 @@ def by_hand() -> Iterator[None]:
         transaction.set_autocommit(True)
 
 
-def test_i6_where_the_host_commits_by_hand_nothing_is_sent_that_its_rollback_would_forget(world: World) -> None:
+def test_i6_where_the_host_commits_by_hand_nothing_is_sent_that_its_rollback_would_forget(
+    world: World,
+) -> None:
     payment = world.paid_payment()
-    for send in (lambda: queueing.refund(payment.pk, "1.00"), lambda: world.start(world.order()), run_worker):
-        with by_hand(), pytest.raises(InsideTransaction, match="while autocommit of database 'default' is off"):
+    for send in (
+        lambda: queueing.refund(payment.pk, "1.00"),
+        lambda: world.start(world.order()),
+        run_worker,
+    ):
+        with (
+            by_hand(),
+            pytest.raises(InsideTransaction, match="while autocommit of database 'default' is off"),
+        ):
             send()
-    assert (world.refunded_amount(payment), Refund.objects.count(), Payment.objects.count()) == (Decimal(0), 0, 1)
+    assert (world.refunded_amount(payment), Refund.objects.count(), Payment.objects.count()) == (
+        Decimal(0),
+        0,
+        1,
+    )
 
 
-@pytest.mark.parametrize(("action", "operation"), [(lambda: outside_transactions("refund"), "refund"), (durable, "this")])
+@pytest.mark.parametrize(
+    ("action", "operation"),
+    [(lambda: outside_transactions("refund"), "refund"), (durable, "this")],
+)
 def test_an_operation_whose_host_commits_by_hand_says_where_it_was_called_and_what_to_do(
-    world: World, action: Callable[[], object], operation: str
+    world: World,
+    action: Callable[[], object],
+    operation: str,
 ) -> None:
     with by_hand(), pytest.raises(InsideTransaction) as caught:
         action()
     assert str(caught.value) == (
-        f"{operation} must be kept at once, and was called while autocommit of database 'default' is off: "
-        "turn it on (transaction.set_autocommit(True), and no AUTOCOMMIT in the settings), or queue the work"
+        f"{operation} must be kept at once, and was called while autocommit of database 'default' "
+        "is off: "
+        "turn it on (transaction.set_autocommit(True), and no AUTOCOMMIT in the settings), or "
+        "queue the work"
     )
 
 
 def test_before_there_is_a_connection_the_settings_say_whether_the_host_commits_by_hand(
-    elsewhere: str, monkeypatch: pytest.MonkeyPatch
+    elsewhere: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(connections[elsewhere], "connection", None)
         outside_transactions("refund")
         patch.setitem(connections[elsewhere].settings_dict, "AUTOCOMMIT", False)
-        with pytest.raises(InsideTransaction, match="while autocommit of database 'elsewhere' is off"):
+        with pytest.raises(
+            InsideTransaction,
+            match="while autocommit of database 'elsewhere' is off",
+        ):
             outside_transactions("refund")
 
 
-def test_where_the_host_commits_by_hand_nothing_is_acknowledged_that_is_not_kept(world: World) -> None:
+def test_where_the_host_commits_by_hand_nothing_is_acknowledged_that_is_not_kept(
+    world: World,
+) -> None:
     payment = world.start(world.order())
-    with by_hand(), pytest.raises(InsideTransaction, match="while autocommit of database 'default' is off"):
+    with (
+        by_hand(),
+        pytest.raises(InsideTransaction, match="while autocommit of database 'default' is off"),
+    ):
         world.notification(payment)
     assert world.fresh(payment).notifications == 0
 
 
-def test_where_the_host_commits_by_hand_a_refund_is_queued_with_what_it_commits(world: World) -> None:
+def test_where_the_host_commits_by_hand_a_refund_is_queued_with_what_it_commits(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     transaction.set_autocommit(False)
     try:
@@ -147,26 +190,41 @@ def test_our_transactions_are_in_the_database_that_holds_our_rows(elsewhere: str
         outside_transactions("refund")
 
 
-def test_a_view_is_exempt_from_the_transactions_of_the_hosts_database_and_of_ours(elsewhere: str) -> None:
+def test_a_view_is_exempt_from_the_transactions_of_the_hosts_database_and_of_ours(
+    elsewhere: str,
+) -> None:
     view = without_atomic_requests(lambda request: None)
     assert vars(view)["_non_atomic_requests"] == {DEFAULT_DB_ALIAS, elsewhere}
 
 
-# A connection that is cut while the network is used ---------------------------------------------------------------------------------------
+# A connection that is cut while the network is used -----------------------------------------------
 
-cut = pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite has no connection that could be cut")
+cut = pytest.mark.skipif(
+    project.DATABASE == "sqlite",
+    reason="SQLite has no connection that could be cut",
+)
 
 
 def cut_connection() -> None:
-    """Let the server end this thread's connection, as when it restarts or a proxy takes it for idle."""
+    """Let the server end this thread's connection, as when it restarts or a proxy takes it for
+    idle.
+    """
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()" if connection.vendor == "postgresql" else "SELECT CONNECTION_ID()")
+        cursor.execute(
+            "SELECT pg_backend_pid()"
+            if connection.vendor == "postgresql"
+            else "SELECT CONNECTION_ID()",
+        )
         (number,) = cursor.fetchone()
 
     def kill() -> None:
         try:
             with connection.cursor() as cursor:
-                cursor.execute(f"SELECT pg_terminate_backend({number})" if connection.vendor == "postgresql" else f"KILL {number}")
+                cursor.execute(
+                    f"SELECT pg_terminate_backend({number})"
+                    if connection.vendor == "postgresql"
+                    else f"KILL {number}",
+                )
         finally:
             connections.close_all()
 
@@ -190,7 +248,9 @@ def cutting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cut
 @pytest.mark.usefixtures("cutting")
-def test_what_the_gateway_answered_is_kept_though_the_connection_was_cut_meanwhile(world: World) -> None:
+def test_what_the_gateway_answered_is_kept_though_the_connection_was_cut_meanwhile(
+    world: World,
+) -> None:
     order = world.order()
     started = starting.start_payment(world.shop.plugin, order, method="alipay")
     assert (started.payment.status, bool(started.payment.payment_url)) == ("pending", True)
@@ -202,7 +262,10 @@ def test_what_the_gateway_answered_is_kept_though_the_connection_was_cut_meanwhi
 
 @cut
 @pytest.mark.usefixtures("cutting")
-def test_what_a_worker_hears_is_kept_though_the_connection_was_cut_meanwhile(world: World, configure: Callable[..., None]) -> None:
+def test_what_a_worker_hears_is_kept_though_the_connection_was_cut_meanwhile(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(POLL_CONNECTIONS=1)
     payments = [world.start(world.order()) for _ in range(2)]
     for payment in payments:
@@ -214,7 +277,8 @@ def test_what_a_worker_hears_is_kept_though_the_connection_was_cut_meanwhile(wor
 
 @cut
 def test_a_refund_that_has_not_left_is_sent_later_though_the_connection_was_cut_just_before(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment = world.paid_payment()
     cuts = [cut_connection]
@@ -228,12 +292,17 @@ def test_a_refund_that_has_not_left_is_sent_later_though_the_connection_was_cut_
     refund = queueing.refund(payment.pk, "1.00")
     assert (refund.status, world.refunded_amount(payment)) == ("queued", Decimal(0))
     world.a_day_passes()
-    assert (Refund.objects.get().status, world.refunded_amount(payment)) == ("succeeded", Decimal("1.00"))
+    assert (Refund.objects.get().status, world.refunded_amount(payment)) == (
+        "succeeded",
+        Decimal("1.00"),
+    )
 
 
 @cut
 def test_what_was_mailed_is_not_mailed_again_though_the_connection_was_cut_meanwhile(
-    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    world: World,
+    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     real = EmailMessage.send

@@ -18,24 +18,49 @@ SOURCES = sorted(Path(tillgate.django.__file__).parent.rglob("*.py"))
 
 
 def writes_of_status(source: str) -> list[int]:
-    """Return the lines of a source that assign `.status`, or give `status=` to an update of rows."""
+    """Return the lines of a source that assign `.status`, or give `status=` to an update of
+    rows.
+    """
     lines: list[int] = []
     for node in ast.walk(ast.parse(source)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
-        flat = [one for target in targets for one in (target.elts if isinstance(target, ast.Tuple) else [target])]
-        lines += [one.lineno for one in flat if isinstance(one, ast.Attribute) and one.attr == "status"]
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AugAssign | ast.AnnAssign)
+            else []
+        )
+        flat = [
+            one
+            for target in targets
+            for one in (target.elts if isinstance(target, ast.Tuple) else [target])
+        ]
+        lines += [
+            one.lineno for one in flat if isinstance(one, ast.Attribute) and one.attr == "status"
+        ]
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "update"
+        ):
             lines += [node.lineno for keyword in node.keywords if keyword.arg == "status"]
     return lines
 
 
 def test_no_other_module_writes_a_status() -> None:
-    found = {path.name: lines for path in SOURCES if (lines := writes_of_status(path.read_text("utf-8"))) and path.name != "status.py"}
+    found = {
+        path.name: lines
+        for path in SOURCES
+        if (lines := writes_of_status(path.read_text("utf-8"))) and path.name != "status.py"
+    }
     assert found == {}
 
 
 def test_the_search_finds_a_write_of_a_status() -> None:
-    assert writes_of_status("row.status = 'paid'\nrow.a, row.status = 1, 2\nrows.filter(status='x').update(status='y')\nrow.status") == [
+    assert writes_of_status(
+        "row.status = 'paid'\nrow.a, row.status = 1, "
+        "2\nrows.filter(status='x').update(status='y')\nrow.status",
+    ) == [
         1,
         2,
         3,
@@ -47,7 +72,11 @@ def test_i9_a_status_that_the_table_does_not_lead_to_is_refused(world: World) ->
     with pytest.raises(IllegalTransition, match="from paid to failed"):
         status.write_status(payment, PaymentStatus.FAILED, timezone.now())
     with pytest.raises(IllegalTransition):
-        status.write_status_of(Payment.objects.filter(pk=payment.pk), PaymentStatus.PAID, PaymentStatus.PENDING)
+        status.write_status_of(
+            Payment.objects.filter(pk=payment.pk),
+            PaymentStatus.PAID,
+            PaymentStatus.PENDING,
+        )
     assert world.fresh(payment).status == "paid"
 
 

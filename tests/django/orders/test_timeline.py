@@ -1,4 +1,6 @@
-"""What a timeline tells, word for word: everything that happens to an order, what caused it, and what it is about (I10)."""
+"""What a timeline tells, word for word: everything that happens to an order, what caused it, and
+what it is about (I10).
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,11 @@ def test_a_refund_that_nobody_knows_of_until_a_person_looks(world: World, done: 
     settle_by_staff(refund.pk, done=done, staff="ann")
     status, found = ("succeeded", "done") if done else ("failed", "not done")
     outcome = refund.answer
-    both, whole = "payment refund", f"Refund of USD 2.50 of payment {payment.reference}: nobody knows whether it went out ({outcome}). "
+    both, whole = (
+        "payment refund",
+        f"Refund of USD 2.50 of payment {payment.reference}: nobody knows whether it went out "
+        f"({outcome}). ",
+    )
     whole += "It is never sent again by itself."
     assert story(payment.order.key)[6:] == [
         ("refund.unknown", "refund", outcome, both),
@@ -83,7 +89,12 @@ def test_a_refund_that_nobody_knows_of_until_a_person_looks(world: World, done: 
         ("event.delivered", "outbox", f"the shop was told: refund-changed ({status})", both),
     ]
     review = Review.objects.get()
-    assert (review.order, review.payment, review.refund, review.account) == (payment.order, payment, refund, "default")
+    assert (review.order, review.payment, review.refund, review.account) == (
+        payment.order,
+        payment,
+        refund,
+        "default",
+    )
     assert (review.resolution, review.resolved_by) == (f"ann found that it was {found}", "ann")
 
 
@@ -91,19 +102,30 @@ def test_a_refund_that_a_notification_confirms(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
-    address, form = f"/payments/refund-notification/{refund.notification_key}/", "application/x-www-form-urlencoded"
+    address, form = (
+        f"/payments/refund-notification/{refund.notification_key}/",
+        "application/x-www-form-urlencoded",
+    )
     world.client.post(address, confirming(refund), content_type=form)
     confirmed = "the gateway's notification confirmed it"
     assert story(payment.order.key)[10:] == [
         ("refund.succeeded", "webhook", confirmed, "payment refund"),
         ("review.resolved", "staff:tillgate", confirmed, "payment"),
-        ("event.delivered", "outbox", "the shop was told: refund-changed (succeeded)", "payment refund"),
+        (
+            "event.delivered",
+            "outbox",
+            "the shop was told: refund-changed (succeeded)",
+            "payment refund",
+        ),
     ]
     refund.refresh_from_db()
     assert refund.answer == confirmed
 
 
-def test_a_refund_whose_process_died_and_one_that_never_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_whose_process_died_and_one_that_never_left(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
     from tillgate.django.refunds import sending
 
@@ -113,7 +135,12 @@ def test_a_refund_whose_process_died_and_one_that_never_left(world: World, monke
     sending._claim(refund.pk)
     world.time.advance(minutes=16)
     world.run_worker()
-    assert ("refund.unknown", "worker", "the process ended while it was being sent", "payment refund") in story(payment.order.key)
+    assert (
+        "refund.unknown",
+        "worker",
+        "the process ended while it was being sent",
+        "payment refund",
+    ) in story(payment.order.key)
 
     def refuse(*_: object) -> None:
         raise NotSent("refund", payment.reference, "connection refused")
@@ -136,9 +163,19 @@ def test_a_refund_made_elsewhere(world: World) -> None:
         ("event.delivered", "outbox", "the shop was told: review-opened", "payment"),
         ("refund.external", "staff:bob", "USD 12.50 was refunded elsewhere", "payment refund"),
         ("review.resolved", "staff:bob", "USD 12.50 was refunded elsewhere", "payment"),
-        ("event.delivered", "outbox", "the shop was told: refund-changed (succeeded)", "payment refund"),
+        (
+            "event.delivered",
+            "outbox",
+            "the shop was told: refund-changed (succeeded)",
+            "payment refund",
+        ),
     ]
-    assert (entered.requested_by, entered.reason, entered.external, entered.due_at) == ("bob", "made elsewhere", True, None)
+    assert (entered.requested_by, entered.reason, entered.external, entered.due_at) == (
+        "bob",
+        "made elsewhere",
+        True,
+        None,
+    )
 
 
 def test_a_refused_creation_and_an_order_that_nobody_pays(world: World) -> None:
@@ -179,14 +216,38 @@ def test_an_order_that_is_closed_before_and_after_a_payment_of_it_began(world: W
 @pytest.mark.parametrize(
     ("change", "reason", "detail", "outcome"),
     [
-        ({"total": Decimal("20.00")}, "underpaid", "USD 12.50 was paid, and the order costs USD 20.00 by now", "underpaid"),
-        ({"total": Decimal("10.00")}, "overpaid", "USD 12.50 was paid, and the order costs USD 10.00 by now", "applied"),
-        ({"status": "cancelled"}, "paid-not-payable", "it was paid, but it is cancelled", "not-payable"),
-        (None, "paid-not-payable", "it was paid, but the shop does not know the order any more", "not-payable"),
+        (
+            {"total": Decimal("20.00")},
+            "underpaid",
+            "USD 12.50 was paid, and the order costs USD 20.00 by now",
+            "underpaid",
+        ),
+        (
+            {"total": Decimal("10.00")},
+            "overpaid",
+            "USD 12.50 was paid, and the order costs USD 10.00 by now",
+            "applied",
+        ),
+        (
+            {"status": "cancelled"},
+            "paid-not-payable",
+            "it was paid, but it is cancelled",
+            "not-payable",
+        ),
+        (
+            None,
+            "paid-not-payable",
+            "it was paid, but the shop does not know the order any more",
+            "not-payable",
+        ),
     ],
 )
 def test_an_order_that_changed_while_it_was_paid(
-    world: World, change: dict[str, Any] | None, reason: str, detail: str, outcome: str
+    world: World,
+    change: dict[str, Any] | None,
+    reason: str,
+    detail: str,
+    outcome: str,
 ) -> None:
     order = world.order()
     payment = world.start(order)
@@ -198,7 +259,12 @@ def test_an_order_that_changed_while_it_was_paid(
         ("event.delivered", "outbox", f"the shop was told: payment-paid ({outcome})", "payment"),
     ]
     review = Review.objects.get()
-    assert (review.reason, review.account, review.payment, review.order) == (reason, "default", payment, payment.order)
+    assert (review.reason, review.account, review.payment, review.order) == (
+        reason,
+        "default",
+        payment,
+        payment.order,
+    )
     assert OutboxEvent.objects.get(kind="payment-paid").outcome == outcome
 
 
@@ -209,10 +275,25 @@ def test_i4_a_second_payment(world: World) -> None:
         world.shopper_pays(payment)
         world.notification(payment)
     message = "the order was paid by another payment already; this one can be refunded"
-    assert ("review.opened", "outbox", f"Payment {second.reference}: {message}.", "payment") in story(order)
-    assert ("event.delivered", "outbox", "the shop was told: payment-paid (second-payment)", "payment") in story(order)
+    assert (
+        "review.opened",
+        "outbox",
+        f"Payment {second.reference}: {message}.",
+        "payment",
+    ) in story(order)
+    assert (
+        "event.delivered",
+        "outbox",
+        "the shop was told: payment-paid (second-payment)",
+        "payment",
+    ) in story(order)
     queueing.refund(second.pk, "12.50", staff="ann")
-    assert ("review.resolved", "staff:ann", "all of it was refunded: USD 12.50", "payment") in story(order)
+    assert (
+        "review.resolved",
+        "staff:ann",
+        "all of it was refunded: USD 12.50",
+        "payment",
+    ) in story(order)
 
 
 def test_a_shop_that_is_told_again_after_it_reopened_an_order(world: World) -> None:
@@ -237,12 +318,17 @@ def test_a_shop_that_is_told_again_after_it_reopened_an_order(world: World) -> N
     assert OutboxEvent.objects.filter(kind="payment-paid").latest("id").data == {"again": review.pk}
 
 
-def test_a_creation_whose_answer_is_lost_and_one_that_a_notification_overtakes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_creation_whose_answer_is_lost_and_one_that_a_notification_overtakes(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     order = world.order()
     world.sandbox.control.fault("lost_response", occasion="pay")
     started = starting.start_payment(world.shop.plugin, order, method="alipay")
     assert story(order)[1] == ("payment.outcome-unknown", "start", started.detail, "payment")
-    assert TimelineEntry.objects.get(event="payment.outcome-unknown").evidence == {"error": "OutcomeUnknown"}
+    assert TimelineEntry.objects.get(event="payment.outcome-unknown").evidence == {
+        "error": "OutcomeUnknown",
+    }
     overtaken, real = world.order(), hooks.pay
 
     def pay(*arguments: Any, **named: Any) -> Any:
@@ -260,9 +346,15 @@ def test_a_creation_whose_answer_is_lost_and_one_that_a_notification_overtakes(w
         ("payment.answered-late", "start", f"transaction {number}", "payment"),
     ]
     fresh = world.fresh(quick.payment)
-    assert (fresh.transaction_no, bool(number), fresh.payment_url) == (number, True, quick.payment.payment_url)
+    assert (fresh.transaction_no, bool(number), fresh.payment_url) == (
+        number,
+        True,
+        quick.payment.payment_url,
+    )
     assert fresh.payment_url.startswith(world.sandbox.base_url)
-    assert TimelineEntry.objects.get(event="payment.answered-late").evidence["transactionNo"] == number
+    assert (
+        TimelineEntry.objects.get(event="payment.answered-late").evidence["transactionNo"] == number
+    )
 
 
 # What an entry keeps, and what observers hear.
@@ -287,7 +379,10 @@ def listener() -> Any:
     hooks.plugin_manager().unregister(name="listener")
 
 
-def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: World, listener: Listener) -> None:
+def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(
+    world: World,
+    listener: Listener,
+) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50", staff="ann")
@@ -324,19 +419,36 @@ def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: Worl
     assert (listener.heard[-1].name, listener.heard[-1].reference) == ("order.opened", None)
 
 
-def test_observers_hear_of_an_accounts_matter_that_is_in_no_timeline(world: World, listener: Listener, configure: Any) -> None:
+def test_observers_hear_of_an_accounts_matter_that_is_in_no_timeline(
+    world: World,
+    listener: Listener,
+    configure: Any,
+) -> None:
     payment = world.start(world.order())
     configure({"TOKEN": "another token"})
     world.notification(payment)
     [event] = [event for event in listener.heard if event.name == "review.opened"]
     review = Review.objects.get()
-    assert event.fields == {"reason": "wrong-credentials", "account": "default", "actor": "webhook", "message": review.message}
+    assert event.fields == {
+        "reason": "wrong-credentials",
+        "account": "default",
+        "actor": "webhook",
+        "message": review.message,
+    }
     assert (event.at, event.reference) == (review.opened_at, None)
     assert review.message.startswith("Account default: ")
-    assert (review.evidence, review.order, review.payment) == ({"reference": payment.reference}, None, payment)
+    assert (review.evidence, review.order, review.payment) == (
+        {"reference": payment.reference},
+        None,
+        payment,
+    )
 
 
-def test_observers_hear_that_a_refund_met_an_accounts_matter(world: World, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observers_hear_that_a_refund_met_an_accounts_matter(
+    world: World,
+    listener: Listener,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
 
     def refuse(*_: object) -> None:
@@ -345,18 +457,34 @@ def test_observers_hear_that_a_refund_met_an_accounts_matter(world: World, liste
     monkeypatch.setattr("tillgate.hooks.refund", refuse)
     queueing.refund(payment.pk, "2.50")
     [event] = [event for event in listener.heard if event.name == "review.opened"]
-    assert (event.fields["reason"], event.fields["account"], event.fields["actor"]) == ("account-gone", "default", "refund")
+    assert (event.fields["reason"], event.fields["account"], event.fields["actor"]) == (
+        "account-gone",
+        "default",
+        "refund",
+    )
 
 
 def test_observers_hear_that_a_refunds_notification_met_an_accounts_matter(
-    world: World, listener: Listener, configure: Callable[..., None]
+    world: World,
+    listener: Listener,
+    configure: Callable[..., None],
 ) -> None:
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "2.50")
     configure({"MERCHANT_NO": "999999"})
-    assert world.client.post(f"/payments/refund-notification/{refund.notification_key}/", {"status": "success"}).status_code == 503
+    assert (
+        world.client.post(
+            f"/payments/refund-notification/{refund.notification_key}/",
+            {"status": "success"},
+        ).status_code
+        == 503
+    )
     [event] = [event for event in listener.heard if event.name == "review.opened"]
-    assert (event.fields["reason"], event.fields["account"], event.fields["actor"]) == ("account-gone", "default", "webhook")
+    assert (event.fields["reason"], event.fields["account"], event.fields["actor"]) == (
+        "account-gone",
+        "default",
+        "webhook",
+    )
 
 
 def test_evidence_is_kept_as_json_knows_it_and_within_bounds(world: World) -> None:
@@ -396,7 +524,10 @@ def test_what_is_rolled_back_is_told_to_nobody(world: World, listener: Listener)
 
 
 @pytest.mark.parametrize("depth", [19, 20, 600])
-def test_i2_what_lies_too_deep_in_an_answer_is_left_out_and_keeps_nothing_from_being_recorded(world: World, depth: int) -> None:
+def test_i2_what_lies_too_deep_in_an_answer_is_left_out_and_keeps_nothing_from_being_recorded(
+    world: World,
+    depth: int,
+) -> None:
     payment = world.start(world.order())
     deep: Any = "the end"
     for _ in range(depth):

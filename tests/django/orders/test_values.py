@@ -11,7 +11,13 @@ from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django.conf import get_settings
 from tillgate.django.models import OutboxEvent, Payment, Refund, Review
-from tillgate.django.orders.values import order_value, payment_value, refund_value, remote_event_value, review_value
+from tillgate.django.orders.values import (
+    order_value,
+    payment_value,
+    refund_value,
+    remote_event_value,
+    review_value,
+)
 from tillgate.django.outbox import remote
 from tillgate.django.payments import starting
 from tillgate.django.refunds import queueing
@@ -21,7 +27,12 @@ from tillgate.lifecycle import PaymentStatus, RefundStatus
 @pytest.fixture
 def payment(world: World) -> Payment:
     order = world.order()
-    started = starting.start_payment(world.shop.plugin, order, method="paypal", data={"language": "de"}).payment
+    started = starting.start_payment(
+        world.shop.plugin,
+        order,
+        method="paypal",
+        data={"language": "de"},
+    ).payment
     world.shopper_pays(started)
     world.notification(started)
     return world.fresh(started)
@@ -47,16 +58,29 @@ def test_a_refunds_value_has_the_status_that_is_being_told(payment: Payment) -> 
     refund = queueing.refund(payment.pk, "2.50", data={"lines": 1})
     value = refund_value(refund)
     assert value == hooks.Refund(
-        id=str(refund.pk), payment=payment_value(payment), amount=Decimal("2.50"), status=RefundStatus.SUCCEEDED, data={"lines": 1}
+        id=str(refund.pk),
+        payment=payment_value(payment),
+        amount=Decimal("2.50"),
+        status=RefundStatus.SUCCEEDED,
+        data={"lines": 1},
     )
     assert refund_value(refund, "unknown").status is RefundStatus.UNKNOWN
 
 
 def test_a_reviews_value_names_its_order_and_payment_if_it_has_any(payment: Payment) -> None:
     about = {"order": payment.order, "payment": payment}
-    review = Review.objects.create(reason="underpaid", facts={"detail": "Too little."}, opened_at=timezone.now(), **about)
+    review = Review.objects.create(
+        reason="underpaid",
+        facts={"detail": "Too little."},
+        opened_at=timezone.now(),
+        **about,
+    )
     assert review_value(review) == hooks.Review(
-        id=str(review.pk), reason="underpaid", message="Too little.", order=order_value(payment.order), payment=payment_value(payment)
+        id=str(review.pk),
+        reason="underpaid",
+        message="Too little.",
+        order=order_value(payment.order),
+        payment=payment_value(payment),
     )
     review.order = review.payment = None
     assert (review_value(review).order, review_value(review).payment) == (None, None)
@@ -65,9 +89,20 @@ def test_a_reviews_value_names_its_order_and_payment_if_it_has_any(payment: Paym
 def test_i11_no_secret_stands_in_a_reviews_value(payment: Payment) -> None:
     refund = queueing.refund(payment.pk, "2.50")
     token = get_settings().accounts["default"].token.get_secret_value()
-    secrets = [token, payment.notification_key, payment.return_key, payment.payment_url, refund.notification_key]
+    secrets = [
+        token,
+        payment.notification_key,
+        payment.return_key,
+        payment.payment_url,
+        refund.notification_key,
+    ]
     about = {"order": payment.order, "payment": payment, "refund": refund}
-    review = Review.objects.create(reason="underpaid", facts={"detail": " ".join(secrets)}, opened_at=timezone.now(), **about)
+    review = Review.objects.create(
+        reason="underpaid",
+        facts={"detail": " ".join(secrets)},
+        opened_at=timezone.now(),
+        **about,
+    )
     assert [secret for secret in secrets if secret in review.message] == secrets
     assert [secret for secret in secrets if secret in review_value(review).message] == []
 
@@ -75,7 +110,12 @@ def test_i11_no_secret_stands_in_a_reviews_value(payment: Payment) -> None:
 def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: Payment) -> None:
     refund = queueing.refund(payment.pk, "2.50")
     event = remote.enqueue_remote(
-        world.shop.plugin, payment.order.key, "receipt", data={"to": "ann"}, payment_id=str(payment.pk), refund_id=str(refund.pk)
+        world.shop.plugin,
+        payment.order.key,
+        "receipt",
+        data={"to": "ann"},
+        payment_id=str(payment.pk),
+        refund_id=str(refund.pk),
     )
     assert remote_event_value(OutboxEvent.objects.get(event_id=event)) == hooks.RemoteEvent(
         event_id=event,
@@ -85,11 +125,18 @@ def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: 
         refund=refund_value(Refund.objects.get(pk=refund.pk)),
         data={"to": "ann"},
     )
-    plain = remote_event_value(OutboxEvent.objects.get(event_id=remote.enqueue_remote(world.shop.plugin, payment.order.key, "hello")))
+    plain = remote_event_value(
+        OutboxEvent.objects.get(
+            event_id=remote.enqueue_remote(world.shop.plugin, payment.order.key, "hello"),
+        ),
+    )
     assert (plain.payment, plain.refund, plain.data) == (None, None, {})
 
 
-def test_what_a_plugin_carries_over_the_network_is_the_value_of_what_was_queued(world: World, payment: Payment) -> None:
+def test_what_a_plugin_carries_over_the_network_is_the_value_of_what_was_queued(
+    world: World,
+    payment: Payment,
+) -> None:
     carried: list[hooks.RemoteEvent] = []
 
     class Carrier:
@@ -101,13 +148,29 @@ def test_what_a_plugin_carries_over_the_network_is_the_value_of_what_was_queued(
     try:
         payment.order.plugin = "carrier"
         payment.order.save()
-        event = remote.enqueue_remote("carrier", payment.order.key, "receipt", payment_id=str(payment.pk))
+        event = remote.enqueue_remote(
+            "carrier",
+            payment.order.key,
+            "receipt",
+            payment_id=str(payment.pk),
+        )
         world.run_worker()
     finally:
         hooks.plugin_manager().unregister(name="carrier")
-    assert [(one.event_id, one.payment and one.payment.id) for one in carried] == [(event, str(payment.pk))]
+    assert [(one.event_id, one.payment and one.payment.id) for one in carried] == [
+        (event, str(payment.pk)),
+    ]
     outbox_event = OutboxEvent.objects.get(event_id=event)
-    assert (outbox_event.attempts, outbox_event.due_at, outbox_event.fault, outbox_event.done_at is not None) == (1, None, "", True)
+    assert (
+        outbox_event.attempts,
+        outbox_event.due_at,
+        outbox_event.fault,
+        outbox_event.done_at is not None,
+    ) == (1, None, "", True)
     entry = payment.order.timeline.latest("id")
-    assert (entry.event, entry.actor, entry.message) == ("event.delivered", f"outbox:{event}", "carried over the network: receipt")
+    assert (entry.event, entry.actor, entry.message) == (
+        "event.delivered",
+        f"outbox:{event}",
+        "carried over the network: receipt",
+    )
     assert entry.payment == payment

@@ -1,4 +1,6 @@
-"""A real worker, on the database of the running test, whose shop's handler hangs: `python -m tests.django.outbox.hanging_worker`."""
+"""A real worker, on the database of the running test, whose shop's handler hangs: `python -m
+tests.django.outbox.hanging_worker`.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,15 @@ def main() -> None:
         sys.stdout.flush()
         time.sleep(60)
 
-    [shop] = [one for one in hooks.plugin_manager().hook.tillgate_payment_paid.get_hookimpls() if one.plugin_name == told["plugin"]]
-    with mock.patch.object(shop, "function", ask_the_erp), mock.patch.object(worker, "HANGS_AFTER_SECONDS", 2):
+    [shop] = [
+        one
+        for one in hooks.plugin_manager().hook.tillgate_payment_paid.get_hookimpls()
+        if one.plugin_name == told["plugin"]
+    ]
+    with (
+        mock.patch.object(shop, "function", ask_the_erp),
+        mock.patch.object(worker, "HANGS_AFTER_SECONDS", 2),
+    ):
         call_command("tillgate", "worker", "--interval", "1")
 
 

@@ -1,4 +1,6 @@
-"""Handlers that hang or end their process: they take no page and no other order with them, and staff hear of them."""
+"""Handlers that hang or end their process: they take no page and no other order with them, and
+staff hear of them.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,22 @@ from tillgate.testing.crashes import Crash
 Configure = Callable[..., None]
 ROOT = Path(__file__).parents[3]
 
-needs_row_locks = pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite locks no single row")
+needs_row_locks = pytest.mark.skipif(
+    project.DATABASE == "sqlite",
+    reason="SQLite locks no single row",
+)
 
 
 @contextmanager
 def hanging_handler(world: World, payment: Payment) -> Iterator[threading.Thread]:
-    """Let the gateway notify in a thread, whose handler asks an ERP that does not answer before the block ends."""
+    """Let the gateway notify in a thread, whose handler asks an ERP that does not answer before the
+    block ends.
+    """
     manager = hooks.plugin_manager()
     owner = manager.get_plugin(world.shop.plugin)
-    [handler] = [one for one in manager.hook.tillgate_payment_paid.get_hookimpls() if one.plugin is owner]
+    [handler] = [
+        one for one in manager.hook.tillgate_payment_paid.get_hookimpls() if one.plugin is owner
+    ]
     real, asks, answers = handler.function, threading.Event(), threading.Event()
 
     def ask_first(*arguments: Any) -> Any:
@@ -71,7 +80,9 @@ def paid_at_the_gateway(world: World) -> Payment:
 
 @contextmanager
 def killing_handler(world: World, hook: str = "tillgate_payment_paid") -> Iterator[list[int]]:
-    """Let the shop's handler end its process each time, as kill -9 and a lack of memory do; yield one number for each time."""
+    """Let the shop's handler end its process each time, as kill -9 and a lack of memory do; yield
+    one number for each time.
+    """
     real, killed = hooks.call_owner, list[int]()
 
     def call_owner(plugin: str, name: str, **arguments: Any) -> Any:
@@ -110,7 +121,10 @@ def test_killed_delivery_is_tried_at_once(world: World, is_remote: bool) -> None
 @pytest.mark.parametrize("is_remote", [False, True], ids=["local", "remote"])
 def test_second_killed_delivery_pauses_with_review(world: World, is_remote: bool) -> None:
     undelivered(world, is_remote=is_remote)
-    with killing_handler(world, "tillgate_deliver" if is_remote else "tillgate_payment_paid") as killed:
+    with killing_handler(
+        world,
+        "tillgate_deliver" if is_remote else "tillgate_payment_paid",
+    ) as killed:
         for _ in range(2):
             worker_is_killed(world)
             world.time.advance(minutes=6)
@@ -159,7 +173,11 @@ def test_a_page_does_not_wait_for_a_handler_that_hangs_and_goes_on_by_itself(wor
         assert time.monotonic() - began < 3
         assert page.status_code == 200
         assert "Confirming your payment" in page.content.decode()
-        assert "data-poll" in page.content.decode() or "Refresh" in page.headers or "http-equiv" in page.content.decode()
+        assert (
+            "data-poll" in page.content.decode()
+            or "Refresh" in page.headers
+            or "http-equiv" in page.content.decode()
+        )
     assert world.come_back(payment).status_code == 302
     assert world.shop.times_paid(payment.order.key) == 1
 
@@ -176,7 +194,9 @@ def test_a_press_on_an_order_that_a_handler_holds_is_told_to_try_later(world: Wo
 
 
 @needs_row_locks
-def test_a_refund_of_an_order_that_a_handler_holds_is_refused_soon_and_nothing_is_sent(world: World) -> None:
+def test_a_refund_of_an_order_that_a_handler_holds_is_refused_soon_and_nothing_is_sent(
+    world: World,
+) -> None:
     paid, payment = world.paid_payment(), paid_at_the_gateway(world)
     Payment.objects.filter(pk=paid.pk).update(order_id=payment.order_id)
     with hanging_handler(world, payment):
@@ -214,12 +234,23 @@ def test_hanging_handlers_hold_two_threads(world: World, monkeypatch: pytest.Mon
     assert delivering.deliver(payment.order_id) == 1
 
 
-@pytest.mark.parametrize("run", [lambda world: world.run_worker(), lambda _: run_lane("default")], ids=["worker", "account"])
-def test_the_answers_of_a_batch_are_written_before_a_handler_that_may_hang(world: World, run: Callable[[World], object]) -> None:
+@pytest.mark.parametrize(
+    "run",
+    [lambda world: world.run_worker(), lambda _: run_lane("default")],
+    ids=["worker", "account"],
+)
+def test_the_answers_of_a_batch_are_written_before_a_handler_that_may_hang(
+    world: World,
+    run: Callable[[World], object],
+) -> None:
     payments = [paid_at_the_gateway(world) for _ in range(3)]
     Payment.objects.update(next_poll_at=world.time.now())
     owner = hooks.plugin_manager().get_plugin(world.shop.plugin)
-    [handler] = [one for one in hooks.plugin_manager().hook.tillgate_payment_paid.get_hookimpls() if one.plugin is owner]
+    [handler] = [
+        one
+        for one in hooks.plugin_manager().hook.tillgate_payment_paid.get_hookimpls()
+        if one.plugin is owner
+    ]
     real, seen = handler.function, []
 
     def look_first(*arguments: Any) -> Any:
@@ -234,7 +265,11 @@ def test_the_answers_of_a_batch_are_written_before_a_handler_that_may_hang(world
 
 def test_hanging_worker_ends_with_stack(world: World, settings: Any) -> None:
     stuck = undelivered(world)
-    told = {"database": str(connection.settings_dict["NAME"]), "tillgate": dict(settings.TILLGATE), "plugin": world.shop.plugin}
+    told = {
+        "database": str(connection.settings_dict["NAME"]),
+        "tillgate": dict(settings.TILLGATE),
+        "plugin": world.shop.plugin,
+    }
     ended = subprocess.run(
         [sys.executable, "-m", "tests.django.outbox.hanging_worker", json.dumps(told)],
         cwd=ROOT,

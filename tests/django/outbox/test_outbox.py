@@ -56,7 +56,10 @@ def failing_shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     return faults  # type: ignore[return-value]
 
 
-def test_i3_a_handler_that_raises_leaves_nothing_behind_and_is_tried_again(world: World, failing_shop: list[str]) -> None:
+def test_i3_a_handler_that_raises_leaves_nothing_behind_and_is_tried_again(
+    world: World,
+    failing_shop: list[str],
+) -> None:
     payment = world.paid_payment()
     assert payment.status == "paid"
     assert world.shop.times_paid(payment.order.key) == 0
@@ -67,7 +70,9 @@ def test_i3_a_handler_that_raises_leaves_nothing_behind_and_is_tried_again(world
 
 
 def test_what_is_due_is_delivered_without_a_lock_on_orders_of_which_nothing_is(
-    world: World, monkeypatch: pytest.MonkeyPatch, failing_shop: list[str]
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    failing_shop: list[str],
 ) -> None:
     waiting = world.paid_payment().order
     failing_shop.clear()
@@ -99,10 +104,17 @@ def test_a_shop_without_the_hook_that_marks_orders_paid_is_told_so(world: World)
         hooks.plugin_manager().unregister(forgetful)
         hooks.plugin_manager().register(shop, name="smallest-shop")
     fault = OutboxEvent.objects.get(payment=payment).fault
-    assert fault == "ConfigurationError: plugin: 'smallest-shop' does not implement tillgate_payment_paid, which marks an order paid"
+    assert (
+        fault
+        == "ConfigurationError: plugin: 'smallest-shop' does not implement tillgate_payment_paid, "
+        "which marks an order paid"
+    )
 
 
-def test_a_handler_that_keeps_failing_is_shown_to_a_person_while_the_payment_stays_paid(world: World, failing_shop: list[str]) -> None:
+def test_a_handler_that_keeps_failing_is_shown_to_a_person_while_the_payment_stays_paid(
+    world: World,
+    failing_shop: list[str],
+) -> None:
     payment = world.paid_payment()
     for _ in range(5):
         world.time.advance(hours=1)
@@ -117,7 +129,10 @@ def test_a_handler_that_keeps_failing_is_shown_to_a_person_while_the_payment_sta
     assert world.shop.times_paid(payment.order.key) == 1
 
 
-def test_outbox_events_of_an_order_wait_for_the_one_before(world: World, failing_shop: list[str]) -> None:
+def test_outbox_events_of_an_order_wait_for_the_one_before(
+    world: World,
+    failing_shop: list[str],
+) -> None:
     payment = world.paid_payment()
     from tillgate.django.refunds import queueing
 
@@ -154,7 +169,13 @@ class Mailer:
 
     @hooks.hookimpl
     def tillgate_payment_paid(self, payment: Payment) -> PaidOutcome:
-        enqueue_remote("mailing-shop", payment.order.key, "confirmation", data={"to": "ann@example.com"}, payment_id=payment.id)
+        enqueue_remote(
+            "mailing-shop",
+            payment.order.key,
+            "confirmation",
+            data={"to": "ann@example.com"},
+            payment_id=payment.id,
+        )
         enqueue_remote("mailing-shop", payment.order.key, "invoice", payment_id=payment.id)
         return PaidOutcome.APPLIED
 
@@ -168,7 +189,10 @@ def mailer(world: World) -> Iterator[Mailer]:
     hooks.plugin_manager().unregister(mailing)
 
 
-def test_i3_a_remote_outbox_event_is_carried_in_order_under_the_same_event_id_until_it_succeeds(world: World, mailer: Mailer) -> None:
+def test_i3_a_remote_outbox_event_is_carried_in_order_under_the_same_event_id_until_it_succeeds(
+    world: World,
+    mailer: Mailer,
+) -> None:
     payment = world.paid_payment()
     assert mailer.carried == []
     world.run_worker()
@@ -181,23 +205,37 @@ def test_i3_a_remote_outbox_event_is_carried_in_order_under_the_same_event_id_un
     assert deliver_remote(payment.order_id) == 0
 
 
-def test_events_that_have_failed_come_after_all_others(world: World, mailer: Mailer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_that_have_failed_come_after_all_others(
+    world: World,
+    mailer: Mailer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     mailer.failures = 0
     with world.failing_handler("tillgate_payment_paid"):
         failed = world.paid_payment().order
     enqueue_remote("mailing-shop", failed.key, "reminder")
     world.time.advance(minutes=1)
-    monkeypatch.setattr(delivering, "deliver_now", lambda _: 0)  # the process dies before it delivers
+    # the process dies before it delivers
+    monkeypatch.setattr(delivering, "deliver_now", lambda _: 0)
     fresh = world.paid_payment().order
     world.run_worker()
-    told = list(TimelineEntry.objects.filter(event="event.delivered").order_by("id").values_list("order__key", "message"))
-    at = {(key, message.split(": ")[1].split()[0]): place for place, (key, message) in enumerate(told)}
+    told = list(
+        TimelineEntry.objects.filter(event="event.delivered")
+        .order_by("id")
+        .values_list("order__key", "message"),
+    )
+    at = {
+        (key, message.split(": ")[1].split()[0]): place for place, (key, message) in enumerate(told)
+    }
     last = at[failed.key, "payment-paid"]
     assert at[fresh.key, "payment-paid"] < last
     assert at[failed.key, "reminder"] < last
 
 
-def test_a_delayed_remote_event_waits_without_holding_up_another_and_then_has_its_turn(world: World, mailer: Mailer) -> None:
+def test_a_delayed_remote_event_waits_without_holding_up_another_and_then_has_its_turn(
+    world: World,
+    mailer: Mailer,
+) -> None:
     order, mailer.failures = world.start(world.order()).order, 0
     enqueue_remote("mailing-shop", order.key, "reminder", delay=timedelta(minutes=30))
     enqueue_remote("mailing-shop", order.key, "receipt")
@@ -211,24 +249,37 @@ def test_a_delayed_remote_event_waits_without_holding_up_another_and_then_has_it
 
 
 def test_the_timeline_says_why_a_plugin_sent_nothing(world: World, mailer: Mailer) -> None:
-    order, mailer.failures, mailer.said = world.start(world.order()).order, 0, "not mailed: no address\0"
+    order, mailer.failures, mailer.said = (
+        world.start(world.order()).order,
+        0,
+        "not mailed: no address\0",
+    )
     enqueue_remote("mailing-shop", order.key, "receipt")
     world.run_worker()
     assert order.timeline.get(event="event.delivered").message == "not mailed: no address\ufffd"
 
 
-def test_a_remote_outbox_event_that_keeps_failing_is_named_to_a_person(world: World, mailer: Mailer) -> None:
+def test_a_remote_outbox_event_that_keeps_failing_is_named_to_a_person(
+    world: World,
+    mailer: Mailer,
+) -> None:
     mailer.failures = 3
     payment = world.paid_payment()
     for _ in range(3):
         world.time.advance(hours=1)
         world.run_worker()
     assert world.reviews() == ["delivery-failing"]
-    said = f"The shop could not send confirmation of order mailing-shop:{payment.order.key}: ConnectionError"
+    said = (
+        f"The shop could not send confirmation of order mailing-shop:{payment.order.key}: "
+        "ConnectionError"
+    )
     assert Review.objects.get().message.startswith(said)
 
 
-def test_a_remote_outbox_event_of_a_dead_worker_is_taken_over_after_its_lease(world: World, mailer: Mailer) -> None:
+def test_a_remote_outbox_event_of_a_dead_worker_is_taken_over_after_its_lease(
+    world: World,
+    mailer: Mailer,
+) -> None:
     from tillgate.django.outbox.remote import _claim_remote
 
     mailer.failures = 0
@@ -239,7 +290,10 @@ def test_a_remote_outbox_event_of_a_dead_worker_is_taken_over_after_its_lease(wo
     assert deliver_remote(payment.order_id) == 2
 
 
-def test_the_shop_is_told_in_its_own_language_whoever_brought_the_news(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shop_is_told_in_its_own_language_whoever_brought_the_news(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     heard: list[str | None] = []
     real = hooks.call_owner
 
@@ -255,23 +309,38 @@ def test_the_shop_is_told_in_its_own_language_whoever_brought_the_news(world: Wo
     assert set(heard) == {"en-us"}
 
 
-# What is written and told -----------------------------------------------------------------------------------------------------------------
+# What is written and told -------------------------------------------------------------------------
 
 
 def in_seconds(outbox_event: OutboxEvent) -> int | None:
     """Return in how many seconds an outbox event is due."""
-    return round((outbox_event.due_at - timezone.now()).total_seconds()) if outbox_event.due_at else None
+    return (
+        round((outbox_event.due_at - timezone.now()).total_seconds())
+        if outbox_event.due_at
+        else None
+    )
 
 
 def shop_says(monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
     """Let the shop answer a paid payment with something of its own."""
     real = hooks.call_owner
-    monkeypatch.setattr(hooks, "call_owner", lambda plugin, hook, **rest: outcome if hook.endswith("_paid") else real(plugin, hook, **rest))
+    monkeypatch.setattr(
+        hooks,
+        "call_owner",
+        lambda plugin, hook, **rest: (
+            outcome if hook.endswith("_paid") else real(plugin, hook, **rest)
+        ),
+    )
 
 
 def test_an_outbox_event_that_is_done_says_so_in_its_row(world: World) -> None:
     outbox_event = OutboxEvent.objects.get(payment=world.paid_payment())
-    assert (outbox_event.outcome, outbox_event.attempts, outbox_event.due_at, outbox_event.fault) == ("applied", 1, None, "")
+    assert (
+        outbox_event.outcome,
+        outbox_event.attempts,
+        outbox_event.due_at,
+        outbox_event.fault,
+    ) == ("applied", 1, None, "")
     assert outbox_event.done_at
     assert outbox_event.done_at >= outbox_event.created_at
     assert Order.objects.get().paid_by == outbox_event.payment
@@ -282,7 +351,12 @@ def test_what_the_shop_was_told_and_what_came_of_it_is_in_the_timeline(world: Wo
     refund = queueing.refund(payment.pk, "12.50")
     unpaid = world.start(unregistered()).order
     rows.Payment.objects.filter(order=unpaid).update(status="failed")
-    OutboxEvent.objects.create(order=unpaid, kind="order-unpaid", created_at=timezone.now(), due_at=timezone.now())
+    OutboxEvent.objects.create(
+        order=unpaid,
+        kind="order-unpaid",
+        created_at=timezone.now(),
+        due_at=timezone.now(),
+    )
     deliver(unpaid.pk)
     told = rows.TimelineEntry.objects.filter(event="event.delivered").order_by("id")
     assert [(entry.message, entry.order, entry.payment, entry.refund) for entry in told] == [
@@ -290,7 +364,9 @@ def test_what_the_shop_was_told_and_what_came_of_it_is_in_the_timeline(world: Wo
         ("the shop was told: refund-changed (succeeded)", payment.order, payment, refund),
         ("the shop was told: order-unpaid", unpaid, None, None),
     ]
-    assert [entry.actor for entry in told] == [f"outbox:{outbox_event.event_id}" for outbox_event in OutboxEvent.objects.order_by("id")]
+    assert [entry.actor for entry in told] == [
+        f"outbox:{outbox_event.event_id}" for outbox_event in OutboxEvent.objects.order_by("id")
+    ]
 
 
 def test_what_fails_before_there_is_an_outbox_event_is_no_deliverys_fault(world: World) -> None:
@@ -298,7 +374,9 @@ def test_what_fails_before_there_is_an_outbox_event_is_no_deliverys_fault(world:
         deliver(4711)
 
 
-def test_an_outbox_event_that_fails_is_tried_again_ever_more_rarely_and_at_least_every_hour(world: World) -> None:
+def test_an_outbox_event_that_fails_is_tried_again_ever_more_rarely_and_at_least_every_hour(
+    world: World,
+) -> None:
     with world.failing_handler("tillgate_payment_paid", times=99):
         payment = world.paid_payment()
         circuit_breaker = []
@@ -319,7 +397,10 @@ def test_an_outbox_event_that_fails_is_tried_again_ever_more_rarely_and_at_least
     assert (outbox_event.attempts, outbox_event.fault, outbox_event.due_at) == (14, "", None)
 
 
-def test_a_fault_of_any_length_is_kept_within_bounds_and_named_in_part(world: World, failing_shop: list[str]) -> None:
+def test_a_fault_of_any_length_is_kept_within_bounds_and_named_in_part(
+    world: World,
+    failing_shop: list[str],
+) -> None:
     failing_shop[0] = "x" * 2000
     payment = world.paid_payment()
     for _ in range(2):
@@ -328,8 +409,17 @@ def test_a_fault_of_any_length_is_kept_within_bounds_and_named_in_part(world: Wo
     outbox_event = OutboxEvent.objects.get()
     assert outbox_event.fault == f"RuntimeError: {'x' * 986}"
     review = Review.objects.get()
-    assert review.message == f"The shop could not be told payment-paid of order {payment.order}: RuntimeError: {'x' * 186}"
-    assert (review.order, review.payment, review.outbox_event, review.refund) == (payment.order, payment, outbox_event, None)
+    assert (
+        review.message
+        == f"The shop could not be told payment-paid of order {payment.order}: RuntimeError: "
+        f"{'x' * 186}"
+    )
+    assert (review.order, review.payment, review.outbox_event, review.refund) == (
+        payment.order,
+        payment,
+        outbox_event,
+        None,
+    )
     failing_shop.clear()
     world.time.advance(hours=1)
     world.run_worker()
@@ -346,15 +436,22 @@ def test_a_failure_of_a_refunds_outbox_event_names_the_refund(world: World) -> N
             world.run_worker()
     review = Review.objects.get()
     assert (review.refund, review.payment) == (refund, payment)
-    assert review.message.startswith(f"The shop could not be told refund-changed of order {payment.order}: ")
+    assert review.message.startswith(
+        f"The shop could not be told refund-changed of order {payment.order}: ",
+    )
     assert payment.order.timeline.get(event="review.opened").actor == "outbox"
 
 
-def test_outbox_events_are_carried_out_one_after_the_other_until_one_is_not_due(world: World) -> None:
+def test_outbox_events_are_carried_out_one_after_the_other_until_one_is_not_due(
+    world: World,
+) -> None:
     order = world.start(world.order()).order
     for after in (0, 0, 60, 0):
         OutboxEvent.objects.create(
-            order=order, kind="order-unpaid", created_at=timezone.now(), due_at=timezone.now() + timedelta(seconds=after)
+            order=order,
+            kind="order-unpaid",
+            created_at=timezone.now(),
+            due_at=timezone.now() + timedelta(seconds=after),
         )
     assert deliver(order.pk) == 2
     assert deliver(order.pk) == 0
@@ -365,7 +462,8 @@ def test_outbox_events_are_carried_out_one_after_the_other_until_one_is_not_due(
 
 
 def test_an_outbox_event_that_another_worker_has_carried_out_meanwhile_has_not_failed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outbox_event = OutboxEvent.objects.get(payment=world.paid_payment())
     attempts.note_failure(outbox_event.order_id, outbox_event.pk, RuntimeError("too late"))
@@ -374,21 +472,36 @@ def test_an_outbox_event_that_another_worker_has_carried_out_meanwhile_has_not_f
 
 
 @pytest.mark.parametrize(
-    ("outcome", "reason"), [(PaidOutcome.UNDERPAID, "underpaid"), (PaidOutcome.NOT_PAYABLE, "paid-not-payable"), ("underpaid", "underpaid")]
+    ("outcome", "reason"),
+    [
+        (PaidOutcome.UNDERPAID, "underpaid"),
+        (PaidOutcome.NOT_PAYABLE, "paid-not-payable"),
+        ("underpaid", "underpaid"),
+    ],
 )
 def test_what_the_shop_does_not_apply_is_held_for_a_person(
-    world: World, monkeypatch: pytest.MonkeyPatch, outcome: object, reason: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: object,
+    reason: str,
 ) -> None:
     shop_says(monkeypatch, outcome)
     payment = world.paid_payment()
     review = Review.objects.get()
     assert (review.reason, review.account, review.payment) == (reason, "default", payment)
-    assert review.message == f"Payment {payment.reference}: it was paid, and the shop says: {outcome}."
+    assert (
+        review.message == f"Payment {payment.reference}: it was paid, and the shop says: {outcome}."
+    )
     assert payment.order.timeline.get(event="review.opened").actor == "outbox"
-    assert (OutboxEvent.objects.get(kind="payment-paid").outcome, Order.objects.get().paid_by) == (str(outcome), None)
+    assert (OutboxEvent.objects.get(kind="payment-paid").outcome, Order.objects.get().paid_by) == (
+        str(outcome),
+        None,
+    )
 
 
-def test_money_that_does_not_pay_its_order_is_held_with_why_and_what_can_be_done(world: World) -> None:
+def test_money_that_does_not_pay_its_order_is_held_with_why_and_what_can_be_done(
+    world: World,
+) -> None:
     def gone(order: str) -> None:
         ShopOrder.objects.filter(pk=order).delete()
 
@@ -410,12 +523,32 @@ def test_money_that_does_not_pay_its_order_is_held_with_why_and_what_can_be_done
         world.notification(other)
 
     for happens, reason, detail, outcome in (
-        (gone, "paid-not-payable", "it was paid, but the shop does not know the order any more", "not-payable"),
+        (
+            gone,
+            "paid-not-payable",
+            "it was paid, but the shop does not know the order any more",
+            "not-payable",
+        ),
         (closed, "paid-not-payable", "it was paid, but the shop closed the order", "not-payable"),
         (cancelled, "paid-not-payable", "it was paid, but it is cancelled", "not-payable"),
-        (dearer, "underpaid", "USD 12.50 was paid, and the order costs USD 12.51 by now", "underpaid"),
-        (cheaper, "overpaid", "USD 12.50 was paid, and the order costs USD 12.49 by now", "applied"),
-        (paid_twice, "second-payment", "the order was paid by another payment already; this one can be refunded", "second-payment"),
+        (
+            dearer,
+            "underpaid",
+            "USD 12.50 was paid, and the order costs USD 12.51 by now",
+            "underpaid",
+        ),
+        (
+            cheaper,
+            "overpaid",
+            "USD 12.50 was paid, and the order costs USD 12.49 by now",
+            "applied",
+        ),
+        (
+            paid_twice,
+            "second-payment",
+            "the order was paid by another payment already; this one can be refunded",
+            "second-payment",
+        ),
     ):
         order = world.order()
         payment = world.start(order)
@@ -423,34 +556,55 @@ def test_money_that_does_not_pay_its_order_is_held_with_why_and_what_can_be_done
         world.shopper_pays(payment)
         world.notification(payment)
         review = Review.objects.get(payment=payment)
-        assert (review.reason, review.message) == (reason, f"Payment {payment.reference}: {detail}.")
+        assert (review.reason, review.message) == (
+            reason,
+            f"Payment {payment.reference}: {detail}.",
+        )
         assert (review.order, review.account) == (payment.order, "default")
         outbox_event = OutboxEvent.objects.get(kind="payment-paid", payment=payment)
-        assert (outbox_event.outcome, outbox_event.fault, world.fresh(payment).status) == (outcome, "", "paid")
+        assert (outbox_event.outcome, outbox_event.fault, world.fresh(payment).status) == (
+            outcome,
+            "",
+            "paid",
+        )
         assert (Order.objects.get(pk=payment.order_id).paid_by == payment) == (outcome == "applied")
 
 
 @pytest.mark.parametrize("outcome", [None, "done", True])
 def test_an_outcome_that_is_none_is_a_fault_of_the_plugin_and_tried_again(
-    world: World, monkeypatch: pytest.MonkeyPatch, outcome: object
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: object,
 ) -> None:
     shop_says(monkeypatch, outcome)
     world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
     shown = "" if outcome is None else f": {outcome!r}"
-    said = f"ConfigurationError: tillgate_payment_paid{shown} of plugin smallest-shop must return a PaidOutcome"
+    said = (
+        f"ConfigurationError: tillgate_payment_paid{shown} of plugin smallest-shop must return "
+        "a PaidOutcome"
+    )
     assert (outbox_event.fault, outbox_event.done_at) == (said, None)
 
 
 def test_a_second_payment_that_is_told_twice_is_applied_once(world: World) -> None:
     payment = world.paid_payment()
-    OutboxEvent.objects.create(order=payment.order, payment=payment, kind="payment-paid", created_at=timezone.now(), due_at=timezone.now())
+    OutboxEvent.objects.create(
+        order=payment.order,
+        payment=payment,
+        kind="payment-paid",
+        created_at=timezone.now(),
+        due_at=timezone.now(),
+    )
     assert deliver(payment.order_id) == 1
     assert OutboxEvent.objects.filter(kind="payment-paid").latest("id").outcome == "not-payable"
     assert world.shop.times_paid(payment.order.key) == 1
 
 
-def test_an_order_that_the_shop_closes_while_it_marks_it_paid_is_paid_and_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_that_the_shop_closes_while_it_marks_it_paid_is_paid_and_closed(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = hooks.call_owner
 
     def closing(plugin: str, hook: str, **arguments: Any) -> Any:
@@ -465,7 +619,9 @@ def test_an_order_that_the_shop_closes_while_it_marks_it_paid_is_paid_and_closed
     assert (order.paid_by, order.closed_at is not None) == (payment, True)
 
 
-def test_what_the_shop_was_told_again_is_over_once_it_applies_the_payment_and_nothing_else_is(world: World) -> None:
+def test_what_the_shop_was_told_again_is_over_once_it_applies_the_payment_and_nothing_else_is(
+    world: World,
+) -> None:
     held = [world.start(world.order()) for _ in range(2)]
     ShopOrder.objects.update(status="cancelled")
     for payment in held:
@@ -475,7 +631,12 @@ def test_what_the_shop_was_told_again_is_over_once_it_applies_the_payment_and_no
     payment, review = held[0], Review.objects.get(payment=held[0])
     about = {"again": review.pk}
     OutboxEvent.objects.create(
-        order=payment.order, payment=payment, kind="payment-paid", data=about, created_at=timezone.now(), due_at=timezone.now()
+        order=payment.order,
+        payment=payment,
+        kind="payment-paid",
+        data=about,
+        created_at=timezone.now(),
+        due_at=timezone.now(),
     )
     with world.failing_handler("tillgate_payment_paid"):
         deliver(payment.order_id)
@@ -484,12 +645,16 @@ def test_what_the_shop_was_told_again_is_over_once_it_applies_the_payment_and_no
         world.time.advance(minutes=1)
         assert deliver(payment.order_id) == 1
     review.refresh_from_db()
-    assert (review.resolution, review.resolved_by) == ("the shop was told again, and has applied the payment", "tillgate")
+    assert (review.resolution, review.resolved_by) == (
+        "the shop was told again, and has applied the payment",
+        "tillgate",
+    )
     assert Review.objects.get(payment=held[1]).resolved_at is None
 
 
 def test_the_shop_hears_every_status_of_a_refund_in_order_though_it_was_away_meanwhile(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[tuple[str, str]] = []
     real = hooks.call_owner
@@ -505,13 +670,26 @@ def test_the_shop_hears_every_status_of_a_refund_in_order_though_it_was_away_mea
         refund = queueing.refund(payment.pk, "12.50")
         settling.settle_by_staff(refund.pk, done=True, staff="ann")
     OutboxEvent.objects.create(
-        order=payment.order, payment=payment, refund=refund, kind="refund-changed", created_at=timezone.now(), due_at=timezone.now()
+        order=payment.order,
+        payment=payment,
+        refund=refund,
+        kind="refund-changed",
+        created_at=timezone.now(),
+        due_at=timezone.now(),
     )
     monkeypatch.setattr(hooks, "call_owner", listening)
     world.time.advance(minutes=1)
     assert deliver(payment.order_id) == 3
-    assert told == [(str(refund.pk), "unknown"), (str(refund.pk), "succeeded"), (str(refund.pk), "succeeded")]
-    outcomes = OutboxEvent.objects.filter(kind="refund-changed").order_by("id").values_list("outcome", flat=True)
+    assert told == [
+        (str(refund.pk), "unknown"),
+        (str(refund.pk), "succeeded"),
+        (str(refund.pk), "succeeded"),
+    ]
+    outcomes = (
+        OutboxEvent.objects.filter(kind="refund-changed")
+        .order_by("id")
+        .values_list("outcome", flat=True)
+    )
     assert list(outcomes) == ["unknown", "succeeded", ""], "the last tells the refund as it stands"
 
 
@@ -554,20 +732,35 @@ def test_the_shop_hears_what_needs_a_person_and_of_which_order(world: World) -> 
     raised = Review.objects.get()
     assert raised.payment is not None
     told = payment_value(raised.payment)
-    assert heard == [hooks.Review(id=str(raised.pk), reason="changed-after-paid", message=raised.message, order=told.order, payment=told)]
+    assert heard == [
+        hooks.Review(
+            id=str(raised.pk),
+            reason="changed-after-paid",
+            message=raised.message,
+            order=told.order,
+            payment=told,
+        ),
+    ]
     assert OutboxEvent.objects.get(kind="review-opened").outcome == ""
 
 
 def test_an_order_that_nobody_paid_is_told_to_the_shop_that_placed_it(world: World) -> None:
     order = world.start(unregistered()).order
     rows.Payment.objects.update(status="failed")
-    OutboxEvent.objects.create(order=order, kind="order-unpaid", created_at=timezone.now(), due_at=timezone.now())
+    OutboxEvent.objects.create(
+        order=order,
+        kind="order-unpaid",
+        created_at=timezone.now(),
+        due_at=timezone.now(),
+    )
     assert deliver(order.pk) == 1
     assert (OutboxEvent.objects.get().outcome, world.shop.is_released(order.key)) == ("", True)
 
 
 def test_an_outbox_event_is_carried_out_in_the_very_moment_in_which_it_is_due(
-    world: World, mailer: Mailer, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    mailer: Mailer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order, moment = world.start(world.order()).order, timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: moment)
@@ -577,18 +770,25 @@ def test_an_outbox_event_is_carried_out_in_the_very_moment_in_which_it_is_due(
     assert (deliver(order.pk), deliver_remote(order.pk)) == (1, 1)
 
 
-def test_what_changes_the_shop_and_what_goes_over_the_network_do_not_wait_for_each_other(world: World, mailer: Mailer) -> None:
+def test_what_changes_the_shop_and_what_goes_over_the_network_do_not_wait_for_each_other(
+    world: World,
+    mailer: Mailer,
+) -> None:
     first, second = world.start(world.order()).order, world.start(world.order()).order
     mailer.failures = 0
     local = {"kind": "order-unpaid", "created_at": timezone.now(), "due_at": timezone.now()}
     OutboxEvent.objects.create(order=first, **local)
     enqueue_remote("mailing-shop", first.key, "receipt")
     assert deliver_remote(first.pk) == 1
-    assert list(first.outbox_events.filter(done_at__isnull=True).values_list("kind", flat=True)) == ["order-unpaid"]
+    assert list(
+        first.outbox_events.filter(done_at__isnull=True).values_list("kind", flat=True),
+    ) == ["order-unpaid"]
     enqueue_remote("mailing-shop", second.key, "receipt")
     OutboxEvent.objects.create(order=second, **local)
     assert deliver(second.pk) == 1
-    assert list(second.outbox_events.filter(done_at__isnull=True).values_list("kind", flat=True)) == ["remote"]
+    assert list(
+        second.outbox_events.filter(done_at__isnull=True).values_list("kind", flat=True),
+    ) == ["remote"]
 
 
 # Over the network.
@@ -602,7 +802,10 @@ def test_what_is_queued_for_the_network_belongs_to_that_order_of_that_shop(world
     assert OutboxEvent.objects.get(event_id=event).order == order
 
 
-def test_what_goes_over_the_network_is_written_in_the_shops_own_language(world: World, mailer: Mailer) -> None:
+def test_what_goes_over_the_network_is_written_in_the_shops_own_language(
+    world: World,
+    mailer: Mailer,
+) -> None:
     payment = world.paid_payment()
     mailer.failures = 0
     with translation.override("de"):
@@ -611,7 +814,9 @@ def test_what_goes_over_the_network_is_written_in_the_shops_own_language(world: 
 
 
 def test_a_remote_outbox_event_that_outlasts_its_lease_and_is_carried_twice_is_done_once(
-    world: World, mailer: Mailer, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    mailer: Mailer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment = world.paid_payment()
     mailer.failures = 0
@@ -626,14 +831,27 @@ def test_a_remote_outbox_event_that_outlasts_its_lease_and_is_carried_twice_is_d
     monkeypatch.setattr(hooks, "call_owner", slow)
     deliver_remote(payment.order_id)
     assert [name for _, name in mailer.carried] == ["confirmation", "invoice", "confirmation"]
-    assert list(OutboxEvent.objects.filter(kind="remote").values_list("attempts", flat=True)) == [2, 1], "the lost lease is an attempt"
-    assert payment.order.timeline.filter(message="carried over the network: confirmation").count() == 1
+    assert list(OutboxEvent.objects.filter(kind="remote").values_list("attempts", flat=True)) == [
+        2,
+        1,
+    ], "the lost lease is an attempt"
+    assert (
+        payment.order.timeline.filter(message="carried over the network: confirmation").count() == 1
+    )
 
 
-def test_what_is_carried_over_the_network_is_due_at_once_and_leased_for_two_minutes(world: World, mailer: Mailer) -> None:
+def test_what_is_carried_over_the_network_is_due_at_once_and_leased_for_two_minutes(
+    world: World,
+    mailer: Mailer,
+) -> None:
     payment = world.paid_payment()
     first, second = OutboxEvent.objects.filter(kind="remote").order_by("id")
-    assert (first.name, first.data, first.payment, first.refund) == ("confirmation", {"to": "ann@example.com"}, payment, None)
+    assert (first.name, first.data, first.payment, first.refund) == (
+        "confirmation",
+        {"to": "ann@example.com"},
+        payment,
+        None,
+    )
     assert (second.data, second.due_at is not None) == ({}, True)
     claimed = remote._claim_remote(payment.order_id)
     assert claimed
@@ -649,18 +867,33 @@ def test_what_is_carried_over_the_network_is_due_at_once_and_leased_for_two_minu
     assert again[0] == first
 
 
-def test_a_remote_outbox_event_that_fails_notes_it_and_is_done_at_the_next_try(world: World, mailer: Mailer) -> None:
+def test_a_remote_outbox_event_that_fails_notes_it_and_is_done_at_the_next_try(
+    world: World,
+    mailer: Mailer,
+) -> None:
     payment = world.paid_payment()
     assert deliver_remote(payment.order_id) == 0
     failed = OutboxEvent.objects.get(name="confirmation")
-    assert (failed.attempts, failed.fault, in_seconds(failed)) == (1, "ConnectionError: the mail server is away", 10)
+    assert (failed.attempts, failed.fault, in_seconds(failed)) == (
+        1,
+        "ConnectionError: the mail server is away",
+        10,
+    )
     world.time.advance(seconds=11)
     assert deliver_remote(payment.order_id) == 2
     failed.refresh_from_db()
-    assert (failed.attempts, failed.fault, failed.due_at, failed.done_at is not None) == (2, "", None, True)
+    assert (failed.attempts, failed.fault, failed.due_at, failed.done_at is not None) == (
+        2,
+        "",
+        None,
+        True,
+    )
 
 
-def test_a_remote_outbox_event_that_failed_for_long_is_taken_back_once_it_is_carried(world: World, mailer: Mailer) -> None:
+def test_a_remote_outbox_event_that_failed_for_long_is_taken_back_once_it_is_carried(
+    world: World,
+    mailer: Mailer,
+) -> None:
     mailer.failures = 3
     payment = world.paid_payment()
     for _ in range(4):
@@ -672,11 +905,17 @@ def test_a_remote_outbox_event_that_failed_for_long_is_taken_back_once_it_is_car
 
 def test_i12_nothing_is_carried_over_the_network_inside_a_transaction(world: World) -> None:
     order = world.start(world.order()).order
-    with pytest.raises(InsideTransaction, match=r"^deliver_remote uses the network"), transaction.atomic():
+    with (
+        pytest.raises(InsideTransaction, match=r"^deliver_remote uses the network"),
+        transaction.atomic(),
+    ):
         deliver_remote(order.pk)
 
 
-def test_an_outbox_event_is_made_due_at_once_and_no_other_with_it(world: World, mailer: Mailer) -> None:
+def test_an_outbox_event_is_made_due_at_once_and_no_other_with_it(
+    world: World,
+    mailer: Mailer,
+) -> None:
     payment = world.paid_payment()
     later = timezone.now() + timedelta(hours=1)
     OutboxEvent.objects.update(due_at=later)
@@ -690,15 +929,24 @@ def test_an_outbox_event_is_made_due_at_once_and_no_other_with_it(world: World, 
     retry(done.pk)
     done.refresh_from_db()
     assert done.due_at is None
-    assert ShopOrder.objects.get(pk=payment.order.key).status == "open", "the mailing shop marks nothing"
+    assert ShopOrder.objects.get(pk=payment.order.key).status == "open", (
+        "the mailing shop marks nothing"
+    )
 
 
-def test_i1_money_in_another_currency_than_the_order_has_by_now_does_not_pay_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i1_money_in_another_currency_than_the_order_has_by_now_does_not_pay_it(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment, real = world.start(world.order()), hooks.call_owner
 
     def in_another_currency(plugin: str, hook: str, **arguments: Any) -> Any:
         answer = real(plugin, hook, **arguments)
-        return dataclasses.replace(answer, currency="KWD") if hook == "tillgate_describe_order" else answer
+        return (
+            dataclasses.replace(answer, currency="KWD")
+            if hook == "tillgate_describe_order"
+            else answer
+        )
 
     monkeypatch.setattr(hooks, "call_owner", in_another_currency)
     world.shopper_pays(payment)
@@ -708,7 +956,9 @@ def test_i1_money_in_another_currency_than_the_order_has_by_now_does_not_pay_it(
     assert "it was paid in USD, and the order is in KWD by now" in Review.objects.get().message
 
 
-def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_pays_no_order(world: World) -> None:
+def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_pays_no_order(
+    world: World,
+) -> None:
     payment = world.start(world.order("12.50"))
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=1):
@@ -720,30 +970,46 @@ def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_pays_no_or
     assert list(audit(timezone.now() - timedelta(days=9), timezone.now())) == []
 
 
-def test_a_payment_of_which_a_part_was_given_back_before_the_shop_heard_of_it_pays_its_order(world: World) -> None:
+def test_a_payment_of_which_a_part_was_given_back_before_the_shop_heard_of_it_pays_its_order(
+    world: World,
+) -> None:
     payment = world.start(world.order("12.50"))
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=1):
         world.notification(payment)
     queueing.refund(payment.pk, "2.50")
     world.a_day_passes()
-    assert (world.shop.times_paid(payment.order.key), world.shop.refunded(payment.order.key)) == (1, Decimal("2.50"))
+    assert (world.shop.times_paid(payment.order.key), world.shop.refunded(payment.order.key)) == (
+        1,
+        Decimal("2.50"),
+    )
 
 
-def test_a_failing_remote_outbox_event_of_a_refund_hides_no_failing_local_one(world: World, configure: Callable[..., None]) -> None:
+def test_a_failing_remote_outbox_event_of_a_refund_hides_no_failing_local_one(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(DELIVERY_TRIES_BEFORE_REVIEW=1)
     payment = world.paid_payment("12.50")
     refund = queueing.refund(payment.pk, "2.50")
     for kind in (OutboxEventKind.REMOTE, OutboxEventKind.REFUND_CHANGED):
         failed = OutboxEvent.objects.create(
-            order=payment.order, payment=payment, refund=refund, kind=kind, created_at=timezone.now(), due_at=timezone.now()
+            order=payment.order,
+            payment=payment,
+            refund=refund,
+            kind=kind,
+            created_at=timezone.now(),
+            due_at=timezone.now(),
         )
         attempts.note_failure(payment.order_id, failed.pk, ConnectionError("away"))
         assert failed.reviews.count() == 1
 
 
 def test_a_remote_outbox_event_that_another_worker_failed_to_carry_meanwhile_leaves_nobody_told_once_it_is_carried(
-    world: World, mailer: Mailer, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    world: World,
+    mailer: Mailer,
+    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     configure(DELIVERY_TRIES_BEFORE_REVIEW=1)
     payment = world.paid_payment()
@@ -762,7 +1028,9 @@ def test_a_remote_outbox_event_that_another_worker_failed_to_carry_meanwhile_lea
     assert world.reviews() == []
 
 
-def test_a_second_payment_that_was_given_back_before_its_turn_is_not_told_as_one(world: World) -> None:
+def test_a_second_payment_that_was_given_back_before_its_turn_is_not_told_as_one(
+    world: World,
+) -> None:
     order = world.order("12.50")
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
@@ -774,16 +1042,23 @@ def test_a_second_payment_that_was_given_back_before_its_turn_is_not_told_as_one
         queueing.refund(second.pk, "12.50")
     world.a_day_passes()
     assert world.reviews() == []
-    assert list(OutboxEvent.objects.filter(kind="payment-paid").order_by("id").values_list("outcome", flat=True)) == [
+    assert list(
+        OutboxEvent.objects.filter(kind="payment-paid")
+        .order_by("id")
+        .values_list("outcome", flat=True),
+    ) == [
         "applied",
         "given-back",
     ]
 
 
 def test_i3_a_handler_that_swallows_that_the_database_gave_up_its_transaction_is_run_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At a deadlock InnoDB rolls everything back, the order's lock included, and what follows would be committed alone."""
+    """At a deadlock InnoDB rolls everything back, the order's lock included, and what follows would
+    be committed alone.
+    """
     real, told = hooks.call_owner, list[str]()
 
     def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
@@ -801,18 +1076,34 @@ def test_i3_a_handler_that_swallows_that_the_database_gave_up_its_transaction_is
     world.shopper_pays(payment)
     world.notification(payment)
     outbox_event = OutboxEvent.objects.get(payment=payment)
-    assert (outbox_event.done_at, outbox_event.attempts, world.shop.is_paid(order)) == (None, 1, False)
+    assert (outbox_event.done_at, outbox_event.attempts, world.shop.is_paid(order)) == (
+        None,
+        1,
+        False,
+    )
     world.time.advance(minutes=2)
     world.run_worker()
     assert OutboxEvent.objects.get(payment=payment).outcome == "applied"
     assert world.shop.times_paid(order) == 1
 
 
-@pytest.mark.parametrize("hook", ["tillgate_order_unpaid", "tillgate_refund_changed", "tillgate_payment_paid", "tillgate_review_opened"])
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "tillgate_order_unpaid",
+        "tillgate_refund_changed",
+        "tillgate_payment_paid",
+        "tillgate_review_opened",
+    ],
+)
 def test_i3_a_handler_that_swallows_a_failure_which_undoes_what_it_wrote_is_run_again(
-    world: World, monkeypatch: pytest.MonkeyPatch, hook: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    hook: str,
 ) -> None:
-    """Django goes back to the savepoint without a word where a row could not be saved inside of it, whoever caught the error."""
+    """Django goes back to the savepoint without a word where a row could not be saved inside of it,
+    whoever caught the error.
+    """
     real, told = hooks.call_owner, list[str]()
 
     def call_owner(plugin: str, called: str, **arguments: Any) -> Any:
@@ -831,20 +1122,29 @@ def test_i3_a_handler_that_swallows_a_failure_which_undoes_what_it_wrote_is_run_
     if hook == "tillgate_order_unpaid":
         world.a_day_passes()
     else:
-        payments = [world.start(key, method=method) for method in ("alipay", "paypal")][: 1 + (hook == "tillgate_review_opened")]
+        payments = [world.start(key, method=method) for method in ("alipay", "paypal")][
+            : 1 + (hook == "tillgate_review_opened")
+        ]
         for payment in payments:
             world.shopper_pays(payment)
             world.notification(payment)
         if hook == "tillgate_refund_changed":
             queueing.refund(payments[0].pk, payments[0].amount)
-    assert not OutboxEvent.objects.filter(kind=hook.removeprefix("tillgate_").replace("_", "-"), attempts=1, done_at__isnull=False).exists()
+    assert not OutboxEvent.objects.filter(
+        kind=hook.removeprefix("tillgate_").replace("_", "-"),
+        attempts=1,
+        done_at__isnull=False,
+    ).exists()
     world.a_day_passes()
     assert len(told) == 2
     assert 100 <= ShopOrder.objects.get().refunded < 200, "what was undone was done again, once"
     assert OutboxEvent.objects.get(attempts=2).done_at is not None
 
 
-def test_an_order_that_is_expected_anew_is_not_given_up_by_what_was_queued_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_that_is_expected_anew_is_not_given_up_by_what_was_queued_before(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real, faults = hooks.call_owner, [RuntimeError("the shop is away")]
 
     def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:

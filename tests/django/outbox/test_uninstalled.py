@@ -1,4 +1,6 @@
-"""A plugin that is uninstalled while its payments are open: nothing is lost, a review opens, and installing it again makes it good."""
+"""A plugin that is uninstalled while its payments are open: nothing is lost, a review opens, and
+installing it again makes it good.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def uninstalled(name: str) -> Iterator[None]:
         manager.register(plugin, name=name)
 
 
-def test_i2_a_payment_of_an_uninstalled_shop_plugin_is_paid_and_opens_a_review_in_the_same_run(world: World) -> None:
+def test_i2_a_payment_of_an_uninstalled_shop_plugin_is_paid_and_opens_a_review_in_the_same_run(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     with uninstalled(world.shop.plugin):
@@ -30,14 +34,19 @@ def test_i2_a_payment_of_an_uninstalled_shop_plugin_is_paid_and_opens_a_review_i
         assert Payment.objects.get(pk=payment.pk).status == "paid"
         review = Review.objects.get(reason=ReviewReason.DELIVERY_FAILING)
         assert (review.status, review.order_id) == ("open", payment.order_id)
-        assert f"plugin: {world.shop.plugin!r} owns an order but is not loaded: install it again" in review.message
+        assert (
+            f"plugin: {world.shop.plugin!r} owns an order but is not loaded: install it again"
+            in review.message
+        )
     world.time.advance(days=1)
     world.run_worker()
     assert world.shop.times_paid(payment.order.key) == 1
     assert Review.objects.get(pk=review.pk).status == "resolved"
 
 
-def test_i2_a_payment_of_an_uninstalled_gateway_plugin_stays_open_with_a_review(world: World) -> None:
+def test_i2_a_payment_of_an_uninstalled_gateway_plugin_stays_open_with_a_review(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     with uninstalled("gateway"):
@@ -46,7 +55,9 @@ def test_i2_a_payment_of_an_uninstalled_gateway_plugin_stays_open_with_a_review(
         assert world.fresh(payment).status == "pending"
         review = Review.objects.get(reason=ReviewReason.ACCOUNT_GONE)
         assert (review.status, review.account) == ("open", payment.account)
-        assert "served by the plugin 'gateway', which is not installed: install it" in review.message
+        assert (
+            "served by the plugin 'gateway', which is not installed: install it" in review.message
+        )
     world.a_day_passes()
     assert world.shop.times_paid(payment.order.key) == 1
     assert Review.objects.get(pk=review.pk).status == "resolved"

@@ -1,4 +1,6 @@
-"""The admin: who may do what, what is never shown, and that every act goes through the operations."""
+"""The admin: who may do what, what is never shown, and that every act goes through the
+operations.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from tillgate import NotSent, shop
 from tillgate.django import actions
 from tillgate.django.actions import actions_for
 from tillgate.django.masking import HIDDEN, Mask
-from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import (
+    Notification,
+    Order,
+    OutboxEvent,
+    Payment,
+    Refund,
+    Review,
+    TimelineEntry,
+)
 from tillgate.django.orders.locking import OrderHeld
 from tillgate.django.payments import notifications, starting
 from tillgate.django.refunds import queueing
@@ -41,7 +51,9 @@ ROWS = (Order, Payment, Refund, Notification, TimelineEntry, Review, OutboxEvent
 def staff(*permissions: str, name: str = "anna", is_superuser: bool = False) -> Client:
     """Return the browser of somebody with some permissions, who is logged in."""
     staff = User.objects.create_user(name, is_staff=True, is_superuser=is_superuser)
-    staff.user_permissions.set(Permission.objects.filter(content_type__app_label="tillgate", codename__in=permissions))
+    staff.user_permissions.set(
+        Permission.objects.filter(content_type__app_label="tillgate", codename__in=permissions),
+    )
     client = Client()
     client.force_login(staff)
     return client
@@ -61,13 +73,27 @@ def said(response: Any) -> list[str]:
     return [str(message) for message in response.context["messages"]]
 
 
-def press(client: Client, payment: Payment, amount: str, *, seen: int | None = None, key: str | None = None, **more: str) -> Any:
+def press(
+    client: Client,
+    payment: Payment,
+    amount: str,
+    *,
+    seen: int | None = None,
+    key: str | None = None,
+    **more: str,
+) -> Any:
     """Press the last button of a refund, as the page that asks had drawn it."""
     if seen is None:
         shown = client.get(page_of(payment, "refund"), {"amount": amount}).context
-        seen, key = (shown["seen"], shown["idempotency_key"]) if shown and "seen" in shown else (0, None)
+        seen, key = (
+            (shown["seen"], shown["idempotency_key"]) if shown and "seen" in shown else (0, None)
+        )
     carried = {} if key is None else {"idempotency_key": key}
-    return client.post(page_of(payment, "refund"), {"amount": amount, "seen": str(seen), **carried, **more}, follow=True)
+    return client.post(
+        page_of(payment, "refund"),
+        {"amount": amount, "seen": str(seen), **carried, **more},
+        follow=True,
+    )
 
 
 def second_payment(world: World) -> Review:
@@ -91,7 +117,11 @@ HEALTH = "/admin/tillgate/review/health/"
 def test_strangers_and_staff_without_permissions_see_nothing(world: World) -> None:
     review = second_payment(world)
     pages = [*LISTS, page_of(review), page_of(review.payment), page_of(review.order)]
-    actions = [page_of(review, "action"), page_of(review.payment, "refund"), page_of(review.payment, "query")]
+    actions = [
+        page_of(review, "action"),
+        page_of(review.payment, "refund"),
+        page_of(review.payment, "query"),
+    ]
     stranger, nobody = Client(), staff(name="nobody")
     before = rows()
     for path in [*pages, *actions]:
@@ -114,25 +144,39 @@ def test_strangers_and_staff_without_permissions_see_nothing(world: World) -> No
     ],
 )
 def test_each_act_needs_its_permission(
-    world: World, permissions: tuple[str, ...], may_refund: bool, may_resolve: bool, may_enter: bool
+    world: World,
+    permissions: tuple[str, ...],
+    may_refund: bool,
+    may_resolve: bool,
+    may_enter: bool,
 ) -> None:
     client = staff("view_payment", "view_review", "view_order", *permissions)
     review = second_payment(world)
     payment = review.payment
     assert payment
-    assert (b'action="' + page_of(payment, "refund").encode() in client.get(page_of(payment)).content) is may_refund
+    assert (
+        b'action="' + page_of(payment, "refund").encode() in client.get(page_of(payment)).content
+    ) is may_refund
     listed = client.get(LISTS[2]).content.decode()
     assert ("Dismiss with a note" in listed) is may_resolve
     assert (">Refund…</a>" in listed) is may_enter
     assert client.get(page_of(payment, "refund")).status_code == (200 if may_refund else 403)
-    assert client.post(page_of(payment, "refund"), {"amount": "1"}).status_code == (302 if may_refund else 403)
-    assert client.post(page_of(payment, "record-external-refund"), {"amount": "99"}).status_code == (302 if may_enter else 403)
+    assert client.post(page_of(payment, "refund"), {"amount": "1"}).status_code == (
+        302 if may_refund else 403
+    )
+    assert client.post(
+        page_of(payment, "record-external-refund"),
+        {"amount": "99"},
+    ).status_code == (302 if may_enter else 403)
     for action, may in (
         (ReviewAction.REFUND, may_enter),
         (ReviewAction.RECORD_EXTERNAL_REFUND, may_enter),
         (ReviewAction.POLL, may_resolve),
     ):
-        assert client.post(page_of(review, "action"), {"action": action, "amount": "1"}).status_code == (302 if may else 403), action
+        assert client.post(
+            page_of(review, "action"),
+            {"action": action, "amount": "1"},
+        ).status_code == (302 if may else 403), action
     accepted = client.post(page_of(review, "action"), {"action": "dismiss", "note": "fine"})
     assert accepted.status_code == (302 if may_resolve else 403)
     review.refresh_from_db()
@@ -144,7 +188,10 @@ def test_refunding_for_a_review_needs_both_permissions(world: World) -> None:
     client = staff("view_payment", "view_review", "refund_payment")
     review = second_payment(world)
     assert review.payment
-    answer = client.post(page_of(review.payment, "refund"), {"amount": "25", "seen": "0", "review": str(review.pk)})
+    answer = client.post(
+        page_of(review.payment, "refund"),
+        {"amount": "25", "seen": "0", "review": str(review.pk)},
+    )
     assert answer.status_code == 403
     assert not Refund.objects.exists()
 
@@ -159,7 +206,11 @@ def test_no_card_leads_to_a_page_that_is_refused(world: World) -> None:
         assert "Dismiss with a note" in page
         for link in set(re.findall(r'href="(/admin/tillgate/(?:payment|order)/\d[^"]*)"', page)):
             assert client.get(link).status_code == 200, link
-    both = staff("view_review", "resolve_review", "refund_payment", "view_payment", name="bob").get(LISTS[2]).content.decode()
+    both = (
+        staff("view_review", "resolve_review", "refund_payment", "view_payment", name="bob")
+        .get(LISTS[2])
+        .content.decode()
+    )
     assert f'{page_of(review.payment, "refund")}?review={review.pk}"' in both
 
 
@@ -171,7 +222,10 @@ def test_nobody_adds_edits_or_deletes_a_row(world: World, boss: Client) -> None:
         assert boss.post(page_of(row, "delete"), {"post": "yes"}).status_code == 403
         assert boss.post(page_of(row), {"status": "failed", "amount": "1.00"}).status_code == 405
         assert boss.get(f"/admin/tillgate/{row._meta.model_name}/add/").status_code == 403
-    boss.post(LISTS[0], {"action": "delete_selected", "_selected_action": [payment.pk], "post": "yes"})
+    boss.post(
+        LISTS[0],
+        {"action": "delete_selected", "_selected_action": [payment.pk], "post": "yes"},
+    )
     assert rows() == before
     shown = boss.get(page_of(payment)).content.decode()
     assert 'name="status"' not in shown
@@ -181,9 +235,16 @@ def test_an_act_needs_the_csrf_token(world: World) -> None:
     payment = world.paid_payment()
     client = Client(enforce_csrf_checks=True)
     client.force_login(User.objects.create_superuser("anna"))
-    review = Review.objects.create(reason="forged-notifications", facts={"detail": "Something."}, payment=payment, opened_at=timezone.now())
+    review = Review.objects.create(
+        reason="forged-notifications",
+        facts={"detail": "Something."},
+        payment=payment,
+        opened_at=timezone.now(),
+    )
     for path in (page_of(payment, "refund"), page_of(payment, "query"), page_of(review, "action")):
-        assert client.post(path, {"amount": "1", "action": "dismiss", "note": "x"}).status_code == 403
+        assert (
+            client.post(path, {"amount": "1", "action": "dismiss", "note": "x"}).status_code == 403
+        )
     assert not Refund.objects.exists()
 
 
@@ -191,33 +252,56 @@ def test_looking_changes_nothing_and_no_other_site_may_frame_it(world: World, bo
     review = second_payment(world)
     payment = review.payment
     before, asked = rows(), world.queries()
-    paths = [*LISTS, *map(page_of, (review, payment, review.order)), page_of(payment, "refund"), "/admin/tillgate/"]
+    paths = [
+        *LISTS,
+        *map(page_of, (review, payment, review.order)),
+        page_of(payment, "refund"),
+        "/admin/tillgate/",
+    ]
     for path in paths:
         answer = boss.get(path)
         assert answer.status_code == 200, path
         assert answer["X-Frame-Options"] == "DENY"
     for path in (page_of(payment, "query"), page_of(review, "action")):
-        assert said(boss.get(path, follow=True)) == ["Nothing was done. Please press the button again."]
+        assert said(boss.get(path, follow=True)) == [
+            "Nothing was done. Please press the button again.",
+        ]
     assert rows() == before
     assert world.queries() == asked
 
 
 def test_what_does_not_exist_is_not_found(world: World, boss: Client) -> None:
-    for path in ("payment/999/change", "payment/x/refund", "order/999/change", "review/999/action", "payment/999/query"):
+    for path in (
+        "payment/999/change",
+        "payment/x/refund",
+        "order/999/change",
+        "review/999/action",
+        "payment/999/query",
+    ):
         assert boss.post(f"/admin/tillgate/{path}/").status_code in (404, 405), path
         assert boss.get(f"/admin/tillgate/{path}/").status_code in (404, 405), path
 
 
 @pytest.mark.parametrize("action", ["refund", "query"])
 def test_an_action_on_an_order_that_another_process_holds_says_that_staff_can_try_again(
-    world: World, boss: Client, monkeypatch: pytest.MonkeyPatch, action: str
+    world: World,
+    boss: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    action: str,
 ) -> None:
     def held(*_: Any, **__: Any) -> None:
         raise OrderHeld("another transaction holds the order: try again in a moment")
 
     payment = world.paid_payment()
-    monkeypatch.setattr(*{"refund": (queueing, "refund"), "query": (actions, "poll_now")}[action], held)
-    page = boss.post(f"/admin/tillgate/payment/{payment.pk}/{action}/", {"amount": "1.00", "idempotency_key": "x"}, follow=True)
+    monkeypatch.setattr(
+        *{"refund": (queueing, "refund"), "query": (actions, "poll_now")}[action],
+        held,
+    )
+    page = boss.post(
+        f"/admin/tillgate/payment/{payment.pk}/{action}/",
+        {"amount": "1.00", "idempotency_key": "x"},
+        follow=True,
+    )
     assert page.status_code == 200
     assert "try again in a moment" in page.content.decode()
     assert not Refund.objects.exists()
@@ -226,8 +310,13 @@ def test_an_action_on_an_order_that_another_process_holds_says_that_staff_can_tr
 # What is shown.
 
 
-def test_i11_no_secret_and_no_address_that_grants_something_is_on_any_page(world: World, boss: Client) -> None:
-    world.sandbox.control.set_options({"notification_signature": "valid", "answer_signature": "valid"})
+def test_i11_no_secret_and_no_address_that_grants_something_is_on_any_page(
+    world: World,
+    boss: Client,
+) -> None:
+    world.sandbox.control.set_options(
+        {"notification_signature": "valid", "answer_signature": "valid"},
+    )
     review = second_payment(world)
     payment = review.payment
     assert payment
@@ -238,7 +327,8 @@ def test_i11_no_secret_and_no_address_that_grants_something_is_on_any_page(world
         keys |= {one.notification_key, one.return_key, one.payment_url}
     signature = "0123456789abcdef0123456789abcdef"
     world.notification(
-        payment, f"status=success&verifySign={signature}&ipnUrl=https://shop.example/{payment.notification_key}/&note={payment.return_key}"
+        payment,
+        f"status=success&verifySign={signature}&ipnUrl=https://shop.example/{payment.notification_key}/&note={payment.return_key}",
     )
     leak = {
         "cashierUrl": payment.payment_url,
@@ -246,9 +336,19 @@ def test_i11_no_secret_and_no_address_that_grants_something_is_on_any_page(world
         "token": PUBLISHED_TEST_TOKEN,
     }
     TimelineEntry.objects.update(evidence=leak, message=f"about {payment.notification_key}")
-    Review.objects.update(evidence=leak, facts={"detail": f"about {payment.notification_key} and {PUBLISHED_TEST_TOKEN}"})
-    OutboxEvent.objects.update(fault=f"Oops: {payment.payment_url} {refund.notification_key}", done_at=None)
-    for path in [*LISTS, *map(page_of, (review, payment, review.order)), page_of(payment, "refund")]:
+    Review.objects.update(
+        evidence=leak,
+        facts={"detail": f"about {payment.notification_key} and {PUBLISHED_TEST_TOKEN}"},
+    )
+    OutboxEvent.objects.update(
+        fault=f"Oops: {payment.payment_url} {refund.notification_key}",
+        done_at=None,
+    )
+    for path in [
+        *LISTS,
+        *map(page_of, (review, payment, review.order)),
+        page_of(payment, "refund"),
+    ]:
         shown = boss.get(path).content.decode()
         for secret in {*keys, signature}:
             assert secret not in shown, path
@@ -257,7 +357,16 @@ def test_i11_no_secret_and_no_address_that_grants_something_is_on_any_page(world
 
 
 def test_a_mask_hides_what_is_named_like_a_secret_and_leaves_the_rest() -> None:
-    shown = dict(Mask().evidence({"amount": "12.50", "verifySign": "x", "nested": {"apiKey": "k", "n": 1}, "empty_token": ""}))
+    shown = dict(
+        Mask().evidence(
+            {
+                "amount": "12.50",
+                "verifySign": "x",
+                "nested": {"apiKey": "k", "n": 1},
+                "empty_token": "",
+            },
+        ),
+    )
     assert shown["amount"] == "12.50"
     assert shown["verifySign"] == HIDDEN
     assert json.loads(shown["nested"]) == {"apiKey": HIDDEN, "n": 1}
@@ -273,7 +382,11 @@ def test_the_list_of_payments_shows_what_was_refunded(world: World, boss: Client
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_a_list_needs_the_same_statements_however_many_rows(world: World, boss: Client, path: str) -> None:
+def test_a_list_needs_the_same_statements_however_many_rows(
+    world: World,
+    boss: Client,
+    path: str,
+) -> None:
     def count() -> int:
         with CaptureQueriesContext(connection) as statements:
             assert boss.get(path).status_code == 200
@@ -298,18 +411,30 @@ def test_a_list_needs_the_same_statements_however_many_rows(world: World, boss: 
     assert few <= 16
 
 
-def test_the_cards_that_tell_what_was_given_back_need_the_same_statements_however_many(world: World, boss: Client) -> None:
+def test_the_cards_that_tell_what_was_given_back_need_the_same_statements_however_many(
+    world: World,
+    boss: Client,
+) -> None:
     def count() -> int:
         with CaptureQueriesContext(connection) as statements:
             page = boss.get(LISTS[2]).content.decode()
-        assert page.count("The ledger has refunds of USD 3.50 for this payment.") == Review.objects.count()
+        assert (
+            page.count("The ledger has refunds of USD 3.50 for this payment.")
+            == Review.objects.count()
+        )
         return len(statements)
 
     def raised() -> None:
         payment = world.paid_payment()
         for amount in ("1.00", "2.50"):
             queueing.refund(payment.pk, amount)
-        open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", order=payment.order, payment=payment)
+        open_review(
+            ReviewReason.CHANGED_AFTER_PAID,
+            "Changed.",
+            "worker",
+            order=payment.order,
+            payment=payment,
+        )
 
     raised()
     few = count()
@@ -318,7 +443,10 @@ def test_the_cards_that_tell_what_was_given_back_need_the_same_statements_howeve
     assert count() == few
 
 
-def test_a_payments_page_needs_the_same_statements_however_much_happened(world: World, boss: Client) -> None:
+def test_a_payments_page_needs_the_same_statements_however_much_happened(
+    world: World,
+    boss: Client,
+) -> None:
     payment = world.paid_payment("30.00")
 
     def count() -> int:
@@ -334,47 +462,86 @@ def test_a_payments_page_needs_the_same_statements_however_much_happened(world: 
     assert count() == few
 
 
-def test_payments_are_found_by_reference_transaction_number_and_order(world: World, boss: Client) -> None:
+def test_payments_are_found_by_reference_transaction_number_and_order(
+    world: World,
+    boss: Client,
+) -> None:
     wanted, other = world.paid_payment(), world.paid_payment()
-    for term in (wanted.reference, wanted.reference[:-3].lower(), str(wanted.transaction_no), f" {wanted.order.key} "):
+    for term in (
+        wanted.reference,
+        wanted.reference[:-3].lower(),
+        str(wanted.transaction_no),
+        f" {wanted.order.key} ",
+    ):
         shown = boss.get(LISTS[0], {"q": term}).content.decode()
         assert wanted.reference in shown
         assert other.reference not in shown
     assert wanted.reference not in boss.get(LISTS[0], {"q": "S999"}).content.decode()
-    for filters in ({"status": "paid"}, {"method": "alipay"}, {"account": "default"}, {"created_at__year": str(timezone.localtime().year)}):
+    for filters in (
+        {"status": "paid"},
+        {"method": "alipay"},
+        {"account": "default"},
+        {"created_at__year": str(timezone.localtime().year)},
+    ):
         assert wanted.reference in boss.get(LISTS[0], filters).content.decode(), filters
     assert wanted.reference not in boss.get(LISTS[0], {"status": "failed"}).content.decode()
     assert wanted.reference not in boss.get(LISTS[0], {"method": "paypal"}).content.decode()
     assert wanted.order.key in boss.get(LISTS[1], {"q": wanted.order.key}).content.decode()
 
 
-def test_of_a_long_story_the_newest_is_shown_and_the_page_says_so(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_story_the_newest_is_shown_and_the_page_says_so(
+    world: World,
+    boss: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tillgate.django.pages.showing.MOST_SHOWN", 4)
     payment = world.paid_payment("30.00")
     pages = [page_of(payment), page_of(payment.order)]
     for amount in ("1.00", "2.00", "4.00", "5.00", "6.00"):
         queueing.refund(payment.pk, amount)
-    open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", order=payment.order, payment=payment)
+    open_review(
+        ReviewReason.CHANGED_AFTER_PAID,
+        "Changed.",
+        "worker",
+        order=payment.order,
+        payment=payment,
+    )
     for address in (*pages, page_of(Review.objects.get())):
         page = boss.get(address).content.decode()
         assert page.count('class="tillgate-node"') == 4
-        assert page.index("Refund being sent") < page.index("Money refunded") < page.rindex("Needs review")
-        assert page.count("Only the newest 4 are shown.") == (2 if address == pages[0] else 1)  # of what the shop was told, too
+        assert (
+            page.index("Refund being sent")
+            < page.index("Money refunded")
+            < page.rindex("Needs review")
+        )
+        # of what the shop was told, too
+        assert page.count("Only the newest 4 are shown.") == (2 if address == pages[0] else 1)
 
 
 @pytest.fixture
 def without_time_zones(settings: Any) -> Iterator[None]:
-    """A project that has none, from its start: how moments are read on MariaDB is settled once in a process."""
+    """A project that has none, from its start: how moments are read on MariaDB is settled once in a
+    process.
+    """
     settings.USE_TZ = False
     notifications._look_up.cache_clear()
     yield
     notifications._look_up.cache_clear()
 
 
-def test_the_pages_work_in_a_project_without_time_zones(world: World, boss: Client, without_time_zones: None) -> None:
+def test_the_pages_work_in_a_project_without_time_zones(
+    world: World,
+    boss: Client,
+    without_time_zones: None,
+) -> None:
     review = second_payment(world)
     assert review.payment is not None
-    for address in (*LISTS, page_of(review), page_of(review.payment), page_of(review.payment.order)):
+    for address in (
+        *LISTS,
+        page_of(review),
+        page_of(review.payment),
+        page_of(review.payment.order),
+    ):
         assert boss.get(address).status_code == 200
 
 
@@ -382,7 +549,14 @@ def test_a_payments_page_tells_its_story(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     queueing.refund(payment.pk, "10.00", staff="bert", reason="broken cup")
     shown = boss.get(page_of(payment)).content.decode()
-    labels = ["Payment started", "Waiting for the shopper", "Paid", "Event delivered to the shop", "Refund requested", "Money refunded"]
+    labels = [
+        "Payment started",
+        "Waiting for the shopper",
+        "Paid",
+        "Event delivered to the shop",
+        "Refund requested",
+        "Money refunded",
+    ]
     places = [shown.index(f"<strong>{label}</strong>") for label in labels]
     assert places == sorted(places)
     for word in (
@@ -401,50 +575,83 @@ def test_a_payments_page_tells_its_story(world: World, boss: Client) -> None:
 
 def test_a_refund_is_asked_about_first_and_then_done(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
-    question = boss.get(page_of(payment, "refund"), {"amount": "10", "reason": "broken cup"}).content.decode()
+    question = boss.get(
+        page_of(payment, "refund"),
+        {"amount": "10", "reason": "broken cup"},
+    ).content.decode()
     assert "Refund USD 10.00" in question
     assert not Refund.objects.exists()
     assert said(press(boss, payment, "10", reason="broken cup")) == ["USD 10.00 was refunded."]
     refund = Refund.objects.get()
-    assert (refund.amount, refund.status, refund.requested_by, refund.reason) == (Decimal("10.00"), "succeeded", "anna", "broken cup")
+    assert (refund.amount, refund.status, refund.requested_by, refund.reason) == (
+        Decimal("10.00"),
+        "succeeded",
+        "anna",
+        "broken cup",
+    )
     assert ShopOrder.objects.get(pk=payment.order.key).refunded == Decimal("10.00")
-    assert "Left after this</dt><dd>USD 0.00" in boss.get(page_of(payment, "refund")).content.decode()
+    assert (
+        "Left after this</dt><dd>USD 0.00" in boss.get(page_of(payment, "refund")).content.decode()
+    )
 
 
 def test_i5_more_than_is_left_is_refused_with_a_message(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
-    assert "more than the USD 30.00" in boss.get(page_of(payment, "refund"), {"amount": "30.01"}).content.decode()
+    assert (
+        "more than the USD 30.00"
+        in boss.get(page_of(payment, "refund"), {"amount": "30.01"}).content.decode()
+    )
     assert said(press(boss, payment, "30.01", seen=0)) == [
-        f"USD 30.01 is more than the USD 30.00 that can still be refunded of {payment.reference}"
+        f"USD 30.01 is more than the USD 30.00 that can still be refunded of {payment.reference}",
     ]
     for wrong in ("", "0", "-1", "1.001", "NaN", "1e3", "<script>"):
         assert boss.get(page_of(payment, "refund"), {"amount": wrong}).status_code == 200
         assert len(said(press(boss, payment, wrong, seen=0))) == 1
     assert not Refund.objects.exists()
     press(boss, payment, "30")
-    assert said(boss.get(page_of(payment, "refund"), follow=True)) == ["Nothing of this payment can be refunded."]
+    assert said(boss.get(page_of(payment, "refund"), follow=True)) == [
+        "Nothing of this payment can be refunded.",
+    ]
 
 
 def test_what_is_wrong_with_a_refund_is_read_out_with_its_field(world: World, boss: Client) -> None:
     payment = world.paid_payment("12.50")
-    page = boss.get(page_of(payment, "refund"), {"amount": "99", "reason": "r" * 256}).content.decode()
-    described_by = set(re.findall(r'<input[^>]* aria-describedby="([^"]+)"', page)) - {"searchbar_helptext"}
+    page = boss.get(
+        page_of(payment, "refund"),
+        {"amount": "99", "reason": "r" * 256},
+    ).content.decode()
+    described_by = set(re.findall(r'<input[^>]* aria-describedby="([^"]+)"', page)) - {
+        "searchbar_helptext",
+    }
     assert described_by <= set(re.findall(r' id="([^"]+)"', page))
-    assert re.search(r'<div id="id_amount_error">\s*<p class="errornote" role="alert">That is more than', page)
+    assert re.search(
+        r'<div id="id_amount_error">\s*<p class="errornote" role="alert">That is more than',
+        page,
+    )
     assert re.search(r'<div id="id_reason_error">\s*<p class="errornote" role="alert">', page)
 
 
 def test_a_payment_that_is_not_paid_cannot_be_refunded(world: World, boss: Client) -> None:
     payment = world.start(world.order())
-    assert said(press(boss, payment, "1", seen=0)) == [f"payment {payment.reference} is pending, and only a paid one can be refunded"]
+    assert said(press(boss, payment, "1", seen=0)) == [
+        f"payment {payment.reference} is pending, and only a paid one can be refunded",
+    ]
     assert not Refund.objects.exists()
 
 
-def test_a_double_press_makes_one_refund_and_is_told_of_it_twice(world: World, boss: Client) -> None:
+def test_a_double_press_makes_one_refund_and_is_told_of_it_twice(
+    world: World,
+    boss: Client,
+) -> None:
     payment = world.paid_payment("30.00")
     for _ in range(2):
-        assert said(press(boss, payment, "10.00", seen=0, key="the-same")) == ["USD 10.00 was refunded."]
-    assert "already names a refund of USD 10.00" in said(press(boss, payment, "11.00", seen=0, key="the-same"))[0]
+        assert said(press(boss, payment, "10.00", seen=0, key="the-same")) == [
+            "USD 10.00 was refunded.",
+        ]
+    assert (
+        "already names a refund of USD 10.00"
+        in said(press(boss, payment, "11.00", seen=0, key="the-same"))[0]
+    )
     assert Refund.objects.count() == 1
 
 
@@ -459,7 +666,12 @@ def test_two_of_the_staff_press_refund_at_once_and_one_refund_is_made(world: Wor
             gate.wait()
             answer = press(client, payment, "10.00", seen=0, key=f"of-{number}")
             # Not from the answer's context: the test client hears what any thread renders.
-            told.extend(re.findall(r'<ul class="messagelist">\s*<li[^>]*>(.*?)</li>', answer.content.decode()))
+            told.extend(
+                re.findall(
+                    r'<ul class="messagelist">\s*<li[^>]*>(.*?)</li>',
+                    answer.content.decode(),
+                ),
+            )
         finally:
             connections.close_all()
 
@@ -479,21 +691,35 @@ def test_staff_is_told_what_came_of_a_refund(world: World, boss: Client) -> None
     world.sandbox.control.fault("refused", occasion="refund")
     assert said(press(boss, payment, "1"))[0].startswith("USD 1.00 was not refunded: ")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    assert said(press(boss, payment, "2"))[0].startswith("The outcome of the refund of USD 2.00 is unknown")
+    assert said(press(boss, payment, "2"))[0].startswith(
+        "The outcome of the refund of USD 2.00 is unknown",
+    )
     assert world.reviews() == [ReviewReason.REFUND_UNKNOWN]
 
 
-def test_i12_the_acts_work_under_atomic_requests(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i12_the_acts_work_under_atomic_requests(
+    world: World,
+    boss: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment("30.00")
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     assert said(press(boss, payment, "10")) == ["USD 10.00 was refunded."]
-    assert said(boss.post(page_of(payment, "query"), follow=True)) == ["Polled the gateway: the gateway says that it is paid."]
+    assert said(boss.post(page_of(payment, "query"), follow=True)) == [
+        "Polled the gateway: the gateway says that it is paid.",
+    ]
 
 
-def test_staff_asks_the_gateway_now(world: World, boss: Client, configure: Callable[..., None]) -> None:
+def test_staff_asks_the_gateway_now(
+    world: World,
+    boss: Client,
+    configure: Callable[..., None],
+) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
-    assert said(boss.post(page_of(payment, "query"), follow=True)) == ["Polled the gateway: the gateway says that it is paid."]
+    assert said(boss.post(page_of(payment, "query"), follow=True)) == [
+        "Polled the gateway: the gateway says that it is paid.",
+    ]
     assert world.fresh(payment).status == "paid"
     assert TimelineEntry.objects.get(event="payment.paid").actor == "staff:anna"
     configure(NOTIFICATION_THROTTLE_SECONDS=60)
@@ -506,7 +732,9 @@ def test_staff_asks_the_gateway_now(world: World, boss: Client, configure: Calla
 
 
 def action(client: Client, review: Review, what: str, **given: str) -> str:
-    (message,) = said(client.post(page_of(review, "action"), {"action": what, **given}, follow=True))
+    (message,) = said(
+        client.post(page_of(review, "action"), {"action": what, **given}, follow=True),
+    )
     review.refresh_from_db()
     return message
 
@@ -517,13 +745,20 @@ def test_every_reason_has_words_and_acts_and_every_act_has_words() -> None:
     for reason in REASONS:
         fitting = actions_for(Review(reason=reason))
         assert fitting, reason
-        assert (recommended(reason, fitting) is fitting[0]) is POLICIES[ReviewReason(reason)].recommends
-        assert len(recommendation_of(reason, fitting)) > len("Recommended: ") + 20, f"{reason} says what to do"
+        assert (recommended(reason, fitting) is fitting[0]) is POLICIES[
+            ReviewReason(reason)
+        ].recommends
+        assert len(recommendation_of(reason, fitting)) > len("Recommended: ") + 20, (
+            f"{reason} says what to do"
+        )
     assert set(EXPLANATIONS) == set(ReviewAction)
     assert actions_for(Review(reason="of-a-later-version")) == (ReviewAction.DISMISS,)
 
 
-def test_the_count_is_on_the_lists_and_leads_there_and_no_other_page_has_it(world: World, boss: Client) -> None:
+def test_the_count_is_on_the_lists_and_leads_there_and_no_other_page_has_it(
+    world: World,
+    boss: Client,
+) -> None:
     review = second_payment(world)
     banner = f'<a href="{LISTS[2]}">1 open review</a>'
     for path in ("/admin/tillgate/", LISTS[0], LISTS[1]):
@@ -551,23 +786,43 @@ def test_i4_the_second_payment_is_refunded_in_one_step(world: World, boss: Clien
     twice = press(boss, review.payment, "25.00", seen=0, key="x", review=str(review.pk))
     assert said(twice) == ["USD 25.00 was refunded."]
     again = press(boss, review.payment, "25.00", seen=0, key="y", review=str(review.pk))
-    assert said(again) == ["Nothing was refunded: anna had resolved it already: all of it was refunded: USD 25.00."]
+    assert said(again) == [
+        "Nothing was refunded: anna had resolved it already: all of it was refunded: USD 25.00.",
+    ]
     assert Refund.objects.count() == 1
 
 
-def test_money_that_a_colleague_decided_to_keep_meanwhile_is_not_given_back(world: World, boss: Client) -> None:
+def test_money_that_a_colleague_decided_to_keep_meanwhile_is_not_given_back(
+    world: World,
+    boss: Client,
+) -> None:
     review = second_payment(world)
     payment = review.payment
     assert payment is not None
     asked = boss.get(page_of(payment, "refund"), {"review": review.pk}).context
-    staff(is_superuser=True, name="bob").post(page_of(review, "action"), {"action": "dismiss", "note": "it pays the next order"})
-    response = press(boss, payment, "25.00", seen=asked["seen"], key=asked["idempotency_key"], review=str(review.pk))
-    assert said(response) == ["Nothing was refunded: bob had resolved it already: it pays the next order."]
+    staff(is_superuser=True, name="bob").post(
+        page_of(review, "action"),
+        {"action": "dismiss", "note": "it pays the next order"},
+    )
+    response = press(
+        boss,
+        payment,
+        "25.00",
+        seen=asked["seen"],
+        key=asked["idempotency_key"],
+        review=str(review.pk),
+    )
+    assert said(response) == [
+        "Nothing was refunded: bob had resolved it already: it pays the next order.",
+    ]
     assert not Refund.objects.exists()
     assert response.redirect_chain[-1][0] == page_of(review)
 
 
-def test_a_refund_that_resolves_something_asks_for_no_reason_of_its_own(world: World, boss: Client) -> None:
+def test_a_refund_that_resolves_something_asks_for_no_reason_of_its_own(
+    world: World,
+    boss: Client,
+) -> None:
     review = second_payment(world)
     assert review.payment is not None
     about = {"review": str(review.pk), "amount": "2.00", "reason": "for Bob"}
@@ -575,7 +830,10 @@ def test_a_refund_that_resolves_something_asks_for_no_reason_of_its_own(world: W
     assert "Paid twice" in page
     assert "for Bob" not in page
     assert 'name="reason"' not in page
-    assert 'name="reason"' in boss.get(page_of(review.payment, "refund"), {"amount": "99"}).content.decode()
+    assert (
+        'name="reason"'
+        in boss.get(page_of(review.payment, "refund"), {"amount": "99"}).content.decode()
+    )
 
 
 def test_a_part_of_a_second_payment_leaves_it_open(world: World, boss: Client) -> None:
@@ -586,34 +844,52 @@ def test_a_part_of_a_second_payment_leaves_it_open(world: World, boss: Client) -
     assert review.resolved_at is None
 
 
-def test_a_mismatch_is_resolved_when_the_gateway_is_asked_again_and_agrees(world: World, boss: Client) -> None:
+def test_a_mismatch_is_resolved_when_the_gateway_is_asked_again_and_agrees(
+    world: World,
+    boss: Client,
+) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=2)
     world.notification(payment)
     review = Review.objects.get(reason=ReviewReason.AMOUNT_MISMATCH)
-    assert action(boss, review, "poll").startswith("Not resolved yet: the gateway says that it is paid, but the amount is")
+    assert action(boss, review, "poll").startswith(
+        "Not resolved yet: the gateway says that it is paid, but the amount is",
+    )
     assert review.resolved_at is None
-    assert action(boss, review, "poll") == "Resolved: asked again: the gateway says that it is paid."
+    assert (
+        action(boss, review, "poll") == "Resolved: asked again: the gateway says that it is paid."
+    )
     assert review.resolved_by == "anna"
     assert world.fresh(payment).status == "paid"
 
 
 def test_account_matters_are_resolved_when_the_gateway_answers_well_again(
-    world: World, boss: Client, configure: Callable[..., None]
+    world: World,
+    boss: Client,
+    configure: Callable[..., None],
 ) -> None:
     payment = world.start(world.order())
     configure({"TOKEN": "another token"})
     world.notification(payment)
     review = Review.objects.get()
-    assert (review.reason, review.payment_id, review.account) == ("wrong-credentials", payment.pk, "default")
+    assert (review.reason, review.payment_id, review.account) == (
+        "wrong-credentials",
+        payment.pk,
+        "default",
+    )
     assert action(boss, review, "poll").startswith("Not resolved yet: ")
     configure()
     assert action(boss, review, "poll").startswith("Resolved: ")
     assert review.resolved_at
 
 
-def test_a_missing_account_is_resolved_when_it_is_back(world: World, boss: Client, settings: Any, configure: Callable[..., None]) -> None:
+def test_a_missing_account_is_resolved_when_it_is_back(
+    world: World,
+    boss: Client,
+    settings: Any,
+    configure: Callable[..., None],
+) -> None:
     payment = world.start(world.order())
     settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {}}
     world.notification(payment)
@@ -623,8 +899,17 @@ def test_a_missing_account_is_resolved_when_it_is_back(world: World, boss: Clien
     assert action(boss, review, "poll").startswith("Resolved: ")
 
 
-@pytest.mark.parametrize(("what", "status", "back"), [("refund-done", "succeeded", "10.00"), ("refund-not-done", "failed", "0.00")])
-def test_i6_a_person_settles_a_refund_of_unknown_outcome(world: World, boss: Client, what: str, status: str, back: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "status", "back"),
+    [("refund-done", "succeeded", "10.00"), ("refund-not-done", "failed", "0.00")],
+)
+def test_i6_a_person_settles_a_refund_of_unknown_outcome(
+    world: World,
+    boss: Client,
+    what: str,
+    status: str,
+    back: str,
+) -> None:
     payment = world.paid_payment("30.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
     queueing.refund(payment.pk, "10.00")
@@ -643,42 +928,74 @@ def test_i5_a_refund_made_elsewhere_is_entered(world: World, boss: Client) -> No
     review = Review.objects.get(reason=ReviewReason.CHANGED_AFTER_PAID)
     assert "may have been refunded elsewhere" in said(press(boss, payment, "1", seen=0))[0]
     assert "more than the USD 30.00" in action(boss, review, "record-external-refund", amount="31")
-    assert action(boss, review, "record-external-refund", amount="30", seen="0") == "Resolved: USD 30.00 was refunded elsewhere."
+    assert (
+        action(boss, review, "record-external-refund", amount="30", seen="0")
+        == "Resolved: USD 30.00 was refunded elsewhere."
+    )
     refund = Refund.objects.get()
     assert (refund.external, refund.status, refund.amount) == (True, "succeeded", Decimal("30.00"))
     assert review.resolved_by == "anna"
 
 
-def test_i5_a_refund_that_no_answer_tells_of_is_entered_on_the_payments_page(world: World, boss: Client) -> None:
+def test_i5_a_refund_that_no_answer_tells_of_is_entered_on_the_payments_page(
+    world: World,
+    boss: Client,
+) -> None:
     payment = world.paid_payment("30.00")
     enter = page_of(payment, "record-external-refund")
     assert f'action="{enter}"' in boss.get(page_of(payment)).content.decode()
-    assert said(boss.get(enter, follow=True)) == ["Nothing was done. Please press the button again."]
-    assert said(boss.post(enter, {"amount": "30.01", "seen": "0"}, follow=True)) == [
-        "USD 30.01 is more than the USD 30.00 that can still be refunded of " + payment.reference
+    assert said(boss.get(enter, follow=True)) == [
+        "Nothing was done. Please press the button again.",
     ]
-    assert said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True)) == ["Recorded: an external refund of USD 10.00."]
-    assert "was asked for in the meantime" in said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True))[0]
+    assert said(boss.post(enter, {"amount": "30.01", "seen": "0"}, follow=True)) == [
+        "USD 30.01 is more than the USD 30.00 that can still be refunded of " + payment.reference,
+    ]
+    assert said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True)) == [
+        "Recorded: an external refund of USD 10.00.",
+    ]
+    assert (
+        "was asked for in the meantime"
+        in said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True))[0]
+    )
     refund = Refund.objects.get()
-    assert (refund.external, refund.status, refund.amount, refund.requested_by) == (True, "succeeded", Decimal("10.00"), "anna")
-    assert "USD 10.00 refunded, USD 20.00 can still be refunded." in boss.get(page_of(payment)).content.decode()
+    assert (refund.external, refund.status, refund.amount, refund.requested_by) == (
+        True,
+        "succeeded",
+        Decimal("10.00"),
+        "anna",
+    )
+    assert (
+        "USD 10.00 refunded, USD 20.00 can still be refunded."
+        in boss.get(page_of(payment)).content.decode()
+    )
     boss.post(enter, {"amount": "20", "seen": str(refund.pk)})
     assert enter not in boss.get(page_of(payment)).content.decode(), "nothing is left to enter"
 
 
-def test_a_refund_that_was_refused_and_made_is_entered_with_its_amount(world: World, boss: Client) -> None:
+def test_a_refund_that_was_refused_and_made_is_entered_with_its_amount(
+    world: World,
+    boss: Client,
+) -> None:
     payment = world.paid_payment("30.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "12.00")
     action(boss, Review.objects.get(), "refund-not-done")
     notification = f"/payments/refund-notification/{refund.notification_key}/"
-    world.client.post(notification, confirming(refund), content_type="application/x-www-form-urlencoded")
+    world.client.post(
+        notification,
+        confirming(refund),
+        content_type="application/x-www-form-urlencoded",
+    )
     page = boss.get(LISTS[2]).content.decode()
     assert 'name="amount" required value="12.00"' in page
     assert "The ledger has refunds of USD 0.00 for this payment." in page
 
 
-def test_a_refund_that_cannot_leave_is_withdrawn(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_that_cannot_leave_is_withdrawn(
+    world: World,
+    boss: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def away(*_: Any) -> Any:
         raise NotSent("refund", "x", "connection refused")
 
@@ -690,11 +1007,18 @@ def test_a_refund_that_cannot_leave_is_withdrawn(world: World, boss: Client, mon
         world.run_worker()
     review = Review.objects.get(reason=ReviewReason.REFUND_NOT_SENT)
     assert "Withdraw the refund of USD 12.00" in boss.get(LISTS[2]).content.decode()
-    assert action(boss, review, "withdraw") == "Resolved: USD 12.00: withdrawn before it was sent: by anna."
+    assert (
+        action(boss, review, "withdraw")
+        == "Resolved: USD 12.00: withdrawn before it was sent: by anna."
+    )
     assert "Refund not done" in boss.get(page_of(payment)).content.decode()
 
 
-def test_a_second_press_withdraws_no_colleagues_refund(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_press_withdraws_no_colleagues_refund(
+    world: World,
+    boss: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def away(*_: Any) -> Any:
         raise NotSent("refund", "x", "connection refused")
 
@@ -707,23 +1031,36 @@ def test_a_second_press_withdraws_no_colleagues_refund(world: World, boss: Clien
         queueing.refund(payment.pk, amount)
     review = Review.objects.get(reason=ReviewReason.PAID_NOT_PAYABLE)
     (shown,) = re.findall(r'name="withdraws" value="(\d+)"', boss.get(LISTS[2]).content.decode())
-    assert action(boss, review, "withdraw", withdraws=shown) == "Not resolved yet: USD 3.00: withdrawn before it was sent: by anna."
+    assert (
+        action(boss, review, "withdraw", withdraws=shown)
+        == "Not resolved yet: USD 3.00: withdrawn before it was sent: by anna."
+    )
     assert "the refund is failed by now" in action(boss, review, "withdraw", withdraws=shown)
     assert [refund.status for refund in payment.refunds.order_by("pk")] == ["queued", "failed"]
 
 
 def test_a_failing_outbox_event_is_tried_again(
-    world: World, boss: Client, monkeypatch: pytest.MonkeyPatch, configure: Callable[..., None]
+    world: World,
+    boss: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    configure: Callable[..., None],
 ) -> None:
     configure(DELIVERY_TRIES_BEFORE_REVIEW=1)
     payment = world.start(world.order())
     world.shopper_pays(payment)
     with monkeypatch.context() as broken:
-        broken.setattr(ShopOrder.objects, "filter", lambda **_: (_ for _ in ()).throw(RuntimeError("the shop is being painted")))
+        broken.setattr(
+            ShopOrder.objects,
+            "filter",
+            lambda **_: (_ for _ in ()).throw(RuntimeError("the shop is being painted")),
+        )
         world.notification(payment)
         review = Review.objects.get(reason=ReviewReason.DELIVERY_FAILING)
         assert "the shop is being painted" in boss.get(LISTS[2]).content.decode()
-        assert action(boss, review, "redeliver") == "Not resolved yet: it failed again: RuntimeError: the shop is being painted."
+        assert (
+            action(boss, review, "redeliver")
+            == "Not resolved yet: it failed again: RuntimeError: the shop is being painted."
+        )
     assert action(boss, review, "redeliver") == "Resolved: the shop was told at attempt 3."
     assert world.shop.is_paid(payment.order.key)
 
@@ -737,7 +1074,10 @@ def test_the_shop_is_told_again_after_it_reopened_the_order(world: World, boss: 
     review = Review.objects.get(reason=ReviewReason.PAID_NOT_PAYABLE)
     assert action(boss, review, "redeliver") == "Not resolved yet: the shop says: not-payable."
     ShopOrder.objects.filter(pk=order).update(status="open")
-    assert action(boss, review, "redeliver") == "Resolved: the shop was told again, and has applied the payment."
+    assert (
+        action(boss, review, "redeliver")
+        == "Resolved: the shop was told again, and has applied the payment."
+    )
     assert world.shop.times_paid(order) == 1
 
 
@@ -758,14 +1098,22 @@ def test_i4_telling_again_cannot_pay_an_order_twice(world: World, boss: Client) 
 def test_accepting_needs_a_note(world: World, boss: Client) -> None:
     review = second_payment(world)
     assert "a note must say why" in action(boss, review, "dismiss", note="  ")
-    assert action(boss, review, "dismiss", note="the shopper wants it so") == "Resolved: the shopper wants it so."
+    assert (
+        action(boss, review, "dismiss", note="the shopper wants it so")
+        == "Resolved: the shopper wants it so."
+    )
     assert review.resolution == "the shopper wants it so"
     assert "does not resolve" in action(
-        boss, Review.objects.create(reason="x", facts={"detail": "y"}, opened_at=timezone.now()), "no-such-act"
+        boss,
+        Review.objects.create(reason="x", facts={"detail": "y"}, opened_at=timezone.now()),
+        "no-such-act",
     )
 
 
-def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(world: World, boss: Client) -> None:
+def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(
+    world: World,
+    boss: Client,
+) -> None:
     order = world.order("30.00")
     payment = world.start(order)
     world.shop.edit_total(order, Decimal("28.00"))
@@ -774,27 +1122,44 @@ def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(world: Worl
     review = Review.objects.get(reason=ReviewReason.OVERPAID)
     asked = boss.get(page_of(payment, "refund"), {"review": str(review.pk)})
     assert review.message in asked.content.decode()
-    assert not asked.context["is_sure"], "all of it is more than the difference: a person says how much"
-    assert boss.get(page_of(payment, "refund"), {"review": str(review.pk), "amount": "2.00"}).context["is_sure"]
+    assert not asked.context["is_sure"], (
+        "all of it is more than the difference: a person says how much"
+    )
+    assert boss.get(
+        page_of(payment, "refund"),
+        {"review": str(review.pk), "amount": "2.00"},
+    ).context["is_sure"]
     press(boss, payment, "2.00", seen=0, key="x", review=str(review.pk))
     review.refresh_from_db()
     assert review.resolution == "USD 2.00 was refunded"
 
 
-def test_i2_what_the_gateway_does_not_know_is_ended_by_a_person_and_its_money_is_found_all_the_same(world: World, boss: Client) -> None:
+def test_i2_what_the_gateway_does_not_know_is_ended_by_a_person_and_its_money_is_found_all_the_same(
+    world: World,
+    boss: Client,
+) -> None:
     order = world.order()
     payment = world.start(order)
     world.sandbox.control.fault("denied", occasion="query", times=100)
     world.notification(payment)
     review = Review.objects.get(reason=ReviewReason.PAYMENT_UNKNOWN)
-    assert "can still be paid, until 20" in action(boss, review, "mark-expired", note="not in the back office")
+    assert "can still be paid, until 20" in action(
+        boss,
+        review,
+        "mark-expired",
+        note="not in the back office",
+    )
     world.time.advance(days=1)
     world.run_worker()
     assert not world.shop.is_released(order)
     assert (
-        action(boss, review, "mark-expired", note=" ") == "a note must say how it is known that nobody paid, or where the money is settled"
+        action(boss, review, "mark-expired", note=" ")
+        == "a note must say how it is known that nobody paid, or where the money is settled"
     )
-    assert action(boss, review, "mark-expired", note="not in the back office") == f"Resolved: payment {payment.reference} is expired."
+    assert (
+        action(boss, review, "mark-expired", note="not in the back office")
+        == f"Resolved: payment {payment.reference} is expired."
+    )
     assert review.resolution == "a person marks it as expired: not in the back office"
     entry = TimelineEntry.objects.get(event="payment.force-expired")
     assert (entry.actor, entry.message) == ("staff:anna", review.resolution)
@@ -819,9 +1184,14 @@ def test_what_says_something_else_by_now_is_not_accepted_unread(world: World, bo
     assert f'name="read" value="{review.version}"' in page
     read = review.version
     open_review(ReviewReason.CHANGED_AFTER_PAID, "It is a charge-back.", "worker", **told)
-    assert action(boss, review, "dismiss", note="agreed", read=read) == "it says something else by now: It is a charge-back."
+    assert (
+        action(boss, review, "dismiss", note="agreed", read=read)
+        == "it says something else by now: It is a charge-back."
+    )
     assert review.resolved_at is None
-    assert action(boss, review, "dismiss", note="agreed", read=review.version) == "Resolved: agreed."
+    assert (
+        action(boss, review, "dismiss", note="agreed", read=review.version) == "Resolved: agreed."
+    )
 
 
 def test_a_payment_that_was_settled_meanwhile_is_not_let_expire(world: World, boss: Client) -> None:
@@ -848,7 +1218,10 @@ def test_a_number_of_two_payments_is_settled_by_giving_one_back(world: World, bo
     assert review.resolution
 
 
-def test_a_creation_that_was_wrongly_signed_is_not_settled_by_a_query_that_is_in_order(world: World, boss: Client) -> None:
+def test_a_creation_that_was_wrongly_signed_is_not_settled_by_a_query_that_is_in_order(
+    world: World,
+    boss: Client,
+) -> None:
     world.sandbox.control.fault("bad_signature", occasion="pay")
     starting.start_payment(world.shop.plugin, world.order(), method="alipay")
     review = Review.objects.get(reason=ReviewReason.SIGNATURE_MISMATCH)
@@ -857,7 +1230,11 @@ def test_a_creation_that_was_wrongly_signed_is_not_settled_by_a_query_that_is_in
     assert review.resolved_at is None
 
 
-def test_a_shop_that_fails_while_it_is_told_again_is_quoted(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shop_that_fails_while_it_is_told_again_is_quoted(
+    world: World,
+    boss: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     order = world.order()
     payment = world.start(order)
     world.shop.close_order(order)
@@ -869,12 +1246,18 @@ def test_a_shop_that_fails_while_it_is_told_again_is_quoted(world: World, boss: 
         raise ZeroDivisionError(hook)
 
     monkeypatch.setattr("tillgate.django.actions.call_owner", broken)
-    detail = "the shop cannot say whether it takes money for the order: ZeroDivisionError: tillgate_describe_order"
+    detail = (
+        "the shop cannot say whether it takes money for the order: ZeroDivisionError: "
+        "tillgate_describe_order"
+    )
     assert action(boss, review, "redeliver") == detail
     assert review.resolved_at is None
 
 
-def test_what_no_database_keeps_is_taken_out_of_notes_and_reasons(world: World, boss: Client) -> None:
+def test_what_no_database_keeps_is_taken_out_of_notes_and_reasons(
+    world: World,
+    boss: Client,
+) -> None:
     review = second_payment(world)
     assert action(boss, review, "dismiss", note="as\0agreed") == "Resolved: as\ufffdagreed."
     payment = world.paid_payment()
@@ -882,17 +1265,29 @@ def test_what_no_database_keeps_is_taken_out_of_notes_and_reasons(world: World, 
     assert Refund.objects.get().reason == "too\ufffdlate"
 
 
-def test_a_refund_that_could_not_leave_is_not_said_to_be_on_its_way(world: World, boss: Client, configure: Callable[..., None]) -> None:
+def test_a_refund_that_could_not_leave_is_not_said_to_be_on_its_way(
+    world: World,
+    boss: Client,
+    configure: Callable[..., None],
+) -> None:
     payment = world.paid_payment()
     configure({"MERCHANT_NO": "200099"})
     [message] = said(press(boss, payment, "5.00", seen=0, key="x"))
-    assert message.startswith("The refund of USD 5.00 could not be sent yet, and the worker tries it again: merchant_no")
+    assert message.startswith(
+        "The refund of USD 5.00 could not be sent yet, and the worker tries it again: merchant_no",
+    )
 
 
 def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss: Client) -> None:
     payment = world.paid_payment()
     for message in ("3 forged.", "6 forged."):
-        open_review(ReviewReason.FORGED_NOTIFICATIONS, message, "notification", order=payment.order, payment=payment)
+        open_review(
+            ReviewReason.FORGED_NOTIFICATIONS,
+            message,
+            "notification",
+            order=payment.order,
+            payment=payment,
+        )
         action(boss, Review.objects.latest("id"), "dismiss", note="a scanner")
     assert Review.objects.count() == 2
 
@@ -903,7 +1298,11 @@ def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss
 def test_the_health_page_needs_both_permissions_and_moves_nothing(world: World) -> None:
     for number, permissions in enumerate([(), ("view_payment",), ("view_review",)]):
         other = staff(*permissions, name=f"other{number}")
-        assert other.get(HEALTH).status_code == other.post(HEALTH, {"account": "default"}).status_code == 403
+        assert (
+            other.get(HEALTH).status_code
+            == other.post(HEALTH, {"account": "default"}).status_code
+            == 403
+        )
         assert HEALTH not in other.get(LISTS[0]).content.decode()
     client, before = staff("view_payment", "view_review"), rows()
     assert HEALTH in client.get(LISTS[0]).content.decode()
@@ -914,11 +1313,20 @@ def test_the_health_page_needs_both_permissions_and_moves_nothing(world: World) 
 
 
 def test_the_health_page_knows_the_worker_the_queues_the_money_and_each_account(
-    world: World, boss: Client, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    boss: Client,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = boss.get(HEALTH).context["health"]
-    assert (first.worker_at, first.is_worker_late, first.open_reviews, first.held) == (None, True, 0, ())
-    assert [(one.alias, one.answered_at, one.notified_at) for one in first.accounts] == [("default", None, None)]
+    assert (first.worker_at, first.is_worker_late, first.open_reviews, first.held) == (
+        None,
+        True,
+        0,
+        (),
+    )
+    assert [(one.alias, one.answered_at, one.notified_at) for one in first.accounts] == [
+        ("default", None, None),
+    ]
     review = second_payment(world)
     assert review.payment
 
@@ -933,26 +1341,46 @@ def test_the_health_page_knows_the_worker_the_queues_the_money_and_each_account(
     world.time.advance(minutes=1)
     world.run_worker()
     with transaction.atomic():
-        shop.enqueue_remote(review.payment.order.plugin, review.payment.order.key, "reminder", delay=timedelta(minutes=30))
+        shop.enqueue_remote(
+            review.payment.order.plugin,
+            review.payment.order.key,
+            "reminder",
+            delay=timedelta(minutes=30),
+        )
     then = boss.get(HEALTH).context["health"]
     assert not any(one.waiting for one in then.queue), "a reminder for later is in order"
-    assert (then.is_worker_late, then.open_reviews, [str(total) for total in then.held]) == (False, 1, ["USD 25.00"])
+    assert (then.is_worker_late, then.open_reviews, [str(total) for total in then.held]) == (
+        False,
+        1,
+        ["USD 25.00"],
+    )
     assert then.refunds_queued == 0
     assert then.accounts[0].answered_at
     assert then.accounts[0].notified_at
     world.time.advance(minutes=70)
     late = boss.get(HEALTH).context["health"]
-    due = {one.chore.name: (one.waiting, one.oldest is not None) for one in late.queue if one.waiting}
+    due = {
+        one.chore.name: (one.waiting, one.oldest is not None) for one in late.queue if one.waiting
+    }
     assert late.is_worker_late
-    assert due == {"payments": (2, True), "remote events": (1, True)}, "the two paid ones are polled once more after an hour"
+    assert due == {"payments": (2, True), "remote events": (1, True)}, (
+        "the two paid ones are polled once more after an hour"
+    )
     assert "Payments to poll" in boss.get(HEALTH).content.decode()
 
 
-def test_a_test_of_the_connection_says_what_is_wrong(world: World, boss: Client, configure: Callable[..., None]) -> None:
+def test_a_test_of_the_connection_says_what_is_wrong(
+    world: World,
+    boss: Client,
+    configure: Callable[..., None],
+) -> None:
     assert "works" in said(boss.post(HEALTH, {"account": "default"}, follow=True))[0]
     assert boss.get(HEALTH).context["health"].accounts[0].answered_at
     configure(account={"TOKEN": "another-secret-token"})
     (message,) = said(boss.post(HEALTH, {"account": "default"}, follow=True))
     assert "the token does not fit" in message
     assert "another-secret-token" not in message
-    assert "press the button again" in said(boss.post(HEALTH, {"account": "of-nobody"}, follow=True))[0]
+    assert (
+        "press the button again"
+        in said(boss.post(HEALTH, {"account": "of-nobody"}, follow=True))[0]
+    )

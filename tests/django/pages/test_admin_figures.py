@@ -1,4 +1,6 @@
-"""The admin's figures and its check of a settlement file: who sees them, and that no input breaks them."""
+"""The admin's figures and its check of a settlement file: who sees them, and that no input breaks
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from tests.django.bookings import payment, refund
 from tests.django.pages.test_admin import staff
 from tillgate.django.pages.admin import figures_pages as pages
 
-FIGURES, SETTLEMENT, INDEX = "/admin/tillgate/payment/figures/", "/admin/tillgate/payment/settlement/", "/admin/tillgate/"
+FIGURES, SETTLEMENT, INDEX = (
+    "/admin/tillgate/payment/figures/",
+    "/admin/tillgate/payment/settlement/",
+    "/admin/tillgate/",
+)
 MARCH = {"since": "2026-03-01", "until": "2026-03-31"}
 
 
@@ -50,7 +56,9 @@ def test_each_download_has_the_rows_of_the_period_and_of_real_money() -> None:
         ("2026-03-02", "payment", "10.00"),
         ("2026-03-03", "refund", "4.00"),
     ]
-    assert [(one["reference"], one["refunded_amount"]) for one in _csv(client, "payments")] == [("A", "4.00")]
+    assert [(one["reference"], one["refunded_amount"]) for one in _csv(client, "payments")] == [
+        ("A", "4.00"),
+    ]
     assert [(one["reference"], one["amount"]) for one in _csv(client, "refunds")] == [("A", "4.00")]
     assert [one["reference"] for one in _csv(client, "payments", tests="on")] == ["TEST"]
 
@@ -59,7 +67,10 @@ def test_a_long_period_is_shown_by_month_and_a_new_shop_sees_its_tests() -> None
     client = staff("view_payment")
     for number, month in enumerate((1, 2, 2)):
         payment(f"A{number}", "10.00", f"2026-0{month}-02T10:00+00:00", sandbox=True)
-    context = client.get(FIGURES, {"since": "2026-01-01", "until": "2026-12-31", "tests": "on"}).context
+    context = client.get(
+        FIGURES,
+        {"since": "2026-01-01", "until": "2026-12-31", "tests": "on"},
+    ).context
     (part,) = context["parts"]
     assert [str(one.paid) for _, one in part.tables[0][3]] == ["10.00", "20.00"]
     assert part.width == "120"
@@ -88,7 +99,10 @@ def test_a_period_that_is_none_is_named_and_nothing_is_counted(query: dict[str, 
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
-@pytest.mark.parametrize(("since", "until"), [("9998-12-31", "9998-12-31"), ("9998-01-01", "9998-12-31"), ("1900-01-01", "1900-12-31")])
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [("9998-12-31", "9998-12-31"), ("9998-01-01", "9998-12-31"), ("1900-01-01", "1900-12-31")],
+)
 def test_first_and_last_years_are_shown(settings: Any, zone: str, since: str, until: str) -> None:
     settings.TIME_ZONE = zone
     client = staff("view_payment")
@@ -118,7 +132,15 @@ def test_a_settlement_file_is_compared_and_each_difference_leads_to_its_payment(
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\0" * 99, b"\xff\xfe\0", b"%PDF-1.7\n\x80\x81", b"a,b\n" * 99, b'reference,amount\n"' + b"x" * 200_000]
+    "content",
+    [
+        b"",
+        b"\0" * 99,
+        b"\xff\xfe\0",
+        b"%PDF-1.7\n\x80\x81",
+        b"a,b\n" * 99,
+        b'reference,amount\n"' + b"x" * 200_000,
+    ],
 )
 def test_a_file_that_is_none_is_named_and_is_no_error(content: bytes) -> None:
     client = staff("view_payment")

@@ -1,4 +1,6 @@
-"""The shopper's pages without a browser: what they say, in which language, under which headers, and what a shop can change about them."""
+"""The shopper's pages without a browser: what they say, in which language, under which headers, and
+what a shop can change about them.
+"""
 
 from __future__ import annotations
 
@@ -52,13 +54,27 @@ def come_back(world: World, payment: Payment, **query: str) -> Any:
 
 
 def links_of(page: str) -> dict[str, str]:
-    """Return the addresses of the links of a page by their texts, without the shop's name above them."""
-    return {text: address for address, text in re.findall(r'<a [^>]*href="([^"]*)">([^<]*)</a>', page.partition("<main")[2])}
+    """Return the addresses of the links of a page by their texts, without the shop's name above
+    them.
+    """
+    return {
+        text: address
+        for address, text in re.findall(
+            r'<a [^>]*href="([^"]*)">([^<]*)</a>',
+            page.partition("<main")[2],
+        )
+    }
 
 
-@pytest.mark.parametrize("query", [{}, {"wait": "1"}], ids=["who comes back", "whose page has waited"])
+@pytest.mark.parametrize(
+    "query",
+    [{}, {"wait": "1"}],
+    ids=["who comes back", "whose page has waited"],
+)
 def test_a_shopper_is_sent_home_to_an_order_that_is_paid_though_whoever_brought_the_news_has_not_told_the_shop(
-    world: World, monkeypatch: pytest.MonkeyPatch, query: dict[str, str]
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    query: dict[str, str],
 ) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
@@ -71,7 +87,8 @@ def test_a_shopper_is_sent_home_to_an_order_that_is_paid_though_whoever_brought_
 
 
 def test_a_shopper_whom_a_notification_overtakes_is_sent_home_rather_than_told_to_wait_for_a_paid_order(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment, described = world.start(world.order()), shoppers._described
 
@@ -85,7 +102,9 @@ def test_a_shopper_whom_a_notification_overtakes_is_sent_home_rather_than_told_t
 
 
 def test_a_shopper_is_sent_home_though_the_order_is_locked_for_too_long(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     payment = world.paid_payment()
     OutboxEvent.objects.update(done_at=None)
@@ -100,7 +119,10 @@ def test_a_shopper_is_sent_home_though_the_order_is_locked_for_too_long(
 
 @pytest.mark.parametrize("door", ["return", "notification"])
 def test_what_was_received_is_acknowledged_though_what_it_leads_to_fails(
-    world: World, no_home: None, monkeypatch: pytest.MonkeyPatch, door: str
+    world: World,
+    no_home: None,
+    monkeypatch: pytest.MonkeyPatch,
+    door: str,
 ) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
@@ -118,7 +140,10 @@ def test_what_was_received_is_acknowledged_though_what_it_leads_to_fails(
     assert world.fresh(payment).status == "paid"
 
 
-def test_every_page_has_one_heading_a_language_and_a_title_and_nothing_inline(world: World, no_home: None) -> None:
+def test_every_page_has_one_heading_a_language_and_a_title_and_nothing_inline(
+    world: World,
+    no_home: None,
+) -> None:
     order = world.order()
     payment = world.start(order)
     pages = [
@@ -127,7 +152,10 @@ def test_every_page_has_one_heading_a_language_and_a_title_and_nothing_inline(wo
         text_of(come_back(world, payment, wait="40")),
     ]
     world.shopper_pays(payment)
-    pages += [text_of(come_back(world, payment)), text_of(world.client.get(world.way_to_pay(order)))]
+    pages += [
+        text_of(come_back(world, payment)),
+        text_of(world.client.get(world.way_to_pay(order))),
+    ]
     for page in pages:
         assert len(re.findall(r"<h1", page)) == 1
         assert len(re.findall(r"<main", page)) == 1
@@ -144,7 +172,11 @@ def test_the_address_of_a_page_is_told_to_nobody(world: World, no_home: None) ->
     for answer, policy in (
         (come_back(world, payment), "no-referrer"),
         (world.client.get(f"/payments/status/{payment.return_key}/"), "no-referrer"),
-        (world.client.get(world.way_to_pay(order)), "same-origin"),  # a form under "no-referrer" is posted with "Origin: null"
+        # a form under "no-referrer" is posted with "Origin: null"
+        (
+            world.client.get(world.way_to_pay(order)),
+            "same-origin",
+        ),
         (world.client.post(world.way_to_pay(order), {"method": "alipay"}), "same-origin"),
     ):
         assert answer["Referrer-Policy"] == policy
@@ -159,7 +191,14 @@ def test_the_form_is_posted_with_its_token_only(world: World) -> None:
     token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', text_of(strict.get(path)))
     assert token
     origin = {"Origin": "http://testserver"}
-    assert strict.post(path, {"method": "alipay", "csrfmiddlewaretoken": token[1]}, headers=origin).status_code == 200
+    assert (
+        strict.post(
+            path,
+            {"method": "alipay", "csrfmiddlewaretoken": token[1]},
+            headers=origin,
+        ).status_code
+        == 200
+    )
     assert Payment.objects.exists()
 
 
@@ -167,11 +206,17 @@ def test_style_and_script_need_no_server_for_static_files(world: World) -> None:
     payment = world.start(world.order())
     page = text_of(come_back(world, payment))
     addresses = re.findall(r'(?:href|src)="(/payments/assets/[^"]+)"', page)
-    assert [re.sub(r"\?.*", "", address) for address in addresses] == ["/payments/assets/pages.css", "/payments/assets/poll.js"]
+    assert [re.sub(r"\?.*", "", address) for address in addresses] == [
+        "/payments/assets/pages.css",
+        "/payments/assets/poll.js",
+    ]
     for address in addresses:
         answer = world.client.get(address)
         assert answer.status_code == 200
-        assert answer["Content-Type"] in ("text/css; charset=utf-8", "text/javascript; charset=utf-8")
+        assert answer["Content-Type"] in (
+            "text/css; charset=utf-8",
+            "text/javascript; charset=utf-8",
+        )
         assert "max-age" in answer["Cache-Control"]
     assert world.client.get("/payments/assets/../settings.py").status_code == 404
     assert world.client.get("/payments/assets/settings.py").status_code == 404
@@ -194,10 +239,17 @@ def test_an_order_that_cannot_be_paid_says_why(world: World) -> None:
     assert "<form" not in page
 
 
-def test_who_comes_too_late_to_pay_finds_the_way_to_the_shop_and_to_the_items(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_comes_too_late_to_pay_finds_the_way_to_the_shop_and_to_the_items(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.start(world.order())
     total = {"number": "7", "currency": "USD", "amount": Decimal("10.00")}
-    described = hooks.OrderDescription(**total, not_payable_detail="it is cancelled", change_url="/again/7/")  # type: ignore[arg-type]
+    described = hooks.OrderDescription(
+        **total,
+        not_payable_detail="it is cancelled",
+        change_url="/again/7/",
+    )  # type: ignore[arg-type]
     monkeypatch.setattr(shoppers, "_described", lambda *_: described)
     links = links_of(text_of(world.client.get(world.way_to_pay(payment.order.key))))
     assert links["Order these items again"] == "/again/7/"
@@ -214,7 +266,10 @@ def test_who_comes_too_late_to_pay_finds_the_way_to_the_shop_and_to_the_items(wo
     ],
 )
 def test_an_order_is_shown_with_what_it_costs_also_where_that_cannot_be_paid(
-    world: World, costs: dict[str, Any], shown: str, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    costs: dict[str, Any],
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     described = hooks.OrderDescription(**{"number": "7", "currency": "USD", **costs})
     monkeypatch.setattr(hooks, "call_owner", lambda *_, **__: described)
@@ -232,14 +287,19 @@ def test_only_the_methods_of_the_settings_are_offered(world: World, settings: An
     page = text_of(world.client.get(world.way_to_pay(world.order())))
     assert re.findall(r'value="(\w+)" (?:[^>]* )?id="id_method', page) == ["paypal", "venmo"]
     settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": []}
-    assert "The shop offers no payment method" in text_of(world.client.get(world.way_to_pay(world.order())))
+    assert "The shop offers no payment method" in text_of(
+        world.client.get(world.way_to_pay(world.order())),
+    )
 
 
 def test_a_page_that_waits_refreshes_without_script_and_not_for_ever(world: World) -> None:
     payment = world.start(world.order())
     path = f"/payments/return/{payment.return_key}/"
     waiting = text_of(come_back(world, payment, status="success"))
-    assert f'<noscript><meta http-equiv="refresh" content="3;url={path}?wait=1&status=success"></noscript>' in waiting
+    assert (
+        '<noscript><meta http-equiv="refresh" '
+        f'content="3;url={path}?wait=1&status=success"></noscript>' in waiting
+    )
     tired = text_of(come_back(world, payment, wait="40"))
     assert "refresh" not in tired
     assert re.search(rf'<a class="button[^"]*" href="{path}">Check again</a>', tired)
@@ -260,7 +320,8 @@ def test_a_shop_overrides_any_block(world: World, settings: Any, tmp_path: Path)
     inherited = (APP / "templates" / "tillgate" / "return.html").read_text("utf-8")
     (own.parent / "ours.html").write_text(inherited, "utf-8")
     own.write_text(
-        '{% extends "tillgate/ours.html" %}{% block header %}<header>Our shop</header>{% endblock %}{% block facts %}{% endblock %}',
+        '{% extends "tillgate/ours.html" %}{% block header %}<header>Our shop</header>{% endblock '
+        "%}{% block facts %}{% endblock %}",
         "utf-8",
     )
     (engine,) = settings.TEMPLATES
@@ -272,7 +333,9 @@ def test_a_shop_overrides_any_block(world: World, settings: Any, tmp_path: Path)
 
 
 def test_the_method_choice_is_a_tag_for_a_shops_own_form(world: World) -> None:
-    template = engines["django"].from_string("{% load tillgate %}{% method_choice %}{% pay_url 'smallest-shop' '7' %}")
+    template = engines["django"].from_string(
+        "{% load tillgate %}{% method_choice %}{% pay_url 'smallest-shop' '7' %}",
+    )
     shown = template.render({})
     assert "<legend>How would you like to pay?</legend>" in shown
     assert 'name="method" value="alipay"' in shown
@@ -295,27 +358,49 @@ def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None
         assert words in pay
     payment = world.start(order)
     assert "Wir haben noch keine Zahlung erhalten" in text_of(come_back(world, payment))
-    assert "Wir warten noch auf den Zahlungsdienst" in text_of(come_back(world, payment, wait="40", status="success"))
+    assert "Wir warten noch auf den Zahlungsdienst" in text_of(
+        come_back(world, payment, wait="40", status="success"),
+    )
     world.shopper_pays(payment)
     assert "Danke, Ihre Zahlung ist angekommen" in text_of(come_back(world, payment))
     with override("de"):
-        assert "Das ist mehr als die 5,00 USD" in str(RefundForm(Money("5.00", "USD"), {"amount": "6"}).errors)
+        assert "Das ist mehr als die 5,00 USD" in str(
+            RefundForm(Money("5.00", "USD"), {"amount": "6"}).errors,
+        )
         assert str(MethodForm().fields["method"].label) == "Wie möchten Sie bezahlen?"
 
 
 @pytest.mark.parametrize(
-    ("code", "label"), [("card", "Kredit- oder Debitkarte"), ("checkout", "Karte oder eine andere Zahlungsart"), ("gold", "gold")]
+    ("code", "label"),
+    [
+        ("card", "Kredit- oder Debitkarte"),
+        ("checkout", "Karte oder eine andere Zahlungsart"),
+        ("gold", "gold"),
+    ],
 )
-def test_a_method_that_its_gateway_gives_no_name_has_tillgates_name_or_its_code(code: str, label: str) -> None:
+def test_a_method_that_its_gateway_gives_no_name_has_tillgates_name_or_its_code(
+    code: str,
+    label: str,
+) -> None:
     with override("de"):
         assert label_of(code) == label_of(code, Method(code=code)) == label
 
 
-def test_a_method_has_the_name_that_the_dialect_of_an_installed_gateway_plugin_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    beads = Dialect(name="beads", gateway="beads", methods=(Method(code="gold", label="Golden beads"), Method(code="alipay", label="Pay")))
+def test_a_method_has_the_name_that_the_dialect_of_an_installed_gateway_plugin_gives_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    beads = Dialect(
+        name="beads",
+        gateway="beads",
+        methods=(Method(code="gold", label="Golden beads"), Method(code="alipay", label="Pay")),
+    )
     monkeypatch.setattr(Dialect, "names", lambda: ["reference", "beads"])
     monkeypatch.setattr(Dialect, "named", {"beads": beads}.get)
-    assert (label_of("gold"), label_of("alipay"), label_of("silver")) == ("Golden beads", "Alipay", "silver")
+    assert (label_of("gold"), label_of("alipay"), label_of("silver")) == (
+        "Golden beads",
+        "Alipay",
+        "silver",
+    )
 
 
 def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) -> None:
@@ -336,7 +421,7 @@ def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) 
     assert "Hier ist nichts" in text_of(admin_client.get("/admin/tillgate/review/"))
 
 
-# What a shopper may still do -----------------------------------------------------------------------------------------------------------
+# What a shopper may still do ----------------------------------------------------------------------
 
 
 def test_the_pay_link_of_a_paid_order_says_so_and_leads_home(world: World) -> None:
@@ -360,7 +445,11 @@ def test_pay_link_of_free_order(world: World, status: str) -> None:
         page = text_of(answer)
         assert answer.status_code == 200
         assert "<h1>There is nothing to pay for this order</h1>" in page
-        assert ("You do not have to do anything." if status == "open" else "The shop says: it is cancelled.") in page
+        assert (
+            "You do not have to do anything."
+            if status == "open"
+            else "The shop says: it is cancelled."
+        ) in page
         assert "<form" not in page
     assert not Payment.objects.exists()
 
@@ -374,7 +463,9 @@ def test_return_page_of_free_order_offers_no_payment(world: World) -> None:
     assert payment.payment_url not in page
 
 
-def test_the_pay_link_of_an_order_whose_money_was_given_back_does_not_say_that_it_is_paid(world: World) -> None:
+def test_the_pay_link_of_an_order_whose_money_was_given_back_does_not_say_that_it_is_paid(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     path = world.way_to_pay(payment.order.key)
     queueing.refund(payment.pk, "1.00")
@@ -385,7 +476,9 @@ def test_the_pay_link_of_an_order_whose_money_was_given_back_does_not_say_that_i
     assert "already paid" not in page
 
 
-def test_the_pay_link_of_an_order_that_was_paid_twice_and_given_back_once_does_not_say_that_all_was(world: World) -> None:
+def test_the_pay_link_of_an_order_that_was_paid_twice_and_given_back_once_does_not_say_that_all_was(
+    world: World,
+) -> None:
     order = world.order()
     payments = [world.start(order, method) for method in ("alipay", "paypal")]
     for payment in payments:
@@ -395,8 +488,12 @@ def test_the_pay_link_of_an_order_that_was_paid_twice_and_given_back_once_does_n
     assert "all of the money was refunded" not in text_of(world.client.get(world.way_to_pay(order)))
 
 
-def test_the_pay_link_of_an_order_that_was_paid_otherwise_says_what_the_shop_says(world: World) -> None:
-    page = text_of(world.client.get(world.way_to_pay(world.shop.place_order_paid_otherwise(Decimal("12.50")))))
+def test_the_pay_link_of_an_order_that_was_paid_otherwise_says_what_the_shop_says(
+    world: World,
+) -> None:
+    page = text_of(
+        world.client.get(world.way_to_pay(world.shop.place_order_paid_otherwise(Decimal("12.50")))),
+    )
     assert "The shop says: it is paid." in page
 
 
@@ -408,16 +505,25 @@ def test_a_paid_order_without_a_page_of_the_shop_has_no_link(world: World, no_ho
 
 
 @pytest.mark.parametrize("status", ["", "pending", "cancelled", "success"])
-def test_who_left_the_payment_page_reads_what_is_known_and_can_pay_choose_again_or_go_back_to_the_shop(world: World, status: str) -> None:
+def test_who_left_the_payment_page_reads_what_is_known_and_can_pay_choose_again_or_go_back_to_the_shop(
+    world: World,
+    status: str,
+) -> None:
     payment = world.start(world.order())
     for query in ({}, {"wait": "1"}, {"wait": "40"}):
         page = text_of(come_back(world, payment, status=status, **query))
-        assert ("<h1>We have not received a payment yet</h1>" in page) is (status != "success"), "the return's words shape ours"
+        assert ("<h1>We have not received a payment yet</h1>" in page) is (status != "success"), (
+            "the return's words shape ours"
+        )
         if status == "success" and query != {"wait": "40"}:
-            assert not {"Pay now", "Choose another payment method"} & set(links_of(page)), "no invitation to pay again while it waits"
+            assert not {"Pay now", "Choose another payment method"} & set(links_of(page)), (
+                "no invitation to pay again while it waits"
+            )
         else:
             assert links_of(page)["Pay now"] == payment.payment_url
-            assert world.client.get(links_of(page)["Choose another payment method"]).status_code == 200
+            assert (
+                world.client.get(links_of(page)["Choose another payment method"]).status_code == 200
+            )
         assert links_of(page)["Back to the shop"] == f"/orders/{payment.order.key}/"
     assert world.fresh(payment).status == "pending", "and no more than our words"
 
@@ -441,14 +547,28 @@ def test_a_gateway_that_does_not_answer_is_no_gateway_that_says_unpaid(world: Wo
         ("expired", "pending", "The time to pay has passed"),
     ],
 )
-def test_a_payment_that_ended_unpaid_says_why_and_offers_the_next_step(world: World, status: str, word: str, heading: str) -> None:
+def test_a_payment_that_ended_unpaid_says_why_and_offers_the_next_step(
+    world: World,
+    status: str,
+    word: str,
+    heading: str,
+) -> None:
     payment = world.start(world.order("39.90"))
     Payment.objects.update(status=status, status_text=word)
     page = text_of(come_back(world, payment, wait="1"))
     assert f"<h1>{heading}</h1>" in page
-    assert all(text in page for text in ("USD 39.90", f"S{payment.order.key}", ">1 \N{MULTIPLICATION SIGN} Something nice<"))
+    assert all(
+        text in page
+        for text in (
+            "USD 39.90",
+            f"S{payment.order.key}",
+            ">1 \N{MULTIPLICATION SIGN} Something nice<",
+        )
+    )
     assert set(links_of(page)) == {"Choose how to pay", "Back to the shop"}
-    assert order_state(world.shop.plugin, payment.order.key).payments[0].unpaid_detail == f"{heading}."  # type: ignore[union-attr]
+    assert (
+        order_state(world.shop.plugin, payment.order.key).payments[0].unpaid_detail == f"{heading}."
+    )  # type: ignore[union-attr]
 
 
 def test_the_gateways_word_for_a_failure_is_stored_with_it(world: World) -> None:
@@ -458,10 +578,19 @@ def test_the_gateways_word_for_a_failure_is_stored_with_it(world: World) -> None
     assert world.fresh(payment).status_text == "failed"
 
 
-@pytest.mark.parametrize("needs", ["another account", "data of its own", "an order that takes no payment"])
-def test_after_a_failure_the_shops_page_comes_where_ours_could_not_start_another_payment(world: World, needs: str) -> None:
+@pytest.mark.parametrize(
+    "needs",
+    ["another account", "data of its own", "an order that takes no payment"],
+)
+def test_after_a_failure_the_shops_page_comes_where_ours_could_not_start_another_payment(
+    world: World,
+    needs: str,
+) -> None:
     payment = world.start(world.order())
-    changed: dict[str, dict[str, Any]] = {"another account": {"account": "organizer-1"}, "data of its own": {"data": {"theirs": 1}}}
+    changed: dict[str, dict[str, Any]] = {
+        "another account": {"account": "organizer-1"},
+        "data of its own": {"data": {"theirs": 1}},
+    }
     Payment.objects.update(status="failed", status_text="failed", **changed.get(needs, {}))
     if needs == "an order that takes no payment":
         registering.close_order(world.shop.plugin, payment.order.key)
@@ -479,36 +608,81 @@ def test_head_on_addresses_of_shoppers_changes_nothing(world: World) -> None:
     assert world.queries() == before
 
 
-@pytest.mark.parametrize(("change_url", "is_shown"), [("/change/7/", True), ("https://shop.example/7/", True), ("javascript:x", False)])
+@pytest.mark.parametrize(
+    ("change_url", "is_shown"),
+    [("/change/7/", True), ("https://shop.example/7/", True), ("javascript:x", False)],
+)
 def test_an_unpaid_order_can_be_changed_or_cancelled_where_the_shop_says(
-    world: World, monkeypatch: pytest.MonkeyPatch, change_url: str, is_shown: bool
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    change_url: str,
+    is_shown: bool,
 ) -> None:
     payment = world.start(world.order("10.00"))
-    described = hooks.OrderDescription(number="7", currency="USD", amount=Decimal("10.00"), change_url=change_url)
+    described = hooks.OrderDescription(
+        number="7",
+        currency="USD",
+        amount=Decimal("10.00"),
+        change_url=change_url,
+    )
     with monkeypatch.context() as patch:
-        patch.setattr(hooks, "call_owner", lambda plugin, hook, **_: described if hook == "tillgate_describe_order" else None)
-        assert "Change or cancel" not in text_of(come_back(world, payment)), "a stranger may have the address"
+        patch.setattr(
+            hooks,
+            "call_owner",
+            lambda plugin, hook, **_: described if hook == "tillgate_describe_order" else None,
+        )
+        assert "Change or cancel" not in text_of(come_back(world, payment)), (
+            "a stranger may have the address"
+        )
         world.client.cookies["tillgate_shopper"] = new_ticket(world.shop.plugin, payment.order.key)
-        for page in (come_back(world, payment), world.client.get(world.way_to_pay(payment.order.key))):
-            assert (links_of(text_of(page)).get("Change or cancel the order") == change_url) is is_shown
+        for page in (
+            come_back(world, payment),
+            world.client.get(world.way_to_pay(payment.order.key)),
+        ):
+            assert (
+                links_of(text_of(page)).get("Change or cancel the order") == change_url
+            ) is is_shown
         Payment.objects.update(is_processing=True)
-        for page in (come_back(world, payment, wait="1"), world.client.get(world.way_to_pay(payment.order.key))):
+        for page in (
+            come_back(world, payment, wait="1"),
+            world.client.get(world.way_to_pay(payment.order.key)),
+        ):
             assert "Change or cancel" not in text_of(page)
 
 
 @pytest.mark.parametrize(
-    ("choose_url", "is_shown"), [("/choose/7/", True), ("https://shop.example/7/", True), ("javascript:x", False), (None, False)]
+    ("choose_url", "is_shown"),
+    [
+        ("/choose/7/", True),
+        ("https://shop.example/7/", True),
+        ("javascript:x", False),
+        (None, False),
+    ],
 )
 def test_the_return_page_leads_to_the_shops_own_choice_where_ours_could_not_start_another_payment(
-    world: World, monkeypatch: pytest.MonkeyPatch, choose_url: str | None, is_shown: bool
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    choose_url: str | None,
+    is_shown: bool,
 ) -> None:
     payment = world.start(world.order("10.00"))
-    described = hooks.OrderDescription(number="7", currency="USD", amount=Decimal("10.00"), choose_url=choose_url)
-    monkeypatch.setattr(hooks, "call_owner", lambda plugin, hook, **_: described if hook == "tillgate_describe_order" else None)
+    described = hooks.OrderDescription(
+        number="7",
+        currency="USD",
+        amount=Decimal("10.00"),
+        choose_url=choose_url,
+    )
+    monkeypatch.setattr(
+        hooks,
+        "call_owner",
+        lambda plugin, hook, **_: described if hook == "tillgate_describe_order" else None,
+    )
     label = "Choose another payment method"
     assert "/payments/pay/" in links_of(text_of(come_back(world, payment, wait="1")))[label]
     Payment.objects.update(account="organizer-1")
-    assert (choose_url in links_of(text_of(come_back(world, payment, wait="1"))).values()) is is_shown
+    assert (
+        choose_url in links_of(text_of(come_back(world, payment, wait="1"))).values()
+    ) is is_shown
 
 
 def test_i4_who_has_paid_an_order_twice_or_too_much_reads_so_and_what_follows(world: World) -> None:
@@ -527,14 +701,18 @@ def test_i4_who_has_paid_an_order_twice_or_too_much_reads_so_and_what_follows(wo
     assert "<h1>Your payment was refunded</h1>" in (page := text_of(come_back(world, second)))
     assert "was refunded.</p>" not in page
     _, payment = underpaid(world)
-    assert "<h1>Your payment has arrived, and the shop reviews it</h1>" in text_of(come_back(world, payment))
+    assert "<h1>Your payment has arrived, and the shop reviews it</h1>" in text_of(
+        come_back(world, payment),
+    )
     payment = world.start(world.order("10.00"))
     world.shop.edit_total(payment.order.key, Decimal("8.00"))
     world.shopper_pays(payment)
     assert "<h1>You have paid more than the order costs</h1>" in text_of(come_back(world, payment))
 
 
-def test_i4_no_page_leads_to_another_payment_page_of_an_order_that_was_paid_whether_the_shop_was_told_or_not(world: World) -> None:
+def test_i4_no_page_leads_to_another_payment_page_of_an_order_that_was_paid_whether_the_shop_was_told_or_not(
+    world: World,
+) -> None:
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
@@ -550,8 +728,15 @@ def test_i4_no_page_leads_to_another_payment_page_of_an_order_that_was_paid_whet
         assert "/payments/pay/" not in text_of(page)
 
 
-@pytest.mark.parametrize("meanwhile", ["closed", "cancelled", "paid otherwise", "dearer", "cheaper", "gone", "a shop that fails"])
-def test_nobody_goes_on_to_pay_what_the_order_does_not_cost_any_more(world: World, meanwhile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "meanwhile",
+    ["closed", "cancelled", "paid otherwise", "dearer", "cheaper", "gone", "a shop that fails"],
+)
+def test_nobody_goes_on_to_pay_what_the_order_does_not_cost_any_more(
+    world: World,
+    meanwhile: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     order = world.order("10.00")
     payment = world.start(order)
     assert payment.payment_url in text_of(come_back(world, payment))
@@ -570,14 +755,18 @@ def test_nobody_goes_on_to_pay_what_the_order_does_not_cost_any_more(world: Worl
     for query in ({}, {"wait": "1"}, {"wait": "40"}):
         page = text_of(come_back(world, payment, **query))
         assert payment.payment_url not in page
-        assert ("/payments/pay/" in page) is (meanwhile in ("dearer", "cheaper")), "it shows the price of now"
+        assert ("/payments/pay/" in page) is (meanwhile in ("dearer", "cheaper")), (
+            "it shows the price of now"
+        )
 
 
 def _broken(*_: Any, **__: Any) -> Any:
     raise RuntimeError("the shop's database is away")
 
 
-def test_a_closed_order_that_the_shop_would_take_money_for_has_no_payment_page_to_go_on_with(world: World) -> None:
+def test_a_closed_order_that_the_shop_would_take_money_for_has_no_payment_page_to_go_on_with(
+    world: World,
+) -> None:
     order = world.order()
     payment = world.start(order)
     registering.close_order(world.shop.plugin, order)
@@ -599,22 +788,33 @@ def underpaid(world: World) -> tuple[str, Payment]:
 
 
 def test_i4_who_pays_an_order_that_holds_money_already_is_told_of_it_first(world: World) -> None:
-    """It was too little, or came while the order was cancelled: it waits for a person, and the order could be paid once more."""
+    """It was too little, or came while the order was cancelled: it waits for a person, and the
+    order could be paid once more.
+    """
     order, payment = underpaid(world)
     assert world.reviews() == ["underpaid"]
     page = world.way_to_pay(order)
-    doors = [world.client.get(page), world.client.get(start_url(world.shop.plugin, order, "alipay"))]
-    doors += [world.client.post(f"{page}{told}", {"method": "alipay"}) for told in ("", "?held=ANOTHER")]  # from a tab of before
+    doors = [
+        world.client.get(page),
+        world.client.get(start_url(world.shop.plugin, order, "alipay")),
+    ]
+    # from a tab of before
+    doors += [
+        world.client.post(f"{page}{told}", {"method": "alipay"}) for told in ("", "?held=ANOTHER")
+    ]
     for answer in doors:
         assert "USD 10.00 has arrived for this order already, with Alipay" in text_of(answer)
         assert f'?held={payment.reference}"' in text_of(answer)
     assert Payment.objects.count() == 1, "nobody is led on unasked"
-    answer = world.client.post(f"{page}?held={payment.reference}", {"method": "alipay"})  # whoever has read it may, such as the rest
+    # whoever has read it may, such as the rest
+    answer = world.client.post(f"{page}?held={payment.reference}", {"method": "alipay"})
     assert world.onward(answer) == Payment.objects.latest("pk").payment_url
     assert Payment.objects.count() == 2
 
 
-def test_i4_all_the_money_that_an_order_holds_is_told_and_what_came_since_the_page_was_opened(world: World) -> None:
+def test_i4_all_the_money_that_an_order_holds_is_told_and_what_came_since_the_page_was_opened(
+    world: World,
+) -> None:
     order = world.order("10.00")
     first = world.start(order)
     second = world.start(order, "paypal")
@@ -622,18 +822,27 @@ def test_i4_all_the_money_that_an_order_holds_is_told_and_what_came_since_the_pa
     world.shopper_pays(second)
     world.notification(second)
     page = world.way_to_pay(order)
-    assert "USD 10.00 has arrived for this order already, with PayPal" in text_of(world.client.get(page))
+    assert "USD 10.00 has arrived for this order already, with PayPal" in text_of(
+        world.client.get(page),
+    )
     world.shopper_pays(first)
     world.notification(first)
     answer = world.client.post(f"{page}?held={second.reference}", {"method": "wechatpay"})
     assert "USD 20.00 has arrived for this order already, with PayPal, Alipay" in text_of(answer)
     assert f'?held={second.reference}+{first.reference}"' in text_of(answer)
     assert Payment.objects.count() == 2
-    assert world.onward(world.client.post(f"{page}?held={first.reference}+{second.reference}", {"method": "wechatpay"}))
+    assert world.onward(
+        world.client.post(
+            f"{page}?held={first.reference}+{second.reference}",
+            {"method": "wechatpay"},
+        ),
+    )
 
 
 def reported_paid(world: World, fault: str = "wrong_amount") -> Payment:
-    """Return a payment that its shopper has paid, and of which the gateway says so with something that is not in order."""
+    """Return a payment that its shopper has paid, and of which the gateway says so with something
+    that is not in order.
+    """
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.sandbox.control.fault(fault, occasion="query", times=100)
@@ -642,45 +851,69 @@ def reported_paid(world: World, fault: str = "wrong_amount") -> Payment:
     return payment
 
 
-def test_i4_whoever_has_paid_by_the_gateways_word_is_told_so_before_the_order_is_paid_again(world: World) -> None:
+def test_i4_whoever_has_paid_by_the_gateways_word_is_told_so_before_the_order_is_paid_again(
+    world: World,
+) -> None:
     payment = reported_paid(world)
-    path, note = world.way_to_pay(payment.order.key), "you have paid with Alipay already, and something about it is not in order"
+    path, note = (
+        world.way_to_pay(payment.order.key),
+        "you have paid with Alipay already, and something about it is not in order",
+    )
     for method in ("alipay", "paypal"):
         first = world.client.post(path, {"method": method})
         assert note in text_of(first)
         assert "Go on paying" not in text_of(first)
-        assert note in text_of(world.client.get(start_url(payment.order.plugin, payment.order.key, method)))
+        assert note in text_of(
+            world.client.get(start_url(payment.order.plugin, payment.order.key, method)),
+        )
     assert Payment.objects.count() == 1
     asked_back = text_of(world.client.post(path, {"method": "paypal"}))
     assert re.search(r'value="paypal"[^>]* checked', asked_back), "what was chosen is kept"
     assert '<div class="note" role="alert">' in asked_back
     assert "<title>Problem: Choose how to pay" in asked_back
-    (address,) = re.findall(r'<form method="post" action="([^"]+)"', text_of(world.client.get(path)))
+    (address,) = re.findall(
+        r'<form method="post" action="([^"]+)"',
+        text_of(world.client.get(path)),
+    )
     for method in ("paypal", "alipay"):
         answer = world.client.post(address, {"method": method})
-        assert world.onward(answer) == Payment.objects.latest("pk").payment_url != payment.payment_url, "it is for the shopper to decide"
+        assert (
+            world.onward(answer) == Payment.objects.latest("pk").payment_url != payment.payment_url
+        ), "it is for the shopper to decide"
     assert Payment.objects.count() == 3
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "failed"])
 def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_nothing_was_charged(
-    world: World, no_home: None, is_open: bool
+    world: World,
+    no_home: None,
+    is_open: bool,
 ) -> None:
     payment = reported_paid(world)
     if not is_open:
         Payment.objects.update(status="failed")
-    assert world.client.get(f"/payments/status/{payment.return_key}/").json()["settled"], "a page that waits has something else to say"
+    assert world.client.get(f"/payments/status/{payment.return_key}/").json()["settled"], (
+        "a page that waits has something else to say"
+    )
     page = text_of(come_back(world, payment))
     assert "<h1>Your payment is under review</h1>" in page
     assert "Please ask the shop before you pay again." in page
-    assert all(text not in page for text in ("Nothing was charged", "Pay now", "Did not pay?", "poll.js", "http-equiv"))
+    assert all(
+        text not in page
+        for text in ("Nothing was charged", "Pay now", "Did not pay?", "poll.js", "http-equiv")
+    )
     world.sandbox.control.clear_faults()
     world.time.advance(minutes=10)
     world.run_worker()
-    assert "Thank you, your payment has arrived" in text_of(come_back(world, payment)) or not is_open
+    assert (
+        "Thank you, your payment has arrived" in text_of(come_back(world, payment)) or not is_open
+    )
 
 
-def test_the_page_of_a_second_payment_waits_until_it_can_say_that_the_order_was_paid_twice(world: World, no_home: None) -> None:
+def test_the_page_of_a_second_payment_waits_until_it_can_say_that_the_order_was_paid_twice(
+    world: World,
+    no_home: None,
+) -> None:
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
@@ -702,7 +935,10 @@ def test_the_page_of_a_second_payment_waits_until_it_can_say_that_the_order_was_
 
 
 @pytest.mark.parametrize("ends", ["paid by another payment", "closed"])
-def test_a_waiting_page_that_offers_to_pay_changes_once_the_order_takes_no_more_money(world: World, ends: str) -> None:
+def test_a_waiting_page_that_offers_to_pay_changes_once_the_order_takes_no_more_money(
+    world: World,
+    ends: str,
+) -> None:
     order = world.order()
     payment, other = world.start(order), world.start(order, "paypal")
     page = text_of(come_back(world, payment, wait="1"))
@@ -724,14 +960,23 @@ def test_a_waiting_page_that_offers_to_pay_changes_once_the_order_takes_no_more_
 def test_no_cache_answers_for_the_gateways_notifications(world: World, method: str) -> None:
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "1.00")
-    for address in (f"/payments/notification/{payment.notification_key}/", f"/payments/refund-notification/{refund.notification_key}/"):
+    for address in (
+        f"/payments/notification/{payment.notification_key}/",
+        f"/payments/refund-notification/{refund.notification_key}/",
+    ):
         answer = world.client.generic(method, address)
         assert (answer.status_code, answer.content) == (200, b"success")
         assert "no-store" in answer["Cache-Control"]
 
 
-def test_no_page_asks_for_a_login_where_the_project_asks_for_one_everywhere(world: World, settings: Any) -> None:
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
+def test_no_page_asks_for_a_login_where_the_project_asks_for_one_everywhere(
+    world: World,
+    settings: Any,
+) -> None:
+    settings.MIDDLEWARE = [
+        *settings.MIDDLEWARE,
+        "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    ]
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "1.00")
     order = world.order()
@@ -743,7 +988,10 @@ def test_no_page_asks_for_a_login_where_the_project_asks_for_one_everywhere(worl
         "/payments/assets/poll.js",
     ):
         assert Client().get(address).status_code == 200, address
-    for address in (f"/payments/return/{payment.return_key}/", start_url(payment.order.plugin, order, "alipay")):
+    for address in (
+        f"/payments/return/{payment.return_key}/",
+        start_url(payment.order.plugin, order, "alipay"),
+    ):
         answer = Client().get(address)
         assert "login" not in answer.get("Location", ""), address
 
@@ -759,7 +1007,9 @@ def test_an_order_whose_shop_cannot_be_told_of_its_payment_is_shown_as_paid(worl
     assert "Continue to payment" not in page
 
 
-def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_makes_no_order_look_paid(world: World) -> None:
+def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_makes_no_order_look_paid(
+    world: World,
+) -> None:
     order = world.order()
     payment, other = world.start(order), world.start(order, "paypal")
     world.shopper_pays(payment)
@@ -773,7 +1023,8 @@ def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_makes_no_o
 
 
 def test_the_pages_describe_an_order_in_a_transaction_since_a_plugin_may_lock_what_it_looks_at(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order, call_owner, seen = world.order(), hooks.call_owner, list[bool]()
     payment = world.start(order)
@@ -808,7 +1059,10 @@ def test_who_presses_the_button_of_a_shops_own_page_while_the_shop_cannot_be_tol
     with world.failing_handler("tillgate_payment_paid", times=1):
         world.notification(payment)
         answer = world.client.get(start_url(world.shop.plugin, order, "alipay"))
-    assert (answer.status_code, answer.headers.get("Location")) == (302, f"/payments/return/{payment.return_key}/")
+    assert (answer.status_code, answer.headers.get("Location")) == (
+        302,
+        f"/payments/return/{payment.return_key}/",
+    )
     assert Payment.objects.count() == 1
 
 
@@ -822,7 +1076,10 @@ def test_a_payment_page_that_closes_is_not_gone_on_with(world: World) -> None:
     assert "still open" not in text_of(world.client.get(world.way_to_pay(order)))
 
 
-def test_a_payment_that_may_not_have_begun_has_no_payment_page_to_go_on_with(world: World, no_home: None) -> None:
+def test_a_payment_that_may_not_have_begun_has_no_payment_page_to_go_on_with(
+    world: World,
+    no_home: None,
+) -> None:
     order = world.order()
     world.sandbox.control.fault("lost_response", occasion="pay")
     assert world.choose(order).status_code == 409
@@ -859,17 +1116,25 @@ def test_an_open_payment_of_another_amount_is_not_gone_on_with(world: World) -> 
     assert "still open" not in text_of(world.client.get(world.way_to_pay(order)))
 
 
-def test_why_an_order_takes_no_payment_is_told_in_the_shoppers_language(world: World, settings: Any) -> None:
+def test_why_an_order_takes_no_payment_is_told_in_the_shoppers_language(
+    world: World,
+    settings: Any,
+) -> None:
     settings.LANGUAGE_CODE = "de"
     order = world.order()
     path = world.way_to_pay(order)
     registering.close_order("smallest-shop", order)
     answer = world.client.post(path, {"method": "alipay"})
     assert answer.status_code == 409
-    assert "Der Shop sagt: die Bestellung ist geschlossen." in html.unescape(answer.content.decode())
+    assert "Der Shop sagt: die Bestellung ist geschlossen." in html.unescape(
+        answer.content.decode(),
+    )
 
 
-def test_a_payment_carries_the_language_of_its_shopper_wherever_the_choice_was_made(world: World, settings: Any) -> None:
+def test_a_payment_carries_the_language_of_its_shopper_wherever_the_choice_was_made(
+    world: World,
+    settings: Any,
+) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
     client, order = Client(headers={"Accept-Language": "de"}), world.order()
     client.post(world.way_to_pay(order), {"method": "alipay"})
@@ -877,12 +1142,30 @@ def test_a_payment_carries_the_language_of_its_shopper_wherever_the_choice_was_m
     assert [payment.data for payment in Payment.objects.all()] == [{"language": "de"}] * 2
 
 
-def test_a_method_that_cannot_take_the_order_is_shown_with_the_reason_and_cannot_be_chosen(world: World) -> None:
-    limits = [{"code": "alipay", "maximums": {"USD": "5000"}}, {"code": "paypal", "minimums": {"USD": "9000"}}, {"code": "venmo"}]
-    world.configure({"METHODS": [*limits, {"code": "gcash", "currencies": ["PHP"]}, {"code": "konbini", "kind": "counter"}]})
+def test_a_method_that_cannot_take_the_order_is_shown_with_the_reason_and_cannot_be_chosen(
+    world: World,
+) -> None:
+    limits = [
+        {"code": "alipay", "maximums": {"USD": "5000"}},
+        {"code": "paypal", "minimums": {"USD": "9000"}},
+        {"code": "venmo"},
+    ]
+    world.configure(
+        {
+            "METHODS": [
+                *limits,
+                {"code": "gcash", "currencies": ["PHP"]},
+                {"code": "konbini", "kind": "counter"},
+            ],
+        },
+    )
     order = world.order("6000.00")
     page = text_of(world.client.get(world.way_to_pay(order)))
-    for reason in ("takes orders up to USD 5,000.00", "takes orders from USD 9,000.00", "not for orders in USD"):
+    for reason in (
+        "takes orders up to USD 5,000.00",
+        "takes orders from USD 9,000.00",
+        "not for orders in USD",
+    ):
         assert reason in page
     assert re.findall(r'name="method" value="(\w+)"', page) == ["venmo", "konbini"]
     assert page.count("disabled") == 3
@@ -896,7 +1179,10 @@ def test_a_page_has_the_shops_name_and_says_whether_money_moves(world: World) ->
     shown = text_of(world.client.get(page))
     assert '<a href="/">127.0.0.1:2</a>' in shown
     assert "Test mode: no money moves." in shown
-    world.configure({"SANDBOX": False, "BASE_URL": "https://pay.example"}, SHOP_NAME="Fold & Margin")
+    world.configure(
+        {"SANDBOX": False, "BASE_URL": "https://pay.example"},
+        SHOP_NAME="Fold & Margin",
+    )
     shown = text_of(world.client.get(page))
     assert "Fold & Margin</a>" in shown
     assert "Test mode" not in shown

@@ -41,9 +41,17 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(
     "error",
-    [REFUSED, InvalidRequest("amount", "1.00", "is too small"), NotSent("pay", "x", "connection refused")],
+    [
+        REFUSED,
+        InvalidRequest("amount", "1.00", "is too small"),
+        NotSent("pay", "x", "connection refused"),
+    ],
 )
-def test_three_refusals_in_a_row_open_one_review(world: World, refuse: Any, error: Exception) -> None:
+def test_three_refusals_in_a_row_open_one_review(
+    world: World,
+    refuse: Any,
+    error: Exception,
+) -> None:
     refuse(error)
     for _ in range(2):
         press(world)
@@ -52,8 +60,15 @@ def test_three_refusals_in_a_row_open_one_review(world: World, refuse: Any, erro
         world.time.advance(seconds=31)
         press(world)
     review = Review.objects.get()
-    assert (review.reason, review.account, review.open_key) == ("creations-refused", "default", "creations-refused:account:default")
-    assert review.message == f"Account default: several payments in a row with Alipay could not be created ({error})."
+    assert (review.reason, review.account, review.open_key) == (
+        "creations-refused",
+        "default",
+        "creations-refused:account:default",
+    )
+    assert (
+        review.message
+        == f"Account default: several payments in a row with Alipay could not be created ({error})."
+    )
 
 
 def test_success_between_refusals_starts_anew(world: World, refuse: Any) -> None:
@@ -93,7 +108,12 @@ def test_dismissed_refusals_open_no_second_review(world: World, refuse: Any) -> 
     refuse(REFUSED)
     for _ in range(3):
         press(world)
-    actions.take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the bank works on it")
+    actions.take_action(
+        Review.objects.get().pk,
+        "dismiss",
+        staff="ann",
+        note="the bank works on it",
+    )
     press(world)
     assert world.reviews() == []
     refuse(None)
@@ -121,7 +141,11 @@ def test_wrong_credentials_have_their_own_review(world: World, refuse: Any) -> N
     assert world.reviews() == ["wrong-credentials"]
 
 
-def test_health_and_doctor_show_refusals(world: World, refuse: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_health_and_doctor_show_refusals(
+    world: World,
+    refuse: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert [one.refused_creations for one in health().accounts] == [()]
     refuse(REFUSED)
     for _ in range(3):
@@ -129,7 +153,10 @@ def test_health_and_doctor_show_refusals(world: World, refuse: Any, capsys: pyte
     [message] = next(one.refused_creations for one in health().accounts)
     assert "payment method is closed" in message
     found = {one.name: one for one in findings.examine()}
-    assert (found["default: new payments"].passed, found["default: new payments"].finding) == (False, message)
+    assert (found["default: new payments"].passed, found["default: new payments"].finding) == (
+        False,
+        message,
+    )
     with pytest.raises(SystemExit):
         call_command("tillgate", "doctor")
     assert message in capsys.readouterr().out
@@ -140,7 +167,9 @@ def test_health_and_doctor_show_refusals(world: World, refuse: Any, capsys: pyte
 
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let every query take five seconds, on a clock of its own; return the references that were asked about."""
+    """Let every query take five seconds, on a clock of its own; return the references that were
+    asked about.
+    """
     asked, seconds = list[str](), [0.0]
     real = hooks.query
 

@@ -1,4 +1,6 @@
-"""A payment that the gateway reports paid with another amount: nobody pays it again, and staff can accept it as paid (I1, I4)."""
+"""A payment that the gateway reports paid with another amount: nobody pays it again, and staff can
+accept it as paid (I1, I4).
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,17 @@ def in_doubt(world: World, total: str = "13.43", times: int = 100) -> tuple[Paym
 
 
 def accept(review: Review) -> actions.Done:
-    return actions.take_action(review.pk, ReviewAction.ACCEPT_AS_PAID, staff="ann", read=review.version)
+    return actions.take_action(
+        review.pk,
+        ReviewAction.ACCEPT_AS_PAID,
+        staff="ann",
+        read=review.version,
+    )
 
 
-def test_staff_accept_as_paid_what_the_gateway_reports_and_the_shop_is_told_of_the_difference(world: World) -> None:
+def test_staff_accept_as_paid_what_the_gateway_reports_and_the_shop_is_told_of_the_difference(
+    world: World,
+) -> None:
     payment, review = in_doubt(world)
     assert actions.actions_for(review)[0] is ReviewAction.ACCEPT_AS_PAID
     assert accept(review).resolved
@@ -37,7 +46,9 @@ def test_staff_accept_as_paid_what_the_gateway_reports_and_the_shop_is_told_of_t
     assert (world.shop.is_paid(payment.order.key), world.reviews()) == (True, ["overpaid"])
     entry = TimelineEntry.objects.get(event="payment.accepted")
     assert (entry.actor, entry.payment) == ("staff:ann", payment)
-    assert queueing.refund(payment.pk, "13.44").amount == Decimal("13.44"), "the payment holds what the gateway has"
+    assert queueing.refund(payment.pk, "13.44").amount == Decimal("13.44"), (
+        "the payment holds what the gateway has"
+    )
 
 
 def test_i5_what_was_accepted_is_no_less_bound(world: World) -> None:
@@ -72,14 +83,18 @@ def test_an_answer_that_does_not_say_paid_offers_no_acceptance(world: World) -> 
 
 
 def test_i4_i13_an_order_in_doubt_is_led_to_no_payment_page_however_its_message_is_worded(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment, review = in_doubt(world)
     page = world.client.get(world.way_to_pay(payment.order.key)).content.decode()
     monkeypatch.setattr(review_text, "_in_context", lambda *_, **__: "something else entirely")
     assert review.message.endswith("something else entirely.")
     assert payment.payment_url not in page
-    assert payment.payment_url not in world.client.get(world.way_to_pay(payment.order.key)).content.decode()
+    assert (
+        payment.payment_url
+        not in world.client.get(world.way_to_pay(payment.order.key)).content.decode()
+    )
     assert world.choose(payment.order.key).status_code == 200, "the shopper is asked first"
 
 

@@ -1,4 +1,6 @@
-"""What a notification leaves behind: evidence within a bound, its counts, and what a person is told of forged ones."""
+"""What a notification leaves behind: evidence within a bound, its counts, and what a person is told
+of forged ones.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def counters(payment: Payment) -> tuple[int, int, int]:
     return payment.notifications, payment.repeated_notifications, payment.forged_notifications
 
 
-def test_the_same_notification_about_a_paid_payment_is_counted_and_not_kept_again(world: World) -> None:
+def test_the_same_notification_about_a_paid_payment_is_counted_and_not_kept_again(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     [told] = world.sent(payment)
@@ -46,7 +50,10 @@ def test_another_notification_about_a_paid_payment_is_kept_beside_the_first(worl
     for said in ("status=fail", "status=success", "status=fail"):
         assert world.notification(payment, said).status_code == 200
     assert counters(payment) == (before + 3, 0, 0)
-    assert [notification.evidence.get("status") for notification in Notification.objects.order_by("-pk")[:3]] == ["fail", "success", "fail"]
+    assert [
+        notification.evidence.get("status")
+        for notification in Notification.objects.order_by("-pk")[:3]
+    ] == ["fail", "success", "fail"]
 
 
 def test_the_same_notification_about_an_open_payment_is_kept_each_time(world: World) -> None:
@@ -57,7 +64,9 @@ def test_the_same_notification_about_an_open_payment_is_kept_each_time(world: Wo
     assert Notification.objects.count() == 3
 
 
-def test_i7_a_forged_notification_is_counted_as_forged_however_often_it_is_repeated(world: World) -> None:
+def test_i7_a_forged_notification_is_counted_as_forged_however_often_it_is_repeated(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     before = counters(payment)[0]
     for count in (1, 2, 3):
@@ -65,7 +74,9 @@ def test_i7_a_forged_notification_is_counted_as_forged_however_often_it_is_repea
         assert counters(payment) == (before + count, 0, count)
 
 
-def test_a_notification_that_takes_a_paid_payment_back_is_asked_about_and_opens_a_review(world: World) -> None:
+def test_a_notification_that_takes_a_paid_payment_back_is_asked_about_and_opens_a_review(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     world.time.advance(days=40)
     world.sandbox.control.reverse(payment.reference)
@@ -76,7 +87,10 @@ def test_a_notification_that_takes_a_paid_payment_back_is_asked_about_and_opens_
 
 
 @pytest.mark.parametrize("body", ["", "status=success", FORGED.replace("success", "reversed")])
-def test_i7_a_notification_of_a_paid_payment_that_says_no_more_or_is_forged_causes_no_query(world: World, body: str) -> None:
+def test_i7_a_notification_of_a_paid_payment_that_says_no_more_or_is_forged_causes_no_query(
+    world: World,
+    body: str,
+) -> None:
     payment = world.paid_payment()
     world.time.advance(minutes=1)
     before = world.queries()
@@ -85,7 +99,8 @@ def test_i7_a_notification_of_a_paid_payment_that_says_no_more_or_is_forged_caus
 
 
 def test_i7_notifications_that_take_a_paid_payment_back_cause_one_query_in_the_throttle_interval(
-    world: World, configure: Callable[..., None]
+    world: World,
+    configure: Callable[..., None],
 ) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=5)
     payment = world.paid_payment()
@@ -100,7 +115,9 @@ def test_i7_notifications_that_take_a_paid_payment_back_cause_one_query_in_the_t
     assert (world.queries(), world.reviews()) == (before + 2, ["changed-after-paid"])
 
 
-def test_a_repeated_notification_that_takes_a_paid_payment_back_is_asked_about_again(world: World) -> None:
+def test_a_repeated_notification_that_takes_a_paid_payment_back_is_asked_about_again(
+    world: World,
+) -> None:
     """The gateway's query may say so later than its notification."""
     payment = world.paid_payment()
     for is_reversed in (False, True):
@@ -111,7 +128,9 @@ def test_a_repeated_notification_that_takes_a_paid_payment_back_is_asked_about_a
         assert world.reviews() == ["changed-after-paid"] * is_reversed
 
 
-def test_i7_a_shoppers_return_that_says_otherwise_causes_no_query_of_a_paid_payment(world: World) -> None:
+def test_i7_a_shoppers_return_that_says_otherwise_causes_no_query_of_a_paid_payment(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     world.time.advance(minutes=1)
     before = world.queries()
@@ -120,7 +139,10 @@ def test_i7_a_shoppers_return_that_says_otherwise_causes_no_query_of_a_paid_paym
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_repeated_return_of_a_paid_payment_is_counted_and_not_kept_again(world: World, method: str) -> None:
+def test_a_repeated_return_of_a_paid_payment_is_counted_and_not_kept_again(
+    world: World,
+    method: str,
+) -> None:
     payment = world.paid_payment()
     address = f"/payments/return/{payment.return_key}/?status=success"
     before = counters(payment)[0]
@@ -131,7 +153,9 @@ def test_a_repeated_return_of_a_paid_payment_is_counted_and_not_kept_again(world
 
 @pytest.fixture
 def prefixed() -> Iterator[None]:
-    """Tables with a prefix of the project's own, as a receiver of `class_prepared` gives them; one that must be quoted."""
+    """Tables with a prefix of the project's own, as a receiver of `class_prepared` gives them; one
+    that must be quoted.
+    """
     connection, models = connections[database()], (Payment, Notification)
 
     def rename(old: str, new: str) -> None:
@@ -150,42 +174,68 @@ def prefixed() -> Iterator[None]:
     rename("Shop_", "")
 
 
-def test_notifications_are_kept_in_tables_that_the_project_gave_another_name(world: World, prefixed: None) -> None:
+def test_notifications_are_kept_in_tables_that_the_project_gave_another_name(
+    world: World,
+    prefixed: None,
+) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     [told] = world.sent(payment)
     assert [world.post(told).status_code for _ in range(2)] == [200, 200]
-    assert [world.notification(payment, f"transactionNo={number}").status_code for number in range(21)] == [200] * 21
+    assert [
+        world.notification(payment, f"transactionNo={number}").status_code for number in range(21)
+    ] == [200] * 21
     assert counters(payment) == (22, 1, 0)
     assert Notification.objects.count() == 20
 
 
-# What is kept -----------------------------------------------------------------------------------------------------------------------------
+# What is kept -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(
     ("body", "signature"),
-    [("status=pending", "absent"), (signed(status="pending"), "matches"), (FORGED.replace("success", "pending"), "forged")],
+    [
+        ("status=pending", "absent"),
+        (signed(status="pending"), "matches"),
+        (FORGED.replace("success", "pending"), "forged"),
+    ],
 )
 def test_a_notification_is_kept_with_its_door_its_method_and_what_its_signature_says(
-    world: World, method: str, body: str, signature: str
+    world: World,
+    method: str,
+    body: str,
+    signature: str,
 ) -> None:
     payment = world.start(world.order())
     before = timezone.now()
     path = f"/payments/notification/{payment.notification_key}/"
-    world.client.generic(method, path, QUERY_STRING=body) if method == "GET" else world.client.generic(
-        method, path, body, content_type=FORM
-    )
+    world.client.generic(
+        method,
+        path,
+        QUERY_STRING=body,
+    ) if method == "GET" else world.client.generic(method, path, body, content_type=FORM)
     kept = Notification.objects.get()
-    assert (kept.payment, kept.refund, kept.kind, kept.method, kept.signature) == (payment, None, "payment", method, signature)
+    assert (kept.payment, kept.refund, kept.kind, kept.method, kept.signature) == (
+        payment,
+        None,
+        "payment",
+        method,
+        signature,
+    )
     assert kept.evidence == {"status": "pending"}, "the signature is no evidence (I11)"
     assert before <= kept.received_at <= timezone.now()
 
 
-def test_a_shop_whose_own_page_takes_any_method_has_as_much_of_it_kept_as_the_column_holds(world: World) -> None:
+def test_a_shop_whose_own_page_takes_any_method_has_as_much_of_it_kept_as_the_column_holds(
+    world: World,
+) -> None:
     payment = world.start(world.order())
-    notifications.receive_payment_notification(payment.notification_key, lambda: read_notification(query="status=pending"), "PROPPATCH")
+    notifications.receive_payment_notification(
+        payment.notification_key,
+        lambda: read_notification(query="status=pending"),
+        "PROPPATCH",
+    )
     assert Notification.objects.get().method == "PROPPATC"
 
 
@@ -194,24 +244,35 @@ def test_a_return_is_kept_as_one_and_nobody_asks_who_signed_it(world: World, met
     payment = world.start(world.order())
     world.client.generic(method, f"/payments/return/{payment.return_key}/?{FORGED}")
     kept = Notification.objects.get()
-    assert (kept.payment, kept.refund, kept.kind, kept.method, kept.signature) == (payment, None, "return", method, "absent")
+    assert (kept.payment, kept.refund, kept.kind, kept.method, kept.signature) == (
+        payment,
+        None,
+        "return",
+        method,
+        "absent",
+    )
     assert kept.evidence == {"status": "success"}
     assert counters(payment) == (1, 0, 0)
 
 
-def test_the_first_twenty_are_all_kept_whether_they_came_before_the_payment_was_paid_or_after(world: World) -> None:
+def test_the_first_twenty_are_all_kept_whether_they_came_before_the_payment_was_paid_or_after(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     for number in range(20):
         if number == 5:
             world.shopper_pays(payment)
         world.notification(payment, f"transactionNo={number}")
     assert payment.kept_notifications.count() == 20
-    assert [notification.evidence["transactionNo"] for notification in payment.kept_notifications.order_by("slot")] == [
-        str(number) for number in range(20)
-    ]
+    assert [
+        notification.evidence["transactionNo"]
+        for notification in payment.kept_notifications.order_by("slot")
+    ] == [str(number) for number in range(20)]
 
 
-def test_a_refunds_notifications_are_kept_beside_its_payments_and_each_has_its_own_bound(world: World) -> None:
+def test_a_refunds_notifications_are_kept_beside_its_payments_and_each_has_its_own_bound(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     refunds = [queueing.refund(payment.pk, "1.00"), queueing.refund(payment.pk, "2.00")]
     for number in range(25):
@@ -225,11 +286,11 @@ def test_a_refunds_notifications_are_kept_beside_its_payments_and_each_has_its_o
     for subject in (None, *refunds):
         kept = Notification.objects.filter(payment=payment, refund=subject)
         about = f"{subject.amount}-" if subject else ""
-        assert {notification.evidence["transactionNo"] for notification in kept} == {f"{about}{number}" for number in range(5, 25)}, (
-            "the newest"
-        )
+        assert {notification.evidence["transactionNo"] for notification in kept} == {
+            f"{about}{number}" for number in range(5, 25)
+        }, "the newest"
         assert {(notification.kind, notification.signature) for notification in kept} == {
-            ("refund", "matches") if subject else ("payment", "absent")
+            ("refund", "matches") if subject else ("payment", "absent"),
         }
         assert sorted(notification.slot for notification in kept) == list(range(20))
     for refund in refunds:
@@ -253,42 +314,72 @@ def test_a_notification_that_takes_the_place_of_the_oldest_takes_all_of_it(world
     world.time.advance(minutes=5)
     world.notification(payment, signed(status="success"))
     new = Notification.objects.get(slot=0)
-    assert (new.pk, new.kind, new.method, new.signature, new.evidence) == (old.pk, "payment", "POST", "matches", {"status": "success"})
+    assert (new.pk, new.kind, new.method, new.signature, new.evidence) == (
+        old.pk,
+        "payment",
+        "POST",
+        "matches",
+        {"status": "success"},
+    )
     assert (new.received_at - old.received_at).total_seconds() > 299
     assert Notification.objects.count() == 20
 
 
 @pytest.mark.parametrize(("length", "is_whole"), [(8 * 1024 - 14, True), (8 * 1024 - 13, False)])
-def test_evidence_is_kept_up_to_8_kb_and_says_so_when_it_was_more(world: World, length: int, is_whole: bool) -> None:
+def test_evidence_is_kept_up_to_8_kb_and_says_so_when_it_was_more(
+    world: World,
+    length: int,
+    is_whole: bool,
+) -> None:
     world.notification(world.start(world.order()), f"vendor={'y' * length}")
-    assert Notification.objects.get().evidence == ({"vendor": "y" * length} if is_whole else {"...": "the rest was not kept"})
+    assert Notification.objects.get().evidence == (
+        {"vendor": "y" * length} if is_whole else {"...": "the rest was not kept"}
+    )
 
 
 def test_what_comes_before_the_bound_is_kept(world: World) -> None:
     parts = {"status": "success", "vendor": "a" * 5000, "time": "b" * 5000, "amount": "12.50"}
     world.notification(world.start(world.order()), urlencode(parts))
-    assert Notification.objects.get().evidence == {"status": "success", "vendor": "a" * 5000, "...": "the rest was not kept"}
+    assert Notification.objects.get().evidence == {
+        "status": "success",
+        "vendor": "a" * 5000,
+        "...": "the rest was not kept",
+    }
 
 
 def test_kept_fields_that_came_with_another_value_are_named_in_the_evidence(world: World) -> None:
     payment = world.start(world.order())
     world.notification(payment, "time=1&status=1&time=2&status=2&payerName=Ann&payerName=Bob")
-    assert Notification.objects.latest("id").evidence == {"status": "1", "time": "1", "...": "not kept: another value of status, time"}
+    assert Notification.objects.latest("id").evidence == {
+        "status": "1",
+        "time": "1",
+        "...": "not kept: another value of status, time",
+    }
     world.notification(payment, f"status=1&status=2&time={'b' * 9000}")
-    assert Notification.objects.latest("id").evidence == {"status": "1", "...": "not kept: another value of status, and the rest"}
+    assert Notification.objects.latest("id").evidence == {
+        "status": "1",
+        "...": "not kept: another value of status, and the rest",
+    }
 
 
 def test_what_could_not_be_read_of_a_notification_is_evidence_too(world: World) -> None:
     world.notification(world.start(world.order()), '{"status": ', "application/json")
-    assert Notification.objects.get().evidence == {"?": "the body was not understood (JSONDecodeError)"}
+    assert Notification.objects.get().evidence == {
+        "?": "the body was not understood (JSONDecodeError)",
+    }
 
 
-# What is the same -------------------------------------------------------------------------------------------------------------------------
+# What is the same ---------------------------------------------------------------------------------
 
 
-def test_the_same_words_through_another_door_or_by_another_method_or_signed_are_another_notification(world: World) -> None:
+def test_the_same_words_through_another_door_or_by_another_method_or_signed_are_another_notification(
+    world: World,
+) -> None:
     payment = world.paid_payment()
-    path, back = f"/payments/notification/{payment.notification_key}/", f"/payments/return/{payment.return_key}/"
+    path, back = (
+        f"/payments/notification/{payment.notification_key}/",
+        f"/payments/return/{payment.return_key}/",
+    )
     before = counters(payment)[0]
     others: list[Callable[[], object]] = [
         lambda: world.client.get(f"{back}?status=success"),
@@ -313,10 +404,13 @@ def test_the_same_words_in_another_order_are_the_same_notification(world: World)
 
 
 def test_what_tells_a_notification_from_another_fills_its_column(world: World) -> None:
-    assert len(world.paid_payment().last_notification) == Payment._meta.get_field("last_notification").max_length
+    assert (
+        len(world.paid_payment().last_notification)
+        == Payment._meta.get_field("last_notification").max_length
+    )
 
 
-# What is forged ---------------------------------------------------------------------------------------------------------------------------
+# What is forged -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -330,7 +424,11 @@ def test_what_tells_a_notification_from_another_fills_its_column(world: World) -
     ],
 )
 def test_the_accounts_dialect_says_what_a_signature_is_worth(
-    world: World, configure: Callable[..., None], rule: SignatureRule, body: str, signature: str
+    world: World,
+    configure: Callable[..., None],
+    rule: SignatureRule,
+    body: str,
+    signature: str,
 ) -> None:
     configure({"DIALECT": replace(REFERENCE, notification_signature=rule)})
     payment = world.start(world.order())
@@ -339,7 +437,9 @@ def test_the_accounts_dialect_says_what_a_signature_is_worth(
     assert counters(payment)[2] == (signature == "forged")
 
 
-def test_a_notification_about_a_payment_whose_account_is_gone_is_kept_and_nobody_knows_who_signed_it(world: World) -> None:
+def test_a_notification_about_a_payment_whose_account_is_gone_is_kept_and_nobody_knows_who_signed_it(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     Payment.objects.update(account="gone")
     assert world.notification(payment, FORGED).status_code == 200
@@ -348,7 +448,8 @@ def test_a_notification_about_a_payment_whose_account_is_gone_is_kept_and_nobody
 
 
 def test_forged_notifications_are_told_to_a_person_once_they_are_many_and_again_when_that_was_dealt_with(
-    world: World, configure: Callable[..., None]
+    world: World,
+    configure: Callable[..., None],
 ) -> None:
     configure(FORGED_NOTIFICATIONS_BEFORE_REVIEW=3)
     payment = world.start(world.order())
@@ -356,7 +457,10 @@ def test_forged_notifications_are_told_to_a_person_once_they_are_many_and_again_
         world.notification(payment, FORGED)
         assert world.reviews() == open_ones
     review = Review.objects.get()
-    assert review.message == f"Payment {payment.reference}: 3 notifications were not signed with the account's token."
+    assert (
+        review.message
+        == f"Payment {payment.reference}: 3 notifications were not signed with the account's token."
+    )
     assert (review.order, review.payment, review.account) == (payment.order, payment, "default")
     assert TimelineEntry.objects.get(event="review.opened").actor == "webhook"
     closing.resolve(review.pk, "somebody's scanner", "ann")
@@ -365,7 +469,7 @@ def test_forged_notifications_are_told_to_a_person_once_they_are_many_and_again_
         assert world.reviews() == open_ones
 
 
-# What it leads to -------------------------------------------------------------------------------------------------------------------------
+# What it leads to ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("actor", ["webhook", "return"])
@@ -385,7 +489,11 @@ def test_a_forged_notification_makes_the_gateway_be_asked_all_the_same(world: Wo
 
 @pytest.mark.parametrize(("fails", "body"), [("ask", "status=success"), ("tell_of_forged", FORGED)])
 def test_a_notification_that_is_kept_is_acknowledged_though_what_it_leads_to_fails(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str, body: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fails: str,
+    body: str,
 ) -> None:
     payment = world.start(world.order())
 
@@ -394,11 +502,18 @@ def test_a_notification_that_is_kept_is_acknowledged_though_what_it_leads_to_fai
 
     monkeypatch.setattr(notifications, fails, fail)
     answer = world.notification(payment, body)
-    assert (answer.status_code, answer.content, Notification.objects.count()) == (200, b"success", 1)
+    assert (answer.status_code, answer.content, Notification.objects.count()) == (
+        200,
+        b"success",
+        1,
+    )
     assert f"what a notification of {payment.reference} leads to could not be done" in caplog.text
 
 
-def test_a_notification_is_kept_though_the_plugin_that_keeps_its_account_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notification_is_kept_though_the_plugin_that_keeps_its_account_fails(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.start(world.order())
 
     def broken(alias: str) -> Any:
@@ -406,4 +521,8 @@ def test_a_notification_is_kept_though_the_plugin_that_keeps_its_account_fails(w
 
     monkeypatch.setattr("tillgate.django.accounts.find_account", broken)
     answer = world.notification(payment)
-    assert (answer.status_code, answer.content, Notification.objects.count()) == (200, b"success", 1)
+    assert (answer.status_code, answer.content, Notification.objects.count()) == (
+        200,
+        b"success",
+        1,
+    )

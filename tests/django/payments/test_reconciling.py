@@ -20,10 +20,23 @@ from tillgate.django.orders.locking import InsideTransaction
 from tillgate.django.payments import reconciling, starting
 from tillgate.django.payments.admission import NotPayable
 from tillgate.django.payments.creating import StartOutcome
-from tillgate.django.payments.reconciling import apply_answer, ask, claim_poll, facts_of, is_unchanged
+from tillgate.django.payments.reconciling import (
+    apply_answer,
+    ask,
+    claim_poll,
+    facts_of,
+    is_unchanged,
+)
 from tillgate.django.reviews.opening import version_of
 from tillgate.django.worker.run import run_worker
-from tillgate.lifecycle import Decision, Found, Inconclusive, PaymentFacts, PaymentStatus, ReviewReason
+from tillgate.lifecycle import (
+    Decision,
+    Found,
+    Inconclusive,
+    PaymentFacts,
+    PaymentStatus,
+    ReviewReason,
+)
 from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.wire.dialects import REFERENCE, V3, Dialect
 
@@ -51,7 +64,11 @@ def test_i1_a_paid_order_is_one_that_the_gateways_own_query_said_is_paid(world: 
         ("wrong_transaction_no", "transaction-no-mismatch"),
     ],
 )
-def test_i1_a_paid_answer_that_disagrees_is_held_for_a_person(world: World, fault: str, reason: str) -> None:
+def test_i1_a_paid_answer_that_disagrees_is_held_for_a_person(
+    world: World,
+    fault: str,
+    reason: str,
+) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -63,7 +80,9 @@ def test_i1_a_paid_answer_that_disagrees_is_held_for_a_person(world: World, faul
     assert world.shop.is_paid(order)
 
 
-def test_i2_a_payment_whose_notification_and_return_are_lost_is_found_by_the_worker(world: World) -> None:
+def test_i2_a_payment_whose_notification_and_return_are_lost_is_found_by_the_worker(
+    world: World,
+) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -83,7 +102,10 @@ def test_i2_a_lost_creation_is_watched_and_its_money_found(world: World) -> None
     assert world.shop.is_paid(order)
 
 
-def test_i2_late_money_is_found_by_a_tail_look(world: World, configure: Callable[..., None]) -> None:
+def test_i2_late_money_is_found_by_a_tail_look(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(ORDER_UNPAID_AFTER_MINUTES=600)
     order = world.order()
     payment = world.start(order)
@@ -96,7 +118,9 @@ def test_i2_late_money_is_found_by_a_tail_look(world: World, configure: Callable
     assert world.shop.is_paid(order)
 
 
-def test_i2_money_that_comes_after_months_is_found_though_its_notification_was_lost(world: World) -> None:
+def test_i2_money_that_comes_after_months_is_found_though_its_notification_was_lost(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     for days in (1, 10, 35):
         world.time.advance(days=days)
@@ -107,9 +131,16 @@ def test_i2_money_that_comes_after_months_is_found_though_its_notification_was_l
     assert (world.fresh(payment).status, world.reviews()) == ("paid", ["paid-not-payable"])
 
 
-@pytest.mark.parametrize(("dialect", "reviews", "external"), [(REFERENCE, ["changed-after-paid"], 0), (V3, [], 1)])
+@pytest.mark.parametrize(
+    ("dialect", "reviews", "external"),
+    [(REFERENCE, ["changed-after-paid"], 0), (V3, [], 1)],
+)
 def test_i2_a_refund_elsewhere_after_a_year_becomes_a_review_or_an_external_refund(
-    world: World, configure: Callable[..., None], dialect: Dialect, reviews: list[str], external: int
+    world: World,
+    configure: Callable[..., None],
+    dialect: Dialect,
+    reviews: list[str],
+    external: int,
 ) -> None:
     configure({"DIALECT": dialect} | ({"STORE_NO": PUBLISHED_STORE_NO} if dialect is V3 else {}))
     world.sandbox.control.set_options({"word_refunded": "refunded"})
@@ -122,7 +153,9 @@ def test_i2_a_refund_elsewhere_after_a_year_becomes_a_review_or_an_external_refu
     assert (world.reviews(), Refund.objects.filter(external=True).count()) == (reviews, external)
 
 
-def test_i2_money_that_a_bank_takes_back_after_a_year_is_found_though_the_gateway_says_nothing(world: World) -> None:
+def test_i2_money_that_a_bank_takes_back_after_a_year_is_found_though_the_gateway_says_nothing(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     world.time.advance(days=365)
     world.run_worker()
@@ -171,7 +204,9 @@ def test_i4_a_second_paid_payment_is_recorded_and_raised_and_not_delivered(world
     assert Order.objects.get().paid_by == first
 
 
-def test_i4_no_second_payment_starts_while_the_shop_cannot_be_told_of_the_first(world: World) -> None:
+def test_i4_no_second_payment_starts_while_the_shop_cannot_be_told_of_the_first(
+    world: World,
+) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -194,7 +229,9 @@ def test_i4_money_for_a_closed_order_is_recorded_and_raised(world: World) -> Non
     assert world.shop.times_paid(order) == 0
 
 
-def test_i4_an_order_that_grew_is_raised_and_one_that_shrank_is_paid_and_raised(world: World) -> None:
+def test_i4_an_order_that_grew_is_raised_and_one_that_shrank_is_paid_and_raised(
+    world: World,
+) -> None:
     grown, shrunk = world.order(), world.order()
     for order, total in ((grown, "20.00"), (shrunk, "10.00")):
         payment = world.start(order)
@@ -206,7 +243,10 @@ def test_i4_an_order_that_grew_is_raised_and_one_that_shrank_is_paid_and_raised(
     assert world.shop.is_paid(shrunk)
 
 
-def test_i7_a_flood_of_notifications_causes_one_query_per_throttle_interval(world: World, configure: Callable[..., None]) -> None:
+def test_i7_a_flood_of_notifications_causes_one_query_per_throttle_interval(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=5)
     payment = world.start(world.order())
     before = world.queries()
@@ -256,7 +296,11 @@ def test_i10_every_change_leaves_an_entry_and_an_unchanged_look_none(world: Worl
 def test_i12_nothing_is_sent_inside_a_transaction_of_the_host(world: World) -> None:
     order = world.order()
     payment = world.start(order)
-    for action in (lambda: world.start(order), lambda: reconciling.reconcile(payment, "test"), run_worker):
+    for action in (
+        lambda: world.start(order),
+        lambda: reconciling.reconcile(payment, "test"),
+        run_worker,
+    ):
         with pytest.raises(InsideTransaction, match="inside a transaction"), transaction.atomic():
             action()
 
@@ -271,7 +315,9 @@ def test_another_method_is_another_payment(world: World) -> None:
     assert world.start(order).pk != world.start(order, "paypal").pk
 
 
-def test_a_start_finds_that_an_earlier_payment_is_paid_though_its_notification_was_lost(world: World) -> None:
+def test_a_start_finds_that_an_earlier_payment_is_paid_though_its_notification_was_lost(
+    world: World,
+) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -285,11 +331,17 @@ def test_a_refused_creation_fails_and_the_shopper_may_try_again(world: World) ->
     world.sandbox.control.fault("refused", occasion="pay")
     started = starting.start_payment(world.shop.plugin, order, method="alipay")
     assert (started.outcome, started.payment.status) == (StartOutcome.REFUSED, "failed")
-    assert starting.start_payment(world.shop.plugin, order, method="alipay").outcome is StartOutcome.REDIRECT
+    assert (
+        starting.start_payment(world.shop.plugin, order, method="alipay").outcome
+        is StartOutcome.REDIRECT
+    )
 
 
 @pytest.mark.parametrize("state", ["paid", "cancelled"])
-def test_an_order_that_is_not_payable_is_refused_and_nothing_is_sent(world: World, state: str) -> None:
+def test_an_order_that_is_not_payable_is_refused_and_nothing_is_sent(
+    world: World,
+    state: str,
+) -> None:
     order = world.order()
     ShopOrder.objects.update(status=state)
     with pytest.raises(NotPayable, match=state):
@@ -298,13 +350,19 @@ def test_an_order_that_is_not_payable_is_refused_and_nothing_is_sent(world: Worl
     assert not world.sandbox.service.transactions()
 
 
-def test_a_method_that_the_owner_does_not_offer_is_refused(world: World, configure: Callable[..., None]) -> None:
+def test_a_method_that_the_owner_does_not_offer_is_refused(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(PAYMENT_METHODS=["paypal"])
     with pytest.raises(InvalidRequest, match="not offered"):
         world.start(world.order())
 
 
-def test_a_wrong_merchant_number_closes_no_order_and_raises_one_review(world: World, configure: Callable[..., None]) -> None:
+def test_a_wrong_merchant_number_closes_no_order_and_raises_one_review(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     payments = [world.start(world.order()) for _ in range(3)]
     configure({"TOKEN": "another token"})
     for _ in range(12):
@@ -314,7 +372,10 @@ def test_a_wrong_merchant_number_closes_no_order_and_raises_one_review(world: Wo
     assert world.reviews() == ["wrong-credentials"]
 
 
-def test_payments_of_a_changed_account_are_held_with_one_review(world: World, configure: Callable[..., None]) -> None:
+def test_payments_of_a_changed_account_are_held_with_one_review(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     payment = world.start(world.order())
     configure({"MERCHANT_NO": "999"})
     world.notification(payment)
@@ -325,7 +386,12 @@ def test_payments_of_a_changed_account_are_held_with_one_review(world: World, co
 
 def test_an_unknown_account_is_an_error_before_anything_is_written(world: World) -> None:
     with pytest.raises(ConfigurationError, match="'elsewhere'"):
-        starting.start_payment(world.shop.plugin, world.order(), method="alipay", account="elsewhere")
+        starting.start_payment(
+            world.shop.plugin,
+            world.order(),
+            method="alipay",
+            account="elsewhere",
+        )
     assert not Payment.objects.exists()
 
 
@@ -341,7 +407,9 @@ def test_an_unrecognised_status_past_expiry_is_raised(world: World) -> None:
     assert world.fresh(payment).status == "pending"
 
 
-def test_the_shop_is_told_that_an_order_is_unpaid_only_when_no_payment_is_open(world: World) -> None:
+def test_the_shop_is_told_that_an_order_is_unpaid_only_when_no_payment_is_open(
+    world: World,
+) -> None:
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.sandbox.control.decline(first.reference)
@@ -358,7 +426,7 @@ def test_the_shop_is_told_that_an_order_is_unpaid_only_when_no_payment_is_open(w
     assert world.shop.is_released(order)
 
 
-# Looking ----------------------------------------------------------------------------------------------------------------------------------
+# Looking ------------------------------------------------------------------------------------------
 
 
 def about(moment: datetime | None, seconds: float) -> bool:
@@ -367,7 +435,8 @@ def about(moment: datetime | None, seconds: float) -> bool:
 
 
 def test_i7_a_look_is_claimed_once_in_the_throttle_interval_and_brought_forward_if_denied(
-    world: World, configure: Callable[..., None]
+    world: World,
+    configure: Callable[..., None],
 ) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=30)
     payment = world.start(world.order())
@@ -377,9 +446,15 @@ def test_i7_a_look_is_claimed_once_in_the_throttle_interval_and_brought_forward_
     assert claim_poll(payment, "h" * 32, notifications=1, forged_notifications=2)
     row = world.fresh(payment)
     assert (row.notifications, row.forged_notifications, row.last_notification) == (1, 2, "h" * 32)
-    assert (payment.notifications, payment.last_polled_at, payment.next_poll_at) == (1, row.last_polled_at, row.next_poll_at)
+    assert (payment.notifications, payment.last_polled_at, payment.next_poll_at) == (
+        1,
+        row.last_polled_at,
+        row.next_poll_at,
+    )
     assert about(row.last_polled_at, 0)
-    assert about(row.next_poll_at, 30 + 60), "should this process die, the worker looks after a minute"
+    assert about(row.next_poll_at, 30 + 60), (
+        "should this process die, the worker looks after a minute"
+    )
     Payment.objects.update(next_poll_at=timezone.now() + timedelta(hours=1))
     payment = world.fresh(payment)
     assert not claim_poll(payment, notifications=1)
@@ -395,7 +470,10 @@ def test_i7_a_look_is_claimed_once_in_the_throttle_interval_and_brought_forward_
     assert claim_poll(world.fresh(payment))
 
 
-def test_i7_a_look_that_is_claimed_on_an_old_row_counts_what_came_since(world: World, configure: Callable[..., None]) -> None:
+def test_i7_a_look_that_is_claimed_on_an_old_row_counts_what_came_since(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=30)
     payment = world.start(world.order())
     old = world.fresh(payment)
@@ -406,7 +484,9 @@ def test_i7_a_look_that_is_claimed_on_an_old_row_counts_what_came_since(world: W
 
 
 def test_i7_a_look_may_be_claimed_again_in_the_very_moment_in_which_the_interval_is_over(
-    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    world: World,
+    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=30)
     payment, moment = world.start(world.order()), timezone.now()
@@ -421,11 +501,17 @@ def test_a_notification_about_a_paid_payment_claims_no_look_and_a_person_may(wor
     payment = world.paid_payment()
     due = payment.next_poll_at
     assert not claim_poll(payment, notifications=1)
-    assert (world.fresh(payment).next_poll_at, payment.notifications) == (due, world.fresh(payment).notifications)
+    assert (world.fresh(payment).next_poll_at, payment.notifications) == (
+        due,
+        world.fresh(payment).notifications,
+    )
     assert claim_poll(payment)
 
 
-def test_reconcile_returns_the_payment_as_it_stands_when_it_was_looked_at_just_now(world: World, configure: Callable[..., None]) -> None:
+def test_reconcile_returns_the_payment_as_it_stands_when_it_was_looked_at_just_now(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     payment = world.start(world.order())
     configure(NOTIFICATION_THROTTLE_SECONDS=30)
     assert reconciling.reconcile(payment, "test").status == "pending"
@@ -434,11 +520,17 @@ def test_reconcile_returns_the_payment_as_it_stands_when_it_was_looked_at_just_n
     Payment.objects.update(description="as it stands")
     seen = reconciling.reconcile(payment, "test")
     assert (seen.status, seen.description, world.queries()) == ("pending", "as it stands", before)
-    with pytest.raises(InsideTransaction, match=r"^reconcile uses the network"), transaction.atomic():
+    with (
+        pytest.raises(InsideTransaction, match=r"^reconcile uses the network"),
+        transaction.atomic(),
+    ):
         reconciling.reconcile(payment, "test")
 
 
-def test_who_waits_gets_one_short_attempt_and_the_worker_takes_its_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_gets_one_short_attempt_and_the_worker_takes_its_time(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[tuple[str, Any, Any]] = []
     real = hooks.query
 
@@ -451,11 +543,18 @@ def test_who_waits_gets_one_short_attempt_and_the_worker_takes_its_time(world: W
     ask(payment)
     reconciling.reconcile(payment, "test")
     world.notification(payment)
-    assert asked == [(payment.reference, None, None), (payment.reference, 5.0, 1), (payment.reference, 5.0, 1)]
+    assert asked == [
+        (payment.reference, None, None),
+        (payment.reference, 5.0, 1),
+        (payment.reference, 5.0, 1),
+    ]
 
 
 def test_what_keeps_a_payment_from_being_asked_about_is_no_news(
-    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World,
+    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     payment = world.start(world.order())
 
@@ -477,7 +576,10 @@ def test_what_keeps_a_payment_from_being_asked_about_is_no_news(
     configure({"MERCHANT_NO": "999"})
     gone = ask(payment)
     assert isinstance(gone, Inconclusive)
-    assert (gone.review, gone.detail.startswith("merchant_no: '999' was ")) == (ReviewReason.ACCOUNT_GONE, True)
+    assert (gone.review, gone.detail.startswith("merchant_no: '999' was ")) == (
+        ReviewReason.ACCOUNT_GONE,
+        True,
+    )
 
 
 def test_what_is_known_of_a_payment_is_its_row_and_what_went_back_for_certain(world: World) -> None:
@@ -501,7 +603,7 @@ def test_what_is_known_of_a_payment_is_its_row_and_what_went_back_for_certain(wo
     assert (facts_of(payment).currency, facts_of(payment).refunded) == ("EUR", Decimal(0))
 
 
-# Applying ---------------------------------------------------------------------------------------------------------------------------------
+# Applying -----------------------------------------------------------------------------------------
 
 
 def test_an_answer_that_leaves_all_as_it_was_sets_the_next_look(world: World) -> None:
@@ -516,7 +618,9 @@ def test_an_answer_that_leaves_all_as_it_was_sets_the_next_look(world: World) ->
     assert about(world.fresh(payment).next_poll_at, 120)
     Payment.objects.update(next_poll_at=timezone.now(), notifications=7)
     apply_answer(payment, ask(payment), "test")
-    assert about(world.fresh(payment).next_poll_at, 0), "a notification that came since has brought it forward"
+    assert about(world.fresh(payment).next_poll_at, 0), (
+        "a notification that came since has brought it forward"
+    )
 
 
 def test_an_answer_sets_the_next_look_at_its_own_payment_and_at_no_other(world: World) -> None:
@@ -546,15 +650,26 @@ def test_an_answer_teaches_the_number_of_a_payment_that_stays_where_it_is(world:
     payment.transaction_no = None
     seen = apply_answer(payment, ask(payment), "test")
     row = world.fresh(payment)
-    assert (seen.transaction_no, row.transaction_no, row.status, row.status_since) == (number, number, "pending", payment.status_since)
+    assert (seen.transaction_no, row.transaction_no, row.status, row.status_since) == (
+        number,
+        number,
+        "pending",
+        payment.status_since,
+    )
     assert seen.order == payment.order
     entry = TimelineEntry.objects.get(actor="test")
-    assert (entry.event, entry.message, entry.payment) == ("payment.identified", f"transaction {number}", row)
+    assert (entry.event, entry.message, entry.payment) == (
+        "payment.identified",
+        f"transaction {number}",
+        row,
+    )
     apply_answer(row, ask(row), "test")
     assert TimelineEntry.objects.get(actor="test") == entry, "it is learnt once"
 
 
-def test_an_answer_to_a_question_from_before_the_payment_was_paid_is_no_change(world: World) -> None:
+def test_an_answer_to_a_question_from_before_the_payment_was_paid_is_no_change(
+    world: World,
+) -> None:
     world.sandbox.control.fault("lost_response", occasion="pay")
     read = world.fresh(world.start(world.order()))
     assert read.status == "created"
@@ -563,11 +678,18 @@ def test_an_answer_to_a_question_from_before_the_payment_was_paid_is_no_change(w
     world.shopper_pays(read)
     world.notification(read)
     assert world.fresh(read).status == "paid"
-    seen = apply_answer(read, replace(pending, asked_at=timezone.now() + timedelta(seconds=20)), "test")
+    seen = apply_answer(
+        read,
+        replace(pending, asked_at=timezone.now() + timedelta(seconds=20)),
+        "test",
+    )
     assert (seen.status, world.reviews()) == ("paid", [])
 
 
-def test_an_answer_that_was_asked_for_in_the_moment_of_the_last_status_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_was_asked_for_in_the_moment_of_the_last_status_counts(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     moment = timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: moment)
     payment = world.paid_payment()
@@ -576,19 +698,31 @@ def test_an_answer_that_was_asked_for_in_the_moment_of_the_last_status_counts(wo
     assert world.reviews() == ["changed-after-paid"]
     review = Review.objects.get()
     assert (review.order, review.payment, review.account) == (payment.order, payment, "default")
-    assert review.message.startswith(f"Payment {payment.reference}: it was paid, and now the gateway says ")
+    assert review.message.startswith(
+        f"Payment {payment.reference}: it was paid, and now the gateway says ",
+    )
     assert TimelineEntry.objects.get(event="review.opened").actor == "test"
-    assert not TimelineEntry.objects.filter(event="payment.identified").exists(), "its number was known"
+    assert not TimelineEntry.objects.filter(event="payment.identified").exists(), (
+        "its number was known"
+    )
 
 
 def test_an_answer_says_nothing_new_where_persons_know_of_its_matter_already(world: World) -> None:
     payment = world.fresh(world.start(world.order()))
-    of_account, of_payment = "wrong-credentials:account:default", f"amount-mismatch:payment:{payment.pk}"
+    of_account, of_payment = (
+        "wrong-credentials:account:default",
+        f"amount-mismatch:payment:{payment.pk}",
+    )
     for reason, key, other in (
         (ReviewReason.WRONG_CREDENTIALS, of_account, of_payment),
         (ReviewReason.AMOUNT_MISMATCH, of_payment, of_account),
     ):
-        decision = Decision(status=PaymentStatus.PENDING, transaction_no=payment.transaction_no, detail="so", review=reason)
+        decision = Decision(
+            status=PaymentStatus.PENDING,
+            transaction_no=payment.transaction_no,
+            detail="so",
+            review=reason,
+        )
         assert is_unchanged(
             payment,
             decision,
@@ -596,8 +730,10 @@ def test_an_answer_says_nothing_new_where_persons_know_of_its_matter_already(wor
                 key: version_of(
                     reason,
                     {"error": "so"} if reason is ReviewReason.WRONG_CREDENTIALS else {},
-                    subject="default" if reason is ReviewReason.WRONG_CREDENTIALS else payment.reference,
-                )[1]
+                    subject="default"
+                    if reason is ReviewReason.WRONG_CREDENTIALS
+                    else payment.reference,
+                )[1],
             },
         )
         assert not is_unchanged(
@@ -607,22 +743,40 @@ def test_an_answer_says_nothing_new_where_persons_know_of_its_matter_already(wor
                 other: version_of(
                     reason,
                     {"error": "so"} if reason is ReviewReason.WRONG_CREDENTIALS else {},
-                    subject="default" if reason is ReviewReason.WRONG_CREDENTIALS else payment.reference,
-                )[1]
+                    subject="default"
+                    if reason is ReviewReason.WRONG_CREDENTIALS
+                    else payment.reference,
+                )[1],
             },
         )
         is_of_account = reason is ReviewReason.WRONG_CREDENTIALS
-        assert is_unchanged(payment, decision, {key: "It said something else."}) is is_of_account, "whichever payment met it"
+        assert is_unchanged(payment, decision, {key: "It said something else."}) is is_of_account, (
+            "whichever payment met it"
+        )
 
 
-def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     payment = world.fresh(world.start(world.order()))
     world.time.advance(minutes=30)
-    seen = apply_answer(payment, Inconclusive(detail="bad signature", review=ReviewReason.SIGNATURE_MISMATCH), "test")
+    seen = apply_answer(
+        payment,
+        Inconclusive(detail="bad signature", review=ReviewReason.SIGNATURE_MISMATCH),
+        "test",
+    )
     assert seen.status == "pending"
     review = Review.objects.get()
-    assert (review.reason, review.message) == ("signature-mismatch", "Account default: bad signature.")
-    assert (review.payment, review.account, review.evidence) == (payment, "default", {"reference": payment.reference})
+    assert (review.reason, review.message) == (
+        "signature-mismatch",
+        "Account default: bad signature.",
+    )
+    assert (review.payment, review.account, review.evidence) == (
+        payment,
+        "default",
+        {"reference": payment.reference},
+    )
     assert about(world.fresh(payment).next_poll_at, 120)
     [heard] = [vars(entry) for entry in caplog.records if entry.name == "tillgate.events"]
     assert (heard["event"], heard["actor"]) == ("review.opened", "test")
@@ -630,9 +784,19 @@ def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(world: Wo
 
 @pytest.mark.parametrize(
     ("word", "status", "seconds"),
-    [("success", "paid", 3600), ("failed", "failed", 3600), ("closed", "closed", 3600), ("pending", "pending", 600)],
+    [
+        ("success", "paid", 3600),
+        ("failed", "failed", 3600),
+        ("closed", "closed", 3600),
+        ("pending", "pending", 600),
+    ],
 )
-def test_what_an_answer_brought_is_written_with_its_time_and_its_next_look(world: World, word: str, status: str, seconds: float) -> None:
+def test_what_an_answer_brought_is_written_with_its_time_and_its_next_look(
+    world: World,
+    word: str,
+    status: str,
+    seconds: float,
+) -> None:
     world.sandbox.control.fault("lost_response", occasion="pay")
     payment = world.fresh(world.start(world.order()))
     began = payment.status_since
@@ -654,10 +818,14 @@ def test_what_an_answer_brought_is_written_with_its_time_and_its_next_look(world
     assert (entry.payment, entry.actor, entry.evidence["status"]) == (payment, "test", word)
     unpaid = row.order.unpaid_check_at
     assert about(unpaid, 3600) if status in ("failed", "closed") else unpaid is None
-    assert OutboxEvent.objects.filter(kind="payment-paid", payment=payment).count() == (status == "paid")
+    assert OutboxEvent.objects.filter(kind="payment-paid", payment=payment).count() == (
+        status == "paid"
+    )
 
 
-def test_i7_a_notification_that_comes_while_an_answer_is_under_way_keeps_the_look_that_it_brought_forward(world: World) -> None:
+def test_i7_a_notification_that_comes_while_an_answer_is_under_way_keeps_the_look_that_it_brought_forward(
+    world: World,
+) -> None:
     world.sandbox.control.fault("lost_response", occasion="pay")
     payment = world.fresh(world.start(world.order()))
     answer = ask(payment)
@@ -667,7 +835,9 @@ def test_i7_a_notification_that_comes_while_an_answer_is_under_way_keeps_the_loo
     assert (world.fresh(payment).status, world.fresh(payment).next_poll_at) == ("pending", soon)
 
 
-def test_i7_a_notification_that_comes_while_an_answer_is_under_way_puts_no_look_off(world: World) -> None:
+def test_i7_a_notification_that_comes_while_an_answer_is_under_way_puts_no_look_off(
+    world: World,
+) -> None:
     world.sandbox.control.fault("lost_response", occasion="pay")
     payment = world.fresh(world.start(world.order()))
     world.time.advance(minutes=30)
@@ -677,7 +847,9 @@ def test_i7_a_notification_that_comes_while_an_answer_is_under_way_puts_no_look_
     assert about(world.fresh(payment).next_poll_at, 600)
 
 
-def test_i9_an_answer_that_was_asked_for_before_the_status_it_finds_moves_nothing(world: World) -> None:
+def test_i9_an_answer_that_was_asked_for_before_the_status_it_finds_moves_nothing(
+    world: World,
+) -> None:
     payment = world.fresh(world.start(world.order()))
     before = ask(payment)
     world.shopper_pays(payment)
@@ -689,19 +861,33 @@ def test_i9_an_answer_that_was_asked_for_before_the_status_it_finds_moves_nothin
     assert world.fresh(payment).next_poll_at == paid.next_poll_at
 
 
-def test_a_number_that_the_gateway_gave_to_two_payments_is_raised_and_both_are_paid(world: World) -> None:
+def test_a_number_that_the_gateway_gave_to_two_payments_is_raised_and_both_are_paid(
+    world: World,
+) -> None:
     first, second = world.paid_payment(), world.start(world.order())
     Payment.objects.filter(pk=first.pk).update(transaction_no=second.transaction_no)
     world.shopper_pays(second)
     world.notification(second)
     assert world.shop.is_paid(second.order.key)
     review = Review.objects.get()
-    assert (review.reason, review.payment, review.order) == ("duplicate-transaction-no", second, second.order)
-    said = f"The gateway gave transaction {second.transaction_no} to {second.reference} and to {first.reference}."
-    assert (review.message, TimelineEntry.objects.get(event="review.opened").actor) == (said, "webhook")
+    assert (review.reason, review.payment, review.order) == (
+        "duplicate-transaction-no",
+        second,
+        second.order,
+    )
+    said = (
+        f"The gateway gave transaction {second.transaction_no} to {second.reference} and to "
+        f"{first.reference}."
+    )
+    assert (review.message, TimelineEntry.objects.get(event="review.opened").actor) == (
+        said,
+        "webhook",
+    )
 
 
-def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_nobodys_matter(world: World) -> None:
+def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_nobodys_matter(
+    world: World,
+) -> None:
     first, second = world.paid_payment(), world.start(world.order())
     Payment.objects.filter(pk=first.pk).update(transaction_no=second.transaction_no, sandbox=False)
     world.shopper_pays(second)
@@ -711,11 +897,16 @@ def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_nobo
 
 
 @pytest.mark.parametrize("word", ["pending", "failed"])
-def test_a_number_that_the_gateway_gave_to_two_payments_is_nobodys_matter_before_the_second_is_paid(world: World, word: str) -> None:
+def test_a_number_that_the_gateway_gave_to_two_payments_is_nobodys_matter_before_the_second_is_paid(
+    world: World,
+    word: str,
+) -> None:
     first = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="pay")
     second = world.fresh(world.start(world.order()))
-    Payment.objects.filter(pk=first.pk).update(transaction_no=world.sandbox.service.find(second.reference).transaction_no)
+    Payment.objects.filter(pk=first.pk).update(
+        transaction_no=world.sandbox.service.find(second.reference).transaction_no,
+    )
     if word == "failed":
         world.sandbox.control.decline(second.reference)
     assert apply_answer(second, ask(second), "test").status == word
@@ -735,12 +926,17 @@ def test_payments_that_have_no_number_have_not_the_same(world: World) -> None:
 def test_what_the_shop_must_hear_of_a_paid_payment_is_queued_with_it(world: World) -> None:
     payment = world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
-    assert (outbox_event.kind, outbox_event.payment, outbox_event.order) == ("payment-paid", payment, payment.order)
+    assert (outbox_event.kind, outbox_event.payment, outbox_event.order) == (
+        "payment-paid",
+        payment,
+        payment.order,
+    )
     assert about(outbox_event.created_at, 0)
 
 
 def test_i3_what_the_shop_must_hear_is_told_by_the_worker_when_the_process_ends_before(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(reconciling, "deliver", lambda order_id: 0)

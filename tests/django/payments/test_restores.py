@@ -1,4 +1,6 @@
-"""After a restore or a failover: no refund is sent twice, and money of payments that the database has lost is not overlooked."""
+"""After a restore or a failover: no refund is sent twice, and money of payments that the database
+has lost is not overlooked.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from tillgate.django import dates
-from tillgate.django.models import Heartbeat, Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry, database
+from tillgate.django.models import (
+    Heartbeat,
+    Notification,
+    Order,
+    OutboxEvent,
+    Payment,
+    Refund,
+    Review,
+    TimelineEntry,
+    database,
+)
 from tillgate.django.payments import restores
 from tillgate.django.payments.restores import look_for_restore, note_restored
 from tillgate.django.refunds import queueing
@@ -44,13 +56,20 @@ def sent_and_forgotten(world: World) -> Refund:
 
 
 def lose_tail(refund: Refund) -> None:
-    """Set a refund back to the moment at which it was queued, as a replica knows it that lost the last second."""
-    Refund.objects.filter(pk=refund.pk).update(status="queued", due_at=timezone.now(), answer="", refund_no=None)
+    """Set a refund back to the moment at which it was queued, as a replica knows it that lost the
+    last second.
+    """
+    Refund.objects.filter(pk=refund.pk).update(
+        status="queued",
+        due_at=timezone.now(),
+        answer="",
+        refund_no=None,
+    )
     TimelineEntry.objects.filter(refund=refund).exclude(event="refund.queued").delete()
     OutboxEvent.objects.filter(refund=refund).delete()
 
 
-# The refund -------------------------------------------------------------------------------------------------------------------------------
+# The refund ---------------------------------------------------------------------------------------
 
 
 def test_i6_a_refund_that_was_queued_before_a_restore_is_not_sent_again(world: World) -> None:
@@ -79,7 +98,9 @@ def test_a_refund_that_was_queued_after_a_restore_is_sent(world: World) -> None:
     assert refund.status == "queued"
 
 
-def test_a_queued_refund_that_a_notification_has_confirmed_is_booked_after_a_restore(world: World) -> None:
+def test_a_queued_refund_that_a_notification_has_confirmed_is_booked_after_a_restore(
+    world: World,
+) -> None:
     refund = sent_and_forgotten(world)
     Refund.objects.filter(pk=refund.pk).update(confirmed=True)
     note_restored(timezone.now(), "restored")
@@ -94,7 +115,9 @@ def test_a_restore_that_is_noted_twice_changes_nothing_more(world: World) -> Non
     assert sorted(world.reviews()) == ["refund-unknown", "rows-lost"]
 
 
-def test_after_a_restore_the_worker_asks_about_the_payments_of_the_month_before(world: World) -> None:
+def test_after_a_restore_the_worker_asks_about_the_payments_of_the_month_before(
+    world: World,
+) -> None:
     old = world.paid_payment()
     world.time.advance(days=31)
     payment = world.paid_payment()
@@ -110,7 +133,7 @@ def test_after_a_restore_the_worker_asks_about_the_payments_of_the_month_before(
     assert world.fresh(old).status == "paid"
 
 
-# The guard --------------------------------------------------------------------------------------------------------------------------------
+# The guard ----------------------------------------------------------------------------------------
 
 
 def test_purged_orders_are_no_restore(world: World) -> None:
@@ -126,29 +149,53 @@ def test_purged_orders_are_no_restore(world: World) -> None:
     assert world.reviews() == []
 
 
-def test_i6_a_failover_between_two_refunds_of_a_turn_is_noticed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i6_a_failover_between_two_refunds_of_a_turn_is_noticed(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     refunds = [sent_and_forgotten(world) for _ in range(2)]
-    monkeypatch.setattr(restores, "_server", iter(["7:00000001", "7:00000001", "7:00000001", "7:00000002"] + ["7:00000002"] * 9).__next__)
+    monkeypatch.setattr(
+        restores,
+        "_server",
+        iter(
+            ["7:00000001", "7:00000001", "7:00000001", "7:00000002"] + ["7:00000002"] * 9,
+        ).__next__,
+    )
     look_for_restore()
     world.run_worker()
     assert sorted(Refund.objects.values_list("status", flat=True)) == ["succeeded", "unknown"]
-    assert [str(world.refunded_amount(refund.payment)) for refund in refunds] == ["5.00", "2.50"], "the first was sent before it"
+    assert [str(world.refunded_amount(refund.payment)) for refund in refunds] == ["5.00", "2.50"], (
+        "the first was sent before it"
+    )
 
 
 @pytest.mark.parametrize(
     ("servers", "noticed"),
     [
         (("7:00000001", "7:00000001"), [False, False]),
-        (("7:00000001", "7:00000002", "7:00000002"), [False, True, False]),  # a replica was promoted
-        (("7:00000001", "8:00000001", "8:00000001"), [False, True, False]),  # a dump was loaded into another server
+        # a replica was promoted
+        (
+            ("7:00000001", "7:00000002", "7:00000002"),
+            [False, True, False],
+        ),
+        # a dump was loaded into another server
+        (
+            ("7:00000001", "8:00000001", "8:00000001"),
+            [False, True, False],
+        ),
         (("", "7:00000001", "7:00000002"), [False, False, True]),
         (("7:00000001", "", "7:00000001"), [False, False, False]),  # it did not tell for a moment
     ],
 )
 def test_another_server_or_timeline_is_a_restore(
-    world: World, monkeypatch: pytest.MonkeyPatch, servers: tuple[str, ...], noticed: list[bool]
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    servers: tuple[str, ...],
+    noticed: list[bool],
 ) -> None:
-    answers = [one for one, was in zip(servers, noticed, strict=True) for _ in range(2 if was else 1)]
+    answers = [
+        one for one, was in zip(servers, noticed, strict=True) for _ in range(2 if was else 1)
+    ]
     monkeypatch.setattr(restores, "_server", iter(answers).__next__)
     assert [look_for_restore() for _ in servers] == noticed
 
@@ -169,7 +216,10 @@ def test_only_postgresql_tells_its_server_and_timeline(world: World) -> None:
     assert bool(told) is (connections[database()].vendor == "postgresql")
 
 
-def test_a_database_that_does_not_tell_its_server_is_asked_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_does_not_tell_its_server_is_asked_once(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     connection, asked = connections[database()], list[str]()
 
     class Denied:
@@ -192,12 +242,14 @@ def test_a_database_that_does_not_tell_its_server_is_asked_once(world: World, mo
     assert len(asked) == 1
 
 
-# The payment that was lost ----------------------------------------------------------------------------------------------------------------
+# The payment that was lost ------------------------------------------------------------------------
 
 
 @pytest.fixture
 def lost(world: World) -> Any:
-    """A payment that was paid, and of which the database knows nothing, with the gateway's notification of it."""
+    """A payment that was paid, and of which the database knows nothing, with the gateway's
+    notification of it.
+    """
     payment = world.start(world.order())
     world.shopper_pays(payment)
     [told] = world.sent(payment)
@@ -205,7 +257,10 @@ def lost(world: World) -> Any:
     return told
 
 
-def test_i2_the_signed_notification_of_a_lost_payment_opens_a_review_once(world: World, lost: Any) -> None:
+def test_i2_the_signed_notification_of_a_lost_payment_opens_a_review_once(
+    world: World,
+    lost: Any,
+) -> None:
     answers = [world.post(lost) for _ in range(3)]
     assert [(answer.status_code, answer.content) for answer in answers] == [(200, b"success")] * 3
     assert world.queries() == 0, "the worker asks"
@@ -236,7 +291,10 @@ def test_each_lost_payment_has_a_review_of_its_own(world: World) -> None:
     assert world.reviews() == [LOST, LOST]
 
 
-def test_i2_a_lost_payment_is_told_by_the_notification_alone_where_the_gateway_does_not_answer(world: World, lost: Any) -> None:
+def test_i2_a_lost_payment_is_told_by_the_notification_alone_where_the_gateway_does_not_answer(
+    world: World,
+    lost: Any,
+) -> None:
     world.sandbox.control.fault("lost_request", occasion="query", times=5)
     assert world.post(lost).status_code == 200
     world.run_worker()
@@ -254,15 +312,27 @@ def test_a_lost_payment_that_nobody_paid_opens_no_review(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["forged", "unsigned", "a short address"])
-def test_a_notification_at_an_unknown_address_that_is_not_signed_is_not_found(world: World, lost: Any, kind: str) -> None:
+def test_a_notification_at_an_unknown_address_that_is_not_signed_is_not_found(
+    world: World,
+    lost: Any,
+    kind: str,
+) -> None:
     address, body = urlsplit(lost.url).path, lost.body.decode()
-    body = body.replace("12.50", "99.00") if kind == "forged" else body.partition("&verifySign")[0] if kind == "unsigned" else body
+    body = (
+        body.replace("12.50", "99.00")
+        if kind == "forged"
+        else body.partition("&verifySign")[0]
+        if kind == "unsigned"
+        else body
+    )
     address = "/payments/notification/short/" if kind == "a short address" else address
     assert world.client.post(address, body, content_type=lost.content_type).status_code == 404
     assert (Review.objects.count(), world.queries()) == (0, 0)
 
 
-def test_i2_the_notification_of_a_refund_that_was_lost_leads_to_a_query_of_its_payment(world: World) -> None:
+def test_i2_the_notification_of_a_refund_that_was_lost_leads_to_a_query_of_its_payment(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "12.50")
     world.sandbox.control.set_options({"word_refunded": "refunded"})
@@ -277,14 +347,19 @@ def test_a_notification_of_another_shops_account_is_not_found(world: World, lost
     assert world.post(lost).status_code == 404
 
 
-# The command ------------------------------------------------------------------------------------------------------------------------------
+# The command --------------------------------------------------------------------------------------
 
 
-def test_the_command_notes_a_restore_and_says_what_follows(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_notes_a_restore_and_says_what_follows(
+    world: World,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     refund = sent_and_forgotten(world)
     call_command("tillgate", "restored", "--since", "0m")
     said = capsys.readouterr().out
-    assert "1 queued refund unknown now, each with a review; the worker asks about 1 payment." in said
+    assert (
+        "1 queued refund unknown now, each with a review; the worker asks about 1 payment." in said
+    )
     refund.refresh_from_db()
     assert refund.status == "unknown"
     entry = TimelineEntry.objects.get(refund=refund, event="refund.unknown")
@@ -292,7 +367,10 @@ def test_the_command_notes_a_restore_and_says_what_follows(world: World, capsys:
 
 
 @pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
-def test_i6_the_day_or_minute_that_the_command_is_given_counts_whole(world: World, form: str) -> None:
+def test_i6_the_day_or_minute_that_the_command_is_given_counts_whole(
+    world: World,
+    form: str,
+) -> None:
     refund = sent_and_forgotten(world)
     world.time.advance(minutes=2)
     call_command("tillgate", "restored", "--since", f"{dates.local(refund.created_at):{form}}")
@@ -301,7 +379,9 @@ def test_i6_the_day_or_minute_that_the_command_is_given_counts_whole(world: Worl
     assert (refund.status, str(world.refunded_amount(refund.payment))) == ("unknown", "2.50")
 
 
-def test_a_refund_that_was_queued_after_the_minute_that_the_command_is_given_is_sent(world: World) -> None:
+def test_a_refund_that_was_queued_after_the_minute_that_the_command_is_given_is_sent(
+    world: World,
+) -> None:
     since = dates.local(timezone.now())
     world.time.advance(minutes=1)
     refund = sent_and_forgotten(world)

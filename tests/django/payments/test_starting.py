@@ -21,7 +21,15 @@ from django.utils import timezone
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import unregistered
-from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, Refused, WrongCredentials, hooks
+from tillgate import (
+    ConfigurationError,
+    InvalidRequest,
+    NotSent,
+    OutcomeUnknown,
+    Refused,
+    WrongCredentials,
+    hooks,
+)
 from tillgate.django.accounts import find_account
 from tillgate.django.models import Order, OutboxEvent, Payment, Review, TimelineEntry
 from tillgate.django.orders import registering, times
@@ -47,7 +55,11 @@ def described(monkeypatch: pytest.MonkeyPatch) -> Describe:
         description = OrderDescription(**{**known, **changes})
         real = hooks.call_owner
         monkeypatch.setattr(
-            hooks, "call_owner", lambda plugin, hook, **rest: description if "describe" in hook else real(plugin, hook, **rest)
+            hooks,
+            "call_owner",
+            lambda plugin, hook, **rest: (
+                description if "describe" in hook else real(plugin, hook, **rest)
+            ),
         )
 
     return describe
@@ -79,17 +91,41 @@ def refuse(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
 
 def test_a_payment_is_written_and_asked_for_in_every_field(
-    world: World, configure: Callable[..., None], described: Describe, sent: list[PaymentRequest]
+    world: World,
+    configure: Callable[..., None],
+    described: Describe,
+    sent: list[PaymentRequest],
 ) -> None:
     configure(TIMEOUT_MINUTES=60, EXPIRY_GRACE_MINUTES=7, PUBLIC_URL="https://shop.example")
     described(description="Two pots", lines=(Goods.named("Pot"),))
-    started = begin(world, "7", method="paypal", terminal="WAP", data={"language": "de"}, actor="checkout")
+    started = begin(
+        world,
+        "7",
+        method="paypal",
+        terminal="WAP",
+        data={"language": "de"},
+        actor="checkout",
+    )
     payment = world.fresh(started.payment)
     assert (started.outcome, started.detail) == (StartOutcome.REDIRECT, "")
     assert (payment.order.plugin, payment.order.key) == (world.shop.plugin, "7")
-    assert (payment.method, payment.terminal, payment.amount, payment.currency) == ("paypal", "WAP", Decimal("12.50"), "USD")
-    assert (payment.account, payment.merchant_no, payment.base_url, payment.sandbox) == ("default", "200043", world.sandbox.base_url, True)
-    assert (payment.description, payment.data, payment.status) == ("Two pots", {"language": "de"}, "pending")
+    assert (payment.method, payment.terminal, payment.amount, payment.currency) == (
+        "paypal",
+        "WAP",
+        Decimal("12.50"),
+        "USD",
+    )
+    assert (payment.account, payment.merchant_no, payment.base_url, payment.sandbox) == (
+        "default",
+        "200043",
+        world.sandbox.base_url,
+        True,
+    )
+    assert (payment.description, payment.data, payment.status) == (
+        "Two pots",
+        {"language": "de"},
+        "pending",
+    )
     assert payment.reference.startswith("100017-")
     assert payment.page_closes_at - payment.created_at == timedelta(minutes=60)
     assert payment.expires_at - payment.page_closes_at == timedelta(minutes=7)
@@ -98,24 +134,42 @@ def test_a_payment_is_written_and_asked_for_in_every_field(
     assert payment.status_since > payment.created_at
     assert len({payment.notification_key, payment.return_key}) == 2
     [request] = sent
-    assert (request.reference, request.amount, request.method, request.terminal) == (payment.reference, Decimal("12.50"), "paypal", "WAP")
-    assert (request.description, request.timeout, request.goods_info) == ("Two pots", 60, (Goods.named("Pot"),))
-    assert request.ipn_url == f"https://shop.example/payments/notification/{payment.notification_key}/"
-    assert request.callback_url.startswith(f"https://shop.example/payments/return/{payment.return_key}/?")
+    assert (request.reference, request.amount, request.method, request.terminal) == (
+        payment.reference,
+        Decimal("12.50"),
+        "paypal",
+        "WAP",
+    )
+    assert (request.description, request.timeout, request.goods_info) == (
+        "Two pots",
+        60,
+        (Goods.named("Pot"),),
+    )
+    assert (
+        request.ipn_url == f"https://shop.example/payments/notification/{payment.notification_key}/"
+    )
+    assert request.callback_url.startswith(
+        f"https://shop.example/payments/return/{payment.return_key}/?",
+    )
     entries = TimelineEntry.objects.order_by("id")
     assert [entry.actor for entry in entries] == ["checkout"] * 2
     assert entries[1].evidence["transactionNo"] == payment.transaction_no
 
 
 def test_the_shopper_comes_back_with_what_the_accounts_dialect_can_fill_in(
-    world: World, configure: Callable[..., None], sent: list[PaymentRequest]
+    world: World,
+    configure: Callable[..., None],
+    sent: list[PaymentRequest],
 ) -> None:
     configure({"DIALECT": Dialect(name="sparse", macros=("amount",))})
     begin(world, world.order())
     assert sent[0].callback_url.endswith("/?amount={amount}")
 
 
-def test_a_description_that_the_shop_does_not_give_is_the_orders_number_and_a_long_one_is_cut(world: World, described: Describe) -> None:
+def test_a_description_that_the_shop_does_not_give_is_the_orders_number_and_a_long_one_is_cut(
+    world: World,
+    described: Describe,
+) -> None:
     described()
     assert begin(world, "7").payment.description == "Order 100017"
     described(description="d" * 256)
@@ -127,11 +181,19 @@ def test_a_description_that_the_shop_does_not_give_is_the_orders_number_and_a_lo
     [
         ({"not_payable_detail": "it was cancelled"}, NotPayable, "it was cancelled"),
         ({"currency": "EUR"}, NotPayable, "only USD can be paid, and the order is in EUR"),
-        ({"amount": Decimal(10**12)}, InvalidRequest, "amount: Decimal('1000000000000') is more than can be recorded exactly"),
+        (
+            {"amount": Decimal(10**12)},
+            InvalidRequest,
+            "amount: Decimal('1000000000000') is more than can be recorded exactly",
+        ),
     ],
 )
 def test_what_cannot_be_paid_is_refused_in_words_and_leaves_no_row(
-    world: World, described: Describe, changes: dict[str, Any], error: type[Exception], message: str
+    world: World,
+    described: Describe,
+    changes: dict[str, Any],
+    error: type[Exception],
+    message: str,
 ) -> None:
     described(**changes)
     with pytest.raises(error) as caught:
@@ -140,12 +202,18 @@ def test_what_cannot_be_paid_is_refused_in_words_and_leaves_no_row(
     assert not Order.objects.exists()
 
 
-def test_the_largest_amount_that_can_be_recorded_is_recorded_exactly(world: World, described: Describe) -> None:
+def test_the_largest_amount_that_can_be_recorded_is_recorded_exactly(
+    world: World,
+    described: Describe,
+) -> None:
     described(amount=Decimal(10**12) - Decimal("0.01"))
     assert world.fresh(begin(world, "7").payment).amount == Decimal("999999999999.99")
 
 
-def test_an_order_that_is_closed_or_paid_is_refused_in_words(world: World, described: Describe) -> None:
+def test_an_order_that_is_closed_or_paid_is_refused_in_words(
+    world: World,
+    described: Describe,
+) -> None:
     registering.open_order(world.shop.plugin, "closed")
     registering.close_order(world.shop.plugin, "closed")
     paid = world.paid_payment()
@@ -157,7 +225,9 @@ def test_an_order_that_is_closed_or_paid_is_refused_in_words(world: World, descr
 
 
 def test_a_method_that_is_not_offered_and_a_shop_that_describes_nothing_are_told(
-    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    world: World,
+    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     configure(PAYMENT_METHODS=["paypal", "creditcard"])
     with pytest.raises(InvalidRequest) as refused:
@@ -175,10 +245,18 @@ def test_i12_no_payment_is_started_inside_a_transaction(world: World) -> None:
         begin(world, world.order())
 
 
-def test_an_order_of_another_plugin_with_the_same_key_is_another_order(world: World, described: Describe) -> None:
+def test_an_order_of_another_plugin_with_the_same_key_is_another_order(
+    world: World,
+    described: Describe,
+) -> None:
     described()
     closed_at = timezone.now()
-    foreign = Order.objects.create(plugin="another-shop", key="7", created_at=closed_at, closed_at=closed_at)
+    foreign = Order.objects.create(
+        plugin="another-shop",
+        key="7",
+        created_at=closed_at,
+        closed_at=closed_at,
+    )
     payment = begin(world, "7").payment
     assert payment.order != foreign
     registering.close_order(world.shop.plugin, "7")
@@ -194,14 +272,20 @@ def test_the_press_that_finds_the_order_paid_at_the_gateway_starts_nothing(world
     first = world.start(order)
     world.shopper_pays(first)
     again = begin(world, order, method="paypal", actor="checkout")
-    assert (again.payment, again.payment.status, again.outcome) == (first, "paid", StartOutcome.PAID)
+    assert (again.payment, again.payment.status, again.outcome) == (
+        first,
+        "paid",
+        StartOutcome.PAID,
+    )
     assert TimelineEntry.objects.get(event="payment.paid").actor == "checkout"
     assert Payment.objects.count() == 1
     assert world.shop.is_paid(order)
 
 
 def test_the_press_that_comes_between_anothers_look_and_its_writing_has_its_payment_shared(
-    world: World, monkeypatch: pytest.MonkeyPatch, described: Describe
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    described: Describe,
 ) -> None:
     described()
     Order.objects.create(plugin="another-shop", key="7", created_at=timezone.now())
@@ -226,19 +310,30 @@ def test_a_second_press_writes_no_second_order(world: World) -> None:
     begin(world, order)
     with CaptureQueriesContext(connection) as statements:
         begin(world, order, method="paypal")
-    payments, orders = (f"INSERT INTO {connection.ops.quote_name(rows._meta.db_table)}" for rows in (Payment, Order))
+    payments, orders = (
+        f"INSERT INTO {connection.ops.quote_name(rows._meta.db_table)}" for rows in (Payment, Order)
+    )
     written = " ".join(statement["sql"] for statement in statements)
     assert (payments in written, orders in written) == (True, False)
 
 
-def test_a_second_press_gets_the_open_payment_for_the_same_method_amount_and_account(world: World, settings: Any) -> None:
+def test_a_second_press_gets_the_open_payment_for_the_same_method_amount_and_account(
+    world: World,
+    settings: Any,
+) -> None:
     accounts = settings.TILLGATE["ACCOUNTS"]
-    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {**accounts, "other": accounts["default"]}}
+    settings.TILLGATE = {
+        **settings.TILLGATE,
+        "ACCOUNTS": {**accounts, "other": accounts["default"]},
+    }
     order = world.order()
     first = begin(world, order)
     again = begin(world, order)
     assert (again.payment, again.outcome) == (first.payment, StartOutcome.REDIRECT)
-    assert (again.payment.payment_url, again.payment.order) == (first.payment.payment_url, first.payment.order)
+    assert (again.payment.payment_url, again.payment.order) == (
+        first.payment.payment_url,
+        first.payment.order,
+    )
     other = begin(world, order, method="paypal").payment
     elsewhere = begin(world, order, account="other").payment
     world.shop.edit_total(order, Decimal("13.00"))
@@ -248,9 +343,13 @@ def test_a_second_press_gets_the_open_payment_for_the_same_method_amount_and_acc
     assert begin(world, order, account="other").payment.amount == Decimal("13.00")
 
 
-def test_i4_an_order_that_was_paid_before_its_shop_could_be_told_is_not_paid_again_with_a_payment_begun_later(world: World) -> None:
+def test_i4_an_order_that_was_paid_before_its_shop_could_be_told_is_not_paid_again_with_a_payment_begun_later(
+    world: World,
+) -> None:
     order = world.order()
-    payments = [begin(world, order, method=method).payment for method in ("alipay", "paypal", "creditcard")]
+    payments = [
+        begin(world, order, method=method).payment for method in ("alipay", "paypal", "creditcard")
+    ]
     world.shopper_pays(payments[1])
     with world.failing_handler("tillgate_payment_paid"):
         world.notification(payments[1])
@@ -267,12 +366,19 @@ def test_i4_an_order_that_was_paid_before_its_shop_could_be_told_is_not_paid_aga
 
 @pytest.mark.parametrize("changed", ["MERCHANT_NO", "BASE_URL"])
 def test_a_payment_page_page_of_an_account_that_cannot_be_asked_any_more_is_not_handed_out_again(
-    world: World, configure: Callable[..., None], changed: str
+    world: World,
+    configure: Callable[..., None],
+    changed: str,
 ) -> None:
     order = world.order()
     first = begin(world, order).payment
     old = {"MERCHANT_NO": "200043", "BASE_URL": world.sandbox.base_url}
-    new = old | {changed: {"MERCHANT_NO": "200044", "BASE_URL": world.sandbox.base_url.replace("127.0.0.1", "localhost")}[changed]}
+    new = old | {
+        changed: {
+            "MERCHANT_NO": "200044",
+            "BASE_URL": world.sandbox.base_url.replace("127.0.0.1", "localhost"),
+        }[changed],
+    }
     configure(new)
     assert not may_go_on(world.fresh(first))
     again = begin(world, order).payment
@@ -310,7 +416,10 @@ def test_a_payment_that_paid_no_order_keeps_nobody_from_going_on_with_another(wo
     assert begin(world, order).payment == whole
 
 
-def test_a_payment_page_page_that_closes_in_two_minutes_is_not_handed_out_again(world: World, configure: Callable[..., None]) -> None:
+def test_a_payment_page_page_that_closes_in_two_minutes_is_not_handed_out_again(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(TIMEOUT_MINUTES=60)
     first = world.start(world.order())
     for minutes, live in ((57, True), (1, False)):
@@ -323,7 +432,10 @@ def test_a_payment_page_page_that_closes_in_two_minutes_is_not_handed_out_again(
 
 @pytest.mark.parametrize(("minutes", "live_seconds"), [(1, 45), (2, 90), (8, 360)])
 def test_i4_a_payment_page_page_that_is_open_for_minutes_only_is_handed_out_again_for_most_of_them(
-    world: World, configure: Callable[..., None], minutes: int, live_seconds: int
+    world: World,
+    configure: Callable[..., None],
+    minutes: int,
+    live_seconds: int,
 ) -> None:
     configure(TIMEOUT_MINUTES=minutes)
     first = world.start(world.order())
@@ -333,7 +445,10 @@ def test_i4_a_payment_page_page_that_is_open_for_minutes_only_is_handed_out_agai
         assert is_page_live(world.fresh(first)) is live
 
 
-def test_a_payment_page_page_that_closes_in_exactly_two_minutes_is_not_live(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_payment_page_page_that_closes_in_exactly_two_minutes_is_not_live(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.start(world.order())
     last = payment.page_closes_at - timedelta(minutes=2)
     for now, live in ((last - timedelta(microseconds=1), True), (last, False)):
@@ -350,20 +465,28 @@ def test_a_payment_page_page_of_what_is_over_is_not_live(world: World, status: s
 
 
 def being_created(world: World, monkeypatch: pytest.MonkeyPatch) -> Payment:
-    """Return a payment whose creation another press has begun, and that may not be asked about: it was just now."""
+    """Return a payment whose creation another press has begun, and that may not be asked about: it
+    was just now.
+    """
     with monkeypatch.context() as patch:
         refuse(patch, OutcomeUnknown("pay", "x", "time-out"))
         return begin(world, world.order()).payment
 
 
-def test_the_press_that_comes_while_a_payment_is_being_created_waits_for_its_address(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_press_that_comes_while_a_payment_is_being_created_waits_for_its_address(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = being_created(world, monkeypatch)
     slept: list[float] = []
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         if len(slept) == 3:
-            Payment.objects.filter(pk=payment.pk).update(status="pending", payment_url="https://pay.example/1")
+            Payment.objects.filter(pk=payment.pk).update(
+                status="pending",
+                payment_url="https://pay.example/1",
+            )
 
     monkeypatch.setattr(time, "sleep", sleep)
     again = begin(world, payment.order.key)
@@ -380,7 +503,11 @@ def test_the_press_that_comes_while_a_payment_is_being_created_waits_for_its_add
     ],
 )
 def test_the_press_that_waited_in_vain_hears_what_became_of_the_payment(
-    world: World, monkeypatch: pytest.MonkeyPatch, status: str, outcome: StartOutcome, detail: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    status: str,
+    outcome: StartOutcome,
+    detail: str,
 ) -> None:
     payment = being_created(world, monkeypatch)
     seconds = [1000.0]
@@ -390,26 +517,42 @@ def test_the_press_that_waited_in_vain_hears_what_became_of_the_payment(
         Payment.objects.filter(pk=payment.pk).update(status=status)
 
     monkeypatch.setattr(
-        handing_out, "time", type("Clock", (), {"sleep": staticmethod(sleep), "monotonic": staticmethod(lambda: seconds[0])})
+        handing_out,
+        "time",
+        type(
+            "Clock",
+            (),
+            {"sleep": staticmethod(sleep), "monotonic": staticmethod(lambda: seconds[0])},
+        ),
     )
     again = begin(world, payment.order.key)
     assert (again.payment, again.outcome, again.detail) == (payment, outcome, detail)
     assert seconds[0] == (pytest.approx(1003.0, abs=1.0) if status == "created" else 1001.0)
 
 
-def test_a_creation_that_ended_unknown_ten_seconds_ago_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_creation_that_ended_unknown_ten_seconds_ago_is_not_waited_for(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = being_created(world, monkeypatch)
     monkeypatch.setattr(timezone, "now", lambda: payment.created_at + timedelta(seconds=10))
     again = begin(world, payment.order.key)
     assert (again.payment != payment, again.outcome) == (True, StartOutcome.REDIRECT)
 
 
-def test_a_payment_is_being_created_while_it_is_young_open_and_has_no_address(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_payment_is_being_created_while_it_is_young_open_and_has_no_address(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = being_created(world, monkeypatch)
     assert is_being_created(payment)
     for seconds, is_young in ((9, True), (10, False)):
         with monkeypatch.context() as patch:
-            patch.setattr(timezone, "now", lambda seconds=seconds: payment.created_at + timedelta(seconds=seconds))
+            patch.setattr(
+                timezone,
+                "now",
+                lambda seconds=seconds: payment.created_at + timedelta(seconds=seconds),
+            )
             assert is_being_created(payment) is is_young
     payment.status = "failed"
     assert not is_being_created(payment)
@@ -421,10 +564,16 @@ def test_a_paid_payment_that_the_shop_was_told_of_makes_no_new_one_needless(worl
     world.shopper_pays(payment)
     ShopOrder.objects.update(total=Decimal("20.00"))
     world.notification(payment)
-    OutboxEvent.objects.filter(payment=world.paid_payment("20.00")).update(done_at=None, due_at=timezone.now() + timedelta(minutes=5))
+    OutboxEvent.objects.filter(payment=world.paid_payment("20.00")).update(
+        done_at=None,
+        due_at=timezone.now() + timedelta(minutes=5),
+    )
     again = begin(world, order)
     assert (again.payment != payment, again.payment.amount) == (True, Decimal("20.00"))
-    OutboxEvent.objects.filter(payment=payment, kind="payment-paid").update(done_at=None, due_at=timezone.now() + timedelta(minutes=5))
+    OutboxEvent.objects.filter(payment=payment, kind="payment-paid").update(
+        done_at=None,
+        due_at=timezone.now() + timedelta(minutes=5),
+    )
     told = begin(world, order, method="paypal")
     assert (told.payment, told.outcome, told.detail) == (payment, StartOutcome.PAID, "")
 
@@ -445,11 +594,19 @@ def test_the_open_payment_is_handed_out_though_a_newer_one_was_paid_in_vain(worl
 # What came of a creation.
 
 
-def test_a_creation_that_may_have_arrived_is_watched_from_when_it_was_begun(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_creation_that_may_have_arrived_is_watched_from_when_it_was_begun(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     refuse(monkeypatch, OutcomeUnknown("pay", "x", "time-out"))
     started = begin(world, unregistered())
     payment = world.fresh(started.payment)
-    assert (started.outcome, payment.status, payment.payment_url, payment.transaction_no) == (StartOutcome.UNKNOWN, "created", "", None)
+    assert (started.outcome, payment.status, payment.payment_url, payment.transaction_no) == (
+        StartOutcome.UNKNOWN,
+        "created",
+        "",
+        None,
+    )
     assert payment.next_poll_at
     assert payment.next_poll_at - payment.created_at == timedelta(seconds=5)
     assert Order.objects.get().unpaid_check_at is None
@@ -461,11 +618,17 @@ def test_a_creation_that_may_have_arrived_is_watched_from_when_it_was_begun(worl
         (NotSent("pay", "x", "connection refused"), StartOutcome.REFUSED),
         (Refused("000030", "payment method is closed", 400), StartOutcome.REFUSED),
         (ConfigurationError("token", "***", "is empty"), StartOutcome.REFUSED),
-        (InvalidRequest("amount", "12.50", "is below the least that alipay takes, 50"), StartOutcome.REFUSED),
+        (
+            InvalidRequest("amount", "12.50", "is below the least that alipay takes, 50"),
+            StartOutcome.REFUSED,
+        ),
     ],
 )
 def test_a_creation_that_certainly_failed_is_looked_at_later_and_its_order_told_unpaid_in_time(
-    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: StartOutcome
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    outcome: StartOutcome,
 ) -> None:
     refuse(monkeypatch, error)
     started = begin(world, world.order())
@@ -475,7 +638,11 @@ def test_a_creation_that_certainly_failed_is_looked_at_later_and_its_order_told_
     assert payment.next_poll_at - payment.status_since == timedelta(hours=1)
     check_at = Order.objects.get().unpaid_check_at
     assert check_at
-    assert timedelta(0) <= check_at - payment.status_since - timedelta(minutes=60) < timedelta(seconds=5)
+    assert (
+        timedelta(0)
+        <= check_at - payment.status_since - timedelta(minutes=60)
+        < timedelta(seconds=5)
+    )
 
 
 @pytest.mark.parametrize(
@@ -487,42 +654,65 @@ def test_a_creation_that_certainly_failed_is_looked_at_later_and_its_order_told_
     ],
 )
 def test_i11_a_creation_that_fails_for_every_shopper_is_logged_once_with_the_gateways_address_and_no_secret(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
 ) -> None:
     refuse(monkeypatch, error)
     order = world.order()
     begin(world, order)
     account = find_account("default")
-    logged = [record.getMessage() for record in caplog.records if (record.name, record.levelname) == ("tillgate", "WARNING")]
+    logged = [
+        record.getMessage()
+        for record in caplog.records
+        if (record.name, record.levelname) == ("tillgate", "WARNING")
+    ]
     assert logged == [f"a payment could not be created at {account.base_url}: {error}"]
     assert account.token.get_secret_value() not in caplog.text
 
 
-def test_silence_7_a_creation_whose_answer_is_wrongly_signed_is_a_matter_of_the_account_and_told_once(world: World) -> None:
+def test_silence_7_a_creation_whose_answer_is_wrongly_signed_is_a_matter_of_the_account_and_told_once(
+    world: World,
+) -> None:
     for _ in range(2):
         world.sandbox.control.fault("bad_signature", occasion="pay")
         started = begin(world, world.order())
         assert (started.outcome, started.payment.status) == (StartOutcome.UNKNOWN, "created")
     told = Review.objects.get()
-    assert (told.reason, told.account, told.payment, told.order) == ("signature-mismatch", "default", None, None)
+    assert (told.reason, told.account, told.payment, told.order) == (
+        "signature-mismatch",
+        "default",
+        None,
+        None,
+    )
     assert told.message.startswith("Account default: the outcome of pay of ")
     assert told.message.endswith(": its verifySign does not belong to the account's token.")
     world.time.advance(minutes=1)
-    world.run_worker()  # both payments are answered in order, which says nothing of how creations are signed
+    # both payments are answered in order, which says nothing of how creations are signed
+    world.run_worker()
     assert world.reviews() == ["signature-mismatch"]
 
 
 def test_a_plugin_that_raises_around_a_creation_leaves_it_watched(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     refuse(monkeypatch, ZeroDivisionError())
     started = begin(world, world.order())
-    assert (started.outcome, started.detail) == (StartOutcome.UNKNOWN, "ZeroDivisionError in a plugin")
+    assert (started.outcome, started.detail) == (
+        StartOutcome.UNKNOWN,
+        "ZeroDivisionError in a plugin",
+    )
     assert started.payment.status == "created"
     assert f"the creation of {started.payment.reference} failed in a plugin" in caplog.text
 
 
-def test_a_creation_that_money_overtakes_is_paid(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_creation_that_money_overtakes_is_paid(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = hooks.pay
 
     def pay(*arguments: Any, **options: Any) -> Any:
@@ -539,7 +729,8 @@ def test_a_creation_that_money_overtakes_is_paid(world: World, monkeypatch: pyte
 
 
 def test_a_creation_that_a_notification_overtakes_and_then_fails_stays_as_the_notification_found_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = hooks.pay
 
@@ -551,12 +742,18 @@ def test_a_creation_that_a_notification_overtakes_and_then_fails_stays_as_the_no
     monkeypatch.setattr(hooks, "pay", pay)
     started = begin(world, world.order())
     payment = world.fresh(started.payment)
-    assert (started.outcome, started.detail) == (StartOutcome.UNKNOWN, str(NotSent("pay", "x", "connection reset")))
+    assert (started.outcome, started.detail) == (
+        StartOutcome.UNKNOWN,
+        str(NotSent("pay", "x", "connection reset")),
+    )
     assert (payment.status, payment.payment_url) == ("pending", "")
     assert payment.transaction_no == world.sandbox.service.find(payment.reference).transaction_no
 
 
-def test_the_number_of_a_creation_that_was_overtaken_without_one_is_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_a_creation_that_was_overtaken_without_one_is_kept(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = hooks.pay
 
     def pay(*arguments: Any, **options: Any) -> Any:
@@ -571,7 +768,8 @@ def test_the_number_of_a_creation_that_was_overtaken_without_one_is_kept(world: 
 
 
 def test_a_creation_that_was_overtaken_overwrites_nothing_that_a_worker_claims_meanwhile(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     claimed_until = timezone.now() + timedelta(hours=1)
     real, refresh = hooks.pay, Payment.refresh_from_db
@@ -594,33 +792,59 @@ def test_a_creation_that_was_overtaken_overwrites_nothing_that_a_worker_claims_m
 # Expected and closed.
 
 
-def test_an_expected_order_is_checked_after_the_time_to_pay(world: World, configure: Callable[..., None]) -> None:
+def test_an_expected_order_is_checked_after_the_time_to_pay(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(ORDER_UNPAID_AFTER_MINUTES=45)
     registering.open_order(world.shop.plugin, "7")
     order = Order.objects.get()
     assert order.unpaid_check_at
-    assert timedelta(0) <= order.created_at - (order.unpaid_check_at - timedelta(minutes=45)) < timedelta(seconds=5)
+    assert (
+        timedelta(0)
+        <= order.created_at - (order.unpaid_check_at - timedelta(minutes=45))
+        < timedelta(seconds=5)
+    )
     assert (order.key, order.closed_at, order.paid_by) == ("7", None, None)
 
 
 # The time to pay.
 
 
-@pytest.mark.parametrize(("left", "minutes"), [({"minutes": 29, "seconds": 59}, 29), ({"days": 2}, 120)])
+@pytest.mark.parametrize(
+    ("left", "minutes"),
+    [({"minutes": 29, "seconds": 59}, 29), ({"days": 2}, 120)],
+)
 def test_the_payment_page_closes_before_the_shops_time_to_pay(
-    world: World, described: Describe, sent: list[PaymentRequest], left: dict[str, float], minutes: int
+    world: World,
+    described: Describe,
+    sent: list[PaymentRequest],
+    left: dict[str, float],
+    minutes: int,
 ) -> None:
     described(payable_until=timezone.now() + timedelta(**left))
     payment = begin(world, "7").payment
-    assert (sent[0].timeout, payment.page_closes_at - payment.created_at) == (minutes, timedelta(minutes=minutes))
+    assert (sent[0].timeout, payment.page_closes_at - payment.created_at) == (
+        minutes,
+        timedelta(minutes=minutes),
+    )
 
 
 @pytest.mark.parametrize(
     ("least", "left", "said"),
-    [(1, -1, "the time to pay for it is over"), (1, 59, "needs 1 min"), (30, 29 * 60 + 59, "needs 30 min")],
+    [
+        (1, -1, "the time to pay for it is over"),
+        (1, 59, "needs 1 min"),
+        (30, 29 * 60 + 59, "needs 30 min"),
+    ],
 )
 def test_an_order_whose_time_to_pay_is_over_or_too_short_for_the_payment_page_is_refused(
-    world: World, configure: Callable[..., None], described: Describe, least: int, left: int, said: str
+    world: World,
+    configure: Callable[..., None],
+    described: Describe,
+    least: int,
+    left: int,
+    said: str,
 ) -> None:
     configure({"DIALECT": Dialect(name="slow", timeout_minutes=(least, 1440))})
     described(payable_until=timezone.now() + timedelta(seconds=left))
@@ -631,11 +855,17 @@ def test_an_order_whose_time_to_pay_is_over_or_too_short_for_the_payment_page_is
 
 def test_a_time_to_pay_without_a_time_zone_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="payable_until"):
-        OrderDescription(number="7", amount=Decimal(1), currency="USD", payable_until=datetime(2026, 1, 1))  # noqa: DTZ001
+        OrderDescription(
+            number="7",
+            amount=Decimal(1),
+            currency="USD",
+            payable_until=datetime(2026, 1, 1),  # noqa: DTZ001
+        )
 
 
 def test_an_order_that_the_shopper_tries_on_and_on_is_released_once_its_open_payment_ended(
-    world: World, configure: Callable[..., None]
+    world: World,
+    configure: Callable[..., None],
 ) -> None:
     configure(TIMEOUT_MINUTES=60)
     order = world.order()
@@ -659,7 +889,9 @@ def test_an_order_that_the_shopper_tries_on_and_on_is_released_once_its_open_pay
 
 
 def test_a_shop_that_still_offers_a_released_order_begins_a_new_time_to_pay(
-    world: World, configure: Callable[..., None], described: Describe
+    world: World,
+    configure: Callable[..., None],
+    described: Describe,
 ) -> None:
     configure(CREATIONS_PER_ORDER=2)
     described()
@@ -672,7 +904,10 @@ def test_a_shop_that_still_offers_a_released_order_begins_a_new_time_to_pay(
     assert begin(world, "7", method="creditcard").outcome is StartOutcome.REDIRECT
 
 
-def test_the_time_to_pay_is_no_shorter_than_the_time_to_pay_again(world: World, configure: Callable[..., None]) -> None:
+def test_the_time_to_pay_is_no_shorter_than_the_time_to_pay_again(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(ORDER_UNPAID_AFTER_MINUTES=60 * 72)
     order = world.order()
     payment = begin(world, order).payment
@@ -710,10 +945,14 @@ def test_closing_a_paid_order_does_nothing(world: World) -> None:
 
 
 def test_a_shopper_waits_for_the_looks_at_so_many_open_payments_that_five_seconds_allow_the_newest_first(
-    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: dict[str, Callable[[], object]],
 ) -> None:
     order = world.order()
-    open_ones = [begin(world, order, method=method).payment for method in ("alipay", "wechatpay", "paypal")]
+    open_ones = [
+        begin(world, order, method=method).payment for method in ("alipay", "wechatpay", "paypal")
+    ]
     world.time.advance(minutes=1)
     seconds, asked = [0.0], list[str]()
 
@@ -730,7 +969,7 @@ def test_a_shopper_waits_for_the_looks_at_so_many_open_payments_that_five_second
     assert asked == [payment.reference for payment in reversed(open_ones[1:])]
 
 
-# A gateway that hangs, and presses without end ------------------------------------------------------------------------------------------
+# A gateway that hangs, and presses without end ----------------------------------------------------
 
 
 def hang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -759,8 +998,15 @@ def hanging_gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PaymentReq
 
 
 @contextmanager
-def pressed(world: World, order: str, sent: list[PaymentRequest], before: int = 0) -> Iterator[None]:
-    """Let a shopper press Pay in another thread, and begin the block when the gateway has the request."""
+def pressed(
+    world: World,
+    order: str,
+    sent: list[PaymentRequest],
+    before: int = 0,
+) -> Iterator[None]:
+    """Let a shopper press Pay in another thread, and begin the block when the gateway has the
+    request.
+    """
 
     def press() -> None:
         begin(world, order)
@@ -775,7 +1021,9 @@ def pressed(world: World, order: str, sent: list[PaymentRequest], before: int = 
 
 
 def test_sixteen_shoppers_reach_the_payment_page(world: World) -> None:
-    """A gateway that takes a second for each answer is healthy, however many shoppers press at once."""
+    """A gateway that takes a second for each answer is healthy, however many shoppers press at
+    once.
+    """
     world.sandbox.control.set_options({"delay_seconds": 1.0, "pay.delay": 1.0})
     orders = [world.order() for _ in range(16)]
     outcomes = together(*[partial(begin, world, order) for order in orders])
@@ -815,18 +1063,26 @@ def test_page_says_that_nothing_was_charged(world: World, monkeypatch: pytest.Mo
     answer = world.choose(world.order())
     said = answer.content.decode()
     assert answer.status_code == 409
-    assert "The payment could not be started, and nothing was charged. Please try again later" in said
+    assert (
+        "The payment could not be started, and nothing was charged. Please try again later" in said
+    )
     assert 'name="method"' in said
 
 
 def test_one_press_tries_after_a_rest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others of the same moment wait for its end, else a gateway that still hangs holds all threads anew."""
+    """The others of the same moment wait for its end, else a gateway that still hangs holds all
+    threads anew.
+    """
     with monkeypatch.context() as patch:
         hang(patch)
         for _ in range(2):
             begin(world, world.order())
     world.time.advance(seconds=31)
-    with monkeypatch.context() as patch, contextlib.ExitStack() as ending, hanging_gateway(patch) as sent:
+    with (
+        monkeypatch.context() as patch,
+        contextlib.ExitStack() as ending,
+        hanging_gateway(patch) as sent,
+    ):
         ending.enter_context(pressed(world, world.order(), sent))
         with pytest.raises(admission.TryLater):
             begin(world, world.order())
@@ -838,7 +1094,9 @@ def test_one_press_tries_after_a_rest(world: World, monkeypatch: pytest.MonkeyPa
 
 
 def test_rest_of_last_night_refuses_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two creations hung hours ago, and since then nobody has pressed: two presses need no trial."""
+    """Two creations hung hours ago, and since then nobody has pressed: two presses need no
+    trial.
+    """
     with monkeypatch.context() as patch:
         hang(patch)
         for _ in range(2):
@@ -849,7 +1107,10 @@ def test_rest_of_last_night_refuses_nobody(world: World, monkeypatch: pytest.Mon
         ending.enter_context(pressed(world, world.order(), sent, 1))
 
 
-def test_a_second_press_finds_the_first_for_as_long_as_its_creation_hangs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_press_finds_the_first_for_as_long_as_its_creation_hangs(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     order = world.order()
     with contextlib.ExitStack() as ending, hanging_gateway(monkeypatch) as sent:
         ending.enter_context(pressed(world, order, sent))
@@ -860,8 +1121,15 @@ def test_a_second_press_finds_the_first_for_as_long_as_its_creation_hangs(world:
         assert time.monotonic() - began < 2
 
 
-@pytest.mark.parametrize("error", [OutcomeUnknown("pay", "x", "HTTP 500"), NotSent("pay", "x", "connection refused")])
-def test_quick_errors_stop_no_sale(world: World, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [OutcomeUnknown("pay", "x", "HTTP 500"), NotSent("pay", "x", "connection refused")],
+)
+def test_quick_errors_stop_no_sale(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
     """A gateway that says at once that it is busy holds no thread: the next shopper may try."""
     with monkeypatch.context() as patch:
         refuse(patch, error)
@@ -877,7 +1145,8 @@ def test_account_that_rests_from_queries_sells(world: World) -> None:
 
 
 def test_after_two_creations_without_an_answer_no_page_creates_a_payment_for_half_a_minute(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patch:
         hang(patch)
@@ -892,7 +1161,9 @@ def test_after_two_creations_without_an_answer_no_page_creates_a_payment_for_hal
     with monkeypatch.context() as patch:
         hang(patch)
         begin(world, world.order())
-    assert begin(world, world.order()).outcome is StartOutcome.REDIRECT, "one alone is none in a row"
+    assert begin(world, world.order()).outcome is StartOutcome.REDIRECT, (
+        "one alone is none in a row"
+    )
     with monkeypatch.context() as patch:
         refuse(patch, Refused("000001", "no", 400))
         for _ in range(3):
@@ -900,7 +1171,10 @@ def test_after_two_creations_without_an_answer_no_page_creates_a_payment_for_hal
     assert begin(world, world.order()).outcome is StartOutcome.REDIRECT, "a refusal is an answer"
 
 
-def test_a_link_that_is_fetched_again_and_again_starts_five_payments_a_minute(world: World, sent: list[PaymentRequest]) -> None:
+def test_a_link_that_is_fetched_again_and_again_starts_five_payments_a_minute(
+    world: World,
+    sent: list[PaymentRequest],
+) -> None:
     order = world.order()
     for _ in range(40):
         with contextlib.suppress(admission.TryLater):
@@ -912,7 +1186,11 @@ def test_a_link_that_is_fetched_again_and_again_starts_five_payments_a_minute(wo
     assert len(sent) == 6
 
 
-def test_presses_at_the_same_moment_count_each_other(world: World, configure: Callable[..., None], sent: list[PaymentRequest]) -> None:
+def test_presses_at_the_same_moment_count_each_other(
+    world: World,
+    configure: Callable[..., None],
+    sent: list[PaymentRequest],
+) -> None:
     configure(CREATIONS_PER_MINUTE=2)
     order = world.order()
     methods = ("alipay", "paypal", "wechatpay", "creditcard") * 2

@@ -1,4 +1,6 @@
-"""The address of an account: a gateway plugin verifies what comes there, and Tillgate believes only the answers to its queries (I7)."""
+"""The address of an account: a gateway plugin verifies what comes there, and Tillgate believes only
+the answers to its queries (I7).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,16 @@ from django.urls import reverse
 from django.utils import timezone
 
 from tests.toy_gateway import SECRET, URL, Toy, ToyPlugin, signed
-from tillgate import Account, AnswerNotUnderstood, NotSent, OrderNotFound, Refused, WrongCredentials, hooks, shop
+from tillgate import (
+    Account,
+    AnswerNotUnderstood,
+    NotSent,
+    OrderNotFound,
+    Refused,
+    WrongCredentials,
+    hooks,
+    shop,
+)
 from tillgate.django import actions
 from tillgate.django.models import Notification, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operating.findings import examine
@@ -43,7 +54,11 @@ class Shop(ToyPlugin):
 
     @hooks.hookimpl
     def tillgate_account(self, alias: str) -> Account | None:
-        return Account(base_url=URL, merchant_no="T-1", token=SECRET, dialect=REFERENCE) if alias == "kept by the toy" else None
+        return (
+            Account(base_url=URL, merchant_no="T-1", token=SECRET, dialect=REFERENCE)
+            if alias == "kept by the toy"
+            else None
+        )
 
 
 @pytest.fixture
@@ -53,15 +68,35 @@ def toy(world: World) -> Iterator[Toy]:
     plugin = Shop(toy)
     hooks.plugin_manager().register(plugin, name="toy")
     dialect = replace(REFERENCE, kept_fields=frozenset({"name", "kind"}))
-    world.configure({"BASE_URL": URL, "MERCHANT_NO": "T-1", "TOKEN": SECRET, "SANDBOX": False, "DIALECT": dialect})
+    world.configure(
+        {
+            "BASE_URL": URL,
+            "MERCHANT_NO": "T-1",
+            "TOKEN": SECRET,
+            "SANDBOX": False,
+            "DIALECT": dialect,
+        },
+    )
     yield toy
     hooks.plugin_manager().unregister(plugin)
 
 
-def notified(world: World, name: str, *, secret: str = SECRET, alias: str = "default", **more: Any) -> Any:
+def notified(
+    world: World,
+    name: str,
+    *,
+    secret: str = SECRET,
+    alias: str = "default",
+    **more: Any,
+) -> Any:
     body = json.dumps({"name": name, **more}).encode()
     headers = {"x-toy-signature": signed(secret, body)["X-Toy-Signature"]}
-    return world.client.post(f"/payments/webhook/{alias}/", body, content_type="application/json", headers=headers)
+    return world.client.post(
+        f"/payments/webhook/{alias}/",
+        body,
+        content_type="application/json",
+        headers=headers,
+    )
 
 
 def paid_at_toy(world: World, toy: Toy) -> Payment:
@@ -77,7 +112,11 @@ def test_a_signed_notification_is_kept_and_its_payment_is_queried(world: World, 
     assert world.fresh(payment).status == "paid"
     assert world.shop.is_paid(payment.order.key)
     kept = Notification.objects.get(payment=payment)
-    assert (kept.kind, kept.method, kept.evidence) == ("payment", "POST", {"name": payment.reference})
+    assert (kept.kind, kept.method, kept.evidence) == (
+        "payment",
+        "POST",
+        {"name": payment.reference},
+    )
 
 
 def test_i7_a_signed_notification_is_a_hint_alone(world: World, toy: Toy) -> None:
@@ -87,7 +126,10 @@ def test_i7_a_signed_notification_is_a_hint_alone(world: World, toy: Toy) -> Non
 
 
 def test_a_forged_notification_is_refused_counted_and_leads_to_nothing(
-    world: World, toy: Toy, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    toy: Toy,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment = paid_at_toy(world, toy)
     events: list[hooks.Event] = []
@@ -96,12 +138,23 @@ def test_a_forged_notification_is_refused_counted_and_leads_to_nothing(
     assert answer.status_code == 400
     assert world.fresh(payment).status == "pending"
     [kept] = Notification.objects.all()
-    assert (kept.account, kept.signature, kept.payment, kept.evidence) == ("default", "forged", None, {})
-    assert [(event.name, event.fields) for event in events] == [("notification.forged", {"account": "default"})]
+    assert (kept.account, kept.signature, kept.payment, kept.evidence) == (
+        "default",
+        "forged",
+        None,
+        {},
+    )
+    assert [(event.name, event.fields) for event in events] == [
+        ("notification.forged", {"account": "default"}),
+    ]
     assert "'default'" in caplog.text
 
 
-def test_a_notification_that_the_plugin_cannot_read_is_refused(world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notification_that_the_plugin_cannot_read_is_refused(
+    world: World,
+    toy: Toy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def unreadable(*_: object) -> Any:
         raise AnswerNotUnderstood("no JSON")
 
@@ -125,7 +178,9 @@ def test_a_notification_about_an_unknown_payment_is_acknowledged(world: World, t
 
 @pytest.mark.parametrize("days", [None, 2, 4])
 def test_i2_a_payment_that_a_restored_database_has_lost_is_told_of_at_the_accounts_address_for_three_days(
-    world: World, toy: Toy, days: int | None
+    world: World,
+    toy: Toy,
+    days: int | None,
 ) -> None:
     payment = paid_at_toy(world, toy)
     TimelineEntry.objects.all().delete()
@@ -142,7 +197,9 @@ def test_i2_a_payment_that_a_restored_database_has_lost_is_told_of_at_the_accoun
 
 
 def test_i2_a_lost_payment_is_told_of_though_no_worker_has_noticed_the_restore_yet(
-    world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    toy: Toy,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment = paid_at_toy(world, toy)
     monkeypatch.setattr(restores, "_server", lambda: "7:00000001")
@@ -153,7 +210,10 @@ def test_i2_a_lost_payment_is_told_of_though_no_worker_has_noticed_the_restore_y
     assert notified(world, payment.reference).status_code == 200
     world.run_worker()
     lost = Review.objects.filter(reason="rows-lost")
-    assert [review.facts.get("reference") for review in lost.order_by("pk")] == [None, payment.reference]
+    assert [review.facts.get("reference") for review in lost.order_by("pk")] == [
+        None,
+        payment.reference,
+    ]
 
 
 def test_a_payment_of_another_account_is_not_found_by_it(world: World, toy: Toy) -> None:
@@ -162,15 +222,25 @@ def test_a_payment_of_another_account_is_not_found_by_it(world: World, toy: Toy)
     assert world.fresh(payment).status == "pending"
 
 
-def test_a_payment_is_found_by_its_transaction_number(world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_payment_is_found_by_its_transaction_number(
+    world: World,
+    toy: Toy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = paid_at_toy(world, toy)
-    monkeypatch.setattr(hooks, "read_notification", lambda *_: (hooks.Hint(transaction_no=toy.payments[payment.reference].number),))
+    monkeypatch.setattr(
+        hooks,
+        "read_notification",
+        lambda *_: (hooks.Hint(transaction_no=toy.payments[payment.reference].number),),
+    )
     notified(world, "x")
     assert world.fresh(payment).status == "paid"
 
 
 class Disputing:
-    """A plugin whose notification of a dispute names neither a reference nor the payment's number."""
+    """A plugin whose notification of a dispute names neither a reference nor the payment's
+    number.
+    """
 
     def __init__(self, toy: Toy) -> None:
         self.toy, self.numbers, self.may_answer = toy, dict[str, str](), threading.Event()
@@ -201,8 +271,14 @@ def charged(world: World, charge: str) -> Any:
     return world.client.post("/payments/webhook/default/", body, content_type="application/json")
 
 
-def test_worker_finds_the_payment_of_a_dispute(world: World, toy: Toy, disputing: Disputing) -> None:
-    """A number that names no payment here is stored; the worker asks the gateway, and polls the payment."""
+def test_worker_finds_the_payment_of_a_dispute(
+    world: World,
+    toy: Toy,
+    disputing: Disputing,
+) -> None:
+    """A number that names no payment here is stored; the worker asks the gateway, and polls the
+    payment.
+    """
     payment = paid_at_toy(world, toy)
     notified_at = world.fresh(payment).next_poll_at
     disputing.numbers["ch-1"] = payment.reference
@@ -210,7 +286,11 @@ def test_worker_finds_the_payment_of_a_dispute(world: World, toy: Toy, disputing
     assert [charged(world, "ch-1").status_code for _ in range(3)] == [200, 200, 200]
     assert toy.calls["query"] == before, "the web process asked the gateway"
     [waiting] = Notification.objects.all()
-    assert (waiting.account, waiting.unmatched, waiting.due_at is not None) == ("default", "ch-1", True)
+    assert (waiting.account, waiting.unmatched, waiting.due_at is not None) == (
+        "default",
+        "ch-1",
+        True,
+    )
     assert world.fresh(payment).next_poll_at == notified_at
     world.time.advance(seconds=10)
     world.run_worker()
@@ -222,7 +302,9 @@ def test_worker_finds_the_payment_of_a_dispute(world: World, toy: Toy, disputing
 def test_hanging_gateway_holds_no_webhook(world: World, toy: Toy, disputing: Disputing) -> None:
     """Sixteen true disputes at once, while each question to the gateway hangs: all are answered."""
     payments = [paid_at_toy(world, toy) for _ in range(16)]
-    disputing.numbers |= {f"ch-{number}": payment.reference for number, payment in enumerate(payments)}
+    disputing.numbers |= {
+        f"ch-{number}": payment.reference for number, payment in enumerate(payments)
+    }
     disputing.may_answer.clear()
     page = partial(world.client.get, reverse("tillgate:status", args=[payments[0].return_key]))
     calls = [lambda number=number: charged(world, f"ch-{number}") for number in range(16)]
@@ -236,8 +318,14 @@ def test_hanging_gateway_holds_no_webhook(world: World, toy: Toy, disputing: Dis
     assert {world.fresh(payment).status for payment in payments} == {"paid"}
 
 
-def test_worker_asks_again_about_a_notification(world: World, toy: Toy, disputing: Disputing) -> None:
-    """While the gateway does not answer, the notification waits, longer each time, and for 30 days at most."""
+def test_worker_asks_again_about_a_notification(
+    world: World,
+    toy: Toy,
+    disputing: Disputing,
+) -> None:
+    """While the gateway does not answer, the notification waits, longer each time, and for 30 days
+    at most.
+    """
     payment = paid_at_toy(world, toy)
     disputing.numbers["ch-1"] = payment.reference
     charged(world, "ch-1")
@@ -254,7 +342,11 @@ def test_worker_asks_again_about_a_notification(world: World, toy: Toy, disputin
     assert not Notification.objects.exists()
 
 
-def test_repeated_event_brings_its_query_forward(world: World, toy: Toy, disputing: Disputing) -> None:
+def test_repeated_event_brings_its_query_forward(
+    world: World,
+    toy: Toy,
+    disputing: Disputing,
+) -> None:
     disputing.numbers["ch-1"] = paid_at_toy(world, toy).reference
     charged(world, "ch-1")
     world.time.advance(days=10)
@@ -267,7 +359,11 @@ def test_repeated_event_brings_its_query_forward(world: World, toy: Toy, disputi
     assert Notification.objects.filter(due_at__lte=timezone.now()).count() == 1
 
 
-def test_notification_about_other_software_is_forgotten(world: World, toy: Toy, disputing: Disputing) -> None:
+def test_notification_about_other_software_is_forgotten(
+    world: World,
+    toy: Toy,
+    disputing: Disputing,
+) -> None:
     payment = paid_at_toy(world, toy)
     charged(world, "ch-of-nobody")
     world.run_worker()
@@ -277,7 +373,12 @@ def test_notification_about_other_software_is_forgotten(world: World, toy: Toy, 
 
 
 @pytest.mark.parametrize("name", ["\0", "x" * 300, "", 7, None, {"a": 1}])
-def test_strange_name_in_a_hint_is_acknowledged(world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
+def test_strange_name_in_a_hint_is_acknowledged(
+    world: World,
+    toy: Toy,
+    monkeypatch: pytest.MonkeyPatch,
+    name: Any,
+) -> None:
     """Other software at the same gateway account chooses its references freely."""
     for hint in (hooks.Hint(reference=name), hooks.Hint(transaction_no=name)):
         monkeypatch.setattr(hooks, "read_notification", lambda *_, hint=hint: (hint,))
@@ -296,14 +397,23 @@ def test_strange_name_in_a_hint_is_acknowledged(world: World, toy: Toy, monkeypa
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_failing_plugin_is_asked_again(world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_failing_plugin_is_asked_again(
+    world: World,
+    toy: Toy,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
     """The gateway's refusal of a plugin's own call, or its bug, is no error 500 of the shop."""
     monkeypatch.setattr(hooks, "read_notification", Mock(side_effect=error))
     answer = notified(world, "x")
     assert (answer.status_code, answer["Retry-After"]) == (503, "60")
 
 
-def test_notification_about_two_payments_queries_one(world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notification_about_two_payments_queries_one(
+    world: World,
+    toy: Toy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payments = [paid_at_toy(world, toy) for _ in range(2)]
     hints = tuple(hooks.Hint(reference=payment.reference) for payment in payments)
     monkeypatch.setattr(hooks, "read_notification", lambda *_: hints)
@@ -315,14 +425,19 @@ def test_notification_about_two_payments_queries_one(world: World, toy: Toy, mon
 
 
 def test_refused_notifications_open_one_review(world: World, toy: Toy) -> None:
-    """A wrong secret is seen: 60 refused notifications open one review, and doctor and health count."""
+    """A wrong secret is seen: 60 refused notifications open one review, and doctor and health
+    count.
+    """
     payment = paid_at_toy(world, toy)
     for number in range(60):
-        assert notified(world, payment.reference, secret="of somebody else").status_code == 400  # no secret
+        # no secret
+        assert notified(world, payment.reference, secret="of somebody else").status_code == 400
         assert world.reviews() == ([] if number < 19 else ["forged-notifications"])
     review = Review.objects.get()
     assert (review.account, review.payment, review.facts["count"]) == ("default", None, "20")
-    assert review.message.startswith("Account default: the newest 20 notifications were signed with none")
+    assert review.message.startswith(
+        "Account default: the newest 20 notifications were signed with none",
+    )
     assert Notification.objects.count() == 20, "strangers cannot fill the table"
     [account] = health().accounts
     assert account.refused_notifications == 20
@@ -344,7 +459,11 @@ def test_wrong_token_is_seen_across_payments(world: World) -> None:
         world.notification(world.start(world.order()), forged)
         assert health().accounts[0].refused_notifications == number + 1
     review = Review.objects.get()
-    assert (review.reason, review.account, review.payment) == ("forged-notifications", "default", None)
+    assert (review.reason, review.account, review.payment) == (
+        "forged-notifications",
+        "default",
+        None,
+    )
 
 
 def test_true_notification_ends_a_row_of_refused_ones(world: World, toy: Toy) -> None:
@@ -358,7 +477,10 @@ def test_true_notification_ends_a_row_of_refused_ones(world: World, toy: Toy) ->
     assert health().accounts[0].refused_notifications == 0
 
 
-def test_an_unknown_account_and_one_that_no_plugin_reads_are_not_found(world: World, toy: Toy) -> None:
+def test_an_unknown_account_and_one_that_no_plugin_reads_are_not_found(
+    world: World,
+    toy: Toy,
+) -> None:
     assert notified(world, "x", alias="nobody").status_code == 404
     world.configure()
     assert notified(world, "x").status_code == 404
@@ -385,22 +507,39 @@ def test_a_notification_brings_the_poll_of_a_pending_refund_forward(world: World
 
 
 def test_a_plugin_can_ask_for_the_address_to_register(world: World) -> None:
-    assert shop.webhook_url("default") == f"{settings.TILLGATE['PUBLIC_URL']}/payments/webhook/default/"
+    assert (
+        shop.webhook_url("default")
+        == f"{settings.TILLGATE['PUBLIC_URL']}/payments/webhook/default/"
+    )
 
 
 def disputed(status: hooks.DisputeStatus) -> hooks.ReportedDispute:
     due = datetime(2027, 1, 5, 18, tzinfo=UTC)
-    return hooks.ReportedDispute(amount=Decimal("12.50"), status=status, dispute_no="D-7", respond_by=due)
+    return hooks.ReportedDispute(
+        amount=Decimal("12.50"),
+        status=status,
+        dispute_no="D-7",
+        respond_by=due,
+    )
 
 
-def test_a_dispute_of_a_paid_payment_opens_a_review_at_once_and_its_end_closes_it(world: World, toy: Toy) -> None:
+def test_a_dispute_of_a_paid_payment_opens_a_review_at_once_and_its_end_closes_it(
+    world: World,
+    toy: Toy,
+) -> None:
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.OPEN),)
     notified(world, payment.reference, about="a dispute")
     review = Review.objects.get(reason="disputed")
-    assert ("USD 12.50" in review.message, "D-7" in review.message, "2027-01-05 18:00 UTC" in review.message) == (True, True, True)
-    assert ReviewAction.RECORD_EXTERNAL_REFUND not in actions.actions_for(review), "nothing is lost yet"
+    assert (
+        "USD 12.50" in review.message,
+        "D-7" in review.message,
+        "2027-01-05 18:00 UTC" in review.message,
+    ) == (True, True, True)
+    assert ReviewAction.RECORD_EXTERNAL_REFUND not in actions.actions_for(review), (
+        "nothing is lost yet"
+    )
     with pytest.raises(limits.RefundNotPossible, match="until the shopper's bank has decided"):
         queueing.refund(payment.pk, "2.50")
     assert world.shop.is_paid(payment.order.key)
@@ -410,7 +549,10 @@ def test_a_dispute_of_a_paid_payment_opens_a_review_at_once_and_its_end_closes_i
     assert queueing.refund(payment.pk, "2.50").status == "succeeded"
 
 
-def test_a_lost_dispute_waits_until_staff_record_it_as_an_external_refund(world: World, toy: Toy) -> None:
+def test_a_lost_dispute_waits_until_staff_record_it_as_an_external_refund(
+    world: World,
+    toy: Toy,
+) -> None:
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.LOST),)
@@ -435,7 +577,10 @@ def test_a_refund_that_fails_after_it_was_done_opens_a_review_once(world: World,
     assert Refund.objects.get().status == "succeeded"
 
 
-def test_money_on_its_way_keeps_the_order_waiting_past_the_time_to_pay(world: World, toy: Toy) -> None:
+def test_money_on_its_way_keeps_the_order_waiting_past_the_time_to_pay(
+    world: World,
+    toy: Toy,
+) -> None:
     payment = world.start(world.order())
     toy.payments[payment.reference].state = "under way"
     notified(world, payment.reference)
@@ -461,7 +606,10 @@ def test_money_on_its_way_that_fails_releases_the_order(world: World, toy: Toy) 
     assert world.shop.is_released(payment.order.key)
 
 
-def test_i4_money_that_is_found_to_be_on_its_way_when_the_shopper_pays_again_stops_the_second_payment(world: World, toy: Toy) -> None:
+def test_i4_money_that_is_found_to_be_on_its_way_when_the_shopper_pays_again_stops_the_second_payment(
+    world: World,
+    toy: Toy,
+) -> None:
     payment = world.start(world.order())
     toy.payments[payment.reference].state = "under way"
     answer = world.choose(payment.order.key, "alipay")
@@ -469,7 +617,15 @@ def test_i4_money_that_is_found_to_be_on_its_way_when_the_shopper_pays_again_sto
     assert b"on its way" in answer.content
     with pytest.raises(NotPayable):
         world.start(payment.order.key)
-    assert starting.start_payment("smallest-shop", payment.order.key, method="alipay", despite=[payment.reference]).payment.pk != payment.pk
+    assert (
+        starting.start_payment(
+            "smallest-shop",
+            payment.order.key,
+            method="alipay",
+            despite=[payment.reference],
+        ).payment.pk
+        != payment.pk
+    )
 
 
 def test_staff_cannot_end_a_payment_whose_money_is_on_its_way(world: World, toy: Toy) -> None:
@@ -479,10 +635,15 @@ def test_staff_cannot_end_a_payment_whose_money_is_on_its_way(world: World, toy:
     world.time.advance(days=2)
     toy.lost.add("query")
     world.run_worker()
-    assert world.reviews() == [], "one lost answer is no sign of a gateway that does not answer for hours"
+    assert world.reviews() == [], (
+        "one lost answer is no sign of a gateway that does not answer for hours"
+    )
 
 
-def test_a_returned_refund_that_is_made_again_in_the_portal_closes_its_review_and_the_worker_rests(world: World, toy: Toy) -> None:
+def test_a_returned_refund_that_is_made_again_in_the_portal_closes_its_review_and_the_worker_rests(
+    world: World,
+    toy: Toy,
+) -> None:
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     queueing.refund(payment.pk, "12.50")
@@ -501,7 +662,10 @@ def test_a_returned_refund_that_is_made_again_in_the_portal_closes_its_review_an
     assert world.reviews() == []
 
 
-def test_an_open_dispute_is_polled_after_the_last_poll_of_a_paid_payment(world: World, toy: Toy) -> None:
+def test_an_open_dispute_is_polled_after_the_last_poll_of_a_paid_payment(
+    world: World,
+    toy: Toy,
+) -> None:
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.OPEN),)
@@ -515,7 +679,10 @@ def test_an_open_dispute_is_polled_after_the_last_poll_of_a_paid_payment(world: 
     assert world.reviews() == []
 
 
-def test_a_shopper_whose_money_is_on_its_way_is_told_so_and_asked_before_paying_again(world: World, toy: Toy) -> None:
+def test_a_shopper_whose_money_is_on_its_way_is_told_so_and_asked_before_paying_again(
+    world: World,
+    toy: Toy,
+) -> None:
     payment = world.start(world.order())
     toy.payments[payment.reference].state = "under way"
     page = world.come_back(payment)
@@ -529,5 +696,14 @@ def test_a_shopper_whose_money_is_on_its_way_is_told_so_and_asked_before_paying_
 
 def test_a_kept_notification_holds_nothing_about_the_shopper(world: World, toy: Toy) -> None:
     payment = paid_at_toy(world, toy)
-    notified(world, payment.reference, data={"email": "ann@shopper.example"}, kind="paid", payerName="Ann")
-    assert Notification.objects.get(payment=payment).evidence == {"name": payment.reference, "kind": "paid"}
+    notified(
+        world,
+        payment.reference,
+        data={"email": "ann@shopper.example"},
+        kind="paid",
+        payerName="Ann",
+    )
+    assert Notification.objects.get(payment=payment).evidence == {
+        "name": payment.reference,
+        "kind": "paid",
+    }

@@ -1,4 +1,6 @@
-"""A wrong token or missing rights: the owner is told at the first answer that says so, and no other trouble is blamed on the account."""
+"""A wrong token or missing rights: the owner is told at the first answer that says so, and no other
+trouble is blamed on the account.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,16 @@ from tillgate.django.models import Review
 from tillgate.django.payments import creating, starting
 
 
-def test_a_wrong_token_opens_a_review_at_the_first_query_that_names_the_signature(world: World, configure: Callable[..., None]) -> None:
+def test_a_wrong_token_opens_a_review_at_the_first_query_that_names_the_signature(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     order = world.order()
     world.configure({"TOKEN": "another-token-that-the-gateway-does-not-know"})
     started = starting.start_payment(world.shop.plugin, order, method="alipay")
-    assert started.outcome is creating.StartOutcome.UNKNOWN, "the documented answer to a creation says only 000000"
+    assert started.outcome is creating.StartOutcome.UNKNOWN, (
+        "the documented answer to a creation says only 000000"
+    )
     world.time.advance(minutes=1)
     world.run_worker()
     assert world.reviews() == ["wrong-credentials"]
@@ -24,7 +31,11 @@ def test_a_wrong_token_opens_a_review_at_the_first_query_that_names_the_signatur
 
 
 @pytest.mark.parametrize("operation", ["pay", "query"])
-def test_missing_rights_open_a_review_at_once(world: World, monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
+def test_missing_rights_open_a_review_at_once(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    operation: str,
+) -> None:
     def denied(*_: object, **__: object) -> None:
         raise WrongCredentials("000030", "no rights", 400)
 
@@ -35,7 +46,10 @@ def test_missing_rights_open_a_review_at_once(world: World, monkeypatch: pytest.
     assert world.reviews() == ["wrong-credentials"]
 
 
-def test_a_trouble_of_the_gateways_supplier_blames_no_account(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trouble_of_the_gateways_supplier_blames_no_account(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.start(world.order())
 
     def trouble(*_: object, **__: object) -> None:

@@ -1,4 +1,6 @@
-"""A driver of the smallest shop on a core that is broken as the mutant that MUTANT names: for tools that run in their own process."""
+"""A driver of the smallest shop on a core that is broken as the mutant that MUTANT names: for tools
+that run in their own process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The smallest shop, but it is also told over the network that a payment is paid: a line in a file stands for the other side."""
+"""The smallest shop, but it is also told over the network that a payment is paid: a line in a file
+stands for the other side.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,13 @@ def die(*_: object) -> None:
 
 def raise_changed(payment: Payment) -> None:
     with transaction.atomic():
-        open_review(ReviewReason.CHANGED_AFTER_PAID, "it says 'refunded'", "worker", order=payment.order, payment=payment)
+        open_review(
+            ReviewReason.CHANGED_AFTER_PAID,
+            "it says 'refunded'",
+            "worker",
+            order=payment.order,
+            payment=payment,
+        )
 
 
 def while_held(act: Callable[[], _T]) -> _T:
@@ -72,11 +78,14 @@ def minutes_until_paid(world: World, *payments: Payment) -> float:
     return float("inf")
 
 
-# The worker ------------------------------------------------------------------------------------------------------------------------------
+# The worker ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("merchant", ["another", "the same"])
-def test_i2_old_payments_without_news_do_not_keep_a_new_one_from_being_found(world: World, merchant: str) -> None:
+def test_i2_old_payments_without_news_do_not_keep_a_new_one_from_being_found(
+    world: World,
+    merchant: str,
+) -> None:
     old, now = world.start(world.order()), timezone.now()
     week_ago = now - timedelta(days=7)
     for number in range(100):
@@ -108,7 +117,9 @@ def test_i2_old_payments_without_news_do_not_keep_a_new_one_from_being_found(wor
 
 @pytest.mark.parametrize("count", [8, 20])
 def test_i2_payments_about_which_the_gateway_fails_do_not_keep_others_from_being_found(
-    world: World, count: int, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken = {world.start(world.order()).reference for _ in range(count)}
     real = hooks.query
@@ -128,7 +139,9 @@ def test_i2_payments_about_which_the_gateway_fails_do_not_keep_others_from_being
     assert minutes_until_paid(world, *others) <= 10
 
 
-def test_what_the_gateway_has_forgotten_is_not_asked_about_every_few_minutes_for_ever(world: World) -> None:
+def test_what_the_gateway_has_forgotten_is_not_asked_about_every_few_minutes_for_ever(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     world.time.advance(days=31)
     world.run_worker()
@@ -141,11 +154,15 @@ def test_what_the_gateway_has_forgotten_is_not_asked_about_every_few_minutes_for
     assert world.queries() - before <= 2
 
 
-# Answers that come late, and what they say of reviews --------------------------------------------------------------------------------
+# Answers that come late, and what they say of reviews ---------------------------------------------
 
 
 @contextmanager
-def meanwhile(world: World, monkeypatch: pytest.MonkeyPatch, action: Callable[[Payment], object]) -> Iterator[None]:
+def meanwhile(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    action: Callable[[Payment], object],
+) -> Iterator[None]:
     """Let something happen between the worker's first answer and its being applied."""
     real, done = working.ask, list[bool]()
 
@@ -162,7 +179,10 @@ def meanwhile(world: World, monkeypatch: pytest.MonkeyPatch, action: Callable[[P
         yield
 
 
-def test_i9_an_answer_given_before_the_payment_was_paid_raises_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i9_an_answer_given_before_the_payment_was_paid_raises_nothing(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world.sandbox.control.fault("lost_response", occasion="pay")
     payment = world.start(world.order())
     world.time.advance(seconds=10)
@@ -177,7 +197,10 @@ def test_i9_an_answer_given_before_the_payment_was_paid_raises_nothing(world: Wo
     assert world.reviews() == []
 
 
-def test_an_older_answer_takes_back_no_review(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_answer_takes_back_no_review(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world.start(world.order())
     world.time.advance(seconds=10)
 
@@ -192,7 +215,8 @@ def test_an_older_answer_takes_back_no_review(world: World, monkeypatch: pytest.
 
 
 def test_an_amount_that_does_not_fit_stays_with_a_person_though_the_next_answer_knows_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world.sandbox.control.fault("lost_response", occasion="pay")
     payment = world.start(world.order())
@@ -207,7 +231,10 @@ def test_an_amount_that_does_not_fit_stays_with_a_person_though_the_next_answer_
     assert world.reviews() == ["amount-mismatch"]
 
 
-def test_silence_is_taken_back_though_the_process_died_on_the_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_taken_back_though_the_process_died_on_the_way(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world.start(world.order())
     lanes.rest("default", "no answer", is_told=False)
     world.time.advance(minutes=31)
@@ -221,7 +248,10 @@ def test_silence_is_taken_back_though_the_process_died_on_the_way(world: World, 
     assert world.reviews() == []
 
 
-def test_a_missing_account_met_by_a_refund_is_taken_back_once_it_is_there(world: World, settings: Any) -> None:
+def test_a_missing_account_met_by_a_refund_is_taken_back_once_it_is_there(
+    world: World,
+    settings: Any,
+) -> None:
     payment = world.paid_payment()
     good = settings.TILLGATE
     settings.TILLGATE = {**good, "ACCOUNTS": {"other": good["ACCOUNTS"]["default"]}}
@@ -233,7 +263,7 @@ def test_a_missing_account_met_by_a_refund_is_taken_back_once_it_is_there(world:
     assert world.reviews() == []
 
 
-# Telling the shop again -------------------------------------------------------------------------------------------------------------------
+# Telling the shop again ---------------------------------------------------------------------------
 
 
 def underpaid(world: World) -> tuple[str, Payment, Review]:
@@ -246,7 +276,11 @@ def underpaid(world: World) -> tuple[str, Payment, Review]:
 
 
 @pytest.mark.parametrize(("amount", "fault"), [("12.00", None), ("12.50", "lost_response")])
-def test_an_order_is_not_marked_paid_with_money_that_was_or_may_have_been_given_back(world: World, amount: str, fault: str | None) -> None:
+def test_an_order_is_not_marked_paid_with_money_that_was_or_may_have_been_given_back(
+    world: World,
+    amount: str,
+    fault: str | None,
+) -> None:
     order, payment, review = underpaid(world)
     if fault:
         world.sandbox.control.fault(fault, occasion="refund")
@@ -279,10 +313,13 @@ def test_a_closed_order_that_the_shop_reopened_can_be_told_again(world: World) -
     assert world.shop.times_paid(order) == 1
 
 
-# Refunds ----------------------------------------------------------------------------------------------------------------------------------
+# Refunds ------------------------------------------------------------------------------------------
 
 
-def test_i5_a_queued_refund_waits_while_the_payment_may_have_been_refunded_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i5_a_queued_refund_waits_while_the_payment_may_have_been_refunded_elsewhere(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
 
     def not_sent(*_: object) -> None:
@@ -297,7 +334,10 @@ def test_i5_a_queued_refund_waits_while_the_payment_may_have_been_refunded_elsew
     assert world.refunded_amount(payment) == 0
 
 
-def test_i5_an_external_refund_is_entered_and_its_review_resolved_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i5_an_external_refund_is_entered_and_its_review_resolved_together(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
     raise_changed(payment)
     with monkeypatch.context() as patch:
@@ -309,12 +349,23 @@ def test_i5_an_external_refund_is_entered_and_its_review_resolved_together(world
 
 def test_a_payment_given_back_in_many_parts_is_given_back_to_the_cent(world: World) -> None:
     payment, now = world.paid_payment("10.00"), timezone.now()
-    part = {"payment": payment, "amount": Decimal("0.10"), "status": "succeeded", "created_at": now, "status_since": now}
-    Refund.objects.bulk_create([Refund(notification_key=f"k{number}", **part) for number in range(100)])
+    part = {
+        "payment": payment,
+        "amount": Decimal("0.10"),
+        "status": "succeeded",
+        "created_at": now,
+        "status_since": now,
+    }
+    Refund.objects.bulk_create(
+        [Refund(notification_key=f"k{number}", **part) for number in range(100)],
+    )
     assert facts_of(payment).refunded == Decimal("10.00")
 
 
-def test_a_refund_that_was_taken_for_lost_hears_its_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_that_was_taken_for_lost_hears_its_answer(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
     real = hooks.refund
 
@@ -329,32 +380,53 @@ def test_a_refund_that_was_taken_for_lost_hears_its_answer(world: World, monkeyp
     assert world.reviews() == []
 
 
-@pytest.mark.parametrize("body", ["status=failed", "ret_code=000030&ret_msg=insufficient+balance", ""])
+@pytest.mark.parametrize(
+    "body",
+    ["status=failed", "ret_code=000030&ret_msg=insufficient+balance", ""],
+)
 @pytest.mark.parametrize("is_early", [False, True])
 def test_a_refund_notification_that_says_nothing_or_the_contrary_confirms_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch, body: str, *, is_early: bool
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    body: str,
+    *,
+    is_early: bool,
 ) -> None:
     payment = world.paid_payment()
     real = hooks.refund
 
     def heard_early(account: Any, request: Any) -> Any:
         if is_early:
-            world.client.post(f"/payments/refund-notification/{Refund.objects.get().notification_key}/", body, content_type=FORM)
+            world.client.post(
+                f"/payments/refund-notification/{Refund.objects.get().notification_key}/",
+                body,
+                content_type=FORM,
+            )
         return real(account, request)
 
     monkeypatch.setattr(hooks, "refund", heard_early)
     world.sandbox.control.fault("lost_request", occasion="refund")
     refund = queueing.refund(payment.pk, "12.50")
-    assert world.client.post(f"/payments/refund-notification/{refund.notification_key}/", body, content_type=FORM).status_code == 200
+    assert (
+        world.client.post(
+            f"/payments/refund-notification/{refund.notification_key}/",
+            body,
+            content_type=FORM,
+        ).status_code
+        == 200
+    )
     refund.refresh_from_db()
     assert refund.status == "unknown"
 
 
-# Locks ------------------------------------------------------------------------------------------------------------------------------------
+# Locks --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="one writer at a time is what SQLite is")
-def test_a_refunds_notification_and_another_refund_take_their_locks_in_one_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refunds_notification_and_another_refund_take_their_locks_in_one_order(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment("100.00")
     first = queueing.refund(payment.pk, "1.00")
     met = threading.Barrier(2, timeout=0.3)
@@ -370,13 +442,21 @@ def test_a_refunds_notification_and_another_refund_take_their_locks_in_one_order
     monkeypatch.setattr(noticing, "_keep", waiting(noticing._keep))
     monkeypatch.setattr(refunding, "check_seen", waiting(refunding.check_seen))
     said = together(
-        lambda: Client(raise_request_exception=False).post(f"/payments/refund-notification/{first.notification_key}/").status_code,
+        lambda: (
+            Client(raise_request_exception=False)
+            .post(f"/payments/refund-notification/{first.notification_key}/")
+            .status_code
+        ),
         lambda: queueing.refund(payment.pk, "2.00").status,
     )
-    assert said in ([200, "succeeded"], [503, "succeeded"]), "the gateway repeats a notification whose order was held for a second"
+    assert said in ([200, "succeeded"], [503, "succeeded"]), (
+        "the gateway repeats a notification whose order was held for a second"
+    )
 
 
-def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_break_nothing(world: World) -> None:
+def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_break_nothing(
+    world: World,
+) -> None:
     paid, opened = world.paid_payment("1000.00"), [world.start(world.order()) for _ in range(2)]
     first, times = queueing.refund(paid.pk, "1.00"), 20
     forged = "status=success&verifySign=00000000000000000000000000000000"
@@ -385,8 +465,13 @@ def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_bre
     def post(path: str, body: str = "") -> list[object]:
         answered: list[object] = []
         while len(answered) < times:
-            status = Client(raise_request_exception=False).post(path, body, content_type=FORM).status_code
-            if status == 503 and held[path] < times:  # another transaction held the order for a second: the gateway sends it again
+            status = (
+                Client(raise_request_exception=False)
+                .post(path, body, content_type=FORM)
+                .status_code
+            )
+            # another transaction held the order for a second: the gateway sends it again
+            if status == 503 and held[path] < times:
                 held[path] += 1
             else:
                 answered.append(status)
@@ -394,8 +479,13 @@ def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_bre
 
     def accept() -> list[object]:
         for _ in range(times):
-            for pk in Review.objects.filter(resolved_at=None, reason="forged-notifications").values_list("pk", flat=True):
-                while_held(lambda pk=pk: actions.take_action(pk, "dismiss", staff="ann", note="a scan"))  # type: ignore[misc]
+            for pk in Review.objects.filter(
+                resolved_at=None,
+                reason="forged-notifications",
+            ).values_list("pk", flat=True):
+                while_held(
+                    lambda pk=pk: actions.take_action(pk, "dismiss", staff="ann", note="a scan"),
+                )  # type: ignore[misc]
             time.sleep(0.05)
         return []
 
@@ -408,11 +498,19 @@ def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_bre
     ]
     for payment in (paid, *opened):
         path = f"/payments/notification/{payment.notification_key}/"
-        acts += [lambda path=path: post(path), lambda path=path: post(path, forged)]  # type: ignore[misc]  # the loop's value
+        # the loop's value
+        acts += [lambda path=path: post(path), lambda path=path: post(path, forged)]  # type: ignore[misc]
     said = together(*acts)
-    assert {one for answers in said for one in (answers if isinstance(answers, list) else [repr(answers)])} <= {200, "succeeded", "sending"}
+    assert {
+        one
+        for answers in said
+        for one in (answers if isinstance(answers, list) else [repr(answers)])
+    } <= {200, "succeeded", "sending"}
     for payment in (paid, *opened):
-        fresh, again = world.fresh(payment), held[f"/payments/notification/{payment.notification_key}/"]
+        fresh, again = (
+            world.fresh(payment),
+            held[f"/payments/notification/{payment.notification_key}/"],
+        )
         least = 2 * times + (payment is paid)
         assert least <= fresh.notifications + fresh.repeated_notifications <= least + again
         assert times <= fresh.forged_notifications <= times + again
@@ -421,18 +519,29 @@ def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_bre
     assert times <= Refund.objects.get(pk=first.pk).notifications <= times + again
 
 
-# What is kept and shown -------------------------------------------------------------------------------------------------------------------
+# What is kept and shown ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("letter", ["\U0001f4b8", "\x01", "é"])
-def test_a_kept_notification_takes_no_more_than_8_kb_however_it_is_written(world: World, letter: str) -> None:
+def test_a_kept_notification_takes_no_more_than_8_kb_however_it_is_written(
+    world: World,
+    letter: str,
+) -> None:
     payment = world.start(world.order())
-    world.notification(payment, json.dumps({"x": letter * 8000}, ensure_ascii=False), "application/json")
+    world.notification(
+        payment,
+        json.dumps({"x": letter * 8000}, ensure_ascii=False),
+        "application/json",
+    )
     assert len(json.dumps(Notification.objects.get().evidence)) <= 8 * 1024
 
 
 @pytest.mark.parametrize("field", ["notification_key", "return_key", "payment_url"])
-def test_i11_staff_cannot_guess_hidden_addresses_by_filters(world: World, admin_client: Client, field: str) -> None:
+def test_i11_staff_cannot_guess_hidden_addresses_by_filters(
+    world: World,
+    admin_client: Client,
+    field: str,
+) -> None:
     payment = world.start(world.order())
     address = f"/admin/tillgate/payment/?{field}__startswith={getattr(payment, field)[:9]}"
     assert admin_client.get(address).status_code == 400

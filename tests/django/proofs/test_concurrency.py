@@ -1,4 +1,6 @@
-"""Everything at once, for real: threads and processes, each with its own connection to the database."""
+"""Everything at once, for real: threads and processes, each with its own connection to the
+database.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,15 @@ from tests.django.conftest import World
 from tests.django.proofs.worker import storm, workers
 from tests.smallest_shop.models import ShopOrder
 from tillgate import InvalidRequest
-from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import (
+    Notification,
+    Order,
+    OutboxEvent,
+    Payment,
+    Refund,
+    Review,
+    TimelineEntry,
+)
 from tillgate.django.orders.locking import durable, locked_order
 from tillgate.django.payments import notifications, reconciling, starting
 from tillgate.django.payments.creating import Started, StartOutcome
@@ -36,9 +46,14 @@ _T = TypeVar("_T")
 Configure = Callable[..., None]
 
 
-@pytest.fixture(autouse=True, params=["read committed", "repeatable read"] if project.DATABASE == "mariadb" else ["as it is"])
+@pytest.fixture(
+    autouse=True,
+    params=["read committed", "repeatable read"] if project.DATABASE == "mariadb" else ["as it is"],
+)
 def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MariaDB's own default is "repeatable read", Django's is "read committed": the promises hold in both."""
+    """MariaDB's own default is "repeatable read", Django's is "read committed": the promises hold
+    in both.
+    """
     if project.DATABASE == "mariadb":
         monkeypatch.setitem(connection.settings_dict["OPTIONS"], "isolation_level", request.param)
 
@@ -68,7 +83,9 @@ def assert_paid_once(world: World, payment: Payment) -> None:
     assert TimelineEntry.objects.filter(order=order, event="event.delivered").count() == 1
 
 
-def test_i3_the_same_notification_return_and_worker_by_32_threads_at_once_have_one_effect(world: World) -> None:
+def test_i3_the_same_notification_return_and_worker_by_32_threads_at_once_have_one_effect(
+    world: World,
+) -> None:
     for _ in range(3):
         payment = world.start(world.order())
         world.shopper_pays(payment)
@@ -79,22 +96,34 @@ def test_i3_the_same_notification_return_and_worker_by_32_threads_at_once_have_o
         assert_paid_once(world, payment)
 
 
-def test_a_row_that_has_changed_is_read_again_under_no_stronger_lock_than_its_change_took(world: World) -> None:
-    """FOR UPDATE deadlocked once in thousands of notifications: the shop was told of one while another waited, and PostgreSQL queued
-    the two."""
+def test_a_row_that_has_changed_is_read_again_under_no_stronger_lock_than_its_change_took(
+    world: World,
+) -> None:
+    """FOR UPDATE deadlocked once in thousands of notifications: the shop was told of one while
+    another waited, and PostgreSQL queued the two.
+    """
     payment = world.start(world.order())
     Payment.objects.filter(pk=payment.pk).update(notifications=1)
     with CaptureQueriesContext(connection) as captured, durable():
         claim_poll(payment, notifications=1)
     again, _hangs = [query["sql"] for query in captured if query["sql"].startswith("SELECT")]
     features = connection.features
-    kind = "FOR NO KEY UPDATE" if features.has_select_for_no_key_update else "FOR UPDATE" if features.has_select_for_update else ""
+    kind = (
+        "FOR NO KEY UPDATE"
+        if features.has_select_for_no_key_update
+        else "FOR UPDATE"
+        if features.has_select_for_update
+        else ""
+    )
     assert again.endswith(kind)
     assert again.count("FOR ") == bool(kind)
     assert world.fresh(payment).notifications == 2
 
 
-def test_i3_the_same_notification_return_and_worker_by_4_processes_at_once_have_one_effect(world: World, tmp_path: Path) -> None:
+def test_i3_the_same_notification_return_and_worker_by_4_processes_at_once_have_one_effect(
+    world: World,
+    tmp_path: Path,
+) -> None:
     with workers(4, settings.TILLGATE, tmp_path / "carried") as shops:
         for _ in range(3):
             payment = world.start(world.order())
@@ -102,17 +131,23 @@ def test_i3_the_same_notification_return_and_worker_by_4_processes_at_once_have_
             world.time.advance(seconds=6)
             at = time.time() + 0.5
             for shop in shops:
-                keys: dict[str, Any] = {"notification_keys": [payment.notification_key], "return_keys": [payment.return_key]}
+                keys: dict[str, Any] = {
+                    "notification_keys": [payment.notification_key],
+                    "return_keys": [payment.return_key],
+                }
                 shop.begin("storm", **keys, threads=8, at=at, ahead=world.time.offset)
             for shop in shops:
                 said = shop.wait()["result"]
-                # 32 callers may hold the order for longer than a worker waits: its lease leaves it for later.
+                # 32 callers may hold the order for longer than a worker waits: its lease leaves it
+                # for later.
                 assert [fault for fault in said["faults"] if "OrderHeld" not in fault] == []
                 assert set(said["statuses"]) <= {200, 302}
             assert_paid_once(world, payment)
 
 
-def test_i4_of_two_payments_of_one_order_found_paid_at_once_one_is_delivered_and_one_is_raised(world: World) -> None:
+def test_i4_of_two_payments_of_one_order_found_paid_at_once_one_is_delivered_and_one_is_raised(
+    world: World,
+) -> None:
     for round_number in range(1, 4):
         order = world.order()
         first, second = world.start(order), world.start(order, "paypal")
@@ -129,10 +164,14 @@ def test_i4_of_two_payments_of_one_order_found_paid_at_once_one_is_delivered_and
         assert world.reviews() == ["second-payment"] * round_number
 
 
-def test_a_double_click_of_16_at_once_makes_one_payment_and_one_creation_at_the_gateway(world: World) -> None:
+def test_a_double_click_of_16_at_once_makes_one_payment_and_one_creation_at_the_gateway(
+    world: World,
+) -> None:
     for round_number in range(1, 5):
         order = world.order()
-        pressed = at_once(*[partial(starting.start_payment, world.shop.plugin, order, method="alipay")] * 16)
+        pressed = at_once(
+            *[partial(starting.start_payment, world.shop.plugin, order, method="alipay")] * 16,
+        )
         assert {getattr(one, "outcome", one) for one in pressed} == {StartOutcome.REDIRECT}
         assert len({one.payment.payment_url for one in pressed if isinstance(one, Started)}) == 1
         assert Payment.objects.count() == Order.objects.count() == round_number
@@ -152,16 +191,21 @@ def test_i5_of_two_people_who_refund_everything_at_once_one_is_refused(world: Wo
 def test_repeated_key_at_once_refunds_once(world: World) -> None:
     for _ in range(4):
         payment = world.paid_payment("12.50")
-        said = at_once(*[partial(queueing.refund, payment.pk, "5.00", idempotency_key="same-key")] * 4)
+        said = at_once(
+            *[partial(queueing.refund, payment.pk, "5.00", idempotency_key="same-key")] * 4,
+        )
         assert len({one.pk for one in said if isinstance(one, Refund)}) == 1, said
-        others = [str(one) for one in said if not isinstance(one, Refund)]  # a slow machine holds the order for long
+        # a slow machine holds the order for long
+        others = [str(one) for one in said if not isinstance(one, Refund)]
         assert all("another transaction holds the order" in one for one in others), said
         assert world.sandbox.service.find(payment.reference).refunded_units == 500
         assert str(world.shop.refunded(payment.order.key)) == "5.00"
 
 
 def test_repeated_key_in_transactions_refunds_once(world: World) -> None:
-    """The second transaction waits for the order, and then sees the refund of the first, though it began before."""
+    """The second transaction waits for the order, and then sees the refund of the first, though it
+    began before.
+    """
     payment = world.paid_payment("12.50")
 
     def queue() -> Refund:
@@ -183,12 +227,21 @@ def test_i6_a_queued_refund_is_sent_once_by_however_many_workers(world: World) -
     assert TimelineEntry.objects.filter(event="refund.sending").count() == 1
 
 
-def test_i7_simultaneous_notifications_are_all_counted_and_at_most_20_are_kept(world: World, configure: Configure) -> None:
+def test_i7_simultaneous_notifications_are_all_counted_and_at_most_20_are_kept(
+    world: World,
+    configure: Configure,
+) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=3600)
     payment = world.start(world.order())
     before = world.queries()
     for count in (16, 32):
-        said = storm([payment.notification_key], [payment.return_key], 16, time.time() + 0.2, worker_runs=False)
+        said = storm(
+            [payment.notification_key],
+            [payment.return_key],
+            16,
+            time.time() + 0.2,
+            worker_runs=False,
+        )
         assert said["faults"] == []
         assert world.fresh(payment).notifications == count
         assert Notification.objects.count() == min(count, 20)
@@ -201,11 +254,23 @@ def test_review_raised_and_resolved_at_once_blocks_nobody(world: World) -> None:
 
     def raising() -> None:
         with locked_order(payment.order_id) as order:
-            open_review(ReviewReason.FORGED_NOTIFICATIONS, "many", "test", order=order, payment=payment)
+            open_review(
+                ReviewReason.FORGED_NOTIFICATIONS,
+                "many",
+                "test",
+                order=order,
+                payment=payment,
+            )
 
     for _ in range(5):
         with locked_order(payment.order_id) as order:
-            raised = open_review(ReviewReason.FORGED_NOTIFICATIONS, "many", "test", order=order, payment=payment)
+            raised = open_review(
+                ReviewReason.FORGED_NOTIFICATIONS,
+                "many",
+                "test",
+                order=order,
+                payment=payment,
+            )
         assert raised
         actions: list[Callable[[], object]] = [raising, partial(resolve, raised.pk, "seen", "ann")]
         said = at_once(*actions * 4)
@@ -214,15 +279,23 @@ def test_review_raised_and_resolved_at_once_blocks_nobody(world: World) -> None:
             resolve(pk, "seen", "ann")
 
 
-# Notifications in every order -------------------------------------------------------------------------------------------------------------
+# Notifications in every order ---------------------------------------------------------------------
 
 
-def test_i9_notifications_out_of_order_duplicate_forged_and_late_lead_to_the_same_end(world: World) -> None:
+def test_i9_notifications_out_of_order_duplicate_forged_and_late_lead_to_the_same_end(
+    world: World,
+) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
     for status in ("success", "pending", "failed", "success", "closed"):
-        assert world.notification(payment, f"status={status}&verifySign=00000000000000000000000000000000").status_code == 200
+        assert (
+            world.notification(
+                payment,
+                f"status={status}&verifySign=00000000000000000000000000000000",
+            ).status_code
+            == 200
+        )
     world.time.advance(hours=2)
     assert world.notification(payment, "status=pending").status_code == 200
     assert world.fresh(payment).status == "paid"
@@ -237,7 +310,10 @@ def test_i2_a_notification_that_never_comes_is_not_needed(world: World) -> None:
     assert_paid_once(world, payment)
 
 
-def test_i2_a_throttled_notification_of_late_money_brings_the_look_at_an_ended_payment_forward(world: World, configure: Configure) -> None:
+def test_i2_a_throttled_notification_of_late_money_brings_the_look_at_an_ended_payment_forward(
+    world: World,
+    configure: Configure,
+) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=5, ORDER_UNPAID_AFTER_MINUTES=600)
     payment = world.start(world.order())
     world.sandbox.control.decline(payment.reference)
@@ -252,7 +328,9 @@ def test_i2_a_throttled_notification_of_late_money_brings_the_look_at_an_ended_p
 
 
 def test_i7_a_notification_during_a_query_is_not_forgotten_by_the_answer(
-    world: World, configure: Configure, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    configure: Configure,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=5, ORDER_UNPAID_AFTER_MINUTES=600)
     payment = world.start(world.order())
@@ -306,7 +384,9 @@ def test_i2_a_notification_before_the_creation_was_answered_pays_the_order(world
     assert_paid_once(world, payment)
 
 
-def test_a_notification_before_the_creation_was_answered_costs_no_payment_page_page(world: World) -> None:
+def test_a_notification_before_the_creation_was_answered_costs_no_payment_page_page(
+    world: World,
+) -> None:
     order = world.order()
     pool, started, payment = _started_slowly(world, order)
     with pool:
@@ -318,12 +398,17 @@ def test_a_notification_before_the_creation_was_answered_costs_no_payment_page_p
     assert (again.payment.pk, again.outcome) == (payment.pk, StartOutcome.REDIRECT)
 
 
-# Many -------------------------------------------------------------------------------------------------------------------------------------
+# Many ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(project.DATABASE == "sqlite", reason="one writer at a time is what SQLite is; the threads above prove it there")
+@pytest.mark.skipif(
+    project.DATABASE == "sqlite",
+    reason="one writer at a time is what SQLite is; the threads above prove it there",
+)
 def test_i3_50_payments_and_16_simultaneous_copies_of_each_notification_have_exactly_50_effects(
-    world: World, configure: Configure, capsys: pytest.CaptureFixture[str]
+    world: World,
+    configure: Configure,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure(NOTIFICATION_THROTTLE_SECONDS=0.05)  # so that several of the copies ask the gateway
     payments, copies = [world.start(world.order()) for _ in range(50)], 16
@@ -336,7 +421,9 @@ def test_i3_50_payments_and_16_simultaneous_copies_of_each_notification_have_exa
         client = Client(raise_request_exception=False)
         for payment in payments:
             barrier.wait(30)
-            statuses.append(client.post(f"/payments/notification/{payment.notification_key}/").status_code)
+            statuses.append(
+                client.post(f"/payments/notification/{payment.notification_key}/").status_code,
+            )
 
     began = time.monotonic()
     said = at_once(*[send] * copies)
@@ -344,13 +431,16 @@ def test_i3_50_payments_and_16_simultaneous_copies_of_each_notification_have_exa
     effects = sum(ShopOrder.objects.values_list("times_paid", flat=True))
     with capsys.disabled():
         sys.stdout.write(
-            f"\n{project.DATABASE}: {len(statuses)} notifications of {len(payments)} payments, {effects} effects,"
-            f" {len(statuses) / seconds:.0f} notifications a second"
+            f"\n{project.DATABASE}: {len(statuses)} notifications of {len(payments)} payments, "
+            f"{effects} effects,"
+            f" {len(statuses) / seconds:.0f} notifications a second",
         )
     assert not [one for one in said if isinstance(one, Exception)]
     assert set(statuses) == {200}
     assert len(statuses) == 800
     world.time.advance(minutes=1)
-    world.run_worker()  # copies may hold an order longer than another one waits for it: what that one would have done is then the worker's
+    # copies may hold an order longer than another one waits for it: what that one would have done
+    # is then the worker's
+    world.run_worker()
     assert set(ShopOrder.objects.values_list("times_paid", flat=True)) == {1}
     assert OutboxEvent.objects.count() == 50

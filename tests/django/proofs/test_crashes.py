@@ -1,6 +1,8 @@
-"""Processes that die: SIGKILL at every commit and every call over the network, one after the other; then a restart and a worker run.
+"""Processes that die: SIGKILL at every commit and every call over the network, one after the other;
+then a restart and a worker run.
 
-I2, I3, I5 and I6 hold whatever dies: money is never lost and never given twice, the shop hears of it once, and what nobody knows is raised.
+I2, I3, I5 and I6 hold whatever dies: money is never lost and never given twice, the shop hears of
+it once, and what nobody knows is raised.
 """
 
 from __future__ import annotations
@@ -53,22 +55,36 @@ def carrying(world: World, carried: Path) -> Iterator[None]:
 
 @pytest.fixture
 def walk(world: World, process: Worker, capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
-    """Walk every point of an act: prepare, kill the process at the n-th point, restart, check; until it is done without having died."""
+    """Walk every point of an act: prepare, kill the process at the n-th point, restart, check;
+    until it is done without having died.
+    """
 
-    def walking(action: str, prepare: Callable[[], tuple[Any, dict[str, Any]]], check: Callable[[Any], None]) -> None:
+    def walking(
+        action: str,
+        prepare: Callable[[], tuple[Any, dict[str, Any]]],
+        check: Callable[[Any], None],
+    ) -> None:
         for number in range(1, MOST_POINTS):
             subject, arguments = prepare()
             said = process.do(action, kill_at=number, ahead=world.time.offset, **arguments)
             assert "error" not in said, said
-            for ahead in ({"seconds": 10}, {"minutes": 20}, {"hours": 3}, {"hours": 3}, {"days": 1}):
+            for ahead in (
+                {"seconds": 10},
+                {"minutes": 20},
+                {"hours": 3},
+                {"hours": 3},
+                {"days": 1},
+            ):
                 world.time.advance(**ahead)
                 assert world.run_worker().faults == []
             check(subject)
-            Payment.objects.update(next_poll_at=None)  # the next round has nothing to do with this one
+            # the next round has nothing to do with this one
+            Payment.objects.update(next_poll_at=None)
             if not said.get("died"):
                 with capsys.disabled():
                     sys.stdout.write(
-                        f"\n{project.DATABASE}: {action} killed at each of its {len(said['points'])} points: {', '.join(said['points'])}"
+                        f"\n{project.DATABASE}: {action} killed at each of its "
+                        f"{len(said['points'])} points: {', '.join(said['points'])}",
                     )
                 assert number == len(said["points"]) + 1
                 return
@@ -88,7 +104,10 @@ def assert_paid(world: World, order: str) -> None:
     assert OutboxEvent.objects.filter(order__key=order, kind="payment-paid").count() == 1
 
 
-def test_i2_a_start_that_dies_anywhere_loses_no_money_and_charges_nobody_unseen(world: World, walk: Callable[..., None]) -> None:
+def test_i2_a_start_that_dies_anywhere_loses_no_money_and_charges_nobody_unseen(
+    world: World,
+    walk: Callable[..., None],
+) -> None:
     """Whatever the gateway knows by then is paid: the shopper may have seen the page."""
 
     def prepare() -> tuple[str, dict[str, Any]]:
@@ -97,7 +116,17 @@ def test_i2_a_start_that_dies_anywhere_loses_no_money_and_charges_nobody_unseen(
 
     def check(order: str) -> None:
         known = gateway_knows(world, order)
-        assert len(known) == len([one for one in world.sandbox.service.transactions() if one.reference.startswith(f"S{order}-")]) <= 1
+        assert (
+            len(known)
+            == len(
+                [
+                    one
+                    for one in world.sandbox.service.transactions()
+                    if one.reference.startswith(f"S{order}-")
+                ],
+            )
+            <= 1
+        )
         if known:
             world.pays_late(Payment.objects.get(order__key=order))
             Payment.objects.filter(order__key=order).update(next_poll_at=world.time.now())
@@ -107,19 +136,26 @@ def test_i2_a_start_that_dies_anywhere_loses_no_money_and_charges_nobody_unseen(
             assert world.shop.is_released(order)
             assert world.reviews()[-1] == "paid-not-payable"
         else:
-            assert not Payment.objects.filter(order__key=order, status__in=["created", "pending", "paid"]).exists()
+            assert not Payment.objects.filter(
+                order__key=order,
+                status__in=["created", "pending", "paid"],
+            ).exists()
 
     walk("start", prepare, check)
 
 
-def test_i2_a_shopper_who_pays_although_the_start_died_has_a_paid_order(world: World, process: Worker) -> None:
+def test_i2_a_shopper_who_pays_although_the_start_died_has_a_paid_order(
+    world: World,
+    process: Worker,
+) -> None:
     for number in range(1, MOST_POINTS):
         order = world.order()
         said = process.do("start", order_key=order, kill_at=number, ahead=world.time.offset)
         known = gateway_knows(world, order)
         for transaction in known:
             world.sandbox.control.pay(transaction.reference)
-        world.time.advance(seconds=40)  # the creation that died counts as under way for as long as one may last
+        # the creation that died counts as under way for as long as one may last
+        world.time.advance(seconds=40)
         assert world.run_worker().faults == []
         if known:
             assert_paid(world, order)
@@ -133,7 +169,10 @@ def test_i2_a_shopper_who_pays_although_the_start_died_has_a_paid_order(world: W
     pytest.fail("it never ends")
 
 
-def test_i2_i3_a_reconcile_that_dies_anywhere_pays_the_order_once(world: World, walk: Callable[..., None]) -> None:
+def test_i2_i3_a_reconcile_that_dies_anywhere_pays_the_order_once(
+    world: World,
+    walk: Callable[..., None],
+) -> None:
     def prepare() -> tuple[str, dict[str, Any]]:
         order = world.order()
         payment = world.start(order)
@@ -143,7 +182,10 @@ def test_i2_i3_a_reconcile_that_dies_anywhere_pays_the_order_once(world: World, 
     walk("notification", prepare, lambda order: assert_paid(world, order))
 
 
-def test_i2_i3_a_worker_that_dies_anywhere_pays_the_order_once(world: World, walk: Callable[..., None]) -> None:
+def test_i2_i3_a_worker_that_dies_anywhere_pays_the_order_once(
+    world: World,
+    walk: Callable[..., None],
+) -> None:
     def prepare() -> tuple[str, dict[str, Any]]:
         order = world.order()
         payment = world.start(order)
@@ -154,7 +196,10 @@ def test_i2_i3_a_worker_that_dies_anywhere_pays_the_order_once(world: World, wal
     walk("run_worker", prepare, lambda order: assert_paid(world, order))
 
 
-def test_i5_i6_a_refund_that_dies_anywhere_gives_no_money_twice_and_none_unseen(world: World, walk: Callable[..., None]) -> None:
+def test_i5_i6_a_refund_that_dies_anywhere_gives_no_money_twice_and_none_unseen(
+    world: World,
+    walk: Callable[..., None],
+) -> None:
     def prepare() -> tuple[Payment, dict[str, Any]]:
         payment = world.paid_payment("12.50")
         return payment, {"payment_id": payment.pk, "amount": "5.00"}
@@ -177,13 +222,17 @@ def test_i5_i6_a_refund_that_dies_anywhere_gives_no_money_twice_and_none_unseen(
 
 @pytest.fixture
 def version_3(world: World) -> None:
-    """Let the gateway finish refunds later, and list them; the killed process has the same settings."""
+    """Let the gateway finish refunds later, and list them; the killed process has the same
+    settings.
+    """
     world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     world.sandbox.control.set_options({"refund_outcome": "pending"})
 
 
 def test_i3_i5_a_worker_that_dies_while_it_ends_a_pending_refund_ends_it_once(
-    world: World, version_3: None, walk: Callable[..., None]
+    world: World,
+    version_3: None,
+    walk: Callable[..., None],
 ) -> None:
     def prepare() -> tuple[Payment, dict[str, Any]]:
         payment = world.paid_payment("12.50")
@@ -194,7 +243,10 @@ def test_i3_i5_a_worker_that_dies_while_it_ends_a_pending_refund_ends_it_once(
 
     def check(payment: Payment) -> None:
         refund = Refund.objects.get(payment=payment)
-        assert (refund.status, world.shop.refunded(payment.order.key)) == ("succeeded", Decimal("5.00"))
+        assert (refund.status, world.shop.refunded(payment.order.key)) == (
+            "succeeded",
+            Decimal("5.00"),
+        )
         assert OutboxEvent.objects.filter(refund=refund).count() == 1
         assert len(world.sandbox.service.find(payment.reference).refunds) == 1
         assert_paid(world, payment.order.key)
@@ -203,7 +255,11 @@ def test_i3_i5_a_worker_that_dies_while_it_ends_a_pending_refund_ends_it_once(
 
 
 def test_i3_an_outbox_event_that_dies_anywhere_takes_effect_once_here_and_at_least_once_over_the_network(
-    world: World, carrying: None, walk: Callable[..., None], carried: Path, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    carrying: None,
+    walk: Callable[..., None],
+    carried: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def prepare() -> tuple[str, dict[str, Any]]:
         order = world.order()
@@ -217,8 +273,14 @@ def test_i3_an_outbox_event_that_dies_anywhere_takes_effect_once_here_and_at_lea
 
     def check(order: str) -> None:
         assert_paid(world, order)
-        lines = [line.split()[1:] for line in carried.read_text().splitlines() if line.split()[0] == order]
-        assert {event for _, event in lines} == {str(one.event_id) for one in OutboxEvent.objects.filter(order__key=order, kind="remote")}
+        lines = [
+            line.split()[1:]
+            for line in carried.read_text().splitlines()
+            if line.split()[0] == order
+        ]
+        assert {event for _, event in lines} == {
+            str(one.event_id) for one in OutboxEvent.objects.filter(order__key=order, kind="remote")
+        }
         names = [name for name, _ in lines]
         assert 2 <= len(names) <= 3
         assert names == sorted(names)  # the confirmation before the invoice, whichever came twice

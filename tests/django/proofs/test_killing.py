@@ -1,4 +1,6 @@
-"""Kill at every line can fail: its points are every line, its judge sees each broken promise, and a broken core is found."""
+"""Kill at every line can fail: its points are every line, its judge sees each broken promise, and a
+broken core is found.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.provers
 ROOT = Path(__file__).parents[3]
 
 
-# The points -------------------------------------------------------------------------------------------------------------------------------
+# The points ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -47,10 +49,13 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_line_of_a_watched_package_is_a_point_and_every_50th_of_the_others(modules: Path) -> None:
+def test_every_line_of_a_watched_package_is_a_point_and_every_50th_of_the_others(
+    modules: Path,
+) -> None:
     watched, others = importlib.import_module("watched"), importlib.import_module("others")
     assert Lines([modules / "watched"]).watch(watched.action) == 3
-    action = 10 * EVERY  # each round is two lines, the loop's and its body's, and the loop ends with one
+    # each round is two lines, the loop's and its body's, and the loop ends with one
+    action = 10 * EVERY
     assert Lines([modules / "watched"]).watch(lambda: others.action(action)) == 2 * 10
     assert Lines([modules / "others"]).watch(lambda: others.action(action)) == 2 * action + 1
     assert sys.gettrace() is None or "killing" not in repr(sys.gettrace())
@@ -72,11 +77,24 @@ zygote.end()
 
 
 def test_a_child_dies_at_its_line_by_sigkill_and_the_zygote_lives_on(modules: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(modules), str(Path(__file__).parents[3])])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(modules), str(Path(__file__).parents[3])]),
+    }
     command = [sys.executable, "-c", _ZYGOTE]
-    ran = subprocess.run(command, cwd=modules, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    ran = subprocess.run(
+        command,
+        cwd=modules,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     told = ran.stdout.splitlines()
-    assert [line.split("'")[1] for line in told[:3]] == [f"watched/__init__.py:{number}" for number in (2, 3, 4)]
+    assert [line.split("'")[1] for line in told[:3]] == [
+        f"watched/__init__.py:{number}" for number in (2, 3, 4)
+    ]
     assert told[3] == "End(place='', points=3, fault='')"
     assert told[4].startswith("AttributeError")
 
@@ -99,7 +117,13 @@ zygote.end()
 
 
 def test_a_child_that_ends_without_a_word_is_a_fault_and_ends_no_run() -> None:
-    ran = subprocess.run([sys.executable, "-c", _ENDS_ITSELF], capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-c", _ENDS_ITSELF],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert ran.stdout.splitlines() == [
         "End(place='', points=0, fault='it ended without a word, with exit code 3')",
         "End(place='', points=0, fault='it ended without a word, with exit code -9')",
@@ -107,7 +131,7 @@ def test_a_child_that_ends_without_a_word_is_a_fault_and_ends_no_run() -> None:
     ]
 
 
-# The judge --------------------------------------------------------------------------------------------------------------------------------
+# The judge ----------------------------------------------------------------------------------------
 
 
 def a_sound_payment(world: World) -> Payment:
@@ -134,7 +158,7 @@ def paid_at_the_gateway_alone(world: World, _: Payment) -> None:
                 terminal="ONLINE",
                 ipn_url=address,
                 callback_url=address,
-            )
+            ),
         )
 
 
@@ -151,21 +175,44 @@ def put_right_by_nobody(world: World, payment: Payment) -> None:
 BROKEN: dict[str, Callable[[World, Payment], object]] = {
     "knows nothing of": paid_at_the_gateway_alone,
     "being paid took effect 2 times": lambda _, payment: shop(payment).update(times_paid=2),
-    "being paid took effect 0 times": lambda _, payment: shop(payment).update(times_paid=0, status="open"),
+    "being paid took effect 0 times": lambda _, payment: shop(payment).update(
+        times_paid=0,
+        status="open",
+    ),
     "the shop is never told": cut_off_before_the_outbox_event,
-    "the shop is told 0 times": lambda _, payment: OutboxEvent.objects.filter(payment=payment, kind="payment-paid").delete(),
-    "the timeline says 0 times": lambda _, payment: TimelineEntry.objects.filter(event="payment.paid").delete(),
-    "Tillgate holds it to be pending": lambda _, payment: Payment.objects.filter(pk=payment.pk).update(status="pending"),
-    "has the number of another": lambda _, payment: Payment.objects.filter(pk=payment.pk).update(transaction_no="1"),
-    "and USD 9.99 noted": lambda _, payment: Payment.objects.filter(pk=payment.pk).update(amount=Decimal("9.99")),
-    "nobody paid": lambda world, payment: setattr(world.sandbox.service.find(payment.reference), "status", "failed"),
+    "the shop is told 0 times": lambda _, payment: OutboxEvent.objects.filter(
+        payment=payment,
+        kind="payment-paid",
+    ).delete(),
+    "the timeline says 0 times": lambda _, payment: TimelineEntry.objects.filter(
+        event="payment.paid",
+    ).delete(),
+    "Tillgate holds it to be pending": lambda _, payment: Payment.objects.filter(
+        pk=payment.pk,
+    ).update(status="pending"),
+    "has the number of another": lambda _, payment: Payment.objects.filter(pk=payment.pk).update(
+        transaction_no="1",
+    ),
+    "and USD 9.99 noted": lambda _, payment: Payment.objects.filter(pk=payment.pk).update(
+        amount=Decimal("9.99"),
+    ),
+    "nobody paid": lambda world, payment: setattr(
+        world.sandbox.service.find(payment.reference),
+        "status",
+        "failed",
+    ),
     "is not paid by it": lambda _, payment: [
         Order.objects.filter(pk=payment.order_id).update(paid_by=None),
         shop(payment).update(times_paid=0, status="open"),
     ],
     "for ever": lambda _, payment: Refund.objects.filter(payment=payment).update(status="sending"),
-    "the gateway refunded 2 times": lambda world, payment: world.sandbox.control.refund(payment.reference, "5.00"),
-    "500 cents are gone": lambda _, payment: Refund.objects.filter(payment=payment).update(status="failed"),
+    "the gateway refunded 2 times": lambda world, payment: world.sandbox.control.refund(
+        payment.reference,
+        "5.00",
+    ),
+    "500 cents are gone": lambda _, payment: Refund.objects.filter(payment=payment).update(
+        status="failed",
+    ),
     "and 0.00 as refunded": lambda _, payment: shop(payment).update(refunded=0),
     "should be told ['refund-unknown']": put_right_by_nobody,
 }
@@ -191,16 +238,35 @@ def test_the_judge_wants_an_order_that_nobody_paid_to_be_given_up(world: World) 
         judge(world, payment.order.key)
 
 
-# The tool ---------------------------------------------------------------------------------------------------------------------------------
+# The tool -----------------------------------------------------------------------------------------
 
 
-def kill(tmp_path: Path, *arguments: str, driver: str = "tests.smallest_shop.driver:SmallestShopDriver", **environment: str) -> Any:
+def kill(
+    tmp_path: Path,
+    *arguments: str,
+    driver: str = "tests.smallest_shop.driver:SmallestShopDriver",
+    **environment: str,
+) -> Any:
     name = f"{os.environ.get('TILLGATE_TEST_NAME', 'tillgate_tests')}_{os.getpid()}"
     return subprocess.run(
-        [sys.executable, "-m", "proving.killing", "--driver", driver, "--results", str(tmp_path / "results.jsonl"), *arguments],
+        [
+            sys.executable,
+            "-m",
+            "proving.killing",
+            "--driver",
+            driver,
+            "--results",
+            str(tmp_path / "results.jsonl"),
+            *arguments,
+        ],
         cwd=ROOT,
         check=False,
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.django.project", "TILLGATE_TEST_NAME": name, **environment},
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.django.project",
+            "TILLGATE_TEST_NAME": name,
+            **environment,
+        },
         capture_output=True,
         text=True,
         timeout=300,
@@ -210,22 +276,49 @@ def kill(tmp_path: Path, *arguments: str, driver: str = "tests.smallest_shop.dri
 @pytest.mark.parametrize(
     ("action", "mutant", "message"),
     [
-        ("start", "does not watch a payment until the gateway has answered", "is created for ever|holds it to be created"),
+        (
+            "start",
+            "does not watch a payment until the gateway has answered",
+            "is created for ever|holds it to be created",
+        ),
         ("refund", "sends a refund again that was cut off", "the gateway refunded 2 times"),
     ],
 )
-def test_a_core_that_is_broken_is_found(tmp_path: Path, action: str, mutant: str, message: str) -> None:
+def test_a_core_that_is_broken_is_found(
+    tmp_path: Path,
+    action: str,
+    mutant: str,
+    message: str,
+) -> None:
     ran = kill(
-        tmp_path, "--action", action, "--sample", "40", "--seed", "4", driver="tests.django.proofs.broken_core:BrokenDriver", MUTANT=mutant
+        tmp_path,
+        "--action",
+        action,
+        "--sample",
+        "40",
+        "--seed",
+        "4",
+        driver="tests.django.proofs.broken_core:BrokenDriver",
+        MUTANT=mutant,
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert re.search(message, ran.stdout), ran.stdout
     assert f"--action {action} --point" in ran.stdout
 
 
-def test_a_shop_that_breaks_a_promise_when_nobody_is_killed_is_told_so_and_nothing_is_killed(tmp_path: Path) -> None:
+def test_a_shop_that_breaks_a_promise_when_nobody_is_killed_is_told_so_and_nothing_is_killed(
+    tmp_path: Path,
+) -> None:
     mutant = "says applied and does nothing"
-    ran = kill(tmp_path, "--action", "deliver", "--sample", "3", driver="tests.django.proofs.broken_core:BrokenDriver", MUTANT=mutant)
+    ran = kill(
+        tmp_path,
+        "--action",
+        "deliver",
+        "--sample",
+        "3",
+        driver="tests.django.proofs.broken_core:BrokenDriver",
+        MUTANT=mutant,
+    )
     assert ran.returncode == 1
     assert "deliver breaks a promise without any kill: " in ran.stderr
     assert ran.stderr.rstrip().endswith("make the shop pass the conformance kit first")
@@ -233,12 +326,18 @@ def test_a_shop_that_breaks_a_promise_when_nobody_is_killed_is_told_so_and_nothi
 
 
 def test_a_run_kills_and_holds_and_the_same_again_goes_on_where_it_was(tmp_path: Path) -> None:
-    first, second = (kill(tmp_path, "--action", "deliver", "--sample", "3", "--seed", "7") for _ in range(2))
+    first, second = (
+        kill(tmp_path, "--action", "deliver", "--sample", "3", "--seed", "7") for _ in range(2)
+    )
     assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr
     assert ": 3 kills in" in first.stdout
     assert ": 0 kills in" in second.stdout
     once_more = kill(tmp_path, "--action", "deliver", "--point", "5")
-    assert re.search(r"^deliver, killed at tillgate/django/\S+:\d+, then \w+: held$", once_more.stdout, re.MULTILINE), once_more.stdout
+    assert re.search(
+        r"^deliver, killed at tillgate/django/\S+:\d+, then \w+: held$",
+        once_more.stdout,
+        re.MULTILINE,
+    ), once_more.stdout
 
 
 def test_an_act_that_is_over_before_its_point_says_so_and_is_no_success(tmp_path: Path) -> None:
@@ -264,17 +363,37 @@ def test_nonsense_is_refused(tmp_path: Path, given: str, said: str) -> None:
 
 
 def test_without_settings_or_a_database_that_is_known_nobody_is_killed(tmp_path: Path) -> None:
-    assert "name those of your tests in DJANGO_SETTINGS_MODULE" in kill(tmp_path, DJANGO_SETTINGS_MODULE="").stderr
-    assert "TILLGATE_TEST_DATABASE: 'oracle' must be one of sqlite, " in kill(tmp_path, TILLGATE_TEST_DATABASE="oracle").stderr
+    assert (
+        "name those of your tests in DJANGO_SETTINGS_MODULE"
+        in kill(tmp_path, DJANGO_SETTINGS_MODULE="").stderr
+    )
+    assert (
+        "TILLGATE_TEST_DATABASE: 'oracle' must be one of sqlite, "
+        in kill(tmp_path, TILLGATE_TEST_DATABASE="oracle").stderr
+    )
 
 
 def test_a_database_in_memory_is_refused_since_it_would_die_with_the_process() -> None:
     with pytest.raises(ConfigurationError, match=r"is in memory.*give it a file"):
-        _name({"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.sqlite3", "TEST": {"NAME": None}}, "")
+        _name(
+            {
+                "ENGINE": "django.db.backends.sqlite3",
+                "NAME": "shop.sqlite3",
+                "TEST": {"NAME": None},
+            },
+            "",
+        )
 
 
 def result(point: int, **changes: Any) -> Result:
-    fields = {"database": "sqlite", "action": "start", "recovery": "pay", "place": "tillgate/x.py:1", "outcome": "held", "commit": "c"}
+    fields = {
+        "database": "sqlite",
+        "action": "start",
+        "recovery": "pay",
+        "place": "tillgate/x.py:1",
+        "outcome": "held",
+        "commit": "c",
+    }
     return Result(**{**fields, "source": "s", "point": point, **changes})
 
 
@@ -285,13 +404,20 @@ def test_what_held_is_known_and_another_source_or_a_torn_line_is_not(tmp_path: P
     file.write_text(file.read_text() + '\n{"database": "sq')
     results.add([result(4, place="")])
     again = Results(file, "s", "c")
-    assert [again.is_known("sqlite", "start", point) for point in (1, 2, 3, 4)] == [True, False, False, True]
+    assert [again.is_known("sqlite", "start", point) for point in (1, 2, 3, 4)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
     assert "| sqlite | start | 2 | 1 | 1 | 1 | 1 |" in table(again.all)
     assert f"every {EVERY}th" in section(again, ["tillgate"])
     assert table(again.all) in section(again, ["tillgate"])
 
 
 def test_the_parts_are_the_whole_and_share_nothing() -> None:
-    parts = [{point for point in range(1, 50) if Part(number, 3).has(point)} for number in (1, 2, 3)]
+    parts = [
+        {point for point in range(1, 50) if Part(number, 3).has(point)} for number in (1, 2, 3)
+    ]
     assert set.union(*parts) == set(range(1, 50))
     assert sum(map(len, parts)) == 49

@@ -1,4 +1,6 @@
-"""I12: no database transaction is open while the network is used. The guard is on in every test of the app; here it is seen to bite."""
+"""I12: no database transaction is open while the network is used. The guard is on in every test of
+the app; here it is seen to bite.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,19 @@ from tillgate.django.accounts import account_of
 from tillgate.testing.guard import NetworkInTransaction
 
 
-def test_i12_the_guard_bites_when_a_connection_is_opened_in_a_transaction(world: World, network_in_transactions: list[str]) -> None:
+def test_i12_the_guard_bites_when_a_connection_is_opened_in_a_transaction(
+    world: World,
+    network_in_transactions: list[str],
+) -> None:
     with pytest.raises(NetworkInTransaction, match="inside a transaction"), transaction.atomic():
         socket.create_connection(("127.0.0.1", world.sandbox.port))
     assert network_in_transactions.pop().startswith("connect to ('127.0.0.1'")
 
 
-def test_i12_the_guard_bites_when_a_connection_of_a_pool_is_used_in_a_transaction(world: World, network_in_transactions: list[str]) -> None:
+def test_i12_the_guard_bites_when_a_connection_of_a_pool_is_used_in_a_transaction(
+    world: World,
+    network_in_transactions: list[str],
+) -> None:
     payment = world.start(world.order())
     with pytest.raises(NetworkInTransaction), transaction.atomic():
         hooks.query(account_of(payment), payment.reference)
@@ -28,14 +36,20 @@ def test_i12_the_guard_bites_when_a_connection_of_a_pool_is_used_in_a_transactio
     network_in_transactions.clear()
 
 
-def test_i12_the_guard_remembers_what_somebody_swallowed(world: World, network_in_transactions: list[str]) -> None:
+def test_i12_the_guard_remembers_what_somebody_swallowed(
+    world: World,
+    network_in_transactions: list[str],
+) -> None:
     with transaction.atomic(), contextlib.suppress(AssertionError):
         socket.create_connection(("127.0.0.1", world.sandbox.port))
     assert len(network_in_transactions) == 1
     network_in_transactions.clear()
 
 
-def test_i12_the_network_may_be_used_outside_and_the_database_inside(world: World, network_in_transactions: list[str]) -> None:
+def test_i12_the_network_may_be_used_outside_and_the_database_inside(
+    world: World,
+    network_in_transactions: list[str],
+) -> None:
     socket.create_connection(("127.0.0.1", world.sandbox.port)).close()
     with transaction.atomic():
         world.order()
@@ -43,7 +57,8 @@ def test_i12_the_network_may_be_used_outside_and_the_database_inside(world: Worl
 
 
 def test_i12_start_notification_return_refund_and_worker_use_the_network_outside_every_transaction(
-    world: World, network_in_transactions: list[str]
+    world: World,
+    network_in_transactions: list[str],
 ) -> None:
     payment = world.start(world.order())
     world.start(payment.order.key, "paypal")

@@ -1,4 +1,6 @@
-"""How many SQL statements each thing takes, counted and printed: without those of transactions and savepoints and the shop's own."""
+"""How many SQL statements each thing takes, counted and printed: without those of transactions and
+savepoints and the shop's own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from tillgate.django.orders.timeline import record
 from tillgate.django.payments import starting
 from tillgate.django.refunds import queueing
 
-_NOT_COUNTED = re.compile(r"(BEGIN|COMMIT|SAVEPOINT|RELEASE|ROLLBACK)|.*smallest_shop_", re.IGNORECASE | re.DOTALL)
+_NOT_COUNTED = re.compile(
+    r"(BEGIN|COMMIT|SAVEPOINT|RELEASE|ROLLBACK)|.*smallest_shop_",
+    re.IGNORECASE | re.DOTALL,
+)
 _TRANSACTION = re.compile(r"BEGIN|COMMIT")
 
 
@@ -41,27 +46,56 @@ def counted() -> Iterator[list[str]]:
 
 
 def crowd(world: World, count: int) -> None:
-    """Fill the tables with so many other orders, payments, notifications, entries and outbox events."""
+    """Fill the tables with so many other orders, payments, notifications, entries and outbox
+    events.
+    """
     like = world.start(world.order())
     now = world.time.now()
     shops = ShopOrder.objects.bulk_create([ShopOrder(total="1.00") for _ in range(count)])
     del shops
-    orders = [Order(plugin="other", key=f"crowd-{number}", created_at=now) for number in range(count)]
+    orders = [
+        Order(plugin="other", key=f"crowd-{number}", created_at=now) for number in range(count)
+    ]
     for order in orders:
         order.save()
         payment = Payment.objects.get(pk=like.pk)
-        payment.pk, payment.order, payment.reference, payment.transaction_no = None, order, f"CROWD-{order.pk}", f"crowd-{order.pk}"
-        payment.notification_key, payment.return_key = f"notification-{order.pk}", f"return-{order.pk}"
+        payment.pk, payment.order, payment.reference, payment.transaction_no = (
+            None,
+            order,
+            f"CROWD-{order.pk}",
+            f"crowd-{order.pk}",
+        )
+        payment.notification_key, payment.return_key = (
+            f"notification-{order.pk}",
+            f"return-{order.pk}",
+        )
         payment.status, payment.next_poll_at = "paid", now + timedelta(days=1)
         payment._state.adding = True
         payment.save(force_insert=True)
-        Notification(payment=payment, kind="payment", slot=0, received_at=now, method="POST", signature="absent").save()
-        OutboxEvent(order=order, payment=payment, kind="payment-paid", created_at=now, done_at=now).save()
+        Notification(
+            payment=payment,
+            kind="payment",
+            slot=0,
+            received_at=now,
+            method="POST",
+            signature="absent",
+        ).save()
+        OutboxEvent(
+            order=order,
+            payment=payment,
+            kind="payment-paid",
+            created_at=now,
+            done_at=now,
+        ).save()
         record("payment.paid", order, "test", "paid", payment=payment)
 
 
 @pytest.mark.parametrize("others", [1, 200])
-def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_statements_are_few_and_do_not_grow_with_the_tables(
+    world: World,
+    others: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     crowd(world, others)
     counts: dict[str, int] = {}
     order, again = world.order(), world.order()
@@ -74,7 +108,10 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
     world.sandbox.control.decline(failed.reference)
     world.notification(failed)
     with counted() as statements:
-        assert starting.start_payment(world.shop.plugin, again, method="alipay").payment.pk != failed.pk
+        assert (
+            starting.start_payment(world.shop.plugin, again, method="alipay").payment.pk
+            != failed.pk
+        )
     counts["start again"] = len(statements)
 
     with counted() as statements:
@@ -111,11 +148,17 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
     counts["return of a paid payment"] = len(statements)
 
     with counted() as statements:
-        assert world.client.get(f"/payments/status/{payment.return_key}/").json() == {"status": "paid", "settled": True}
+        assert world.client.get(f"/payments/status/{payment.return_key}/").json() == {
+            "status": "paid",
+            "settled": True,
+        }
     counts["status poll"] = len(statements)
 
     with capsys.disabled():
-        sys.stdout.write(f"\n{project.DATABASE}, {others} other orders: " + "; ".join(f"{name} {count}" for name, count in counts.items()))
+        sys.stdout.write(
+            f"\n{project.DATABASE}, {others} other orders: "
+            + "; ".join(f"{name} {count}" for name, count in counts.items()),
+        )
     assert counts["start"] <= 10
     assert counts["start again"] <= 9  # one of them asks the circuit breaker
     assert counts["first notification that finds it paid, with its outbox event"] <= 15
@@ -132,7 +175,9 @@ COUNTED: dict[str, dict[str, int]] = {}
 """What the first run counted: the second, among more rows, must count the same."""
 
 
-def test_the_databases_work_for_a_payment_a_refund_and_a_repeated_notification_is_bounded(world: World) -> None:
+def test_the_databases_work_for_a_payment_a_refund_and_a_repeated_notification_is_bounded(
+    world: World,
+) -> None:
     """All statements count here: those of savepoints and of the shop's handler too."""
     payment = world.start(world.order())
     world.shopper_pays(payment)

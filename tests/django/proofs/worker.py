@@ -1,8 +1,10 @@
-"""A process of the shop's: it waits for orders on its standard input, carries each out in a forked child, and tells what came of it.
+"""A process of the shop's: it waits for orders on its standard input, carries each out in a forked
+child, and tells what came of it.
 
-`python -m tests.django.proofs.worker` reads a line of JSON that says where the database and the gateway are, and then a line for each act.
-A child can be told to die by SIGKILL at its n-th point. The points are: before and after each commit, and before and after each call of the
-gateway or the shop over the network.
+`python -m tests.django.proofs.worker` reads a line of JSON that says where the database and the
+gateway are, and then a line for each act. A child can be told to die by SIGKILL at its n-th point.
+The points are: before and after each commit, and before and after each call of the gateway or the
+shop over the network.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class Killing(Points):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-# What it can be told to do ---------------------------------------------------------------------------------------------------------------
+# What it can be told to do ------------------------------------------------------------------------
 
 
 def start(order_key: str, plugin: str = "smallest-shop", method: str = "alipay") -> str:
@@ -71,9 +73,16 @@ def run_worker() -> list[str]:
     return run.run_worker().faults
 
 
-def storm(notification_keys: list[str], return_keys: list[str], threads: int, at: float, worker_runs: bool = True) -> dict[str, list[Any]]:
-    """Deliver notifications, returns and worker runs by many threads at the same moment; return the HTTP statuses and whatever was
-    raised."""
+def storm(
+    notification_keys: list[str],
+    return_keys: list[str],
+    threads: int,
+    at: float,
+    worker_runs: bool = True,
+) -> dict[str, list[Any]]:
+    """Deliver notifications, returns and worker runs by many threads at the same moment; return the
+    HTTP statuses and whatever was raised.
+    """
     from django.db import connections
     from django.test import Client
 
@@ -88,9 +97,17 @@ def storm(notification_keys: list[str], return_keys: list[str], threads: int, at
             if worker_runs and number % 4 == 3:
                 faults.extend(run.run_worker().faults)
             elif number % 4 == 2:
-                statuses.append(client.get(f"/payments/return/{return_keys[number % len(return_keys)]}/").status_code)
+                statuses.append(
+                    client.get(
+                        f"/payments/return/{return_keys[number % len(return_keys)]}/",
+                    ).status_code,
+                )
             else:
-                statuses.append(client.post(f"/payments/notification/{notification_keys[number % len(notification_keys)]}/").status_code)
+                statuses.append(
+                    client.post(
+                        f"/payments/notification/{notification_keys[number % len(notification_keys)]}/",
+                    ).status_code,
+                )
         except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
             faults.append(f"{type(error).__name__}: {error}")
         finally:
@@ -104,10 +121,12 @@ def storm(notification_keys: list[str], return_keys: list[str], threads: int, at
     return {"statuses": statuses, "faults": faults}
 
 
-ACTIONS: dict[str, Callable[..., Any]] = {action.__name__: action for action in (start, notification, refund, deliver, run_worker, storm)}
+ACTIONS: dict[str, Callable[..., Any]] = {
+    action.__name__: action for action in (start, notification, refund, deliver, run_worker, storm)
+}
 
 
-# The process ------------------------------------------------------------------------------------------------------------------------------
+# The process --------------------------------------------------------------------------------------
 
 
 def _set_up(told: dict[str, Any]) -> None:
@@ -161,7 +180,7 @@ def main() -> None:
         _tell(json.dumps(said))
 
 
-# The tests' side --------------------------------------------------------------------------------------------------------------------------
+# The tests' side ----------------------------------------------------------------------------------
 
 
 class Worker:
@@ -170,7 +189,11 @@ class Worker:
     def __init__(self, told: dict[str, Any], carried: Path) -> None:
         self._carried = carried
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.django.proofs.worker"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "tests.django.proofs.worker"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self._say(told)
 
@@ -184,7 +207,14 @@ class Worker:
         self._process.stdin.write(json.dumps(told) + "\n")
         self._process.stdin.flush()
 
-    def begin(self, action: str, *, kill_at: int = 0, ahead: timedelta = timedelta(), **arguments: Any) -> None:
+    def begin(
+        self,
+        action: str,
+        *,
+        kill_at: int = 0,
+        ahead: timedelta = timedelta(),
+        **arguments: Any,
+    ) -> None:
         """Tell it to do something."""
         told = {
             "action": action,

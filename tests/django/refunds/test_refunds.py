@@ -34,7 +34,15 @@ from tillgate import (
 )
 from tillgate.django import accounts, actions
 from tillgate.django.accounting.audit import audit
-from tillgate.django.models import NOTHING, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import (
+    NOTHING,
+    Order,
+    OutboxEvent,
+    Payment,
+    Refund,
+    Review,
+    TimelineEntry,
+)
 from tillgate.django.orders.locking import InsideTransaction, OrderHeld, locked_order
 from tillgate.django.payments import notifications, reconciling
 from tillgate.django.refunds import limits, queueing, sending, settling
@@ -52,7 +60,9 @@ from tillgate.testing.crashes import Crash
 def refund_notification(world: World, refund: Refund, body: str | None = None) -> None:
     body = confirming(refund) if body is None else body
     answer = world.client.post(
-        f"/payments/refund-notification/{refund.notification_key}/", body, content_type="application/x-www-form-urlencoded"
+        f"/payments/refund-notification/{refund.notification_key}/",
+        body,
+        content_type="application/x-www-form-urlencoded",
     )
     assert (answer.status_code, answer.content) == (200, b"success")
 
@@ -94,9 +104,21 @@ def test_only_a_paid_payment_can_be_refunded(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["lost_response", "lost_request", "server_error", "server_error_done", "broken_json", "system_error", "unknown_code"]
+    "fault",
+    [
+        "lost_response",
+        "lost_request",
+        "server_error",
+        "server_error_done",
+        "broken_json",
+        "system_error",
+        "unknown_code",
+    ],
 )
-def test_i6_a_refund_of_unknown_outcome_is_held_blocks_its_amount_and_is_never_sent_again(world: World, fault: str) -> None:
+def test_i6_a_refund_of_unknown_outcome_is_held_blocks_its_amount_and_is_never_sent_again(
+    world: World,
+    fault: str,
+) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault(fault, occasion="refund")
     refund = queueing.refund(payment.pk, "12.50")
@@ -111,7 +133,9 @@ def test_i6_a_refund_of_unknown_outcome_is_held_blocks_its_amount_and_is_never_s
         queueing.refund(payment.pk, "0.01")
 
 
-def test_i7_a_notification_on_its_own_address_settles_a_refund_of_unknown_outcome(world: World) -> None:
+def test_i7_a_notification_on_its_own_address_settles_a_refund_of_unknown_outcome(
+    world: World,
+) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "12.50")
@@ -132,7 +156,11 @@ def test_i7_a_forged_notification_settles_no_refund(world: World) -> None:
 
 
 @pytest.mark.parametrize("rule", list(SignatureRule))
-def test_unsigned_notification_settles_no_refund(world: World, configure: Callable[..., None], rule: SignatureRule) -> None:
+def test_unsigned_notification_settles_no_refund(
+    world: World,
+    configure: Callable[..., None],
+    rule: SignatureRule,
+) -> None:
     configure({"DIALECT": replace(REFERENCE, notification_signature=rule)})
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
@@ -167,9 +195,14 @@ _FALSE_CONFIRMATIONS: Any = [
 @pytest.mark.parametrize("dialect", ["reference", "v3"])
 @pytest.mark.parametrize("changes", _FALSE_CONFIRMATIONS, ids=str)
 def test_false_confirmation_only_causes_a_query(
-    world: World, configure: Callable[..., None], dialect: str, changes: dict[str, str]
+    world: World,
+    configure: Callable[..., None],
+    dialect: str,
+    changes: dict[str, str],
 ) -> None:
-    """A signed notification with a field that is unknown, or disagrees, moves no refund; the worker asks soon."""
+    """A signed notification with a field that is unknown, or disagrees, moves no refund; the worker
+    asks soon.
+    """
     configure({"DIALECT": dialect, "STORE_NO": PUBLISHED_STORE_NO})
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_request", occasion="refund")
@@ -177,7 +210,11 @@ def test_false_confirmation_only_causes_a_query(
     refund.refresh_from_db()
     refund_notification(world, refund, confirming(refund, **changes))
     refund.refresh_from_db()
-    assert (refund.status, refund.confirmed, world.reviews()) == ("unknown", False, ["refund-unknown"])
+    assert (refund.status, refund.confirmed, world.reviews()) == (
+        "unknown",
+        False,
+        ["refund-unknown"],
+    )
     assert refund.due_at is not None
     assert refund.due_at <= timezone.now()
     refund_notification(world, refund)
@@ -197,8 +234,13 @@ def test_confirmation_needs_each_documented_field(world: World, missing: str) ->
     assert refund.status == "unknown"
 
 
-def test_version_3_confirms_only_the_refund_it_names(world: World, configure: Callable[..., None]) -> None:
-    """Without the refund's reference it may be the notification of the payment, or of another refund."""
+def test_version_3_confirms_only_the_refund_it_names(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
+    """Without the refund's reference it may be the notification of the payment, or of another
+    refund.
+    """
     configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_request", occasion="refund")
@@ -211,7 +253,9 @@ def test_version_3_confirms_only_the_refund_it_names(world: World, configure: Ca
 
 
 def test_i7_a_notification_that_is_kept_is_acknowledged_though_the_shop_cannot_be_told_at_once(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
@@ -220,7 +264,10 @@ def test_i7_a_notification_that_is_kept_is_acknowledged_though_the_shop_cannot_b
         patch.setattr(notifications, "deliver", failing(OperationalError("the lock is held")))
         refund_notification(world, refund)
     assert f"what a notification of {payment.reference} leads to could not be done" in caplog.text
-    assert (Refund.objects.get().status, world.shop.refunded(payment.order.key)) == ("succeeded", Decimal(0))
+    assert (Refund.objects.get().status, world.shop.refunded(payment.order.key)) == (
+        "succeeded",
+        Decimal(0),
+    )
     world.run_worker()
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
@@ -233,20 +280,33 @@ def without_accounts() -> Iterator[None]:
         yield
 
 
-def test_a_notification_of_a_refund_whose_order_is_held_is_asked_to_come_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notification_of_a_refund_whose_order_is_held_is_asked_to_come_again(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
     path = f"/payments/refund-notification/{refund.notification_key}/"
     with monkeypatch.context() as patch:
-        patch.setattr(notifications, "receive_refund_notification", Mock(side_effect=OrderHeld("another transaction holds the order")))
+        patch.setattr(
+            notifications,
+            "receive_refund_notification",
+            Mock(side_effect=OrderHeld("another transaction holds the order")),
+        )
         answer = world.client.post(path, {"status": "success"})
     assert (answer.status_code, answer["Retry-After"]) == (503, "60")
 
 
-@pytest.mark.parametrize(("held_at", "status"), [((sending, "_claim"), "queued"), ((sending, "settle_refund"), "sending")])
+@pytest.mark.parametrize(
+    ("held_at", "status"),
+    [((sending, "_claim"), "queued"), ((sending, "settle_refund"), "sending")],
+)
 def test_a_refund_whose_order_is_held_after_it_was_queued_is_returned_as_it_stands_and_goes_on(
-    world: World, monkeypatch: pytest.MonkeyPatch, held_at: tuple[Any, str], status: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    held_at: tuple[Any, str],
+    status: str,
 ) -> None:
     payment = world.paid_payment("12.50")
     with monkeypatch.context() as patch:
@@ -260,30 +320,44 @@ def test_a_refund_whose_order_is_held_after_it_was_queued_is_returned_as_it_stan
 
 @pytest.mark.parametrize("away", ["the plugin fails", "the alias is another merchant's"])
 def test_i7_a_notification_that_nobody_can_judge_is_not_acknowledged_and_settles_its_refund_when_it_comes_again(
-    world: World, configure: Callable[..., None], caplog: pytest.LogCaptureFixture, away: str
+    world: World,
+    configure: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+    away: str,
 ) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
     if away == "the plugin fails":
         with without_accounts():
-            answer = world.client.post(f"/payments/refund-notification/{refund.notification_key}/", {"status": "success"})
+            answer = world.client.post(
+                f"/payments/refund-notification/{refund.notification_key}/",
+                {"status": "success"},
+            )
     else:
         configure({"MERCHANT_NO": "999999"})
-        answer = world.client.post(f"/payments/refund-notification/{refund.notification_key}/", {"status": "success"})
+        answer = world.client.post(
+            f"/payments/refund-notification/{refund.notification_key}/",
+            {"status": "success"},
+        )
         configure({})
     assert (answer.status_code, answer.content) == (503, b"try again later")
     assert f"a notification of a refund of {payment.reference} has to come again" in caplog.text
     assert (Refund.objects.get().status, refund.kept_notifications.count()) == ("unknown", 0)
     assert world.reviews() == ["refund-unknown", "account-gone"]
     told = Review.objects.get(reason="account-gone")
-    assert f"when a notification came of the refund of USD 2.50 of payment {payment.reference}" in told.message
+    assert (
+        f"when a notification came of the refund of USD 2.50 of payment {payment.reference}"
+        in told.message
+    )
     assert (told.payment, told.account) == (payment, "default")
     refund_notification(world, refund)
     assert (Refund.objects.get().status, world.reviews()) == ("succeeded", ["account-gone"])
 
 
-def test_i6_a_confirmed_refund_is_neither_sent_nor_withdrawn_while_its_account_is_away(world: World) -> None:
+def test_i6_a_confirmed_refund_is_neither_sent_nor_withdrawn_while_its_account_is_away(
+    world: World,
+) -> None:
     payment = world.paid_payment("12.50")
     refund = queued(payment)
     refund_notification(world, refund)
@@ -293,10 +367,16 @@ def test_i6_a_confirmed_refund_is_neither_sent_nor_withdrawn_while_its_account_i
         with pytest.raises(InvalidRequest, match=r"more than the USD 10\.00"):
             record_external_refund(payment.pk, "12.50", staff="ann")
         world.run_worker()
-    assert (Refund.objects.get().status, refunded_amount(world, payment)) == ("succeeded", Decimal(0))
+    assert (Refund.objects.get().status, refunded_amount(world, payment)) == (
+        "succeeded",
+        Decimal(0),
+    )
 
 
-def test_i6_a_refund_that_is_confirmed_right_before_it_is_sent_is_not_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i6_a_refund_that_is_confirmed_right_before_it_is_sent_is_not_sent(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment, real = world.paid_payment("12.50"), accounts.account_of
     refund = queued(payment)
 
@@ -310,7 +390,9 @@ def test_i6_a_refund_that_is_confirmed_right_before_it_is_sent_is_not_sent(world
     assert (refunded_amount(world, payment), world.reviews()) == (Decimal(0), [])
 
 
-def test_i5_a_refund_cut_off_whose_notification_came_is_booked_though_its_account_is_away(world: World) -> None:
+def test_i5_a_refund_cut_off_whose_notification_came_is_booked_though_its_account_is_away(
+    world: World,
+) -> None:
     payment = world.paid_payment("12.50")
     refund = queued(payment)
     sending._claim(refund.pk)
@@ -318,24 +400,41 @@ def test_i5_a_refund_cut_off_whose_notification_came_is_booked_though_its_accoun
     world.time.advance(minutes=16)
     with without_accounts():
         world.run_worker()
-    assert (Refund.objects.get().status, refundable(payment), world.reviews()) == ("succeeded", Decimal("10.00"), [])
+    assert (Refund.objects.get().status, refundable(payment), world.reviews()) == (
+        "succeeded",
+        Decimal("10.00"),
+        [],
+    )
 
 
 def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_booked_though_the_gateway_says_that_it_changed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment = world.paid_payment("12.50")
     refund = queued(payment, "12.50")
     reason = ReviewReason.CHANGED_AFTER_PAID
-    open_review(reason, "Payment: it was paid, and now it is not.", "test", order=payment.order, payment=payment)
+    open_review(
+        reason,
+        "Payment: it was paid, and now it is not.",
+        "test",
+        order=payment.order,
+        payment=payment,
+    )
     world.run_worker()
     assert Refund.objects.get().status == "queued", "it may have been made elsewhere"
     refund_notification(world, refund)
     world.run_worker()
-    assert (Refund.objects.get().status, refunded_amount(world, payment), world.reviews()) == ("succeeded", Decimal(0), [])
+    assert (Refund.objects.get().status, refunded_amount(world, payment), world.reviews()) == (
+        "succeeded",
+        Decimal(0),
+        [],
+    )
 
 
-def test_i5_refunds_never_exceed_the_payment_whatever_precision_the_host_counts_with(world: World) -> None:
+def test_i5_refunds_never_exceed_the_payment_whatever_precision_the_host_counts_with(
+    world: World,
+) -> None:
     payment = world.paid_payment("1234567.89")
     with decimal.localcontext() as context:
         context.prec = 6
@@ -348,8 +447,16 @@ def test_i5_refunds_never_exceed_the_payment_whatever_precision_the_host_counts_
     assert refunded_amount(world, payment) == Decimal("1234567.89")
 
 
-@pytest.mark.parametrize(("done", "status", "left"), [(True, "succeeded", "0.00"), (False, "failed", "12.50")])
-def test_a_person_settles_what_nobody_knows(world: World, done: bool, status: str, left: str) -> None:
+@pytest.mark.parametrize(
+    ("done", "status", "left"),
+    [(True, "succeeded", "0.00"), (False, "failed", "12.50")],
+)
+def test_a_person_settles_what_nobody_knows(
+    world: World,
+    done: bool,
+    status: str,
+    left: str,
+) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_request", occasion="refund")
     refund = queueing.refund(payment.pk, "12.50")
@@ -360,7 +467,9 @@ def test_a_person_settles_what_nobody_knows(world: World, done: bool, status: st
 
 @pytest.mark.parametrize("who", ["staff", "notification"])
 def test_a_process_that_dies_once_an_unknown_refund_is_settled_leaves_nobody_told_of_it(
-    world: World, monkeypatch: pytest.MonkeyPatch, who: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    who: str,
 ) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
@@ -371,13 +480,20 @@ def test_a_process_that_dies_once_an_unknown_refund_is_settled_leaves_nobody_tol
 
     monkeypatch.setattr(settling if who == "staff" else notifications, "deliver", die)
     with pytest.raises(Crash):
-        settle_by_staff(refund.pk, done=True, staff="ann") if who == "staff" else refund_notification(world, refund)
+        settle_by_staff(
+            refund.pk,
+            done=True,
+            staff="ann",
+        ) if who == "staff" else refund_notification(world, refund)
     refund.refresh_from_db()
     assert refund.status == "succeeded"
     assert world.reviews() == []
 
 
-def test_the_worker_tells_the_shop_of_a_refund_whose_process_died_before_it_could(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worker_tells_the_shop_of_a_refund_whose_process_died_before_it_could(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment("12.50")
 
     def die(_: int) -> None:
@@ -400,7 +516,10 @@ def test_a_refused_refund_frees_its_amount(world: World) -> None:
     assert world.shop.refunded(payment.order.key) == 0
 
 
-def test_a_refund_that_never_left_is_queued_again_and_sent_by_the_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_that_never_left_is_queued_again_and_sent_by_the_worker(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from tillgate import NotSent
 
     payment = world.paid_payment("12.50")
@@ -430,7 +549,9 @@ def test_a_refund_cut_off_by_a_crash_is_unknown_after_a_while(world: World) -> N
     assert world.reviews() == ["refund-unknown"]
 
 
-def test_i12_a_refund_inside_the_hosts_transaction_is_queued_and_sent_on_commit(world: World) -> None:
+def test_i12_a_refund_inside_the_hosts_transaction_is_queued_and_sent_on_commit(
+    world: World,
+) -> None:
     payment = world.paid_payment("12.50")
     with transaction.atomic():
         refund = queueing.queue_refund(payment.pk, "2.50")
@@ -463,7 +584,9 @@ def test_a_refund_whose_host_rolls_back_was_never_queued(world: World) -> None:
     assert refunded_amount(world, payment) == 0
 
 
-def test_a_refund_made_elsewhere_is_raised_blocks_further_ones_and_a_person_enters_it(world: World) -> None:
+def test_a_refund_made_elsewhere_is_raised_blocks_further_ones_and_a_person_enters_it(
+    world: World,
+) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.reverse(payment.reference)
     world.time.advance(days=2)
@@ -477,7 +600,9 @@ def test_a_refund_made_elsewhere_is_raised_blocks_further_ones_and_a_person_ente
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
 
-def test_an_order_whose_only_money_did_not_pay_it_and_went_back_is_told_unpaid_in_the_end(world: World) -> None:
+def test_an_order_whose_only_money_did_not_pay_it_and_went_back_is_told_unpaid_in_the_end(
+    world: World,
+) -> None:
     order = world.order("12.50")
     payment = world.start(order)
     world.shop.edit_total(order, Decimal("20.00"))
@@ -503,10 +628,12 @@ def test_money_that_went_back_releases_no_order_that_another_payment_has_paid(wo
     for payment in (second, first):
         queueing.refund(payment.pk, payment.amount)
         world.a_day_passes()
-        assert world.shop.is_paid(order), "what becomes of an order that was paid and refunded is the shop's own affair"
+        assert world.shop.is_paid(order), (
+            "what becomes of an order that was paid and refunded is the shop's own affair"
+        )
 
 
-# Word for word ----------------------------------------------------------------------------------------------------------------------------
+# Word for word ------------------------------------------------------------------------------------
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, action: Callable[[RefundRequest], Any]) -> None:
@@ -535,38 +662,81 @@ def about(moment: Any, expected: Any) -> bool:
 
 def test_a_queued_refund_is_written_in_every_field(world: World) -> None:
     payment = world.paid_payment()
-    refund = Refund.objects.get(pk=queued(payment, staff="p" * 151, reason="r" * 256, data={"lines": 1}, idempotency_key="k").pk)
-    assert (refund.payment, refund.amount, refund.status, refund.external) == (payment, Decimal("2.50"), "queued", False)
-    assert (refund.requested_by, refund.reason, refund.data, refund.answer) == ("p" * 150, "r" * 255, {"lines": 1}, "")
+    refund = Refund.objects.get(
+        pk=queued(
+            payment,
+            staff="p" * 151,
+            reason="r" * 256,
+            data={"lines": 1},
+            idempotency_key="k",
+        ).pk,
+    )
+    assert (refund.payment, refund.amount, refund.status, refund.external) == (
+        payment,
+        Decimal("2.50"),
+        "queued",
+        False,
+    )
+    assert (refund.requested_by, refund.reason, refund.data, refund.answer) == (
+        "p" * 150,
+        "r" * 255,
+        {"lines": 1},
+        "",
+    )
     assert refund.idempotency_key == "k"
     assert refund.created_at == refund.status_since == refund.due_at
     assert about(refund.created_at, timezone.now())
     given = queued(payment)
     assert (given.payment, given.payment.order) == (payment, payment.order)
     plain = Refund.objects.get(pk=given.pk)
-    assert (plain.requested_by, plain.reason, plain.data, plain.idempotency_key) == ("", "", {}, None)
+    assert (plain.requested_by, plain.reason, plain.data, plain.idempotency_key) == (
+        "",
+        "",
+        {},
+        None,
+    )
     assert plain.notification_key != refund.notification_key
     assert world.run_worker().counts["refunds to send"] == 2
 
 
 def test_a_refund_is_sent_with_its_own_address_for_notifications(
-    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    world: World,
+    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     configure(PUBLIC_URL="https://shop.example")
     payment = world.paid_payment()
     sent: list[RefundRequest] = []
-    answering(monkeypatch, lambda request: sent.append(request) or failing(NotSent("refund", "x", "refused"))(request))  # type: ignore[func-returns-value]
+    answering(
+        monkeypatch,
+        lambda request: sent.append(request) or failing(NotSent("refund", "x", "refused"))(request),
+    )  # type: ignore[func-returns-value]
     refund = queueing.refund(payment.pk, "2.50")
     url = f"https://shop.example/payments/refund-notification/{refund.notification_key}/"
     about = {"transaction_no": payment.transaction_no, "refund_id": refund.refund_id}
-    assert sent == [RefundRequest(reference=payment.reference, currency="USD", amount=Decimal("2.50"), ipn_url=url, **about)]
+    assert sent == [
+        RefundRequest(
+            reference=payment.reference,
+            currency="USD",
+            amount=Decimal("2.50"),
+            ipn_url=url,
+            **about,
+        ),
+    ]
 
 
 @pytest.mark.parametrize(
     ("status", "message"),
-    [("pending", "is pending, and only a paid one can be refunded"), ("closed", "is closed, and only a paid one can be refunded")],
+    [
+        ("pending", "is pending, and only a paid one can be refunded"),
+        ("closed", "is closed, and only a paid one can be refunded"),
+    ],
 )
-def test_what_cannot_be_refunded_is_refused_in_words(world: World, status: str, message: str) -> None:
+def test_what_cannot_be_refunded_is_refused_in_words(
+    world: World,
+    status: str,
+    message: str,
+) -> None:
     payment = world.start(world.order())
     Payment.objects.filter(pk=payment.pk).update(status=status)
     with pytest.raises(RefundNotPossible) as caught:
@@ -575,7 +745,9 @@ def test_what_cannot_be_refunded_is_refused_in_words(world: World, status: str, 
     assert refundable(world.fresh(payment)) == 0
 
 
-def test_what_was_refunded_elsewhere_or_meanwhile_or_is_too_much_is_refused_in_words(world: World) -> None:
+def test_what_was_refunded_elsewhere_or_meanwhile_or_is_too_much_is_refused_in_words(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     queueing.refund(payment.pk, "2.50")
     newest = Refund.objects.get().pk
@@ -593,27 +765,52 @@ def test_what_was_refunded_elsewhere_or_meanwhile_or_is_too_much_is_refused_in_w
     for action in actions:
         with pytest.raises(RefundNotPossible) as meanwhile:
             action()
-        assert str(meanwhile.value) == f"a refund of USD 2.50 of payment {payment.reference} was asked for in the meantime"
-    Review.objects.create(payment=payment, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now())
+        assert (
+            str(meanwhile.value)
+            == f"a refund of USD 2.50 of payment {payment.reference} was asked for in the meantime"
+        )
+    Review.objects.create(
+        payment=payment,
+        reason="changed-after-paid",
+        facts={"detail": "x"},
+        opened_at=timezone.now(),
+    )
     with pytest.raises(RefundNotPossible) as elsewhere:
         queueing.refund(payment.pk, "1.00")
-    assert str(elsewhere.value) == f"payment {payment.reference} may have been refunded elsewhere: enter that amount first"
-    assert queueing.refund(world.paid_payment().pk, "12.50").status == "succeeded", "another payment is another matter"
+    assert (
+        str(elsewhere.value)
+        == f"payment {payment.reference} may have been refunded elsewhere: enter that amount first"
+    )
+    assert queueing.refund(world.paid_payment().pk, "12.50").status == "succeeded", (
+        "another payment is another matter"
+    )
     Review.objects.update(resolved_at=timezone.now())
     assert queueing.refund(payment.pk, "10.00").status == "succeeded"
 
 
-def test_a_refund_that_waits_until_it_is_known_what_was_refunded_elsewhere_is_tried_in_an_hour(world: World) -> None:
+def test_a_refund_that_waits_until_it_is_known_what_was_refunded_elsewhere_is_tried_in_an_hour(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     refund = queued(payment)
-    review = Review.objects.create(payment=payment, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now())
+    review = Review.objects.create(
+        payment=payment,
+        reason="changed-after-paid",
+        facts={"detail": "x"},
+        opened_at=timezone.now(),
+    )
     kept = sending.send_refund(refund.pk)
     assert (kept.pk, kept.status, kept.payment.order) == (refund.pk, "queued", payment.order)
     refund.refresh_from_db()
-    assert (refund.status, about(refund.due_at, timezone.now() + timedelta(hours=1))) == ("queued", True)
+    assert (refund.status, about(refund.due_at, timezone.now() + timedelta(hours=1))) == (
+        "queued",
+        True,
+    )
     review.delete()
     assert sending.send_refund(refund.pk).status == "succeeded"
-    assert sending.send_refund(refund.pk).status == "succeeded", "one that is not queued any more is returned as it stands"
+    assert sending.send_refund(refund.pk).status == "succeeded", (
+        "one that is not queued any more is returned as it stands"
+    )
     assert refunded_amount(world, payment) == Decimal("2.50")
 
 
@@ -629,7 +826,10 @@ def test_a_refund_under_way_counts_as_lost_in_a_quarter_of_an_hour(world: World)
     assert sending._claim(refund.pk) is None
 
 
-def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
     refund = queueing.refund(payment.pk, "2.50")
@@ -642,18 +842,26 @@ def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(world: World, monk
     assert refund.answer == str(NotSent("refund", "x", "connection refused"))
 
 
-def test_what_is_settled_is_never_due_again_and_what_nobody_knows_is_asked_about(world: World) -> None:
+def test_what_is_settled_is_never_due_again_and_what_nobody_knows_is_asked_about(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     queueing.refund(payment.pk, "1.00")
     for fault in ("refused", "lost_response"):
         world.sandbox.control.fault(fault, occasion="refund")
         queueing.refund(payment.pk, "1.00")
     rows = Refund.objects.order_by("id").values_list("status", "due_at")
-    assert [(status, due_at is not None) for status, due_at in rows] == [("succeeded", False), ("failed", False), ("unknown", True)]
+    assert [(status, due_at is not None) for status, due_at in rows] == [
+        ("succeeded", False),
+        ("failed", False),
+        ("unknown", True),
+    ]
 
 
 def test_i6_a_plugin_that_raises_around_a_refund_leaves_it_unknown(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     answering(monkeypatch, failing(ZeroDivisionError("x" * 300)))
     refund = queueing.refund(world.paid_payment().pk, "2.50")
@@ -661,24 +869,36 @@ def test_i6_a_plugin_that_raises_around_a_refund_leaves_it_unknown(
     assert f"refund {refund.pk} failed in a plugin" in caplog.text
 
 
-def test_an_answer_of_any_length_is_kept_within_bounds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_of_any_length_is_kept_within_bounds(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answering(monkeypatch, failing(NotSent("refund", "x", "r" * 300)))
     assert len(queueing.refund(world.paid_payment().pk, "2.50").answer) == 255
 
 
-def test_a_refund_whose_account_is_gone_stays_queued_and_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_whose_account_is_gone_stays_queued_and_is_told(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
     error = ConfigurationError("token", "***", "is empty")
     answering(monkeypatch, failing(error))
     refund = queueing.refund(payment.pk, "2.50")
     assert (refund.status, refund.answer) == ("queued", str(error))
     review = Review.objects.get()
-    assert (review.reason, review.account, review.payment, review.order) == ("account-gone", "default", payment, None)
+    assert (review.reason, review.account, review.payment, review.order) == (
+        "account-gone",
+        "default",
+        payment,
+        None,
+    )
     assert review.message == f"Account default: {error}."
 
 
 def test_i6_an_answer_that_comes_after_the_refund_was_taken_for_lost_is_as_good_as_ever(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment, real = world.paid_payment(), hooks.refund
 
@@ -693,11 +913,14 @@ def test_i6_an_answer_that_comes_after_the_refund_was_taken_for_lost_is_as_good_
     assert (world.reviews(), world.shop.refunded(payment.order.key)) == ([], Decimal("2.50"))
     assert TimelineEntry.objects.get(event="refund.succeeded").actor == "refund"
     world.sandbox.control.fault("lost_response", occasion="refund")
-    assert queueing.refund(payment.pk, "1.00").status == "unknown", "an answer that says nothing changes nothing"
+    assert queueing.refund(payment.pk, "1.00").status == "unknown", (
+        "an answer that says nothing changes nothing"
+    )
 
 
 def test_i6_a_refund_that_was_taken_for_lost_is_not_queued_again_when_it_turns_out_that_it_never_left(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment = world.paid_payment()
 
@@ -711,7 +934,10 @@ def test_i6_a_refund_that_was_taken_for_lost_is_not_queued_again_when_it_turns_o
     assert world.reviews() == ["refund-unknown"]
 
 
-def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment, real = world.paid_payment(), hooks.refund
 
     def slow(account: Any, request: RefundRequest) -> Any:
@@ -724,12 +950,17 @@ def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(world
     refund = queueing.refund(payment.pk, "2.50")
     assert (refund.status, refund.answer) == ("failed", "ann found that it was not done")
     assert world.reviews() == ["refund-contradicted"]
-    assert "the gateway's answer says that it was done" in Review.objects.get(resolved_at=None).message
+    assert (
+        "the gateway's answer says that it was done" in Review.objects.get(resolved_at=None).message
+    )
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
         queueing.refund(payment.pk, "0.01")
 
 
-def test_i7_a_notification_that_came_before_the_answer_was_lost_settles_the_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i7_a_notification_that_came_before_the_answer_was_lost_settles_the_refund(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
 
     def lost(request: RefundRequest) -> Any:
@@ -738,13 +969,21 @@ def test_i7_a_notification_that_came_before_the_answer_was_lost_settles_the_refu
 
     answering(monkeypatch, lost)
     refund = queueing.refund(payment.pk, "2.50")
-    assert (refund.status, refund.answer) == ("succeeded", "TimeoutError in a plugin; a notification had confirmed it")
+    assert (refund.status, refund.answer) == (
+        "succeeded",
+        "TimeoutError in a plugin; a notification had confirmed it",
+    )
     assert world.reviews() == []
 
 
-@pytest.mark.parametrize("body", ["status=failed", "status=success&verifySign=00000000000000000000000000000000"])
+@pytest.mark.parametrize(
+    "body",
+    ["status=failed", "status=success&verifySign=00000000000000000000000000000000"],
+)
 def test_i7_a_notification_that_confirms_nothing_or_is_forged_settles_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch, body: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    body: str,
 ) -> None:
     payment = world.paid_payment()
 
@@ -756,7 +995,10 @@ def test_i7_a_notification_that_confirms_nothing_or_is_forged_settles_nothing(
     assert queueing.refund(payment.pk, "2.50").status == "unknown"
 
 
-def test_the_shop_is_told_each_outcome_once_and_of_no_attempt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shop_is_told_each_outcome_once_and_of_no_attempt(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
@@ -773,7 +1015,9 @@ def test_the_shop_is_told_each_outcome_once_and_of_no_attempt(world: World, monk
     assert all(one.created_at and one.done_at for one in told)
 
 
-def test_an_order_that_was_paid_is_not_checked_when_its_money_goes_back_and_one_that_was_not_is(world: World) -> None:
+def test_an_order_that_was_paid_is_not_checked_when_its_money_goes_back_and_one_that_was_not_is(
+    world: World,
+) -> None:
     paid = world.start(unregistered())
     world.shopper_pays(paid)
     world.notification(paid)
@@ -787,9 +1031,15 @@ def test_an_order_that_was_paid_is_not_checked_when_its_money_goes_back_and_one_
     assert Order.objects.get(pk=held.order_id).unpaid_check_at is None
     queueing.refund(held.pk, "0.01", staff="ann")
     assert Order.objects.get(pk=paid.order_id).unpaid_check_at is None
-    assert about(Order.objects.get(pk=held.order_id).unpaid_check_at, timezone.now() + timedelta(minutes=60))
+    assert about(
+        Order.objects.get(pk=held.order_id).unpaid_check_at,
+        timezone.now() + timedelta(minutes=60),
+    )
     resolved = Review.objects.get()
-    assert (resolved.resolution, resolved.resolved_by) == ("all of it was refunded: USD 12.50", "ann")
+    assert (resolved.resolution, resolved.resolved_by) == (
+        "all of it was refunded: USD 12.50",
+        "ann",
+    )
 
 
 def test_what_software_gave_back_is_concluded_by_itself(world: World) -> None:
@@ -797,7 +1047,12 @@ def test_what_software_gave_back_is_concluded_by_itself(world: World) -> None:
     ShopOrder.objects.update(status="cancelled")
     world.shopper_pays(held)
     world.notification(held)
-    Review.objects.create(payment=held, reason="forged-notifications", facts={"detail": "x"}, opened_at=timezone.now())
+    Review.objects.create(
+        payment=held,
+        reason="forged-notifications",
+        facts={"detail": "x"},
+        opened_at=timezone.now(),
+    )
     queueing.refund(held.pk, "12.50")
     assert list(Review.objects.order_by("id").values_list("reason", "resolved_by")) == [
         ("paid-not-payable", "tillgate"),
@@ -808,24 +1063,50 @@ def test_what_software_gave_back_is_concluded_by_itself(world: World) -> None:
 def test_a_refund_made_elsewhere_is_written_in_every_field(world: World) -> None:
     payment = world.paid_payment()
     entered = Refund.objects.get(pk=record_external_refund(payment.pk, "2.50", staff="p" * 151).pk)
-    assert (entered.payment, entered.amount, entered.status, entered.external) == (payment, Decimal("2.50"), "succeeded", True)
-    assert (entered.requested_by, entered.reason, entered.due_at) == ("p" * 150, "made elsewhere", None)
+    assert (entered.payment, entered.amount, entered.status, entered.external) == (
+        payment,
+        Decimal("2.50"),
+        "succeeded",
+        True,
+    )
+    assert (entered.requested_by, entered.reason, entered.due_at) == (
+        "p" * 150,
+        "made elsewhere",
+        None,
+    )
     assert entered.created_at == entered.status_since
     told = OutboxEvent.objects.get(kind="refund-changed")
-    assert (told.refund, told.payment, told.order, told.data) == (entered, payment, payment.order, {"status": "succeeded"})
+    assert (told.refund, told.payment, told.order, told.data) == (
+        entered,
+        payment,
+        payment.order,
+        {"status": "succeeded"},
+    )
 
 
-def test_a_refund_made_elsewhere_of_all_concludes_what_a_person_was_asked_about_the_payment(world: World) -> None:
+def test_a_refund_made_elsewhere_of_all_concludes_what_a_person_was_asked_about_the_payment(
+    world: World,
+) -> None:
     held = world.start(world.order())
     ShopOrder.objects.update(status="cancelled")
     world.shopper_pays(held)
     world.notification(held)
     other = Review.objects.create(
-        payment=world.paid_payment(), reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now()
+        payment=world.paid_payment(),
+        reason="changed-after-paid",
+        facts={"detail": "x"},
+        opened_at=timezone.now(),
     )
-    Review.objects.create(payment=held, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now())
+    Review.objects.create(
+        payment=held,
+        reason="changed-after-paid",
+        facts={"detail": "x"},
+        opened_at=timezone.now(),
+    )
     record_external_refund(held.pk, "12.50", staff="ann")
-    assert list(Review.objects.exclude(pk=other.pk).order_by("id").values_list("resolution", "resolved_by")) == [
+    assert list(
+        Review.objects.exclude(pk=other.pk).order_by("id").values_list("resolution", "resolved_by"),
+    ) == [
         ("all of it was refunded: USD 12.50", "ann"),
         ("USD 12.50 was refunded elsewhere", "ann"),
     ]
@@ -834,7 +1115,9 @@ def test_a_refund_made_elsewhere_of_all_concludes_what_a_person_was_asked_about_
 
 
 def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_worker(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     payment = world.paid_payment()
 
@@ -857,7 +1140,10 @@ def test_i12_no_refund_is_sent_or_queried_inside_a_transaction(world: World) -> 
         "poll_refund": lambda: poll_refund(refund.pk),
     }
     for name, action in actions.items():
-        with pytest.raises(InsideTransaction, match=rf"^{name} uses the network"), transaction.atomic():
+        with (
+            pytest.raises(InsideTransaction, match=rf"^{name} uses the network"),
+            transaction.atomic(),
+        ):
             action()
 
 
@@ -868,12 +1154,20 @@ def test_what_concludes_one_payment_or_refund_leaves_the_others_open(world: Worl
         world.shopper_pays(payment)
         world.notification(payment)
     queueing.refund(first.pk, "12.50")
-    assert list(Review.objects.filter(resolved_at__isnull=True).values_list("payment", flat=True)) == [second.pk]
+    assert list(
+        Review.objects.filter(resolved_at__isnull=True).values_list("payment", flat=True),
+    ) == [second.pk]
     unknown = []
     for _ in range(2):
         world.sandbox.control.fault("lost_response", occasion="refund")
         unknown.append(queueing.refund(second.pk, "1.00"))
-    about_it = {"order": second.order, "payment": second, "refund": unknown[0], "facts": {"detail": "x"}, "opened_at": timezone.now()}
+    about_it = {
+        "order": second.order,
+        "payment": second,
+        "refund": unknown[0],
+        "facts": {"detail": "x"},
+        "opened_at": timezone.now(),
+    }
     failing_outbox_event = Review.objects.create(reason="delivery-failing", **about_it)
     settle_by_staff(unknown[0].pk, done=False, staff="ann")
     open_ones = Review.objects.filter(resolved_at__isnull=True).order_by("id")
@@ -888,10 +1182,20 @@ def test_what_concludes_one_payment_or_refund_leaves_the_others_open(world: Worl
 
 
 @pytest.mark.parametrize(
-    "body", ["status=pending", "status=rejected", "amount=2.50", '{"ret_code": "000030", "sta', "<status>failed</status>", '{"result": {}}']
+    "body",
+    [
+        "status=pending",
+        "status=rejected",
+        "amount=2.50",
+        '{"ret_code": "000030", "sta',
+        "<status>failed</status>",
+        '{"result": {}}',
+    ],
 )
 def test_i7_a_notification_that_nobody_understands_settles_no_refund_neither_before_nor_after_its_answer_was_lost(
-    world: World, monkeypatch: pytest.MonkeyPatch, body: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    body: str,
 ) -> None:
     payment = world.paid_payment()
 
@@ -907,7 +1211,9 @@ def test_i7_a_notification_that_nobody_understands_settles_no_refund_neither_bef
     assert world.reviews() == ["refund-unknown"]
 
 
-def test_i5_news_that_a_refused_refund_was_done_is_told_once_and_nothing_more_goes_back_before_a_person_has_looked(world: World) -> None:
+def test_i5_news_that_a_refused_refund_was_done_is_told_once_and_nothing_more_goes_back_before_a_person_has_looked(
+    world: World,
+) -> None:
     payment = world.paid_payment("40.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "30.00")
@@ -920,12 +1226,19 @@ def test_i5_news_that_a_refused_refund_was_done_is_told_once_and_nothing_more_go
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
         queueing.refund(payment.pk, "30.00")
     done = actions.take_action(told.pk, "record-external-refund", staff="ann", amount="30.00")
-    assert (done.resolved, refundable(payment), world.shop.refunded(payment.order.key)) == (True, Decimal("10.00"), Decimal("30.00"))
+    assert (done.resolved, refundable(payment), world.shop.refunded(payment.order.key)) == (
+        True,
+        Decimal("10.00"),
+        Decimal("30.00"),
+    )
     refund_notification(world, refund)
     assert world.reviews() == []
 
 
-def test_i5_a_refusal_that_a_notification_contradicts_is_told_to_a_person(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i5_a_refusal_that_a_notification_contradicts_is_told_to_a_person(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
 
     def refused(request: RefundRequest) -> Any:
@@ -938,7 +1251,8 @@ def test_i5_a_refusal_that_a_notification_contradicts_is_told_to_a_person(world:
 
 
 def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_those_for_which_nothing_is_left_are_withdrawn(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment = world.paid_payment("12.50")
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
@@ -952,7 +1266,9 @@ def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_thos
     small.refresh_from_db()
     large.refresh_from_db()
     assert (small.status, large.status, large.due_at) == ("queued", "failed", None)
-    assert large.answer == "withdrawn before it was sent: a refund made elsewhere left nothing for it"
+    assert (
+        large.answer == "withdrawn before it was sent: a refund made elsewhere left nothing for it"
+    )
     assert world.reviews() == ["refund-not-sent"]
     assert refundable(payment) == Decimal("0.50")
     assert TimelineEntry.objects.get(refund=large, event="refund.failed").actor == "staff:ann"
@@ -965,9 +1281,14 @@ def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_thos
     assert sent == []
 
 
-@pytest.mark.parametrize(("status", "at_once"), [("queued", True), ("sending", False), ("unknown", False)])
+@pytest.mark.parametrize(
+    ("status", "at_once"),
+    [("queued", True), ("sending", False), ("unknown", False)],
+)
 def test_a_notification_brings_forward_the_one_refund_that_it_confirms_and_only_while_that_waits(
-    world: World, status: str, at_once: bool
+    world: World,
+    status: str,
+    at_once: bool,
 ) -> None:
     payment, later = world.paid_payment("12.50"), timezone.now() + timedelta(minutes=30)
     told, other = queued(payment), queued(payment)
@@ -981,7 +1302,10 @@ def test_a_notification_brings_forward_the_one_refund_that_it_confirms_and_only_
     assert (told.due_at is not None and told.due_at <= timezone.now()) is at_once
 
 
-def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_not_withdrawn(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment("12.50")
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
     refund = queueing.refund(payment.pk, "11.50")
@@ -996,7 +1320,10 @@ def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_not_withdrawn(w
     assert refund.status == "succeeded"
 
 
-def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothing(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment, real, sent = world.paid_payment(), accounts.account_of, list[RefundRequest]()
 
     def asleep(payment: Payment) -> Any:
@@ -1011,7 +1338,10 @@ def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothi
     assert (refund.status, sent) == ("failed", [])
 
 
-def test_i6_a_process_that_slept_sends_nothing_though_nobody_has_noticed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i6_a_process_that_slept_sends_nothing_though_nobody_has_noticed(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment, real, sent = world.paid_payment(), accounts.account_of, list[RefundRequest]()
 
     def asleep(payment: Payment) -> Any:
@@ -1021,18 +1351,29 @@ def test_i6_a_process_that_slept_sends_nothing_though_nobody_has_noticed(world: 
     monkeypatch.setattr(sending, "account_of", asleep)
     answering(monkeypatch, sent.append)
     refund = queueing.refund(payment.pk, "2.50")
-    detail = "the process slept until others took it for dead, a notification has confirmed it just now, or the database is away"
-    assert (refund.status, refund.answer, sent) == ("queued", str(NotSent("refund", payment.reference, detail)), [])
+    detail = (
+        "the process slept until others took it for dead, a notification has confirmed it "
+        "just now, or the database is away"
+    )
+    assert (refund.status, refund.answer, sent) == (
+        "queued",
+        str(NotSent("refund", payment.reference, detail)),
+        [],
+    )
 
 
 def test_i6_a_refund_is_to_be_sent_until_the_time_for_it_is_over_or_its_row_says_otherwise(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment = world.paid_payment()
     claimed, other = (sending._claim(queued(payment).pk) for _ in range(2))
     assert claimed
     assert claimed.due_at
-    for now, is_under_way in ((claimed.due_at - timedelta(microseconds=1), True), (claimed.due_at, False)):
+    for now, is_under_way in (
+        (claimed.due_at - timedelta(microseconds=1), True),
+        (claimed.due_at, False),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(timezone, "now", lambda now=now: now)
             assert sending._is_under_way(claimed) is is_under_way
@@ -1044,8 +1385,17 @@ def test_i6_a_refund_is_to_be_sent_until_the_time_for_it_is_over_or_its_row_says
 
 def test_what_was_overpaid_is_settled_by_giving_it_back_and_nothing_else_is(world: World) -> None:
     payment, other = world.paid_payment(), world.paid_payment()
-    for of, reason in ((payment, "overpaid"), (payment, "forged-notifications"), (other, "overpaid")):
-        about = {"order": of.order, "payment": of, "facts": {"detail": "x"}, "opened_at": timezone.now()}
+    for of, reason in (
+        (payment, "overpaid"),
+        (payment, "forged-notifications"),
+        (other, "overpaid"),
+    ):
+        about = {
+            "order": of.order,
+            "payment": of,
+            "facts": {"detail": "x"},
+            "opened_at": timezone.now(),
+        }
         Review.objects.create(reason=reason, open_key=f"{reason}:{of.pk}", **about)
     queueing.refund(payment.pk, "1.00", reason="overpaid", staff="ann")
     [settled] = Review.objects.filter(resolved_at__isnull=False)
@@ -1053,7 +1403,10 @@ def test_what_was_overpaid_is_settled_by_giving_it_back_and_nothing_else_is(worl
     assert settled.resolution == "USD 1.00 was refunded"
 
 
-def test_i6_a_refund_that_was_taken_not_to_have_left_and_has_is_not_sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i6_a_refund_that_was_taken_not_to_have_left_and_has_is_not_sent_again(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment, sent = world.paid_payment(), list[RefundRequest]()
 
     def left_after_all(request: RefundRequest) -> Any:
@@ -1067,11 +1420,18 @@ def test_i6_a_refund_that_was_taken_not_to_have_left_and_has_is_not_sent_again(w
     world.time.advance(minutes=2)
     world.run_worker()
     refund.refresh_from_db()
-    assert (refund.status, refund.answer, len(sent)) == ("succeeded", "a notification had confirmed it", 1)
+    assert (refund.status, refund.answer, len(sent)) == (
+        "succeeded",
+        "a notification had confirmed it",
+        1,
+    )
     assert TimelineEntry.objects.get(event="refund.succeeded").actor == "refund"
 
 
-def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
     with monkeypatch.context() as patch:
         answering(patch, failing(NotSent("refund", "x", "connection refused")))
@@ -1109,19 +1469,31 @@ def test_i5_each_refund_that_was_refused_and_made_is_entered_for_itself(world: W
         ("refund-contradicted", "refund of USD 40.00: failed", True),
     ]
     done = actions.take_action(first.pk, "record-external-refund", staff="ann", amount="30.00")
-    assert (done.message, world.reviews()) == ("USD 30.00 was refunded elsewhere", ["refund-contradicted"])
+    assert (done.message, world.reviews()) == (
+        "USD 30.00 was refunded elsewhere",
+        ["refund-contradicted"],
+    )
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
         queueing.refund(payment.pk, "1.00")
     actions.take_action(second.pk, "record-external-refund", staff="ann", amount="40.00")
     assert world.reviews() == []
-    assert (refundable(payment), refunded_amount(world, payment)) == (Decimal("30.00"), Decimal("70.00"))
+    assert (refundable(payment), refunded_amount(world, payment)) == (
+        Decimal("30.00"),
+        Decimal("70.00"),
+    )
 
 
-def test_i5_what_was_given_back_elsewhere_ends_no_doubt_about_a_refund_that_was_made(world: World) -> None:
+def test_i5_what_was_given_back_elsewhere_ends_no_doubt_about_a_refund_that_was_made(
+    world: World,
+) -> None:
     payment = world.paid_payment("100.00")
     refund_notification(world, wrongly_refused(world, payment, "30.00"))
     Review.objects.create(
-        payment=payment, order=payment.order, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now()
+        payment=payment,
+        order=payment.order,
+        reason="changed-after-paid",
+        facts={"detail": "x"},
+        opened_at=timezone.now(),
     )
     record_external_refund(payment.pk, "10.00", staff="bob")
     assert world.reviews() == ["refund-contradicted"]
@@ -1131,7 +1503,9 @@ def test_i5_what_was_given_back_elsewhere_ends_no_doubt_about_a_refund_that_was_
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_i5_a_refused_refund_that_was_made_is_told_though_the_next_one_gave_all_back_and_so_more_than_was_paid(
-    world: World, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    is_lost: bool,
 ) -> None:
     payment = world.paid_payment("12.50")
     first = wrongly_refused(world, payment, "5.00")
@@ -1139,11 +1513,19 @@ def test_i5_a_refused_refund_that_was_made_is_told_though_the_next_one_gave_all_
     def made(request: RefundRequest) -> Any:
         refund_notification(world, first)  # after the second has left
         Review.objects.create(
-            payment=payment, order=payment.order, reason="changed-after-paid", facts={"detail": "x"}, opened_at=timezone.now()
+            payment=payment,
+            order=payment.order,
+            reason="changed-after-paid",
+            facts={"detail": "x"},
+            opened_at=timezone.now(),
         )
         if is_lost:
             raise TimeoutError
-        return Refunded(reference=request.reference, amount=request.amount, ret_msg="refund success")
+        return Refunded(
+            reference=request.reference,
+            amount=request.amount,
+            ret_msg="refund success",
+        )
 
     answering(monkeypatch, made)
     second = queueing.refund(payment.pk, "12.50")
@@ -1151,24 +1533,37 @@ def test_i5_a_refused_refund_that_was_made_is_told_though_the_next_one_gave_all_
         refund_notification(world, second)
     assert (payment.refunded_amount, world.reviews()) == (Decimal("12.50"), ["refund-contradicted"])
     told = Review.objects.get(reason="refund-contradicted")
-    assert actions.take_action(told.pk, "dismiss", staff="ann", note="The gateway takes it back.").resolved
+    assert actions.take_action(
+        told.pk,
+        "dismiss",
+        staff="ann",
+        note="The gateway takes it back.",
+    ).resolved
 
 
 def test_i5_a_person_cannot_say_of_a_refund_that_a_notification_has_confirmed_that_it_was_not_done(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "6.00")
-    with monkeypatch.context() as patch:  # kept by a version that settled in another transaction, and died between the two
+    # kept by a version that settled in another transaction, and died between the two
+    with monkeypatch.context() as patch:
         patch.setattr(notifications, "settle_by_notification", lambda *_: False)
         refund_notification(world, refund)
     settled = settle_by_staff(refund.pk, done=False, staff="ann")
-    assert (settled.status, settled.answer) == ("succeeded", "ann found that it was not done; a notification had confirmed it")
+    assert (settled.status, settled.answer) == (
+        "succeeded",
+        "ann found that it was not done; a notification had confirmed it",
+    )
     assert (refundable(payment), world.reviews()) == (Decimal("6.50"), [])
 
 
-def test_i7_a_notification_of_a_refund_is_kept_and_believed_together_or_not_at_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i7_a_notification_of_a_refund_is_kept_and_believed_together_or_not_at_all(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "6.00")
@@ -1188,7 +1583,9 @@ def test_i7_a_notification_of_a_refund_is_kept_and_believed_together_or_not_at_a
 
 @pytest.mark.parametrize("error", [Crash, OperationalError])
 def test_i5_a_refusal_that_a_notification_contradicts_is_told_though_the_process_ends_after_the_commit(
-    world: World, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
 ) -> None:
     payment = world.paid_payment("12.50")
 
@@ -1207,7 +1604,10 @@ def test_i5_a_refusal_that_a_notification_contradicts_is_told_though_the_process
     assert (Refund.objects.get().status, world.reviews()) == ("failed", ["refund-contradicted"])
 
 
-def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment("12.50")
     with monkeypatch.context() as patch:
         answering(patch, failing(NotSent("refund", "x", "connection refused")))
@@ -1220,7 +1620,10 @@ def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent(world: World,
     assert (Refund.objects.get().status, world.reviews()) == ("succeeded", [])
 
 
-def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment("12.50")
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
     refund = queueing.refund(payment.pk, "2.50")
@@ -1232,19 +1635,34 @@ def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(wo
     world.a_day_passes()
     assert (Review.objects.count(), refundable(payment)) == (1, Decimal("10.00"))
     done = actions.take_action(review.pk, "withdraw", staff="ann")
-    assert (done.resolved, done.message, done.refund) == (True, "USD 2.50: withdrawn before it was sent: by ann", refund)
+    assert (done.resolved, done.message, done.refund) == (
+        True,
+        "USD 2.50: withdrawn before it was sent: by ann",
+        refund,
+    )
     assert TimelineEntry.objects.get(event="refund.failed").actor == "staff:ann"
     assert (world.reviews(), refundable(payment)) == ([], Decimal("12.50"))
-    assert list(refund.outbox_events.values_list("kind", "outcome")) == [("refund-changed", "failed")]
-    with pytest.raises(RefundNotPossible, match="is failed by now, and only one that waits to be sent can be withdrawn"):
+    assert list(refund.outbox_events.values_list("kind", "outcome")) == [
+        ("refund-changed", "failed"),
+    ]
+    with pytest.raises(
+        RefundNotPossible,
+        match="is failed by now, and only one that waits to be sent can be withdrawn",
+    ):
         withdraw(refund.pk, staff="ann")
 
 
-def test_a_refund_that_a_notification_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_that_a_notification_has_confirmed_is_not_withdrawn(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment("12.50")
     refund = queued(payment)
     refund_notification(world, refund)
-    with pytest.raises(RefundNotPossible, match=r"^a notification says that the refund was done; ") as refused:
+    with pytest.raises(
+        RefundNotPossible,
+        match=r"^a notification says that the refund was done; ",
+    ) as refused:
         withdraw(refund.pk, staff="ann")
     assert str(refused.value).endswith("; it is booked when it is sent next, and not sent again")
     world.run_worker()
@@ -1252,7 +1670,10 @@ def test_a_refund_that_a_notification_has_confirmed_is_not_withdrawn(world: Worl
     assert (refund.status, refunded_amount(world, payment)) == ("succeeded", Decimal(0))
 
 
-def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment, real = world.paid_payment("12.50"), accounts.account_of
 
     with monkeypatch.context() as patch:
@@ -1269,7 +1690,10 @@ def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(
         assert queueing.refund(payment.pk, "2.50").status == "queued"
     world.time.advance(minutes=2)
     world.run_worker()
-    assert (Refund.objects.get().status, refunded_amount(world, payment)) == ("succeeded", Decimal("2.50"))
+    assert (Refund.objects.get().status, refunded_amount(world, payment)) == (
+        "succeeded",
+        Decimal("2.50"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -1288,10 +1712,15 @@ def test_i7_a_notification_that_says_two_things_settles_no_refund(world: World, 
     refund_notification(world, refund, body)
     refund.refresh_from_db()
     assert (refund.status, world.reviews()) == ("unknown", ["refund-unknown"])
-    assert settle_by_staff(refund.pk, done=False, staff="ann").status == "failed", "nor does it later"
+    assert settle_by_staff(refund.pk, done=False, staff="ann").status == "failed", (
+        "nor does it later"
+    )
 
 
-def test_a_refunds_notification_that_was_kept_is_answered_as_such(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refunds_notification_that_was_kept_is_answered_as_such(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
@@ -1306,24 +1735,40 @@ def test_a_refunds_notification_that_was_kept_is_answered_as_such(world: World, 
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
 
-PENDING = Refunded(reference="x", amount=Decimal("2.50"), ret_msg="accepted", outcome=RefundOutcome.PENDING, refund_no="88")
+PENDING = Refunded(
+    reference="x",
+    amount=Decimal("2.50"),
+    ret_msg="accepted",
+    outcome=RefundOutcome.PENDING,
+    refund_no="88",
+)
 
 
 def pending_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> Refund:
     """Refund 2.50, which the gateway accepts and does not finish."""
     with monkeypatch.context() as patched:
-        patched.setattr(hooks, "refund", lambda account, request: replace(PENDING, reference=request.reference))
+        patched.setattr(
+            hooks,
+            "refund",
+            lambda account, request: replace(PENDING, reference=request.reference),
+        )
         return queueing.refund(world.paid_payment().pk, "2.50")
 
 
 def listing(monkeypatch: pytest.MonkeyPatch, *refunds: ReportedRefund) -> None:
     """Let the gateway's answers to queries list refunds."""
     real = hooks.query
-    monkeypatch.setattr(hooks, "query", lambda *given, **more: replace(real(*given, **more), refunds=refunds))
+    monkeypatch.setattr(
+        hooks,
+        "query",
+        lambda *given, **more: replace(real(*given, **more), refunds=refunds),
+    )
 
 
 def says(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[str]:
-    """Let the gateway answer every query of a refund so, and return the ids of those that it was asked about."""
+    """Let the gateway answer every query of a refund so, and return the ids of those that it was
+    asked about.
+    """
     asked: list[str] = []
 
     def query_refund(account: Any, request: RefundRequest, refund_no: str | None) -> Any:
@@ -1337,18 +1782,29 @@ def says(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[str]:
 
 
 def test_a_refund_that_the_gateway_has_accepted_waits_without_a_review_and_holds_its_amount(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refund = pending_refund(world, monkeypatch)
-    assert (refund.status, refund.refund_no, refundable(refund.payment)) == ("pending", "88", Decimal("10.00"))
+    assert (refund.status, refund.refund_no, refundable(refund.payment)) == (
+        "pending",
+        "88",
+        Decimal("10.00"),
+    )
     assert refund.due_at is not None
     assert world.reviews() == []
     assert not OutboxEvent.objects.filter(refund=refund).exists()  # the shop hears of the end
 
 
-@pytest.mark.parametrize(("outcome", "left"), [(RefundOutcome.SUCCEEDED, "10.00"), (RefundOutcome.FAILED, "12.50")])
+@pytest.mark.parametrize(
+    ("outcome", "left"),
+    [(RefundOutcome.SUCCEEDED, "10.00"), (RefundOutcome.FAILED, "12.50")],
+)
 def test_the_worker_asks_about_a_pending_refund_until_it_ends_and_tells_the_shop(
-    world: World, monkeypatch: pytest.MonkeyPatch, outcome: RefundOutcome, left: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: RefundOutcome,
+    left: str,
 ) -> None:
     refund = pending_refund(world, monkeypatch)
     asked = says(monkeypatch, None)
@@ -1362,12 +1818,25 @@ def test_the_worker_asks_about_a_pending_refund_until_it_ends_and_tells_the_shop
     refund.refresh_from_db()
     assert (asked, refund.status, refund.due_at) == ([refund.refund_id], str(outcome), None)
     assert refundable(refund.payment) == Decimal(left)
-    assert [event.data["status"] for event in OutboxEvent.objects.filter(refund=refund, done_at__isnull=False)] == [str(outcome)]
+    assert [
+        event.data["status"]
+        for event in OutboxEvent.objects.filter(refund=refund, done_at__isnull=False)
+    ] == [str(outcome)]
 
 
-@pytest.mark.parametrize("answer", [None, NotSent("query", "x", "no route"), RuntimeError("a plugin"), OrderNotFound("000022", "no", 400)])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        NotSent("query", "x", "no route"),
+        RuntimeError("a plugin"),
+        OrderNotFound("000022", "no", 400),
+    ],
+)
 def test_i6_an_answer_that_proves_nothing_leaves_an_unknown_refund_unknown(
-    world: World, monkeypatch: pytest.MonkeyPatch, answer: Any
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Any,
 ) -> None:
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(world.paid_payment().pk, "2.50")
@@ -1380,7 +1849,10 @@ def test_i6_an_answer_that_proves_nothing_leaves_an_unknown_refund_unknown(
     assert (refund.status, len(world.reviews())) == ("unknown", 1)
 
 
-def test_a_query_ends_a_refund_of_unknown_outcome_and_its_review(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_ends_a_refund_of_unknown_outcome_and_its_review(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(world.paid_payment().pk, "2.50")
     says(monkeypatch, RefundOutcome.PENDING)
@@ -1395,7 +1867,10 @@ def test_a_query_ends_a_refund_of_unknown_outcome_and_its_review(world: World, m
     assert refund.status == "succeeded"
 
 
-def test_a_refund_that_is_pending_for_days_is_for_staff_until_it_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_that_is_pending_for_days_is_for_staff_until_it_ends(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     refund = pending_refund(world, monkeypatch)
     says(monkeypatch, RefundOutcome.PENDING)
     world.time.advance(days=6)
@@ -1411,21 +1886,40 @@ def test_a_refund_that_is_pending_for_days_is_for_staff_until_it_ends(world: Wor
     assert (refund.status, world.reviews()) == ("succeeded", [])
 
 
-def test_staff_settle_a_pending_refund_as_they_found_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert settle_by_staff(pending_refund(world, monkeypatch).pk, done=False, staff="anna").status == "failed"
+def test_staff_settle_a_pending_refund_as_they_found_it(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (
+        settle_by_staff(pending_refund(world, monkeypatch).pk, done=False, staff="anna").status
+        == "failed"
+    )
 
 
-@pytest.mark.parametrize(("word", "status", "is_soon"), [("success", "succeeded", False), ("failed", "pending", True)])
+@pytest.mark.parametrize(
+    ("word", "status", "is_soon"),
+    [("success", "succeeded", False), ("failed", "pending", True)],
+)
 def test_i7_a_notification_ends_a_pending_refund_only_by_a_success_word_and_else_brings_the_query_forward(
-    world: World, monkeypatch: pytest.MonkeyPatch, word: str, status: str, is_soon: bool
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    word: str,
+    status: str,
+    is_soon: bool,
 ) -> None:
     refund = pending_refund(world, monkeypatch)
     refund_notification(world, refund, confirming(refund, status=word))
     refund.refresh_from_db()
-    assert (refund.status, refund.due_at is not None and refund.due_at <= timezone.now()) == (status, is_soon)
+    assert (refund.status, refund.due_at is not None and refund.due_at <= timezone.now()) == (
+        status,
+        is_soon,
+    )
 
 
-def test_a_list_of_refunds_settles_ours_and_shows_those_of_the_portal_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_refunds_settles_ours_and_shows_those_of_the_portal_once(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     refund = pending_refund(world, monkeypatch)
     ours = ReportedRefund(amount=Decimal("2.50"), refund_no="88")
     portal = ReportedRefund(amount=Decimal("4.00"), refund_no="99")
@@ -1434,14 +1928,20 @@ def test_a_list_of_refunds_settles_ours_and_shows_those_of_the_portal_once(world
         world.time.advance(days=8)
         world.run_worker()
     rows = Refund.objects.order_by("pk").values_list("refund_no", "status", "amount", "external")
-    assert list(rows) == [("88", "succeeded", Decimal("2.50"), False), ("99", "succeeded", Decimal("4.00"), True)]
+    assert list(rows) == [
+        ("88", "succeeded", Decimal("2.50"), False),
+        ("99", "succeeded", Decimal("4.00"), True),
+    ]
     assert refundable(refund.payment) == Decimal("6.00")
-    assert [event.data["status"] for event in OutboxEvent.objects.filter(kind="refund-changed")] == ["succeeded", "succeeded"]
+    assert [
+        event.data["status"] for event in OutboxEvent.objects.filter(kind="refund-changed")
+    ] == ["succeeded", "succeeded"]
     assert world.reviews() == []
 
 
 def test_i6_a_queued_refund_that_the_gateway_lists_by_its_name_is_booked_and_never_sent(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment = world.paid_payment()
     with monkeypatch.context() as patched:
@@ -1449,7 +1949,10 @@ def test_i6_a_queued_refund_that_the_gateway_lists_by_its_name_is_booked_and_nev
         refund = queueing.refund(payment.pk, "2.50")
     assert refund.status == "queued"
     monkeypatch.setattr(hooks, "refund", lambda *_: pytest.fail("it was sent again"))
-    listing(monkeypatch, ReportedRefund(amount=Decimal("2.50"), refund_no="88", refund_id=refund.refund_id))
+    listing(
+        monkeypatch,
+        ReportedRefund(amount=Decimal("2.50"), refund_no="88", refund_id=refund.refund_id),
+    )
     world.time.advance(seconds=10)
     reconciling.reconcile(Payment.objects.select_related("order").get(pk=payment.pk), "worker")
     refund.refresh_from_db()
@@ -1458,7 +1961,10 @@ def test_i6_a_queued_refund_that_the_gateway_lists_by_its_name_is_booked_and_nev
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
 
-def test_i5_refunds_of_the_portal_that_exceed_the_payment_are_for_staff(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i5_refunds_of_the_portal_that_exceed_the_payment_are_for_staff(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
     queueing.refund(payment.pk, "10.00")
     ours = ReportedRefund(amount=Decimal("10.00"), refund_no="1")
@@ -1480,13 +1986,24 @@ def test_our_own_partial_refund_explains_the_word_refunded(world: World) -> None
 V3 = {"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO}
 
 
-@pytest.mark.parametrize(("info", "notifies"), [("finished", False), ("status", False), ("none", True)])
-def test_a_pending_refund_of_version_3_ends_by_its_list_or_its_notification(world: World, info: str, notifies: bool) -> None:
+@pytest.mark.parametrize(
+    ("info", "notifies"),
+    [("finished", False), ("status", False), ("none", True)],
+)
+def test_a_pending_refund_of_version_3_ends_by_its_list_or_its_notification(
+    world: World,
+    info: str,
+    notifies: bool,
+) -> None:
     world.configure(V3)
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": info})
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "2.50")
-    assert (refund.status, bool(refund.refund_no), refundable(payment)) == ("pending", True, Decimal("10.00"))
+    assert (refund.status, bool(refund.refund_no), refundable(payment)) == (
+        "pending",
+        True,
+        Decimal("10.00"),
+    )
     world.a_day_passes()
     refund.refresh_from_db()
     assert (refund.status, world.shop.refunded(payment.order.key)) == ("pending", NOTHING)
@@ -1509,7 +2026,9 @@ def test_a_pending_refund_of_version_3_that_fails_frees_its_amount(world: World)
     world.a_day_passes()
     refund.refresh_from_db()
     assert (refund.status, refundable(payment), world.reviews()) == ("failed", Decimal("12.50"), [])
-    assert [event.data["status"] for event in OutboxEvent.objects.filter(refund=refund)] == ["failed"]
+    assert [event.data["status"] for event in OutboxEvent.objects.filter(refund=refund)] == [
+        "failed",
+    ]
 
 
 def test_a_refund_of_version_3_whose_answer_was_lost_is_found_in_the_list(world: World) -> None:
@@ -1520,10 +2039,16 @@ def test_a_refund_of_version_3_whose_answer_was_lost_is_found_in_the_list(world:
     assert (refund.status, world.reviews()) == ("unknown", ["refund-unknown"])
     world.a_day_passes()
     refund.refresh_from_db()
-    assert (refund.status, world.reviews(), world.refunded_amount(payment)) == ("succeeded", [], Decimal("2.50"))
+    assert (refund.status, world.reviews(), world.refunded_amount(payment)) == (
+        "succeeded",
+        [],
+        Decimal("2.50"),
+    )
 
 
-def test_a_refund_of_the_portal_in_version_3_reaches_the_shop_once_beside_ours(world: World) -> None:
+def test_a_refund_of_the_portal_in_version_3_reaches_the_shop_once_beside_ours(
+    world: World,
+) -> None:
     world.configure(V3)
     payment = world.paid_payment()
     queueing.refund(payment.pk, "2.50")
@@ -1537,5 +2062,8 @@ def test_a_refund_of_the_portal_in_version_3_reaches_the_shop_once_beside_ours(w
         ("succeeded", True),
         ("succeeded", True),
     ]
-    assert (refundable(payment), world.shop.refunded(payment.order.key)) == (Decimal("5.00"), Decimal("7.50"))
+    assert (refundable(payment), world.shop.refunded(payment.order.key)) == (
+        Decimal("5.00"),
+        Decimal("7.50"),
+    )
     assert world.reviews() == []

@@ -27,7 +27,9 @@ def forged(payment: Payment, message: str = "Forged.") -> Review | None:
     return open_review(FORGED, message, "notification", order=payment.order, payment=payment)
 
 
-def test_the_same_matter_is_open_once_and_the_same_of_another_payment_beside_it(world: World) -> None:
+def test_the_same_matter_is_open_once_and_the_same_of_another_payment_beside_it(
+    world: World,
+) -> None:
     first, second = world.start(world.order()), world.start(world.order())
     raised = forged(first)
     assert raised
@@ -39,32 +41,65 @@ def test_the_same_matter_is_open_once_and_the_same_of_another_payment_beside_it(
 
 def test_an_accounts_matter_is_open_once_for_it_whichever_payment_met_it(world: World) -> None:
     first, second = world.start(world.order()), world.start(world.order())
-    raised = open_review(GONE, "Gone.", "worker", payment=first, account="default", evidence={"reference": "r" * 501})
+    raised = open_review(
+        GONE,
+        "Gone.",
+        "worker",
+        payment=first,
+        account="default",
+        evidence={"reference": "r" * 501},
+    )
     assert raised
-    assert (raised.open_key, raised.account, raised.evidence) == ("account-gone:account:default", "default", {"reference": "r" * 500})
+    assert (raised.open_key, raised.account, raised.evidence) == (
+        "account-gone:account:default",
+        "default",
+        {"reference": "r" * 500},
+    )
     assert open_review(GONE, "Gone.", "worker", payment=second, account="default") is None
     assert open_review(GONE, "Gone.", "worker", payment=second, account="other")
 
 
 @pytest.mark.parametrize("subject", ["refund", "outbox_event", "payment", "nothing"])
-def test_a_matter_is_that_of_its_refund_or_outbox_event_or_payment(world: World, subject: str) -> None:
+def test_a_matter_is_that_of_its_refund_or_outbox_event_or_payment(
+    world: World,
+    subject: str,
+) -> None:
     payment = world.paid_payment()
     refund, outbox_event = queueing.refund(payment.pk, "1.00"), OutboxEvent.objects.earliest("id")
-    given = {"payment": payment, "refund": refund} if subject == "refund" else {"payment": payment, "outbox_event": outbox_event}
+    given = (
+        {"payment": payment, "refund": refund}
+        if subject == "refund"
+        else {"payment": payment, "outbox_event": outbox_event}
+    )
     given = {"payment": payment} if subject == "payment" else {} if subject == "nothing" else given
     raised = open_review(FORGED, "Forged.", "notification", order=payment.order, **given)  # type: ignore[arg-type]
     assert raised
-    whom = {"refund": f"refund:{refund.pk}", "outbox_event": f"outboxevent:{outbox_event.pk}", "payment": f"payment:{payment.pk}"}
+    whom = {
+        "refund": f"refund:{refund.pk}",
+        "outbox_event": f"outboxevent:{outbox_event.pk}",
+        "payment": f"payment:{payment.pk}",
+    }
     assert raised.open_key == f"forged-notifications:{whom.get(subject, 'nonetype:')}"
     raised.refresh_from_db()
-    assert {name: getattr(raised, name) for name in ("payment", "refund", "outbox_event") if getattr(raised, name)} == given
+    assert {
+        name: getattr(raised, name)
+        for name in ("payment", "refund", "outbox_event")
+        if getattr(raised, name)
+    } == given
     entry = TimelineEntry.objects.latest("id")
     told = {name: getattr(entry, name) for name in ("payment", "refund") if getattr(entry, name)}
-    assert (entry.event, entry.message, entry.evidence) == ("review.opened", "Forged.", {"reason": "forged-notifications"})
+    assert (entry.event, entry.message, entry.evidence) == (
+        "review.opened",
+        "Forged.",
+        {"reason": "forged-notifications"},
+    )
     assert told == {name: row for name, row in given.items() if name != "outbox_event"}
 
 
-def test_a_worker_that_is_overtaken_raises_nothing_and_keeps_its_transaction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_overtaken_raises_nothing_and_keeps_its_transaction(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.start(world.order())
 
     other = world.start(world.order())
@@ -83,7 +118,10 @@ def test_a_worker_that_is_overtaken_raises_nothing_and_keeps_its_transaction(wor
     assert Review.objects.count() == len(looks) == 2
 
 
-def test_i2_a_matter_that_could_not_be_written_is_not_taken_for_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i2_a_matter_that_could_not_be_written_is_not_taken_for_told(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.start(world.order())
 
     def refused(*_: object, **__: object) -> None:
@@ -94,15 +132,29 @@ def test_i2_a_matter_that_could_not_be_written_is_not_taken_for_told(world: Worl
         forged(payment)
 
 
-def test_the_shop_hears_of_a_matter_of_its_order_but_not_of_an_outbox_event_that_fails(world: World) -> None:
+def test_the_shop_hears_of_a_matter_of_its_order_but_not_of_an_outbox_event_that_fails(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
-    open_review(ReviewReason.DELIVERY_FAILING, "Failing.", "outbox", order=payment.order, payment=payment, outbox_event=outbox_event)
+    open_review(
+        ReviewReason.DELIVERY_FAILING,
+        "Failing.",
+        "outbox",
+        order=payment.order,
+        payment=payment,
+        outbox_event=outbox_event,
+    )
     assert OutboxEvent.objects.count() == 1
     raised = forged(payment)
     told = OutboxEvent.objects.latest("id")
     assert raised
-    assert (told.kind, told.review, told.payment, told.order) == ("review-opened", raised, payment, payment.order)
+    assert (told.kind, told.review, told.payment, told.order) == (
+        "review-opened",
+        raised,
+        payment,
+        payment.order,
+    )
     assert told.due_at == told.created_at
     assert raised.opened_at <= told.created_at
 
@@ -112,7 +164,11 @@ def test_a_matter_is_resolved_once_and_stays_as_it_was(world: World) -> None:
     raised = forged(payment)
     assert raised
     resolved = resolve(raised.pk, "r" * 256, "p" * 151)
-    assert (resolved.resolution, resolved.resolved_by, resolved.open_key) == ("r" * 255, "p" * 150, None)
+    assert (resolved.resolution, resolved.resolved_by, resolved.open_key) == (
+        "r" * 255,
+        "p" * 150,
+        None,
+    )
     assert resolved.resolved_at
     entries = TimelineEntry.objects.count()
     again = resolve(raised.pk, "otherwise", "bob")
@@ -130,7 +186,10 @@ def test_a_matter_that_was_resolved_is_raised_anew_when_it_comes_again(world: Wo
     resolve(first.pk, "a scanner", "ann")
     again = forged(payment)
     assert again
-    assert (again.pk != first.pk, again.open_key) == (True, f"forged-notifications:payment:{payment.pk}")
+    assert (again.pk != first.pk, again.open_key) == (
+        True,
+        f"forged-notifications:payment:{payment.pk}",
+    )
     assert forged(payment) is None
 
 
@@ -148,7 +207,10 @@ def test_what_is_over_by_itself_is_taken_back_unless_a_person_was_quicker(world:
     assert resolved
     resolve(resolved.pk, "a scanner", "ann")
     settle(Review.objects.all(), "over")
-    assert list(Review.objects.order_by("id").values_list("resolution", "resolved_by")) == [("over", ITSELF), ("a scanner", "ann")]
+    assert list(Review.objects.order_by("id").values_list("resolution", "resolved_by")) == [
+        ("over", ITSELF),
+        ("a scanner", "ann"),
+    ]
     assert timezone.now() >= Review.objects.earliest("id").resolved_at  # type: ignore[operator]
 
 
@@ -168,10 +230,19 @@ MISMATCH = ReviewReason.AMOUNT_MISMATCH
 
 
 def told_of(payment: Payment, message: str, reason: ReviewReason = MISMATCH) -> Review | None:
-    return open_review(reason, message, "worker", order=payment.order, payment=payment, account=payment.account)
+    return open_review(
+        reason,
+        message,
+        "worker",
+        order=payment.order,
+        payment=payment,
+        account=payment.account,
+    )
 
 
-def test_what_the_gateway_says_otherwise_by_now_is_told_anew_while_the_matter_is_open(world: World) -> None:
+def test_what_the_gateway_says_otherwise_by_now_is_told_anew_while_the_matter_is_open(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     told = told_of(payment, "It is part-refunded.")
     assert told
@@ -181,7 +252,11 @@ def test_what_the_gateway_says_otherwise_by_now_is_told_anew_while_the_matter_is
     assert told_of(payment, "It is a charge-back.") is None
     told.refresh_from_db()
     assert (told.message, told.mailed_at) == ("It is a charge-back.", None)
-    assert list(TimelineEntry.objects.filter(event="review.opened").order_by("id").values_list("message", flat=True)) == [
+    assert list(
+        TimelineEntry.objects.filter(event="review.opened")
+        .order_by("id")
+        .values_list("message", flat=True),
+    ) == [
         "It is part-refunded.",
         "It is a charge-back.",
     ]
@@ -196,7 +271,9 @@ def test_what_no_answer_says_is_told_once_however_often_it_is_met(world: World) 
     assert told.message == "Forged."
 
 
-def test_what_a_person_has_accepted_is_not_told_again_unless_there_is_more_to_say(world: World) -> None:
+def test_what_a_person_has_accepted_is_not_told_again_unless_there_is_more_to_say(
+    world: World,
+) -> None:
     payment, other = world.paid_payment(), world.paid_payment()
     told = told_of(payment, "It is 12.49.")
     assert told
@@ -215,7 +292,9 @@ def test_what_a_person_has_settled_otherwise_is_told_again(world: World) -> None
     assert told_of(payment, "It is 12.49.")
 
 
-def test_what_is_accepted_of_an_accounts_gateway_is_told_again_since_it_may_have_answered_meanwhile() -> None:
+def test_what_is_accepted_of_an_accounts_gateway_is_told_again_since_it_may_have_answered_meanwhile() -> (
+    None
+):
     for _ in range(2):
         told = open_review(ReviewReason.WRONG_CREDENTIALS, "Refused.", "worker", account="default")
         assert told
@@ -233,31 +312,53 @@ def test_an_account_that_is_gone_stays_accepted_as_long_as_it_is_the_same_one(wo
 
 
 def test_each_sentence_of_a_matter_is_mailed_once_though_the_gateway_says_one_and_the_other_in_turn(
-    world: World, configure: Callable[..., None]
+    world: World,
+    configure: Callable[..., None],
 ) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     payment = world.start(world.order())
-    for message in ("It says 12.00.", "It says 12.01.", "It says 12.00.", "It says 12.01.", "It says 12.02."):
+    for message in (
+        "It says 12.00.",
+        "It says 12.01.",
+        "It says 12.00.",
+        "It says 12.01.",
+        "It says 12.02.",
+    ):
         world.time.advance(hours=1)
         with transaction.atomic():
-            open_review(ReviewReason.AMOUNT_MISMATCH, message, "worker", order=payment.order, payment=payment)
+            open_review(
+                ReviewReason.AMOUNT_MISMATCH,
+                message,
+                "worker",
+                order=payment.order,
+                payment=payment,
+            )
         mail_reviews()
         review = Review.objects.get()
         assert review.message == message
-        assert abs(review.opened_at - timezone.now()) < timedelta(minutes=1), "what was asked before that does not take it back"
+        assert abs(review.opened_at - timezone.now()) < timedelta(minutes=1), (
+            "what was asked before that does not take it back"
+        )
     assert [sent.body.count("It says 12") for sent in mail.outbox] == [1, 1, 1]
     assert TimelineEntry.objects.filter(event="review.opened").count() == 3
 
 
 def test_i2_a_sentence_that_gave_way_to_another_before_it_was_mailed_is_mailed_when_it_comes_back(
-    world: World, configure: Callable[..., None]
+    world: World,
+    configure: Callable[..., None],
 ) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     payment = world.start(world.order())
 
     def says(message: str) -> None:
         with transaction.atomic():
-            open_review(ReviewReason.AMOUNT_MISMATCH, message, "worker", order=payment.order, payment=payment)
+            open_review(
+                ReviewReason.AMOUNT_MISMATCH,
+                message,
+                "worker",
+                order=payment.order,
+                payment=payment,
+            )
 
     says("It says 12.00.")
     mail_reviews()
@@ -270,22 +371,32 @@ def test_i2_a_sentence_that_gave_way_to_another_before_it_was_mailed_is_mailed_w
     assert ["It says 0.01." in sent.body for sent in mail.outbox] == [False, True]
 
 
-def test_i2_what_an_older_version_accepted_of_an_open_payment_is_told_all_the_same(world: World) -> None:
+def test_i2_what_an_older_version_accepted_of_an_open_payment_is_told_all_the_same(
+    world: World,
+) -> None:
     payment, reason = world.start(world.order()), ReviewReason.PAYMENT_UNKNOWN
     told = {"order": payment.order, "payment": payment}
     Review.objects.create(
-        reason=reason, facts={"detail": "Unknown."}, status="dismissed", opened_at=timezone.now(), resolved_at=timezone.now(), **told
+        reason=reason,
+        facts={"detail": "Unknown."},
+        status="dismissed",
+        opened_at=timezone.now(),
+        resolved_at=timezone.now(),
+        **told,
     )
     assert open_review(reason, "Unknown.", "worker", order=payment.order, payment=payment)
 
 
 def test_many_that_raise_the_same_matter_of_an_account_at_once_all_go_on(world: World) -> None:
-    """InnoDB keeps a lock for each that was refused: whoever then asked for the row itself would wait for the others."""
+    """InnoDB keeps a lock for each that was refused: whoever then asked for the row itself would
+    wait for the others.
+    """
 
     def raised(name: str) -> None:
         with transaction.atomic():
             open_review(GONE, "Gone.", "worker", account=name)
 
     for budget in range(10):
-        together(*[lambda: raised(f"account {budget}")] * 6)  # noqa: B023  # all of a turn are over before the next
+        # all of a turn are over before the next
+        together(*[lambda: raised(f"account {budget}")] * 6)  # noqa: B023
     assert Review.objects.count() == 10

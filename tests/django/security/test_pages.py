@@ -1,4 +1,6 @@
-"""What a stranger with a browser may try: redirects elsewhere, another host's name, somebody else's keys, forged forms, frames, floods."""
+"""What a stranger with a browser may try: redirects elsewhere, another host's name, somebody else's
+keys, forged forms, frames, floods.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,18 @@ from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES
 
 FORM = "application/x-www-form-urlencoded"
 EVIL = "https://evil.example/"
-TARGETS = ("next", "url", "redirect", "redirect_url", "return_url", "callbackUrl", "cashierUrl", "home_url", "continue", "to")
+TARGETS = (
+    "next",
+    "url",
+    "redirect",
+    "redirect_url",
+    "return_url",
+    "callbackUrl",
+    "cashierUrl",
+    "home_url",
+    "continue",
+    "to",
+)
 
 
 @pytest.fixture
@@ -45,35 +58,62 @@ def pages_of(world: World) -> dict[str, str]:
     }
 
 
-# Open redirects ---------------------------------------------------------------------------------------------------------------------------
+# Open redirects -----------------------------------------------------------------------------------
 
 
 def test_no_parameter_sends_anybody_elsewhere(world: World, strict: Client) -> None:
     for name, path in pages_of(world).items():
         for ask in (strict.get, strict.post):
-            answer: Any = ask(f"{path}?{'&'.join(f'{target}={EVIL}' for target in TARGETS)}", dict.fromkeys(TARGETS, EVIL))
+            answer: Any = ask(
+                f"{path}?{'&'.join(f'{target}={EVIL}' for target in TARGETS)}",
+                dict.fromkeys(TARGETS, EVIL),
+            )
             to = world.onward(answer)
             assert urlsplit(to).netloc in ("", urlsplit(world.sandbox.base_url).netloc), name
             assert "evil.example" not in to + answer.content.decode(), name
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_the_admins_acts_send_nobody_elsewhere(world: World, admin_client: Client, method: str) -> None:
+def test_the_admins_acts_send_nobody_elsewhere(
+    world: World,
+    admin_client: Client,
+    method: str,
+) -> None:
     payment = world.paid_payment()
     fields = {**dict.fromkeys(TARGETS, EVIL), "amount": "1", "seen": "0"}
     for action in ("refund", "record-external-refund", "query", "change"):
-        answer: Any = getattr(admin_client, method)(f"/admin/tillgate/payment/{payment.pk}/{action}/?next={EVIL}", fields)
+        answer: Any = getattr(admin_client, method)(
+            f"/admin/tillgate/payment/{payment.pk}/{action}/?next={EVIL}",
+            fields,
+        )
         assert urlsplit(answer.get("Location", "")).netloc == "", action
 
 
 @pytest.mark.parametrize(
-    "home", ["javascript:alert(1)", "data:text/html,x", "JaVaScRiPt:alert(1)", "vbscript:x", "http://[", 7, None, b"/x"]
+    "home",
+    [
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "JaVaScRiPt:alert(1)",
+        "vbscript:x",
+        "http://[",
+        7,
+        None,
+        b"/x",
+    ],
 )
 def test_a_shops_page_that_is_no_address_is_not_gone_to(
-    world: World, strict: Client, monkeypatch: pytest.MonkeyPatch, home: object
+    world: World,
+    strict: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    home: object,
 ) -> None:
     payment = world.paid_payment()
-    monkeypatch.setattr(plugin_implementation("tillgate_return_url"), "function", lambda payment: home)
+    monkeypatch.setattr(
+        plugin_implementation("tillgate_return_url"),
+        "function",
+        lambda payment: home,
+    )
     answer = strict.get(f"/payments/return/{payment.return_key}/")
     assert answer.status_code == 200
     assert "Location" not in answer
@@ -83,14 +123,28 @@ def test_a_shops_page_that_is_no_address_is_not_gone_to(
 def plugin_implementation(hook: str) -> Any:
     from tillgate import hooks
 
-    return next(one for one in getattr(hooks.plugin_manager().hook, hook).get_hookimpls() if one.plugin is plugin)
+    return next(
+        one
+        for one in getattr(hooks.plugin_manager().hook, hook).get_hookimpls()
+        if one.plugin is plugin
+    )
 
 
 @pytest.mark.parametrize(
-    "url", ["javascript:alert(1)", "//evil.example/", "/relative", "https://pay.example@evil.example/", "data:text/html,x"]
+    "url",
+    [
+        "javascript:alert(1)",
+        "//evil.example/",
+        "/relative",
+        "https://pay.example@evil.example/",
+        "data:text/html,x",
+    ],
 )
 def test_a_payment_page_address_of_another_kind_is_not_gone_to(
-    world: World, strict: Client, monkeypatch: pytest.MonkeyPatch, url: str
+    world: World,
+    strict: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    url: str,
 ) -> None:
     monkeypatch.setattr(type(world.sandbox.service), "payment_url", lambda *_: url)
     answer: Any = strict.get(start_url(world.shop.plugin, world.order(), "alipay"))
@@ -99,14 +153,25 @@ def test_a_payment_page_address_of_another_kind_is_not_gone_to(
     assert Payment.objects.get().payment_url == ""
 
 
-# The host's name --------------------------------------------------------------------------------------------------------------------------
+# The host's name ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "header", ["HTTP_HOST", "HTTP_X_FORWARDED_HOST", "HTTP_X_ORIGINAL_HOST", "HTTP_FORWARDED", "HTTP_X_FORWARDED_SERVER"]
+    "header",
+    [
+        "HTTP_HOST",
+        "HTTP_X_FORWARDED_HOST",
+        "HTTP_X_ORIGINAL_HOST",
+        "HTTP_FORWARDED",
+        "HTTP_X_FORWARDED_SERVER",
+    ],
 )
 def test_the_host_that_a_request_names_is_in_no_address_that_is_sent_or_shown(
-    world: World, strict: Client, settings: Any, monkeypatch: pytest.MonkeyPatch, header: str
+    world: World,
+    strict: Client,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    header: str,
 ) -> None:
     settings.ALLOWED_HOSTS, settings.USE_X_FORWARDED_HOST = ["*"], True
     sent: list[bytes] = []
@@ -126,7 +191,7 @@ def test_the_host_that_a_request_names_is_in_no_address_that_is_sent_or_shown(
     assert not any(b"evil.example" in body for body in sent)
 
 
-# Somebody else's keys ---------------------------------------------------------------------------------------------------------------------
+# Somebody else's keys -----------------------------------------------------------------------------
 
 
 def keys_of(payment: Payment, refund: Refund) -> dict[str, str]:
@@ -156,7 +221,9 @@ def test_each_key_opens_its_own_door_and_no_other(world: World, strict: Client) 
     }
     for (door, own), (name, key) in itertools.product(doors.items(), keys.items()):
         if name != own:
-            assert strict.get(f"/payments/{door}/{key}/").status_code == 404, f"the {name} opens {door}"
+            assert strict.get(f"/payments/{door}/{key}/").status_code == 404, (
+                f"the {name} opens {door}"
+            )
 
 
 def test_a_key_with_a_letter_of_another_case_is_nobodys(world: World, strict: Client) -> None:
@@ -171,17 +238,29 @@ def test_a_key_with_a_letter_of_another_case_is_nobodys(world: World, strict: Cl
         assert strict.get(f"/payments/{door}/{key} /").status_code == 404, door
 
 
-def test_a_return_or_status_tells_nothing_of_other_orders_and_grants_at_most_a_payment_of_its_own(world: World, strict: Client) -> None:
+def test_a_return_or_status_tells_nothing_of_other_orders_and_grants_at_most_a_payment_of_its_own(
+    world: World,
+    strict: Client,
+) -> None:
     order = world.order()
     mine, other = world.start(order), world.start(world.order("99.00"))
     for path in (f"/payments/return/{mine.return_key}/", f"/payments/status/{mine.return_key}/"):
         shown = strict.get(path).content.decode()
-        for secret in (other.return_key, other.notification_key, other.reference, other.payment_url, "99.00", mine.notification_key):
+        for secret in (
+            other.return_key,
+            other.notification_key,
+            other.reference,
+            other.payment_url,
+            "99.00",
+            mine.notification_key,
+        ):
             assert secret not in shown, path
         tickets = re.findall(r"/payments/pay/([^/]+)/", shown)
         granted = [read_ticket(ticket, may_change=False) for ticket in tickets]
         assert granted == ([(world.shop.plugin, order)] if "return" in path else [])
-        assert not any(read_ticket(ticket) for ticket in tickets), "a stranger may not cancel the order"
+        assert not any(read_ticket(ticket) for ticket in tickets), (
+            "a stranger may not cancel the order"
+        )
 
 
 def test_a_ticket_pays_its_own_order_whatever_the_form_says(world: World, strict: Client) -> None:
@@ -197,7 +276,12 @@ def test_a_ticket_pays_its_own_order_whatever_the_form_says(world: World, strict
     }
     strict.post(pay_url(world.shop.plugin, mine), said)
     payment = Payment.objects.select_related("order").get()
-    assert (payment.order.plugin, payment.order.key, str(payment.amount), payment.account) == (world.shop.plugin, mine, "5.00", "default")
+    assert (payment.order.plugin, payment.order.key, str(payment.amount), payment.account) == (
+        world.shop.plugin,
+        mine,
+        "5.00",
+        "default",
+    )
 
 
 def test_keys_are_of_192_random_bits(world: World) -> None:
@@ -205,19 +289,30 @@ def test_keys_are_of_192_random_bits(world: World) -> None:
     keys = [key for one in payments for key in (one.notification_key, one.return_key)]
     assert len(set(keys)) == 40
     assert {len(key) for key in keys} == {32}, "24 bytes in base64"
-    assert all(len({key[place] for key in keys}) > 10 for place in range(32)), "no letter is the same in all"
+    assert all(len({key[place] for key in keys}) > 10 for place in range(32)), (
+        "no letter is the same in all"
+    )
 
 
-# Forged forms -----------------------------------------------------------------------------------------------------------------------------
+# Forged forms -------------------------------------------------------------------------------------
 
 
 def test_a_form_of_another_site_starts_no_payment(world: World) -> None:
     strict, path = Client(enforce_csrf_checks=True), pay_url(world.shop.plugin, world.order())
     assert strict.post(path, {"method": "alipay"}).status_code == 403
-    assert strict.post(path, {"method": "alipay", "csrfmiddlewaretoken": "a" * 64}).status_code == 403
+    assert (
+        strict.post(path, {"method": "alipay", "csrfmiddlewaretoken": "a" * 64}).status_code == 403
+    )
     token = get_token(RequestFactory().get("/"))
     strict.cookies["csrftoken"] = token
-    assert strict.post(path, {"method": "alipay", "csrfmiddlewaretoken": token}, HTTP_ORIGIN="https://evil.example").status_code == 403
+    assert (
+        strict.post(
+            path,
+            {"method": "alipay", "csrfmiddlewaretoken": token},
+            HTTP_ORIGIN="https://evil.example",
+        ).status_code
+        == 403
+    )
     assert not Payment.objects.exists()
     assert world.onward(strict.post(path, {"method": "alipay", "csrfmiddlewaretoken": token}))
 
@@ -225,20 +320,33 @@ def test_a_form_of_another_site_starts_no_payment(world: World) -> None:
 def test_csrf_holds_without_the_projects_middleware(world: World, settings: Any) -> None:
     settings.MIDDLEWARE = [one for one in settings.MIDDLEWARE if "Csrf" not in one]
     strict = Client(enforce_csrf_checks=True)
-    assert strict.post(pay_url(world.shop.plugin, world.order()), {"method": "alipay"}).status_code == 403
+    assert (
+        strict.post(pay_url(world.shop.plugin, world.order()), {"method": "alipay"}).status_code
+        == 403
+    )
 
 
 @pytest.mark.parametrize("method", ["get", "head", "options"])
-def test_a_safe_method_on_a_payers_page_starts_nothing(world: World, strict: Client, method: str) -> None:
+def test_a_safe_method_on_a_payers_page_starts_nothing(
+    world: World,
+    strict: Client,
+    method: str,
+) -> None:
     getattr(strict, method)(f"{pay_url(world.shop.plugin, world.order())}?method=alipay")
     assert not Payment.objects.exists()
 
 
-# Frames -----------------------------------------------------------------------------------------------------------------------------------
+# Frames -------------------------------------------------------------------------------------------
 
 
-def test_no_other_site_may_frame_a_page_on_which_money_is_given_back(world: World, admin_client: Client, settings: Any) -> None:
-    """Also where the project has no middleware for it; a shopper's pages keep to what the project says, since a shop may frame its own."""
+def test_no_other_site_may_frame_a_page_on_which_money_is_given_back(
+    world: World,
+    admin_client: Client,
+    settings: Any,
+) -> None:
+    """Also where the project has no middleware for it; a shopper's pages keep to what the project
+    says, since a shop may frame its own.
+    """
     payment = world.paid_payment()
     settings.MIDDLEWARE = [one for one in settings.MIDDLEWARE if "XFrame" not in one]
     paths = [f"/admin/tillgate/payment/{payment.pk}/{page}/" for page in ("refund", "change")]
@@ -247,7 +355,7 @@ def test_no_other_site_may_frame_a_page_on_which_money_is_given_back(world: Worl
         assert admin_client.get(path)["X-Frame-Options"] == "DENY", path
 
 
-# Too much ---------------------------------------------------------------------------------------------------------------------------------
+# Too much -----------------------------------------------------------------------------------------
 
 
 class Counting:
@@ -268,7 +376,12 @@ class Counting:
 def test_of_a_body_without_end_64_kb_are_read(world: World, page: str) -> None:
     path, body = pages_of(world)[page], Counting()
     endless: dict[str, Any] = {"wsgi.input": body, "CONTENT_LENGTH": str(10**12)}
-    answer = Client(raise_request_exception=False).generic("POST", path, content_type=FORM, **endless)
+    answer = Client(raise_request_exception=False).generic(
+        "POST",
+        path,
+        content_type=FORM,
+        **endless,
+    )
     assert answer.status_code == 200
     assert 0 < body.taken <= 2 * (LARGEST_NOTIFICATION_BYTES + 1)
     newest = Notification.objects.latest("received_at", "id")
@@ -281,19 +394,42 @@ def test_of_a_body_without_end_64_kb_are_read(world: World, page: str) -> None:
         ("notification", 31, 0),
         ("refund-notification", 33, 0),
         ("return", 32, 0),
-        ("notification", 32, LARGEST_NOTIFICATION_BYTES + 1),  # it may be signed, about a payment that the database has lost
+        # it may be signed, about a payment that the database has lost
+        (
+            "notification",
+            32,
+            LARGEST_NOTIFICATION_BYTES + 1,
+        ),
         ("refund-notification", 32, LARGEST_NOTIFICATION_BYTES + 1),
     ],
 )
-def test_little_is_read_for_an_unknown_address_and_nothing_where_it_cannot_be_ours(world: World, page: str, length: int, most: int) -> None:
+def test_little_is_read_for_an_unknown_address_and_nothing_where_it_cannot_be_ours(
+    world: World,
+    page: str,
+    length: int,
+    most: int,
+) -> None:
     body = Counting()
     endless: dict[str, Any] = {"wsgi.input": body, "CONTENT_LENGTH": "600000"}
-    assert Client().generic("POST", f"/payments/{page}/{'a' * length}/", content_type="application/json", **endless).status_code == 404
+    assert (
+        Client()
+        .generic(
+            "POST",
+            f"/payments/{page}/{'a' * length}/",
+            content_type="application/json",
+            **endless,
+        )
+        .status_code
+        == 404
+    )
     assert body.taken <= most
 
 
 def rows() -> dict[str, int]:
-    return {model.__name__: model._default_manager.count() for model in (Order, Payment, Refund, Notification, TimelineEntry)}
+    return {
+        model.__name__: model._default_manager.count()
+        for model in (Order, Payment, Refund, Notification, TimelineEntry)
+    }
 
 
 FLOODS: dict[str, Callable[[], Iterator[tuple[str, dict[str, Any]]]]] = {
@@ -306,12 +442,19 @@ FLOODS: dict[str, Callable[[], Iterator[tuple[str, dict[str, Any]]]]] = {
         ("/payments/notification/x/", {name: "a" * 60_000})
         for name in ("HTTP_USER_AGENT", "HTTP_COOKIE", "HTTP_REFERER", "HTTP_ACCEPT_LANGUAGE")
     ),
-    "long queries": lambda: (("/payments/return/x/", {"QUERY_STRING": query}) for query in ("a" * 60_000, "a=b&" * 20_000)),
+    "long queries": lambda: (
+        ("/payments/return/x/", {"QUERY_STRING": query})
+        for query in ("a" * 60_000, "a=b&" * 20_000)
+    ),
 }
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-def test_what_is_too_long_is_refused_and_leaves_no_row(world: World, strict: Client, flood: str) -> None:
+def test_what_is_too_long_is_refused_and_leaves_no_row(
+    world: World,
+    strict: Client,
+    flood: str,
+) -> None:
     before = rows()
     for path, more in FLOODS[flood]():
         answer = strict.generic("POST", path, b"", **more)
@@ -323,25 +466,46 @@ def test_what_is_too_long_is_refused_and_leaves_no_row(world: World, strict: Cli
 def test_a_known_address_bears_long_headers_and_queries(world: World, strict: Client) -> None:
     payment = world.start(world.order())
     for number, more in enumerate(
-        ({"HTTP_USER_AGENT": "a" * 60_000}, {"QUERY_STRING": "a" * 60_000}, {"QUERY_STRING": "a=b&" * 20_000}), 1
+        (
+            {"HTTP_USER_AGENT": "a" * 60_000},
+            {"QUERY_STRING": "a" * 60_000},
+            {"QUERY_STRING": "a=b&" * 20_000},
+        ),
+        1,
     ):
         long: dict[str, Any] = dict(more)
         assert (
-            strict.generic("POST", f"/payments/notification/{payment.notification_key}/", b"", content_type=FORM, **long).status_code == 200
+            strict.generic(
+                "POST",
+                f"/payments/notification/{payment.notification_key}/",
+                b"",
+                content_type=FORM,
+                **long,
+            ).status_code
+            == 200
         )
         assert Notification.objects.count() == number
     assert all(len(str(one.evidence)) < 9_000 for one in Notification.objects.all())
 
 
-def test_a_form_of_many_or_large_fields_starts_nothing_and_is_no_error(world: World, strict: Client) -> None:
+def test_a_form_of_many_or_large_fields_starts_nothing_and_is_no_error(
+    world: World,
+    strict: Client,
+) -> None:
     path = pay_url(world.shop.plugin, world.order())
-    for body in (b"&".join(b"k%d=v" % number for number in range(5_000)), b"vendor=" + b"a" * 5_000_000):
+    for body in (
+        b"&".join(b"k%d=v" % number for number in range(5_000)),
+        b"vendor=" + b"a" * 5_000_000,
+    ):
         assert strict.generic("POST", path, body, content_type=FORM).status_code in (400, 413)
     assert strict.post(path, {"method": "a" * 100_000}).status_code == 200
     assert not Payment.objects.exists()
 
 
-def test_a_flood_of_returns_keeps_20_rows_and_a_refund_has_20_of_its_own(world: World, strict: Client) -> None:
+def test_a_flood_of_returns_keeps_20_rows_and_a_refund_has_20_of_its_own(
+    world: World,
+    strict: Client,
+) -> None:
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "1.00")
     for _ in range(45):
@@ -351,7 +515,7 @@ def test_a_flood_of_returns_keeps_20_rows_and_a_refund_has_20_of_its_own(world: 
     assert Notification.objects.filter(refund=refund).count() <= 20
 
 
-# The admin: everybody, every page, every act ----------------------------------------------------------------------------------------------
+# The admin: everybody, every page, every act ------------------------------------------------------
 
 PERMISSIONS: dict[str, tuple[str, ...]] = {
     "nobody": (),
@@ -361,10 +525,22 @@ PERMISSIONS: dict[str, tuple[str, ...]] = {
     "may refund but not look": ("refund_payment",),
     "may look and refund": ("view_payment", "view_order", "view_review", "refund_payment"),
     "may look and resolve": ("view_payment", "view_order", "view_review", "resolve_review"),
-    "may look, refund and resolve": ("view_payment", "view_order", "view_review", "refund_payment", "resolve_review"),
+    "may look, refund and resolve": (
+        "view_payment",
+        "view_order",
+        "view_review",
+        "refund_payment",
+        "resolve_review",
+    ),
     "superuser": (),
 }
-LOOK = {"may look", "may look and refund", "may look and resolve", "may look, refund and resolve", "superuser"}
+LOOK = {
+    "may look",
+    "may look and refund",
+    "may look and resolve",
+    "may look, refund and resolve",
+    "superuser",
+}
 LOOK_AT_PAYMENTS = {*LOOK, "may look at payments"}
 REFUND = {"may look and refund", "may look, refund and resolve", "superuser"}
 RESOLVE = {"may look and resolve", "may look, refund and resolve", "superuser"}
@@ -385,7 +561,11 @@ ACTIONS: dict[str, tuple[str, str, set[str]]] = {
     "refund for a review": ("post", "review/{review}/action/?refund", DO_BOTH),
     "enter a refund": ("post", "review/{review}/action/?record-external-refund", DO_BOTH),
     "call a refund done": ("post", "review/{review}/action/?refund-done", DO_BOTH),
-    "call a refund not done, which frees its amount": ("post", "review/{review}/action/?refund-not-done", DO_BOTH),
+    "call a refund not done, which frees its amount": (
+        "post",
+        "review/{review}/action/?refund-not-done",
+        DO_BOTH,
+    ),
     "withdraw a refund": ("post", "review/{review}/action/?withdraw", DO_BOTH),
     "add a payment": ("get", "payment/add/", set()),
     "change a payment": ("post", "payment/{payment}/change/", set()),
@@ -414,8 +594,13 @@ def test_everybody_can_do_what_they_may_and_nothing_else(world: World, who: str)
     for action, (method, path, _) in ACTIONS.items():
         page, _, what = path.format(**ids).partition("?")
         before = rows()
-        answer: Any = getattr(client, method)(f"/admin/tillgate/{page}", {"action": what, "amount": "1.00", "note": "fine", "seen": "0"})
-        if answer.status_code == 200 or (answer.status_code == 302 and not answer["Location"].startswith("/admin/login/")):
+        answer: Any = getattr(client, method)(
+            f"/admin/tillgate/{page}",
+            {"action": what, "amount": "1.00", "note": "fine", "seen": "0"},
+        )
+        if answer.status_code == 200 or (
+            answer.status_code == 302 and not answer["Location"].startswith("/admin/login/")
+        ):
             may.add(action)
         else:
             assert answer.status_code in (302, 403, 405), action
@@ -429,8 +614,12 @@ def test_there_is_a_line_for_every_address_of_the_admin() -> None:
 
     from tillgate.django.models import Review
 
-    known = {path.format(payment="#", order="#", review="#").partition("?")[0].partition("/")[2] for _, path, _ in ACTIONS.values()}
+    known = {
+        path.format(payment="#", order="#", review="#").partition("?")[0].partition("/")[2]
+        for _, path, _ in ACTIONS.values()
+    }
     for model in (Payment, Order, Review):
         for pattern in admin.site._registry[model].urls:
             shape = str(pattern.pattern).replace("<path:object_id>", "#")
-            assert shape in known or shape == "#/", f"nobody has said who may use {shape}"  # "#/" only leads to "#/change/"
+            # "#/" only leads to "#/change/"
+            assert shape in known or shape == "#/", f"nobody has said who may use {shape}"

@@ -1,4 +1,6 @@
-"""I11: a token that is known to nobody else is used for everything that a shop does; then it is sought in all that anybody can see."""
+"""I11: a token that is known to nobody else is used for everything that a shop does; then it is
+sought in all that anybody can see.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ starting: Any = importlib.import_module("tillgate.django.payments.starting")
 
 
 class Seen:
-    """Everything that anybody could see, under the name of where it was seen; and every signature that was made or compared."""
+    """Everything that anybody could see, under the name of where it was seen; and every signature
+    that was made or compared.
+    """
 
     def __init__(self) -> None:
         self.texts: list[tuple[str, str]] = []
@@ -52,17 +56,26 @@ class Seen:
 
     def page(self, answer: Any) -> Any:
         """Look at a page, its headers and where it leads."""
-        self(f"{answer.request['REQUEST_METHOD']} {answer.request['PATH_INFO']}", f"{dict(answer.headers)} {answer.content.decode()}")
+        self(
+            f"{answer.request['REQUEST_METHOD']} {answer.request['PATH_INFO']}",
+            f"{dict(answer.headers)} {answer.content.decode()}",
+        )
         return answer
 
     def leaks(self) -> list[str]:
         """Return where a token, its digest or a signature was seen; in percent signs too."""
         sought = {CANARY, digest(CANARY), WRONG_CANARY, digest(WRONG_CANARY), *self.signatures}
-        return [where for where, text in self.texts if any(secret in form for secret in sought for form in (text, unquote(text)))]
+        return [
+            where
+            for where, text in self.texts
+            if any(secret in form for secret in sought for form in (text, unquote(text)))
+        ]
 
 
 class _Ear(logging.Handler):
-    """Hears every record as a log file, and as an error report with the local variables of all frames."""
+    """Hears every record as a log file, and as an error report with the local variables of all
+    frames.
+    """
 
     def __init__(self, seen: Seen) -> None:
         super().__init__(logging.DEBUG)
@@ -77,7 +90,12 @@ class _Ear(logging.Handler):
 
 
 @pytest.fixture
-def seen(world: World, sandbox: Sandbox, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+def seen(
+    world: World,
+    sandbox: Sandbox,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Seen]:
     """Give the shop the canary, and listen everywhere."""
     everything = Seen()
     real = signing._digest
@@ -91,15 +109,25 @@ def seen(world: World, sandbox: Sandbox, settings: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(signing, "_digest", noted)
     with sandbox.control.lock:
         signing_answers = dataclasses.replace(
-            sandbox.options, merchants={PUBLISHED_MERCHANT_NO: CANARY}, answer_signature="valid", notification_signature="valid"
+            sandbox.options,
+            merchants={PUBLISHED_MERCHANT_NO: CANARY},
+            answer_signature="valid",
+            notification_signature="valid",
         )
         sandbox.control.service.use(signing_answers)
-    world.configure({"TOKEN": CANARY}, DELIVERY_TRIES_BEFORE_REVIEW=1, REVIEW_MAIL_TO=["owner@shop.example"])
+    world.configure(
+        {"TOKEN": CANARY},
+        DELIVERY_TRIES_BEFORE_REVIEW=1,
+        REVIEW_MAIL_TO=["owner@shop.example"],
+    )
     settings.ADMINS = [("Admin", "admin@shop.example")]
     mails = AdminEmailHandler(include_html=True)
     mails.setLevel(logging.ERROR)
     root = logging.getLogger()
-    before = {name: logging.getLogger(name).level for name in ("", "tillgate", "django", "httpx", "httpcore")}
+    before = {
+        name: logging.getLogger(name).level
+        for name in ("", "tillgate", "django", "httpx", "httpcore")
+    }
     ears = (_Ear(everything), mails)
     for ear in ears:
         root.addHandler(ear)
@@ -130,13 +158,18 @@ def sell_fail_and_refund(world: World, seen: Seen) -> None:
             world.sandbox.control.fault(fault, occasion="refund")
             queueing.refund(payment.pk, "1.00", staff="ann")
     for fault in ("lost_response", "bad_signature", "server_error"):
-        world.time.advance(minutes=1)  # after creations without an answer the pages create none for a while
+        # after creations without an answer the pages create none for a while
+        world.time.advance(minutes=1)
         world.sandbox.control.fault(fault, occasion="pay")
         seen.page(world.client.post(world.way_to_pay(world.order()), {"method": "paypal"}))
     world.time.advance(minutes=1)
     forged = world.start(world.order())
     for _ in range(21):
-        seen.page(world.notification(forged, "status=success&verifySign=00000000000000000000000000000000"))
+        seen.page(
+            world.notification(
+                forged, "status=success&verifySign=00000000000000000000000000000000"
+            ),
+        )
     seen.page(world.come_back(forged))
     unhappy = world.start(world.order())
     world.shopper_pays(unhappy)
@@ -175,7 +208,10 @@ def look_at_everything(world: World, seen: Seen) -> None:
             call_command("tillgate", *words, stdout=said, stderr=complained)
         seen(f"manage.py tillgate {words}", said.getvalue() + complained.getvalue())
     for letter in mail.outbox:
-        seen(f"mail {letter.subject}", f"{letter.body} {getattr(letter, 'alternatives', '')} {letter.message().as_string()}")
+        seen(
+            f"mail {letter.subject}",
+            f"{letter.body} {getattr(letter, 'alternatives', '')} {letter.message().as_string()}",
+        )
     for table, rows in tables().items():
         seen(f"table {table}", rows)
 
@@ -190,7 +226,10 @@ def tables() -> dict[str, str]:
     return texts
 
 
-def test_i11_no_token_digest_or_signature_is_seen_anywhere_in_the_life_of_a_shop(world: World, seen: Seen) -> None:
+def test_i11_no_token_digest_or_signature_is_seen_anywhere_in_the_life_of_a_shop(
+    world: World,
+    seen: Seen,
+) -> None:
     sell_fail_and_refund(world, seen)
     use_a_wrong_token(world, seen)
     look_at_everything(world, seen)
@@ -205,22 +244,31 @@ def test_i11_no_token_digest_or_signature_is_seen_anywhere_in_the_life_of_a_shop
         "POST /payments/refund-notification",
     )
     assert [place for place in reached if place not in places] == []
-    assert {"succeeded", "failed", "unknown"} <= set(Refund.objects.values_list("status", flat=True))
-    assert {"signature-mismatch", "forged-notifications", "refund-unknown", "delivery-failing"} <= set(
-        Review.objects.values_list("reason", flat=True)
+    assert {"succeeded", "failed", "unknown"} <= set(
+        Refund.objects.values_list("status", flat=True),
     )
+    assert {
+        "signature-mismatch",
+        "forged-notifications",
+        "refund-unknown",
+        "delivery-failing",
+    } <= set(Review.objects.values_list("reason", flat=True))
     assert len(seen.signatures) > 20
     assert seen.leaks() == []
 
 
-def test_i11_no_log_and_no_row_shows_the_key_of_a_payment_page_whose_address_is_unusable(world: World) -> None:
+def test_i11_no_log_and_no_row_shows_the_key_of_a_payment_page_whose_address_is_unusable(
+    world: World,
+) -> None:
     world.sandbox.control.fault("payment_page_relative", occasion="pay")
     with everything_logged() as lines:
         world.client.post(world.way_to_pay(world.order()), {"method": "alipay"})
         world.time.advance(minutes=10)
         world.run_worker()
     payment = Payment.objects.get()
-    assert payment.timeline.filter(message__contains="cashierUrl begins with '/cashier' and is not an absolute").exists()
+    assert payment.timeline.filter(
+        message__contains="cashierUrl begins with '/cashier' and is not an absolute",
+    ).exists()
     key = world.sandbox.control.service.find(payment.reference).token
     assert len(key) == 40
     assert [line for line in [*lines, *tables().values()] if key in line] == []
@@ -235,7 +283,8 @@ def test_the_search_finds_what_is_there(seen: Seen) -> None:
     assert seen.leaks() == ["a log", "a page", "an address"]
 
 
-# Tracebacks: the page that Django shows with DEBUG on, and the mail it sends with DEBUG off, have every frame's variables -----------------
+# Tracebacks: the page that Django shows with DEBUG on, and the mail it sends with DEBUG off, have
+# every frame's variables ---
 
 
 class TheRoofFell(Exception):
@@ -247,11 +296,27 @@ def fall(*_: Any, **__: Any) -> Any:
 
 
 PLACES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "while the request is written to the socket": lambda patch: patch.setattr("tillgate.transport._DeadlineStream.write", fall),
-    "while the answer is read from the socket": lambda patch: patch.setattr("tillgate.transport._DeadlineStream.read", fall),
-    "in the pool of connections": lambda patch: patch.setattr(httpcore.ConnectionPool, "handle_request", fall),
-    "while an answer is understood": lambda patch: patch.setattr("tillgate.wire.exchange._parse", fall),
-    "while an answer's signature is polled": lambda patch: patch.setattr("tillgate.wire.exchange._signed_readings", fall),
+    "while the request is written to the socket": lambda patch: patch.setattr(
+        "tillgate.transport._DeadlineStream.write",
+        fall,
+    ),
+    "while the answer is read from the socket": lambda patch: patch.setattr(
+        "tillgate.transport._DeadlineStream.read",
+        fall,
+    ),
+    "in the pool of connections": lambda patch: patch.setattr(
+        httpcore.ConnectionPool,
+        "handle_request",
+        fall,
+    ),
+    "while an answer is understood": lambda patch: patch.setattr(
+        "tillgate.wire.exchange._parse",
+        fall,
+    ),
+    "while an answer's signature is polled": lambda patch: patch.setattr(
+        "tillgate.wire.exchange._signed_readings",
+        fall,
+    ),
     "while the creation is noted": lambda patch: patch.setattr(creating, "decide_creation", fall),
     "in the shop's own code": lambda patch: patch.setattr(ShopOrder.objects, "filter", fall),
 }
@@ -260,35 +325,64 @@ PLACES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 @pytest.mark.parametrize("debug", [False, True])
 @pytest.mark.parametrize("place", PLACES)
 def test_i11_whatever_fails_wherever_no_report_of_it_holds_a_token_or_signature(
-    world: World, seen: Seen, settings: Any, monkeypatch: pytest.MonkeyPatch, place: str, debug: bool
+    world: World,
+    seen: Seen,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    debug: bool,
 ) -> None:
     settings.DEBUG = debug
     client = Client(raise_request_exception=False)
-    payment, paid, path = world.start(world.order()), world.paid_payment(), world.way_to_pay(world.order())
+    payment, paid, path = (
+        world.start(world.order()),
+        world.paid_payment(),
+        world.way_to_pay(world.order()),
+    )
     with monkeypatch.context() as patch:
         PLACES[place](patch)
         seen.page(client.post(path, {"method": "alipay"}))
-        seen.page(client.post(f"/payments/notification/{payment.notification_key}/", {"status": "success"}))
+        seen.page(
+            client.post(
+                f"/payments/notification/{payment.notification_key}/",
+                {"status": "success"},
+            ),
+        )
         seen.page(client.get(f"/payments/return/{payment.return_key}/"))
         for action in (lambda: queueing.refund(paid.pk, "1.00"), world.run_worker):
             try:
                 action()
             except Exception:  # noqa: BLE001  # the shop's own code may raise anything
-                seen("error report of the caller", ExceptionReporter(None, *sys.exc_info()).get_traceback_html())
+                seen(
+                    "error report of the caller",
+                    ExceptionReporter(None, *sys.exc_info()).get_traceback_html(),
+                )
     for letter in mail.outbox:
         seen(f"mail {letter.subject}", letter.message().as_string())
-    assert any("TheRoofFell" in text for _, text in seen.texts), "nothing was reported, so nothing was polled"
+    assert any("TheRoofFell" in text for _, text in seen.texts), (
+        "nothing was reported, so nothing was polled"
+    )
     assert seen.leaks() == []
 
 
-# Cassettes --------------------------------------------------------------------------------------------------------------------------------
+# Cassettes ----------------------------------------------------------------------------------------
 
 
-def test_i11_what_a_test_records_holds_no_token_digest_or_signature(world: World, seen: Seen, tmp_path: Path) -> None:
+def test_i11_what_a_test_records_holds_no_token_digest_or_signature(
+    world: World,
+    seen: Seen,
+    tmp_path: Path,
+) -> None:
     from tillgate.django.conf import get_settings
 
     file = tmp_path / "cassette.yaml"
-    cassette = Cassette(file, get_settings().accounts["default"], is_recording=True, title="the canary", command="pytest")
+    cassette = Cassette(
+        file,
+        get_settings().accounts["default"],
+        is_recording=True,
+        title="the canary",
+        command="pytest",
+    )
     with cassette.running():
         payment = world.start(world.order())
         world.shopper_pays(payment)

@@ -13,21 +13,38 @@ from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import actions
 from tillgate.django.models import Lane, Payment, Review
-from tillgate.django.worker.lanes import PAUSE, failures, has_answered, in_turn, note_failures, rest, take_turn, wake
+from tillgate.django.worker.lanes import (
+    PAUSE,
+    failures,
+    has_answered,
+    in_turn,
+    note_failures,
+    rest,
+    take_turn,
+    wake,
+)
 from tillgate.wire.dialects import REFERENCE
 
 LONG = "a" * 128
 
 
 @pytest.mark.parametrize("account", ["default", LONG])
-def test_a_paused_account_rests_for_two_minutes_and_no_other_does(world: World, account: str) -> None:
+def test_a_paused_account_rests_for_two_minutes_and_no_other_does(
+    world: World,
+    account: str,
+) -> None:
     rest(account, "time-out", is_told=False)
-    due = {name: timezone.now() - timedelta(minutes=place) for place, name in enumerate(("other", f"{account}b", account, "z"))}
+    due = {
+        name: timezone.now() - timedelta(minutes=place)
+        for place, name in enumerate(("other", f"{account}b", account, "z"))
+    }
     assert in_turn(due) == ["z", f"{account}b", "other"]
     world.time.advance(seconds=119)
     assert in_turn(due) == ["z", f"{account}b", "other"]
     world.time.advance(seconds=1)
-    assert in_turn(due) == ["z", f"{account}b", "other", account], "it has waited since its rest was over"
+    assert in_turn(due) == ["z", f"{account}b", "other", account], (
+        "it has waited since its rest was over"
+    )
     assert Lane.objects.get().name == account
 
 
@@ -42,20 +59,30 @@ def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: Wo
     assert timedelta(minutes=2) - timedelta(seconds=5) < lane.rests_until - timezone.now() <= PAUSE
 
 
-@pytest.mark.parametrize(("minutes", "is_told", "raised"), [(29, False, False), (30, False, True), (95, False, True), (95, True, False)])
+@pytest.mark.parametrize(
+    ("minutes", "is_told", "raised"),
+    [(29, False, False), (30, False, True), (95, False, True), (95, True, False)],
+)
 def test_a_silence_is_told_to_a_person_after_half_an_hour_unless_they_hear_why_otherwise(
-    world: World, minutes: int, is_told: bool, raised: bool
+    world: World,
+    minutes: int,
+    is_told: bool,
+    raised: bool,
 ) -> None:
     rest("default", "time-out", is_told=False)
     assert not Review.objects.exists()
     world.time.advance(minutes=minutes)
     rest("default", "connection refused", is_told=is_told)
     said = [(one.reason, one.account, one.message) for one in Review.objects.all()]
-    message = f"Account default: its gateway has not answered for {minutes} minutes (connection refused)."
+    message = (
+        f"Account default: its gateway has not answered for {minutes} minutes (connection refused)."
+    )
     assert said == ([("gateway-silent", "default", message)] if raised else [])
 
 
-def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_back(world: World) -> None:
+def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_back(
+    world: World,
+) -> None:
     for account in ("default", "other"):
         rest(account, "time-out", is_told=False)
     world.time.advance(minutes=31)
@@ -64,7 +91,9 @@ def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_
     wake("default")
     wake("never paused")
     assert in_turn(dict.fromkeys(("default", "other"), timezone.now())) == ["default"]
-    assert list(Review.objects.order_by("id").values_list("account", "resolution", "resolved_by")) == [
+    assert list(
+        Review.objects.order_by("id").values_list("account", "resolution", "resolved_by"),
+    ) == [
         ("default", "the gateway answers again", "tillgate"),
         ("other", "", ""),
     ]
@@ -72,20 +101,34 @@ def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_
 
 
 def test_what_was_told_of_something_else_is_not_taken_back(world: World) -> None:
-    Review.objects.create(reason="account-gone", account="default", facts={"detail": "Gone."}, opened_at=timezone.now())
+    Review.objects.create(
+        reason="account-gone",
+        account="default",
+        facts={"detail": "Gone."},
+        opened_at=timezone.now(),
+    )
     rest("default", "time-out", is_told=False)
     wake("default")
     assert Review.objects.get().resolved_at is None
 
 
-def test_a_silence_of_exactly_half_an_hour_is_told_by_the_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silence_of_exactly_half_an_hour_is_told_by_the_worker(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     began, heard = datetime(2026, 11, 21, 12, 0, tzinfo=UTC), list[hooks.Event]()
     monkeypatch.setattr(hooks, "emit", heard.append)
-    for after in (timedelta(), timedelta(minutes=30) - timedelta(microseconds=1), timedelta(minutes=30)):
+    for after in (
+        timedelta(),
+        timedelta(minutes=30) - timedelta(microseconds=1),
+        timedelta(minutes=30),
+    ):
         assert heard == []
         monkeypatch.setattr(timezone, "now", lambda now=began + after: now)
         rest("default", "time-out", is_told=False)
-    assert [(event.name, event.fields["actor"], event.fields["account"]) for event in heard] == [("review.opened", "worker", "default")]
+    assert [(event.name, event.fields["actor"], event.fields["account"]) for event in heard] == [
+        ("review.opened", "worker", "default"),
+    ]
 
 
 def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World) -> None:
@@ -98,9 +141,15 @@ def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World
     assert world.reviews() == ["gateway-silent"]
 
 
-@pytest.mark.parametrize(("more", "is_forgotten"), [(timedelta(), False), (timedelta(microseconds=1), True)])
+@pytest.mark.parametrize(
+    ("more", "is_forgotten"),
+    [(timedelta(), False), (timedelta(microseconds=1), True)],
+)
 def test_a_silence_that_nobody_asked_into_for_more_than_three_hours_begins_anew(
-    world: World, monkeypatch: pytest.MonkeyPatch, more: timedelta, is_forgotten: bool
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    more: timedelta,
+    is_forgotten: bool,
 ) -> None:
     began = timezone.now()
     for now in (began, began + timedelta(hours=3) + more):
@@ -110,7 +159,9 @@ def test_a_silence_that_nobody_asked_into_for_more_than_three_hours_begins_anew(
     assert Lane.objects.get().silent_since == (timezone.now() if is_forgotten else began)
 
 
-def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwhile(world: World) -> None:
+def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwhile(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
     world.time.advance(minutes=20)
@@ -130,7 +181,10 @@ def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwh
     ],
 )
 def test_an_answer_counts_for_its_account_when_it_came_since(
-    world: World, monkeypatch: pytest.MonkeyPatch, ahead: timedelta, counts: bool
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: timedelta,
+    counts: bool,
 ) -> None:
     now = timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: now)
@@ -145,14 +199,22 @@ def test_that_a_person_let_a_payment_expire_is_no_answer_of_the_gateway(world: W
     world.sandbox.control.fault("denied", occasion="query", times=100)
     world.time.advance(hours=3)
     world.run_worker()
-    actions.take_action(Review.objects.get(reason="payment-unknown").pk, "mark-expired", staff="ann", note="not in the back office")
+    actions.take_action(
+        Review.objects.get(reason="payment-unknown").pk,
+        "mark-expired",
+        staff="ann",
+        note="not in the back office",
+    )
     assert Payment.objects.get(pk=payment.pk).status == "expired"
     assert not has_answered("default", since)
     Payment.objects.filter(pk=payment.pk).update(status="paid", status_since=timezone.now())
     assert has_answered("default", since), "that is the gateway's"
 
 
-def test_what_a_persons_question_has_learnt_is_an_answer_of_the_gateway(world: World, configure: Callable[..., None]) -> None:
+def test_what_a_persons_question_has_learnt_is_an_answer_of_the_gateway(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure({"DIALECT": replace(REFERENCE, expired_is_forgotten=True)})
     payment, since = world.start(world.order()), timezone.now()
     world.sandbox.control.fault("denied", occasion="query")

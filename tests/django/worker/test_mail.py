@@ -28,12 +28,21 @@ WHERE = "All open reviews: https://shop.example/admin/tillgate/review/"
 
 @pytest.fixture(autouse=True)
 def owner(world: World, configure: Callable[..., None]) -> None:
-    configure(REVIEW_MAIL_TO=["owner@shop.example", "ann@shop.example"], REVIEW_MAIL_MINUTES=30, PUBLIC_URL="https://shop.example")
+    configure(
+        REVIEW_MAIL_TO=["owner@shop.example", "ann@shop.example"],
+        REVIEW_MAIL_MINUTES=30,
+        PUBLIC_URL="https://shop.example",
+    )
 
 
 def matters(count: int) -> list[Review]:
     rows = [
-        Review(reason="underpaid", facts={"detail": f"Matter {number}."}, version=str(number), opened_at=timezone.now())
+        Review(
+            reason="underpaid",
+            facts={"detail": f"Matter {number}."},
+            version=str(number),
+            opened_at=timezone.now(),
+        )
         for number in range(count)
     ]
     return Review.objects.bulk_create(rows)
@@ -48,18 +57,27 @@ def matters(count: int) -> list[Review]:
         (600, "500 payments need review", ["... and 480 more."]),
     ],
 )
-def test_the_mail_tells_the_oldest_matters_first_and_where_the_others_are(count: int, subject: str, more: list[str]) -> None:
+def test_the_mail_tells_the_oldest_matters_first_and_where_the_others_are(
+    count: int,
+    subject: str,
+    more: list[str],
+) -> None:
     matters(count)
     assert mail_reviews() == 1
     [sent] = mail.outbox
     assert (sent.subject, sent.to) == (subject, ["owner@shop.example", "ann@shop.example"])
     parts = sent.body.split("\n\n")
-    assert [part.split("\n  ")[1] for part in parts[: min(count, 20)]] == [f"Matter {number}." for number in range(min(count, 20))]
+    assert [part.split("\n  ")[1] for part in parts[: min(count, 20)]] == [
+        f"Matter {number}." for number in range(min(count, 20))
+    ]
     assert parts[min(count, 20) :] == [*more, WHERE]
     assert Review.objects.filter(mailed_at__isnull=True).count() == max(0, count - 500)
 
 
-@pytest.mark.parametrize(("count", "more"), [(21, "... und 1 weiterer."), (22, "... und 2 weitere.")])
+@pytest.mark.parametrize(
+    ("count", "more"),
+    [(21, "... und 1 weiterer."), (22, "... und 2 weitere.")],
+)
 def test_the_mail_is_in_the_language_that_the_worker_runs_in(count: int, more: str) -> None:
     matters(count)
     with translation.override("de"):
@@ -93,7 +111,9 @@ def test_a_mail_goes_once_in_an_interval(world: World) -> None:
     assert Review.objects.latest("id").mailed_at >= timezone.now() - timedelta(minutes=1)  # type: ignore[operator]
 
 
-def test_what_a_person_resolves_in_the_moment_of_mailing_is_not_mailed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_person_resolves_in_the_moment_of_mailing_is_not_mailed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     matters(1)
 
     def quicker(*_: object) -> bool:
@@ -105,7 +125,10 @@ def test_what_a_person_resolves_in_the_moment_of_mailing_is_not_mailed(monkeypat
     assert mail.outbox == []
 
 
-def test_the_managers_are_mailed_as_any_django_names_them_unless_somebody_is_chosen(settings: Any, configure: Callable[..., None]) -> None:
+def test_the_managers_are_mailed_as_any_django_names_them_unless_somebody_is_chosen(
+    settings: Any,
+    configure: Callable[..., None],
+) -> None:
     settings.MANAGERS = [("Bob", "bob@shop.example"), "eve@shop.example"]
     assert recipients_of_reviews() == ["owner@shop.example", "ann@shop.example"]
     configure()
@@ -114,35 +137,56 @@ def test_the_managers_are_mailed_as_any_django_names_them_unless_somebody_is_cho
 
 def test_i12_no_mail_is_sent_inside_a_transaction() -> None:
     matters(1)
-    with pytest.raises(InsideTransaction, match=r"^mail_reviews uses the network"), transaction.atomic():
+    with (
+        pytest.raises(InsideTransaction, match=r"^mail_reviews uses the network"),
+        transaction.atomic(),
+    ):
         mail_reviews()
 
 
-def test_a_matter_that_says_something_else_while_it_is_mailed_is_mailed_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_matter_that_says_something_else_while_it_is_mailed_is_mailed_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     matters(2)
     send = mail.EmailMessage.send
 
     def told_anew(message: mail.EmailMessage) -> int:
-        Review.objects.filter(version="1").update(facts={"detail": "It is a charge-back."}, version="2", mailed_at=None)
+        Review.objects.filter(version="1").update(
+            facts={"detail": "It is a charge-back."},
+            version="2",
+            mailed_at=None,
+        )
         return send(message)
 
     monkeypatch.setattr(mail.EmailMessage, "send", told_anew)
     assert mail_reviews() == 1
-    assert [(one.message, one.mailed_at) for one in Review.objects.order_by("id")][1] == ("It is a charge-back.", None)
+    assert [(one.message, one.mailed_at) for one in Review.objects.order_by("id")][1] == (
+        "It is a charge-back.",
+        None,
+    )
     assert Review.objects.earliest("id").mailed_at
 
 
 def test_only_what_stood_in_a_mail_in_words_counts_as_mailed() -> None:
     matters(22)
     assert mail_reviews() == 1
-    assert [len(mailed) for mailed in Review.objects.order_by("pk").values_list("mailed", flat=True) if mailed is not None] == [1] * 20 + [
-        0
-    ] * 2
+    assert [
+        len(mailed)
+        for mailed in Review.objects.order_by("pk").values_list("mailed", flat=True)
+        if mailed is not None
+    ] == [1] * 20 + [0] * 2
     assert not Review.objects.filter(mailed_at=None).exists()
 
 
-def test_the_mail_has_amount_action_and_card_of_each_review_and_a_sender(world: World, configure: Callable[..., None]) -> None:
-    configure(REVIEW_MAIL_TO=["owner@shop.example"], REVIEW_MAIL_FROM="Payments <payments@shop.example>", PUBLIC_URL="https://shop.example")
+def test_the_mail_has_amount_action_and_card_of_each_review_and_a_sender(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
+    configure(
+        REVIEW_MAIL_TO=["owner@shop.example"],
+        REVIEW_MAIL_FROM="Payments <payments@shop.example>",
+        PUBLIC_URL="https://shop.example",
+    )
     order = world.order("25.00")
     for payment in (world.start(order), world.start(order, "paypal")):
         world.shopper_pays(payment)
@@ -153,7 +197,9 @@ def test_the_mail_has_amount_action_and_card_of_each_review_and_a_sender(world: 
     assert sent.from_email == "Payments <payments@shop.example>"
     assert "USD 25.00" in told
     assert "“Refund…”" in told
-    assert f"https://shop.example/admin/tillgate/review/{review.pk}/change/#review-{review.pk}" in told
+    assert (
+        f"https://shop.example/admin/tillgate/review/{review.pk}/change/#review-{review.pk}" in told
+    )
 
 
 class StaffPages:
@@ -171,19 +217,42 @@ class StaffPages:
 
 @pytest.mark.parametrize(
     ("answer", "is_taken"),
-    [("https://shop.example/staff/7", True), ("javascript:alert(1)", False), (ValueError("no page"), False), (None, False)],
+    [
+        ("https://shop.example/staff/7", True),
+        ("javascript:alert(1)", False),
+        (ValueError("no page"), False),
+        (None, False),
+    ],
 )
 @pytest.mark.parametrize("of_account", [True, False])
 def test_a_plugin_gives_the_page_of_a_review_and_without_it_the_mail_has_the_admins(
-    world: World, monkeypatch: pytest.MonkeyPatch, answer: object, is_taken: bool, of_account: bool
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: object,
+    is_taken: bool,
+    of_account: bool,
 ) -> None:
     plugin, manager = StaffPages(answer), hooks.plugin_manager()
-    about: dict[str, Any] = {"account": "account-of-the-plugin"} if of_account else {"order": world.start(world.order()).order}
-    review = Review.objects.create(reason="underpaid", facts={"detail": "Less."}, version="1", opened_at=timezone.now(), **about)
+    about: dict[str, Any] = (
+        {"account": "account-of-the-plugin"}
+        if of_account
+        else {"order": world.start(world.order()).order}
+    )
+    review = Review.objects.create(
+        reason="underpaid",
+        facts={"detail": "Less."},
+        version="1",
+        opened_at=timezone.now(),
+        **about,
+    )
     if of_account:
         manager.register(plugin)
     else:
-        monkeypatch.setattr(hooks, "call_owner", lambda owner, hook, **values: getattr(plugin, hook)(**values))
+        monkeypatch.setattr(
+            hooks,
+            "call_owner",
+            lambda owner, hook, **values: getattr(plugin, hook)(**values),
+        )
     try:
         assert mail_reviews() == 1
     finally:
@@ -194,7 +263,7 @@ def test_a_plugin_gives_the_page_of_a_review_and_without_it_the_mail_has_the_adm
     assert (f"/admin/tillgate/review/{review.pk}/change/" in told) != is_taken
 
 
-# Alerts: the same, to an address of the owner's ----------------------------------------------------------------------------------------
+# Alerts: the same, to an address of the owner's ---------------------------------------------------
 
 SECRET = "a long secret of the owner"
 
@@ -206,7 +275,8 @@ class Receiver:
         self.status, self.received = 200, list[tuple[dict[str, str], bytes]]()
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(handler) -> None:  # noqa: N805  # the names of the base class; `self` is the receiver
+            # the names of the base class; `self` is the receiver
+            def do_POST(handler) -> None:  # noqa: N805
                 body = handler.rfile.read(int(handler.headers["Content-Length"]))
                 self.received.append((dict(handler.headers), body))
                 handler.send_response(self.status)
@@ -239,7 +309,14 @@ def receiver(configure: Callable[..., None]) -> Iterator[Receiver]:
 
 def test_an_alert_is_signed_and_says_what_the_mail_says(receiver: Receiver) -> None:
     [review] = Review.objects.bulk_create(
-        [Review(reason="underpaid", facts={"detail": "Matter <!channel> & co."}, version="1", opened_at=timezone.now())]
+        [
+            Review(
+                reason="underpaid",
+                facts={"detail": "Matter <!channel> & co."},
+                version="1",
+                opened_at=timezone.now(),
+            ),
+        ],
     )
     assert run_lane(":staff").counts == {"mail": 1, "alerts": 1}
     [(headers, body)] = receiver.received
@@ -253,7 +330,9 @@ def test_an_alert_is_signed_and_says_what_the_mail_says(receiver: Receiver) -> N
 
 
 def test_a_refused_alert_comes_again_at_the_next_time_and_the_mail_does_not(
-    world: World, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    world: World,
+    receiver: Receiver,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     matters(1)
     receiver.status = 500
@@ -268,7 +347,10 @@ def test_a_refused_alert_comes_again_at_the_next_time_and_the_mail_does_not(
     assert SECRET not in caplog.text
 
 
-def test_no_server_and_a_broken_mail_keep_nobody_from_the_rest(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_server_and_a_broken_mail_keep_nobody_from_the_rest(
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(*_: object) -> int:
         raise ConnectionRefusedError
 

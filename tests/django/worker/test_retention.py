@@ -20,7 +20,15 @@ from tests.test_docs import read, rows, section
 from tillgate import Refused, hooks, shop
 from tillgate.account import Account
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import (
+    Notification,
+    Order,
+    OutboxEvent,
+    Payment,
+    Refund,
+    Review,
+    TimelineEntry,
+)
 from tillgate.django.outbox.remote import enqueue_remote
 from tillgate.django.refunds import queueing
 from tillgate.django.reviews import closing
@@ -30,14 +38,21 @@ from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import ReviewReason
 from tillgate.testing.world import World
 
-PERSONAL = {"payerName": "Ann Example", "payerEmail": "ann@shopper.example", "cardNo": "4111111111111111"}
+PERSONAL = {
+    "payerName": "Ann Example",
+    "payerEmail": "ann@shopper.example",
+    "cardNo": "4111111111111111",
+}
 TRACES = ("Ann", "ann@", "4111")
 SAID = "card 4111 1111 1111 1111 of ann@shopper.example"
 
 
 def everything() -> str:
     """Return all of Tillgate's rows as text."""
-    return "".join(serialize("json", model._default_manager.all()) for model in apps.get_app_config("tillgate").get_models())
+    return "".join(
+        serialize("json", model._default_manager.all())
+        for model in apps.get_app_config("tillgate").get_models()
+    )
 
 
 def traces() -> list[str]:
@@ -53,8 +68,14 @@ def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise Refused("000020", SAID, 400)
 
-    monkeypatch.setattr("tillgate.hooks.pay", lambda *a, **b: replace(made := pay(*a, **b), raw={**made.raw, **PERSONAL, "status": SAID}))
-    monkeypatch.setattr("tillgate.hooks.query", lambda *a, **b: replace(found := query(*a, **b), raw={**found.raw, "buyer": PERSONAL}))
+    monkeypatch.setattr(
+        "tillgate.hooks.pay",
+        lambda *a, **b: replace(made := pay(*a, **b), raw={**made.raw, **PERSONAL, "status": SAID}),
+    )
+    monkeypatch.setattr(
+        "tillgate.hooks.query",
+        lambda *a, **b: replace(found := query(*a, **b), raw={**found.raw, "buyer": PERSONAL}),
+    )
     monkeypatch.setattr("tillgate.hooks.refund", refuse)
 
 
@@ -66,37 +87,63 @@ def old(world: World, payment: Payment, days: int = 601) -> Order:
     return Order.objects.get(pk=payment.order_id)
 
 
-# What is stored ---------------------------------------------------------------------------------------------------------------------------
+# What is stored -----------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("talkative")
-def test_nothing_about_the_shopper_is_stored_of_notifications_answers_and_errors(world: World) -> None:
+def test_nothing_about_the_shopper_is_stored_of_notifications_answers_and_errors(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
-    world.notification(payment, json.dumps({"status": "success", "data": PERSONAL, **PERSONAL}), "application/json")
+    world.notification(
+        payment,
+        json.dumps({"status": "success", "data": PERSONAL, **PERSONAL}),
+        "application/json",
+    )
     world.client.get(f"/payments/return/{payment.return_key}/", PERSONAL)
-    refund = queueing.refund(payment.pk, "1.00", staff="clerk", reason=f"asked by ann@shopper.example, {SAID}")
+    refund = queueing.refund(
+        payment.pk,
+        "1.00",
+        staff="clerk",
+        reason=f"asked by ann@shopper.example, {SAID}",
+    )
     world.client.post(f"/payments/refund-notification/{refund.notification_key}/", PERSONAL)
-    assert Notification.objects.filter(kind="payment").latest("pk").evidence == {"status": "success"}
-    assert (refund.status, refund.answer) == ("failed", "the gateway refused: 000020 'card *** of ***' (HTTP 400)")
+    assert Notification.objects.filter(kind="payment").latest("pk").evidence == {
+        "status": "success",
+    }
+    assert (refund.status, refund.answer) == (
+        "failed",
+        "the gateway refused: 000020 'card *** of ***' (HTTP 400)",
+    )
     assert refund.reason == "asked by ***, card *** of ***"
     paid = TimelineEntry.objects.get(event="payment.paid").evidence
-    assert (paid["reference"], paid["status"]) == (payment.reference, "success"), "what decides is kept"
+    assert (paid["reference"], paid["status"]) == (payment.reference, "success"), (
+        "what decides is kept"
+    )
     assert traces() == []
 
 
-def test_the_errors_of_the_shops_handler_are_stored_without_addresses(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_errors_of_the_shops_handler_are_stored_without_addresses(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     call_owner = hooks.call_owner
 
     def failing(plugin: str, hook: str, **arguments: Any) -> Any:
-        return _raise() if hook == "tillgate_payment_paid" else call_owner(plugin, hook, **arguments)
+        return (
+            _raise() if hook == "tillgate_payment_paid" else call_owner(plugin, hook, **arguments)
+        )
 
     monkeypatch.setattr("tillgate.hooks.call_owner", failing)
     world.paid_payment()
     for _ in range(3):
         world.time.advance(hours=1)
         world.run_worker()
-    assert Review.objects.get(reason="delivery-failing").facts["error"] == "ValueError: Key (email)=(***), card ***"
+    assert (
+        Review.objects.get(reason="delivery-failing").facts["error"]
+        == "ValueError: Key (email)=(***), card ***"
+    )
     assert traces() == []
 
 
@@ -106,7 +153,13 @@ def _raise(**_: Any) -> None:
 
 def test_the_notes_of_staff_are_stored_without_addresses(world: World) -> None:
     payment = world.paid_payment()
-    open_review(ReviewReason.OVERPAID, {"found": "2.00", "expected": "1.00"}, "worker", order=payment.order, payment=payment)
+    open_review(
+        ReviewReason.OVERPAID,
+        {"found": "2.00", "expected": "1.00"},
+        "worker",
+        order=payment.order,
+        payment=payment,
+    )
     closing.resolve(Review.objects.get().pk, f"talked to ann@shopper.example, {SAID}", "clerk")
     assert Review.objects.get().resolution == "talked to ***, card *** of ***"
     assert traces() == []
@@ -115,11 +168,20 @@ def test_the_notes_of_staff_are_stored_without_addresses(world: World) -> None:
 def test_a_compared_number_is_stored_as_it_is(world: World) -> None:
     payment = world.paid_payment()
     facts = {"expected": "4111111111111111", "found": "5500005555555559"}
-    open_review(ReviewReason.TRANSACTION_NO_MISMATCH, facts, "worker", order=payment.order, payment=payment)
+    open_review(
+        ReviewReason.TRANSACTION_NO_MISMATCH,
+        facts,
+        "worker",
+        order=payment.order,
+        payment=payment,
+    )
     assert Review.objects.get().facts.items() >= facts.items()
 
 
-def test_a_gateway_plugin_declares_the_fields_that_are_kept(world: World, configure: Callable[..., None]) -> None:
+def test_a_gateway_plugin_declares_the_fields_that_are_kept(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     account = world.gateway.account()
     assert isinstance(account, Account)
     configure({"DIALECT": replace(account.dialect, kept_fields=frozenset({"charge"}))})
@@ -129,13 +191,19 @@ def test_a_gateway_plugin_declares_the_fields_that_are_kept(world: World, config
     assert created == {}
 
 
-# Retention --------------------------------------------------------------------------------------------------------------------------------
+# Retention ----------------------------------------------------------------------------------------
 
 
 def test_the_worker_purges_details_after_600_days_and_keeps_the_money(world: World) -> None:
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "1.00", staff="clerk", reason="it was broken")
-    open_review(ReviewReason.OVERPAID, {"found": "2.00", "answer": "sorry"}, "worker", order=payment.order, payment=payment)
+    open_review(
+        ReviewReason.OVERPAID,
+        {"found": "2.00", "answer": "sorry"},
+        "worker",
+        order=payment.order,
+        payment=payment,
+    )
     closing.resolve(Review.objects.get().pk, "talked to the shopper", "clerk")
     world.run_worker()
     before = world.fresh(payment)
@@ -144,12 +212,27 @@ def test_the_worker_purges_details_after_600_days_and_keeps_the_money(world: Wor
     assert Refund.objects.get().reason == "it was broken"
     old(world, payment, 2)
     after, refund = world.fresh(payment), Refund.objects.get(pk=refund.pk)
-    kept = ("reference", "transaction_no", "amount", "currency", "status", "status_since", "method", "account", "notification_key")
+    kept = (
+        "reference",
+        "transaction_no",
+        "amount",
+        "currency",
+        "status",
+        "status_since",
+        "method",
+        "account",
+        "notification_key",
+    )
     assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
     assert (after.description, after.payment_url, after.last_notification) == ("", "", "")
     assert (refund.amount, refund.status, refund.reason, refund.answer) == (1, "succeeded", "", "")
     review = Review.objects.get()
-    assert (review.facts["found"], "answer" in review.facts, review.resolution, review.resolved_by) == ("2.00", False, "", "clerk")
+    assert (
+        review.facts["found"],
+        "answer" in review.facts,
+        review.resolution,
+        review.resolved_by,
+    ) == ("2.00", False, "", "clerk")
     assert review.message, "a review can still be shown"
     assert not Notification.objects.exists()
     assert not TimelineEntry.objects.exclude(message="", evidence={}).exists()
@@ -177,7 +260,13 @@ def test_what_comes_after_a_purge_is_purged_later(world: World) -> None:
 
 
 def _open_review(payment: Payment) -> None:
-    open_review(ReviewReason.OVERPAID, {"found": "2.00"}, "worker", order=payment.order, payment=payment)
+    open_review(
+        ReviewReason.OVERPAID,
+        {"found": "2.00"},
+        "worker",
+        order=payment.order,
+        payment=payment,
+    )
 
 
 def _waiting_event(payment: Payment) -> None:
@@ -199,7 +288,10 @@ def _refund(status: str) -> Callable[[Payment], None]:
 OPEN = {
     "review": (_open_review, "open review"),
     "event": (_waiting_event, "not delivered"),
-    **{status: (_refund(status), "refund without an outcome") for status in ("queued", "sending", "pending", "unknown")},
+    **{
+        status: (_refund(status), "refund without an outcome")
+        for status in ("queued", "sending", "pending", "unknown")
+    },
 }
 
 
@@ -211,7 +303,14 @@ def test_nothing_of_an_order_with_something_open_is_purged(world: World, case: s
     Order.objects.update(purge_check_at=payment.created_at)
     (_polled if case == "polled" else OPEN[case][0])(payment)
     world.time.advance(days=601)
-    Notification.objects.create(payment=payment, kind="payment", slot=9, received_at=payment.created_at, method="POST", signature="absent")
+    Notification.objects.create(
+        payment=payment,
+        kind="payment",
+        slot=9,
+        received_at=payment.created_at,
+        method="POST",
+        signature="absent",
+    )
     assert not retention.purge_order(payment.order_id, payment.created_at)
     assert Notification.objects.filter(slot=9).exists()
     order = Order.objects.get()
@@ -219,7 +318,10 @@ def test_nothing_of_an_order_with_something_open_is_purged(world: World, case: s
     assert order.purge_check_at > payment.created_at, "it is checked again"
 
 
-def test_an_open_payment_is_not_purged_and_a_shorter_setting_counts_within_30_days(world: World, configure: Callable[..., None]) -> None:
+def test_an_open_payment_is_not_purged_and_a_shorter_setting_counts_within_30_days(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     payment = world.start(world.order())
     order = Order.objects.get()
     Order.objects.update(purge_check_at=order.created_at)
@@ -231,7 +333,10 @@ def test_an_open_payment_is_not_purged_and_a_shorter_setting_counts_within_30_da
     assert TimelineEntry.objects.filter(event="order.erased").exists()
 
 
-def test_details_are_kept_for_ever_if_the_shop_says_so(world: World, configure: Callable[..., None]) -> None:
+def test_details_are_kept_for_ever_if_the_shop_says_so(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure({}, DETAILS_KEPT_DAYS=None)
     old(world, world.paid_payment(), 4000)
     assert Notification.objects.exists()
@@ -246,7 +351,10 @@ def test_worker_purges_orders_once(world: World) -> None:
     assert world.run_worker().counts["orders to purge"] == 0
 
 
-def test_whole_orders_are_deleted_only_after_the_days_that_the_shop_sets(world: World, configure: Callable[..., None]) -> None:
+def test_whole_orders_are_deleted_only_after_the_days_that_the_shop_sets(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     payment = world.paid_payment()
     queueing.refund(payment.pk, "1.00")
     _open_review(payment)
@@ -260,11 +368,19 @@ def test_whole_orders_are_deleted_only_after_the_days_that_the_shop_sets(world: 
     world.time.advance(days=31)
     world.run_worker()
     left = everything()
-    assert left.count('"model": "tillgate.') == left.count('"model": "tillgate.heartbeat"') + left.count('"model": "tillgate.lane"')
+    assert left.count('"model": "tillgate.') == left.count(
+        '"model": "tillgate.heartbeat"',
+    ) + left.count('"model": "tillgate.lane"')
 
 
-def test_payments_are_never_kept_shorter_than_their_details(world: World, configure: Callable[..., None]) -> None:
-    for settings in ({"PAYMENTS_KEPT_DAYS": 599}, {"PAYMENTS_KEPT_DAYS": 9999, "DETAILS_KEPT_DAYS": None}):
+def test_payments_are_never_kept_shorter_than_their_details(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
+    for settings in (
+        {"PAYMENTS_KEPT_DAYS": 599},
+        {"PAYMENTS_KEPT_DAYS": 9999, "DETAILS_KEPT_DAYS": None},
+    ):
         configure({}, **settings)
         with pytest.raises(ConfigurationError, match="PAYMENTS_KEPT_DAYS"):
             get_settings()
@@ -272,7 +388,7 @@ def test_payments_are_never_kept_shorter_than_their_details(world: World, config
     assert get_settings().payments_kept_days == 600
 
 
-# Erasure and export -----------------------------------------------------------------------------------------------------------------------
+# Erasure and export -------------------------------------------------------------------------------
 
 
 def run(*words: str) -> str:
@@ -306,7 +422,11 @@ def test_erasing_an_order_needs_apply_and_erases_once(world: World) -> None:
     assert run("erase-order", plugin, key, "--apply").endswith("the details were erased\n")
     assert {one.payment_id for one in Notification.objects.all()} == {other.pk}
     entry = TimelineEntry.objects.latest("pk")
-    assert (entry.event, entry.actor, entry.order_id) == ("order.erased", "staff:erase-order", payment.order_id)
+    assert (entry.event, entry.actor, entry.order_id) == (
+        "order.erased",
+        "staff:erase-order",
+        payment.order_id,
+    )
     assert run("erase-order", plugin, key, "--apply").endswith("there is nothing to erase\n")
     assert world.fresh(payment).status == "paid"
     refund = queueing.refund(payment.pk, "12.50")
@@ -326,12 +446,17 @@ def test_texts_of_staff_alone_are_details_too(world: World) -> None:
     assert shop.erase_order(plugin, key)
     Review.objects.update(resolution="Ada called")
     assert shop.erase_order(plugin, key)
-    assert "Ada" not in str([*Refund.objects.values(), *Review.objects.values(), *TimelineEntry.objects.values()])
+    assert "Ada" not in str(
+        [*Refund.objects.values(), *Review.objects.values(), *TimelineEntry.objects.values()],
+    )
     assert not shop.erase_order(plugin, key)
 
 
 @pytest.mark.parametrize("case", OPEN)
-def test_an_order_with_something_open_is_not_erased_and_the_error_says_what(world: World, case: str) -> None:
+def test_an_order_with_something_open_is_not_erased_and_the_error_says_what(
+    world: World,
+    case: str,
+) -> None:
     payment = world.paid_payment()
     OPEN[case][0](payment)
     before = everything()
@@ -352,10 +477,14 @@ def test_an_unknown_order_is_an_error(command: str) -> None:
         run(command, "oscar", "nobody")
 
 
-# Documentation ----------------------------------------------------------------------------------------------------------------------------
+# Documentation ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", list(apps.get_app_config("tillgate").get_models()), ids=lambda model: model.__name__)
+@pytest.mark.parametrize(
+    "model",
+    list(apps.get_app_config("tillgate").get_models()),
+    ids=lambda model: model.__name__,
+)
 def test_the_page_about_personal_data_lists_each_field_and_says_what_is_erased(model: Any) -> None:
     listed = rows(section(read("docs/reference/personal-data.md"), model.__name__))
     assert sorted(listed) == sorted(field.name for field in model._meta.concrete_fields)
@@ -380,9 +509,17 @@ def test_each_field_that_the_page_calls_details_is_erased_and_no_other(world: Wo
     for model, old_rows in before.items():
         changed = {
             name
-            for old_row, new_row in zip(old_rows, model.objects.order_by("pk").values(), strict=False)
+            for old_row, new_row in zip(
+                old_rows,
+                model.objects.order_by("pk").values(),
+                strict=False,
+            )
             for name in old_row
             if old_row[name] != new_row[name]
         }
-        assert changed == {name for name, cells in rows(section(page, model.__name__)).items() if cells[-1] == "details"}, model
+        assert changed == {
+            name
+            for name, cells in rows(section(page, model.__name__)).items()
+            if cells[-1] == "details"
+        }, model
     assert not Notification.objects.exists()

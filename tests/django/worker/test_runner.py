@@ -1,4 +1,6 @@
-"""The runner: it does each due row once, within bounds, whatever fails, hangs, is locked or dies."""
+"""The runner: it does each due row once, within bounds, whatever fails, hangs, is locked or
+dies.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,23 @@ from tillgate.testing.crashes import Crash
 
 Gateway = dict[str, Callable[[], object]]
 
-needs_row_locks = pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite locks no single row")
+needs_row_locks = pytest.mark.skipif(
+    project.DATABASE == "sqlite",
+    reason="SQLite locks no single row",
+)
 
 
 def several_accounts(settings: Any, count: int) -> list[str]:
     """Configure so many more accounts on the sandbox."""
-    names, default = [f"account-{number}" for number in range(count)], settings.TILLGATE["ACCOUNTS"]["default"]
-    settings.TILLGATE = {**settings.TILLGATE, "POLL_CONNECTIONS": 1, "ACCOUNTS": {"default": default} | dict.fromkeys(names, default)}
+    names, default = (
+        [f"account-{number}" for number in range(count)],
+        settings.TILLGATE["ACCOUNTS"]["default"],
+    )
+    settings.TILLGATE = {
+        **settings.TILLGATE,
+        "POLL_CONNECTIONS": 1,
+        "ACCOUNTS": {"default": default} | dict.fromkeys(names, default),
+    }
     return names
 
 
@@ -69,23 +81,33 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "AT_ONCE", 4)
 
 
-# Claims -----------------------------------------------------------------------------------------------------------------------------------
+# Claims -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_killed_worker_has_applied_its_batches(world: World, configure: Callable[..., None], gateway: Gateway) -> None:
+def test_killed_worker_has_applied_its_batches(
+    world: World,
+    configure: Callable[..., None],
+    gateway: Gateway,
+) -> None:
     configure(POLL_CONNECTIONS=1)
     payments = many(world, 8)
     for late, payment in enumerate(reversed(payments)):
         world.shopper_pays(payment)
-        Payment.objects.filter(pk=payment.pk).update(next_poll_at=timezone.now() - timedelta(minutes=late))
+        Payment.objects.filter(pk=payment.pk).update(
+            next_poll_at=timezone.now() - timedelta(minutes=late),
+        )
     gateway[payments[-1].reference] = crash
     with pytest.raises(Crash):
         world.run_worker()
     assert sum(world.fresh(payment).status == "paid" for payment in payments) == 4
 
 
-def test_lease_of_killed_worker_runs_out(world: World, configure: Callable[..., None], gateway: Gateway) -> None:
+def test_lease_of_killed_worker_runs_out(
+    world: World,
+    configure: Callable[..., None],
+    gateway: Gateway,
+) -> None:
     configure(POLL_CONNECTIONS=1)
     [payment] = many(world, 1)
     world.shopper_pays(payment)
@@ -99,7 +121,11 @@ def test_lease_of_killed_worker_runs_out(world: World, configure: Callable[..., 
     assert world.shop.is_paid(payment.order.key)
 
 
-def test_late_answer_after_lease_does_no_harm(world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_answer_after_lease_does_no_harm(
+    world: World,
+    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     configure(POLL_CONNECTIONS=1)
     [payment] = many(world, 1)
     world.shopper_pays(payment)
@@ -115,10 +141,18 @@ def test_late_answer_after_lease_does_no_harm(world: World, configure: Callable[
 
     monkeypatch.setattr(hooks, "query", query)
     world.run_worker()
-    assert (len(queries), world.shop.times_paid(payment.order.key), OutboxEvent.objects.count()) == (2, 1, 1)
+    assert (
+        len(queries),
+        world.shop.times_paid(payment.order.key),
+        OutboxEvent.objects.count(),
+    ) == (2, 1, 1)
 
 
-def test_notification_during_poll_is_not_lost(world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notification_during_poll_is_not_lost(
+    world: World,
+    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     configure(POLL_CONNECTIONS=1)
     [payment] = many(world, 1)
     real, queries = hooks.query, list[str]()
@@ -169,7 +203,9 @@ def held_by_a_hanging_transaction(model: Any, pks: list[int]) -> Iterator[None]:
 @needs_row_locks
 @pytest.mark.parametrize("kind", ["payment", "event", "unpaid order", "lost refund", "refund"])
 def test_held_orders_are_passed_over(world: World, kind: str) -> None:
-    """A hanging transaction holds three of four orders; the fourth is done, and nothing waits or fails."""
+    """A hanging transaction holds three of four orders; the fourth is done, and nothing waits or
+    fails.
+    """
     if kind == "unpaid order":
         for _ in range(4):
             registering.open_order(world.shop.plugin, world.order())
@@ -189,7 +225,12 @@ def test_held_orders_are_passed_over(world: World, kind: str) -> None:
     with held_by_a_hanging_transaction(Order, [order.pk for order in held]):
         work_done = world.run_worker()
     assert work_done.faults == []
-    names = {"payment": "payments", "event": "failed events", "unpaid order": "unpaid orders", "lost refund": "lost refunds"}
+    names = {
+        "payment": "payments",
+        "event": "failed events",
+        "unpaid order": "unpaid orders",
+        "lost refund": "lost refunds",
+    }
     assert work_done.counts[names.get(kind, "refunds to send")] == 1
     if kind in ("payment", "event"):
         assert world.shop.is_paid(last.key)
@@ -198,11 +239,14 @@ def test_held_orders_are_passed_over(world: World, kind: str) -> None:
     assert not Refund.objects.filter(status__in=("queued", "sending")).exists()
 
 
-# Bounds -----------------------------------------------------------------------------------------------------------------------------------
+# Bounds -------------------------------------------------------------------------------------------
 
 
 def test_rows_beyond_the_turn_are_due_as_before(
-    world: World, monkeypatch: pytest.MonkeyPatch, configure: Callable[..., None], gateway: Gateway
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    configure: Callable[..., None],
+    gateway: Gateway,
 ) -> None:
     configure(POLL_CONNECTIONS=1)
     seconds = [0.0]
@@ -214,7 +258,9 @@ def test_rows_beyond_the_turn_are_due_as_before(
     due = Payment.objects.filter(next_poll_at__lte=timezone.now()).order_by("next_poll_at")
     assert list(due.values_list("next_poll_at", flat=True)) == before[2:]
     many(world, 2)
-    assert run_worker(limit=5).counts["payments"] == 5, "rows that were not reached count for no limit"
+    assert run_worker(limit=5).counts["payments"] == 5, (
+        "rows that were not reached count for no limit"
+    )
 
 
 def test_at_most_eight_accounts_at_once(world: World, settings: Any, gateway: Gateway) -> None:
@@ -237,7 +283,12 @@ def test_at_most_eight_accounts_at_once(world: World, settings: Any, gateway: Ga
     assert 1 < most[0] <= 8
 
 
-def test_shop_has_its_turn_between_many_accounts(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch, gateway: Gateway) -> None:
+def test_shop_has_its_turn_between_many_accounts(
+    world: World,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: Gateway,
+) -> None:
     for name in several_accounts(settings, 12):
         world.shopper_pays(many(world, 1, name)[0])
     seconds, delivered = [0.0], list[int]()
@@ -256,7 +307,11 @@ def test_shop_has_its_turn_between_many_accounts(world: World, settings: Any, mo
     assert min(delivered) < 12
 
 
-def test_silent_accounts_leave_turns_to_others(world: World, settings: Any, gateway: Gateway) -> None:
+def test_silent_accounts_leave_turns_to_others(
+    world: World,
+    settings: Any,
+    gateway: Gateway,
+) -> None:
     """Their work stays due, and longer than that of the account that answers."""
     for name in several_accounts(settings, 9):
         for payment in many(world, 8, name):
@@ -269,7 +324,10 @@ def test_silent_accounts_leave_turns_to_others(world: World, settings: Any, gate
     assert Lane.objects.filter(rests_until__gt=timezone.now()).count() == 9
 
 
-def test_one_remote_turn_ends_and_the_run_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_remote_turn_ends_and_the_run_goes_on(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for _ in range(7):
         remote.enqueue_remote(world.shop.plugin, world.start(unregistered()).order.key, "invoice")
     seconds, real = [0.0], hooks.call_owner
@@ -292,11 +350,15 @@ def test_all_due_rows_are_done_in_one_run(world: World) -> None:
         queue(world.paid_payment())
     world.time.advance(minutes=61)
     work_done = world.run_worker()
-    assert (work_done.counts["unpaid orders"], work_done.counts["refunds to send"], work_done.faults) == (9, 9, [])
+    assert (
+        work_done.counts["unpaid orders"],
+        work_done.counts["refunds to send"],
+        work_done.faults,
+    ) == (9, 9, [])
     assert not OutboxEvent.objects.filter(done_at=None).exists()
 
 
-# Failures ---------------------------------------------------------------------------------------------------------------------------------
+# Failures -----------------------------------------------------------------------------------------
 
 
 def test_failing_row_keeps_no_other_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +373,9 @@ def test_failing_row_keeps_no_other_waiting(world: World, monkeypatch: pytest.Mo
     monkeypatch.setattr(hooks, "refund", refund)
     work_done = world.run_worker()
     assert work_done.counts["refunds to send"] == 1
-    assert [fault.partition(":")[0] for fault in work_done.faults] == [f"refunds to send {first.pk}"]
+    assert [fault.partition(":")[0] for fault in work_done.faults] == [
+        f"refunds to send {first.pk}",
+    ]
     assert Heartbeat.objects.get(name=WORKER).detail["faults"] == work_done.faults
     assert Refund.objects.get(pk=second.pk).status == "succeeded"
 
@@ -326,7 +390,12 @@ def test_failing_row_keeps_no_other_waiting(world: World, monkeypatch: pytest.Mo
         ("purge_order", "orders to purge"),
     ],
 )
-def test_failure_names_chore_and_row(world: World, monkeypatch: pytest.MonkeyPatch, broken: str, chore: str) -> None:
+def test_failure_names_chore_and_row(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: str,
+    chore: str,
+) -> None:
     lost = lost_refund(world)
     unknown, queued = queue(world.paid_payment()), queue(world.paid_payment())
     Refund.objects.filter(pk=unknown.pk).update(status="unknown")
@@ -338,7 +407,13 @@ def test_failure_names_chore_and_row(world: World, monkeypatch: pytest.MonkeyPat
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    rows = {"mark_lost": lost, "send_unless_made": queued, "poll_refund": unknown, "queue_event": opened, "purge_order": lost.payment.order}
+    rows = {
+        "mark_lost": lost,
+        "send_unless_made": queued,
+        "poll_refund": unknown,
+        "queue_event": opened,
+        "purge_order": lost.payment.order,
+    }
     with monkeypatch.context() as patch:
         patch.setattr(chores, broken, fail)
         assert world.run_worker().faults == [f"{chore} {rows[broken].pk}: RuntimeError: a bug"]
@@ -382,7 +457,11 @@ def test_run_ends_where_the_database_is_away(world: World, monkeypatch: pytest.M
     assert len(world.run_worker().faults) == 3
 
 
-def test_account_without_a_connection_ends_no_other(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_account_without_a_connection_ends_no_other(
+    world: World,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     first, second = several_accounts(settings, 2)
     payments = [*many(world, 1, first), *many(world, 1, second)]
     real_lane = runner.Run.take_lane
@@ -395,16 +474,21 @@ def test_account_without_a_connection_ends_no_other(world: World, settings: Any,
     monkeypatch.setattr(runner.Run, "take_lane", take_lane)
     work_done = world.run_worker()
     assert work_done.faults == [f"account {second}: OperationalError: too many connections"]
-    assert all(due_in(world, payment) > 0 for payment in payments), "the other one by the thread that has one"
+    assert all(due_in(world, payment) > 0 for payment in payments), (
+        "the other one by the thread that has one"
+    )
 
 
 @pytest.mark.parametrize("operation", ["worker", "run_lane"])
 def test_i12_nothing_runs_inside_a_transaction(world: World, operation: str) -> None:
-    with pytest.raises(InsideTransaction, match=rf"^{operation} uses the network"), transaction.atomic():
+    with (
+        pytest.raises(InsideTransaction, match=rf"^{operation} uses the network"),
+        transaction.atomic(),
+    ):
         run_worker() if operation == "worker" else run_lane("default")
 
 
-# The queue --------------------------------------------------------------------------------------------------------------------------------
+# The queue ----------------------------------------------------------------------------------------
 
 
 def test_queue_shows_each_chore(world: World) -> None:
@@ -467,7 +551,10 @@ def test_new_chore_is_one_row(world: World, monkeypatch: pytest.MonkeyPatch) -> 
         assert chore.due_rows(timezone.now()).count() == 0
 
 
-def test_event_of_held_order_is_no_failed_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_of_held_order_is_no_failed_one(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The shop's own transaction has the order for longer than the worker waits."""
     order = Order.objects.get(pk=world.start(world.order()).order.pk)
     Payment.objects.update(status="failed")

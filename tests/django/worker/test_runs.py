@@ -30,7 +30,16 @@ from tillgate import OutcomeUnknown, hooks
 from tillgate.account import Account
 from tillgate.django import actions
 from tillgate.django.accounting.audit import audit
-from tillgate.django.models import Heartbeat, Lane, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import (
+    Heartbeat,
+    Lane,
+    Order,
+    OutboxEvent,
+    Payment,
+    Refund,
+    Review,
+    TimelineEntry,
+)
 from tillgate.django.outbox import remote
 from tillgate.django.payments import reconciling, starting
 from tillgate.django.refunds import queueing
@@ -54,7 +63,11 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def asked(world: World) -> Counter[str]:
     """Return how often the gateway was asked about each reference."""
     entries = world.sandbox.service.journal.all()
-    return Counter(entry.reference for entry in entries if entry.operation == "query" and entry.direction == "in")
+    return Counter(
+        entry.reference
+        for entry in entries
+        if entry.operation == "query" and entry.direction == "in"
+    )
 
 
 def accounts_due() -> list[str]:
@@ -62,11 +75,13 @@ def accounts_due() -> list[str]:
     return [lane for lane in wake() if not lane.startswith(":")]
 
 
-# The schedule -----------------------------------------------------------------------------------------------------------------------------
+# The schedule -------------------------------------------------------------------------------------
 
 
 @pytest.mark.once
-def test_an_open_payment_is_watched_closely_at_first_and_then_every_ten_minutes(world: World) -> None:
+def test_an_open_payment_is_watched_closely_at_first_and_then_every_ten_minutes(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     looks = []
     for _ in range(60 * 4):
@@ -87,7 +102,10 @@ def test_what_is_not_due_is_left_alone(world: World) -> None:
     assert world.queries() == 0
 
 
-def test_tail_looks_go_on_every_month_while_the_payment_can_be_disputed(world: World, configure: Callable[..., None]) -> None:
+def test_tail_looks_go_on_every_month_while_the_payment_can_be_disputed(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(DISPUTABLE_DAYS=60)
     payment = world.start(world.order())
     world.sandbox.control.decline(payment.reference)
@@ -101,11 +119,13 @@ def test_tail_looks_go_on_every_month_while_the_payment_can_be_disputed(world: W
     assert world.fresh(payment).next_poll_at is None
 
 
-# Leases -----------------------------------------------------------------------------------------------------------------------------------
+# Leases -------------------------------------------------------------------------------------------
 
 
 def test_poll_holds_up_no_notification(world: World, configure: Callable[..., None]) -> None:
-    """The throttle counts the queries that notifications and returns caused, not the worker's own (I7)."""
+    """The throttle counts the queries that notifications and returns caused, not the worker's own
+    (I7).
+    """
     configure(NOTIFICATION_THROTTLE_SECONDS=60)
     payment, moved = many(world, 2)
     world.shopper_pays(moved)
@@ -124,7 +144,11 @@ def test_shop_hears_between_batches(world: World) -> None:
     for payment in many(world, 12):
         world.shopper_pays(payment)
     owner = hooks.plugin_manager().get_plugin(world.shop.plugin)
-    [handler] = [one for one in hooks.plugin_manager().hook.tillgate_payment_paid.get_hookimpls() if one.plugin is owner]
+    [handler] = [
+        one
+        for one in hooks.plugin_manager().hook.tillgate_payment_paid.get_hookimpls()
+        if one.plugin is owner
+    ]
     real, queried = handler.function, list[int]()
 
     def count(*arguments: Any) -> Any:
@@ -137,21 +161,27 @@ def test_shop_hears_between_batches(world: World) -> None:
     assert queried == [4] * 4 + [8] * 4 + [12] * 4
 
 
-# Bounds -----------------------------------------------------------------------------------------------------------------------------------
+# Bounds -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_limit_bounds_the_payments_looked_at_and_begins_with_those_due_longest(world: World) -> None:
+def test_limit_bounds_the_payments_looked_at_and_begins_with_those_due_longest(
+    world: World,
+) -> None:
     payments = many(world, 10)
     for late, payment in enumerate(payments):
-        Payment.objects.filter(pk=payment.pk).update(next_poll_at=timezone.now() - timedelta(minutes=late))
+        Payment.objects.filter(pk=payment.pk).update(
+            next_poll_at=timezone.now() - timedelta(minutes=late),
+        )
     assert run_worker(limit=7).counts["payments"] == 7
     assert set(asked(world)) == {payment.reference for payment in payments[3:]}
     assert run_worker(limit=7).counts["payments"] == 3
 
 
 @pytest.mark.usefixtures("small_batches", "two_accounts")
-def test_the_limit_is_shared_by_all_accounts_and_what_one_does_not_need_is_for_the_others(world: World) -> None:
+def test_the_limit_is_shared_by_all_accounts_and_what_one_does_not_need_is_for_the_others(
+    world: World,
+) -> None:
     many(world, 2, "other")
     many(world, 20)
     assert run_worker(limit=10).counts["payments"] == 10
@@ -173,17 +203,28 @@ def test_an_account_that_answers_until_the_limit_is_reached_rests_no_more(world:
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_a_worker_that_is_asked_to_stop_finishes_what_is_under_way_and_gives_the_rest_back(world: World) -> None:
+def test_a_worker_that_is_asked_to_stop_finishes_what_is_under_way_and_gives_the_rest_back(
+    world: World,
+) -> None:
     payments = many(world, 20)
     heard: list[int] = []
-    work_done = run_worker(progress=lambda done: heard.append(done.counts["payments"]), stop=lambda: bool(heard) and heard[-1] >= 4)
+    work_done = run_worker(
+        progress=lambda done: heard.append(done.counts["payments"]),
+        stop=lambda: bool(heard) and heard[-1] >= 4,
+    )
     assert (4 <= work_done.counts["payments"] < 20, work_done.faults) == (True, [])
-    assert Payment.objects.filter(next_poll_at__lte=timezone.now()).count() == 20 - work_done.counts["payments"]
+    assert (
+        Payment.objects.filter(next_poll_at__lte=timezone.now()).count()
+        == 20 - work_done.counts["payments"]
+    )
     assert run_worker().counts["payments"] == 20 - work_done.counts["payments"]
     assert asked(world) == {payment.reference: 1 for payment in payments}
 
 
-def test_the_rate_of_queries_is_bounded_per_account(world: World, configure: Callable[..., None]) -> None:
+def test_the_rate_of_queries_is_bounded_per_account(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(QUERIES_PER_SECOND=50)
     many(world, 26)
     began = time.monotonic()
@@ -192,7 +233,9 @@ def test_the_rate_of_queries_is_bounded_per_account(world: World, configure: Cal
 
 
 def test_the_connections_to_a_gateway_are_bounded(
-    world: World, configure: Callable[..., None], gateway: dict[str, Callable[[], object]]
+    world: World,
+    configure: Callable[..., None],
+    gateway: dict[str, Callable[[], object]],
 ) -> None:
     configure(POLL_CONNECTIONS=3)
     now, most, lock = [0], [0], threading.Lock()
@@ -213,7 +256,10 @@ def test_the_connections_to_a_gateway_are_bounded(
 
 @pytest.mark.usefixtures("small_batches")
 def test_a_turn_ends_and_what_was_not_reached_is_due_as_before(
-    world: World, monkeypatch: pytest.MonkeyPatch, configure: Callable[..., None], gateway: dict[str, Callable[[], object]]
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    configure: Callable[..., None],
+    gateway: dict[str, Callable[[], object]],
 ) -> None:
     configure(POLL_CONNECTIONS=1)
     monkeypatch.setattr(runner, "TURN_SECONDS", 0.2)
@@ -225,7 +271,7 @@ def test_a_turn_ends_and_what_was_not_reached_is_due_as_before(
     assert run_worker().counts["payments"] == 4 - polled  # in as many turns as it takes
 
 
-# Several workers --------------------------------------------------------------------------------------------------------------------------
+# Several workers ----------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -250,7 +296,7 @@ def test_i3_workers_at_once_look_at_each_payment_once_and_tell_the_shop_once(wor
     assert set(ShopOrder.objects.values_list("times_paid", flat=True)) == {1}
 
 
-# Slow and silent gateways -----------------------------------------------------------------------------------------------------------------
+# Slow and silent gateways -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -262,12 +308,18 @@ def two_accounts(settings: Any, sandbox: Any, configure: Callable[..., None]) ->
         "TOKEN": PUBLISHED_TEST_TOKEN,
         "SANDBOX": True,
     }
-    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {**settings.TILLGATE["ACCOUNTS"], "other": other}}
+    settings.TILLGATE = {
+        **settings.TILLGATE,
+        "ACCOUNTS": {**settings.TILLGATE["ACCOUNTS"], "other": other},
+    }
 
 
 @pytest.mark.usefixtures("two_accounts")
 @pytest.mark.once
-def test_a_silent_gateway_pauses_its_account_and_no_other(world: World, gateway: dict[str, Callable[[], object]]) -> None:
+def test_a_silent_gateway_pauses_its_account_and_no_other(
+    world: World,
+    gateway: dict[str, Callable[[], object]],
+) -> None:
     lost, found = many(world, 40), many(world, 20, "other")
     gateway["127.0.0.1"] = silent
     before, work_done = timezone.now(), world.run_worker()
@@ -275,7 +327,10 @@ def test_a_silent_gateway_pauses_its_account_and_no_other(world: World, gateway:
     assert work_done.news["inconclusive"] <= 5 + 8  # those that were under way when it was noticed
     assert accounts_due() == []
     assert world.run_worker().counts["payments"] == 0
-    assert Payment.objects.filter(account="default", next_poll_at__lte=before).count() == 40 - work_done.news["inconclusive"]
+    assert (
+        Payment.objects.filter(account="default", next_poll_at__lte=before).count()
+        == 40 - work_done.news["inconclusive"]
+    )
     del gateway["127.0.0.1"]
     world.time.advance(minutes=5)
     world.run_worker()
@@ -283,7 +338,10 @@ def test_a_silent_gateway_pauses_its_account_and_no_other(world: World, gateway:
     assert not Lane.objects.filter(silent_since__isnull=False).exists()
 
 
-def test_a_gateway_that_was_away_is_tried_again_within_five_minutes(world: World, gateway: dict[str, Callable[[], object]]) -> None:
+def test_a_gateway_that_was_away_is_tried_again_within_five_minutes(
+    world: World,
+    gateway: dict[str, Callable[[], object]],
+) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -298,7 +356,9 @@ def test_a_gateway_that_was_away_is_tried_again_within_five_minutes(world: World
 
 
 def test_payments_that_never_bring_news_do_not_keep_the_others_from_being_looked_at(
-    world: World, monkeypatch: pytest.MonkeyPatch, configure: Callable[..., None]
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    configure: Callable[..., None],
 ) -> None:
     configure(POLL_CONNECTIONS=1)
     payments = many(world, 20)
@@ -318,7 +378,8 @@ def test_payments_that_never_bring_news_do_not_keep_the_others_from_being_looked
 
 
 def test_a_long_silence_is_told_once_and_taken_back_when_the_gateway_answers(
-    world: World, gateway: dict[str, Callable[[], object]]
+    world: World,
+    gateway: dict[str, Callable[[], object]],
 ) -> None:
     many(world, 10)
     gateway["*"] = silent
@@ -333,7 +394,10 @@ def test_a_long_silence_is_told_once_and_taken_back_when_the_gateway_answers(
     assert Review.objects.get().resolution == "the gateway answers again"
 
 
-def test_a_refusing_gateway_is_told_as_such_and_not_as_silent(world: World, configure: Callable[..., None]) -> None:
+def test_a_refusing_gateway_is_told_as_such_and_not_as_silent(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     many(world, 10)
     configure({"TOKEN": "another token"})
     for _ in range(20):
@@ -342,7 +406,10 @@ def test_a_refusing_gateway_is_told_as_such_and_not_as_silent(world: World, conf
     assert world.reviews() == ["wrong-credentials"]
 
 
-def test_refunds_wait_while_the_gateway_is_silent(world: World, gateway: dict[str, Callable[[], object]]) -> None:
+def test_refunds_wait_while_the_gateway_is_silent(
+    world: World,
+    gateway: dict[str, Callable[[], object]],
+) -> None:
     paid = world.paid_payment()
     many(world, 10)
     gateway["*"] = silent
@@ -356,7 +423,7 @@ def test_refunds_wait_while_the_gateway_is_silent(world: World, gateway: dict[st
     assert Refund.objects.get(pk=refund.pk).status == "succeeded"
 
 
-# Everything else that is due --------------------------------------------------------------------------------------------------------------
+# Everything else that is due ----------------------------------------------------------------------
 
 
 def test_refunds_orders_and_outbox_events_are_handled(world: World) -> None:
@@ -374,9 +441,16 @@ def test_refunds_orders_and_outbox_events_are_handled(world: World) -> None:
 
 
 @pytest.mark.usefixtures("two_accounts")
-def test_an_accounts_turn_sends_its_refunds_looks_at_its_payments_and_leaves_the_others(world: World) -> None:
+def test_an_accounts_turn_sends_its_refunds_looks_at_its_payments_and_leaves_the_others(
+    world: World,
+) -> None:
     ours = world.paid_payment()
-    theirs = starting.start_payment(world.shop.plugin, world.order(), method="alipay", account="other").payment
+    theirs = starting.start_payment(
+        world.shop.plugin,
+        world.order(),
+        method="alipay",
+        account="other",
+    ).payment
     world.shopper_pays(theirs)
     world.notification(theirs)
     for payment in (ours, ours, theirs):
@@ -393,7 +467,8 @@ def test_an_accounts_turn_sends_its_refunds_looks_at_its_payments_and_leaves_the
 
 
 def test_what_a_worker_runs_looks_bring_is_done_by_the_same_worker_however_much_it_is(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runner, "AT_ONCE", 2)
     real = hooks.call_owner
@@ -407,12 +482,18 @@ def test_what_a_worker_runs_looks_bring_is_done_by_the_same_worker_however_much_
     for payment in many(world, 5):
         world.shopper_pays(payment)
     work_done = world.run_worker()
-    assert (work_done.counts["payments"], work_done.news["changed"], work_done.counts["events"]) == (5, 5, 5)
+    assert (
+        work_done.counts["payments"],
+        work_done.news["changed"],
+        work_done.counts["events"],
+    ) == (5, 5, 5)
     assert (work_done.counts["remote events"], work_done.faults) == (5, [])
-    assert set(TimelineEntry.objects.filter(event="payment.paid").values_list("actor", flat=True)) == {"worker"}
+    assert set(
+        TimelineEntry.objects.filter(event="payment.paid").values_list("actor", flat=True),
+    ) == {"worker"}
 
 
-# The heartbeat ----------------------------------------------------------------------------------------------------------------------------
+# The heartbeat ------------------------------------------------------------------------------------
 
 
 def test_every_worker_leaves_a_heartbeat_that_says_what_was_done(world: World) -> None:
@@ -426,7 +507,7 @@ def test_every_worker_leaves_a_heartbeat_that_says_what_was_done(world: World) -
     assert (first.detail.get("payments", 0), second.detail.get("payments", 0)) == (0, 3)
 
 
-# Mail -------------------------------------------------------------------------------------------------------------------------------------
+# Mail ---------------------------------------------------------------------------------------------
 
 
 def raise_one(world: World) -> None:
@@ -447,7 +528,10 @@ def test_what_an_answer_raised_is_taken_back_when_a_later_answer_is_in_order(wor
     assert Review.objects.get().resolved_by == "tillgate"
 
 
-def test_wrong_credentials_are_taken_back_when_the_payment_that_met_them_is_answered(world: World, configure: Callable[..., None]) -> None:
+def test_wrong_credentials_are_taken_back_when_the_payment_that_met_them_is_answered(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     met, other = world.start(world.order()), world.start(world.order())
     configure({"TOKEN": "another token"})
     world.notification(met)
@@ -471,7 +555,9 @@ def test_what_an_answer_raised_stays_while_the_answers_are_the_same(world: World
 
 
 def mismatched(world: World, count: int) -> list[Payment]:
-    """Return payments of which persons were told that the gateway has another amount; they are due again."""
+    """Return payments of which persons were told that the gateway has another amount; they are due
+    again.
+    """
     payments = many(world, count)
     for payment in payments:
         world.shopper_pays(payment)
@@ -485,7 +571,9 @@ def mismatched(world: World, count: int) -> list[Payment]:
     return payments
 
 
-def test_a_look_that_finds_what_persons_were_told_of_costs_one_statement_at_most(world: World) -> None:
+def test_a_look_that_finds_what_persons_were_told_of_costs_one_statement_at_most(
+    world: World,
+) -> None:
     statements = {}
     for count in (2, 20):
         payments = mismatched(world, count)
@@ -500,7 +588,9 @@ def test_a_look_that_finds_what_persons_were_told_of_costs_one_statement_at_most
     assert statements[20] - statements[2] <= 18
 
 
-def test_what_a_person_resolved_is_told_again_when_the_next_look_finds_it_still(world: World) -> None:
+def test_what_a_person_resolved_is_told_again_when_the_next_look_finds_it_still(
+    world: World,
+) -> None:
     one, other = mismatched(world, 2)
     closing.resolve(Review.objects.get(payment=one).pk, "polled", "clerk")
     run_lane("default")
@@ -526,19 +616,36 @@ def test_what_a_person_resolved_is_told_again_when_the_next_look_finds_it_still(
     ],
 )
 def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it(
-    world: World, reason: str, answered: str, microseconds_later: int, is_over: bool
+    world: World,
+    reason: str,
+    answered: str,
+    microseconds_later: int,
+    is_over: bool,
 ) -> None:
     payment, other = world.start(world.order()), world.start(world.order())
     opened_at = timezone.now()
     for about in (payment, other):
-        Review.objects.create(reason=reason, payment=about, facts={"detail": "Look."}, opened_at=opened_at, open_key=about.pk)
+        Review.objects.create(
+            reason=reason,
+            payment=about,
+            facts={"detail": "Look."},
+            opened_at=opened_at,
+            open_key=about.pk,
+        )
     asked_at = opened_at + timedelta(microseconds=microseconds_later)
     found = reconciling.ask(payment)
     assert isinstance(found, Found)
-    answer = NotFound(asked_at=asked_at) if answered == "not found" else replace(found, asked_at=asked_at)
+    answer = (
+        NotFound(asked_at=asked_at)
+        if answered == "not found"
+        else replace(found, asked_at=asked_at)
+    )
     conclude([Heard(payment, answer, is_in_order=answered != "a doubt")])
     said = dict(Review.objects.values_list("payment", "resolution"))
-    assert said == {payment.pk: "a later answer of the gateway has ended it" if is_over else "", other.pk: ""}
+    assert said == {
+        payment.pk: "a later answer of the gateway has ended it" if is_over else "",
+        other.pk: "",
+    }
 
 
 def test_a_charge_back_waits_for_a_person_whatever_the_gateway_says_later(world: World) -> None:
@@ -568,7 +675,11 @@ def held_by_a_hanging_transaction(orders: list[Order]) -> Iterator[None]:
     hanging.start()
     is_held.wait()
     with connections["default"].cursor() as cursor:
-        cursor.execute("SET lock_timeout = '1s'" if project.DATABASE == "postgresql" else "SET innodb_lock_wait_timeout = 1")
+        cursor.execute(
+            "SET lock_timeout = '1s'"
+            if project.DATABASE == "postgresql"
+            else "SET innodb_lock_wait_timeout = 1",
+        )
     try:
         yield
     finally:
@@ -579,7 +690,9 @@ def held_by_a_hanging_transaction(orders: list[Order]) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["remote", "local"])
 def test_what_stands_behind_an_outbox_event_that_fails_holds_up_no_other_orders(
-    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
 ) -> None:
     monkeypatch.setattr(runner, "AT_ONCE", 2)
     failing, other = (world.paid_payment() for _ in range(2))
@@ -598,7 +711,10 @@ def test_what_stands_behind_an_outbox_event_that_fails_holds_up_no_other_orders(
         real = hooks.call_owner
 
         def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
-            if hook == "tillgate_deliver" and arguments["outbox_event"].order.key == failing.order.key:
+            if (
+                hook == "tillgate_deliver"
+                and arguments["outbox_event"].order.key == failing.order.key
+            ):
                 raise RuntimeError("the other side is gone")
             return real(plugin, hook, **arguments)
 
@@ -611,16 +727,22 @@ def test_what_stands_behind_an_outbox_event_that_fails_holds_up_no_other_orders(
         OutboxEvent.objects.filter(event_id=behind).update(kind="order-unpaid")
     world.run_worker()
     assert OutboxEvent.objects.get(event_id=behind).done_at
-    assert OutboxEvent.objects.filter(order=failing.order, done_at=None).count() == 4, "in order, each after the one before"
+    assert OutboxEvent.objects.filter(order=failing.order, done_at=None).count() == 4, (
+        "in order, each after the one before"
+    )
 
 
 @pytest.mark.usefixtures("two_accounts")
 def test_the_account_that_has_waited_longest_has_its_turn_first(world: World) -> None:
     first, second = many(world, 2), many(world, 1, "other")
     for payments, minutes in ((first, 1), (second, 2)):
-        Payment.objects.filter(pk__in=[payment.pk for payment in payments]).update(next_poll_at=timezone.now() - timedelta(minutes=minutes))
+        Payment.objects.filter(pk__in=[payment.pk for payment in payments]).update(
+            next_poll_at=timezone.now() - timedelta(minutes=minutes),
+        )
     assert accounts_due() == ["other", "default"]
-    Payment.objects.filter(pk=first[0].pk).update(next_poll_at=timezone.now() - timedelta(minutes=3))
+    Payment.objects.filter(pk=first[0].pk).update(
+        next_poll_at=timezone.now() - timedelta(minutes=3),
+    )
     assert accounts_due() == ["default", "other"]
     refund = queue(world.paid_payment())
     Refund.objects.filter(pk=refund.pk).update(due_at=timezone.now() - timedelta(minutes=4))
@@ -631,18 +753,31 @@ def test_the_account_that_has_waited_longest_has_its_turn_first(world: World) ->
 
 
 @pytest.mark.parametrize("said", ["\0", "\ud800"], ids=["nul", "half a surrogate"])
-def test_a_fault_whose_words_no_database_keeps_leaves_the_worker_alive(world: World, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+def test_a_fault_whose_words_no_database_keeps_leaves_the_worker_alive(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+) -> None:
     def send() -> int:
         raise RuntimeError(f"the mail service says {said}")
 
     monkeypatch.setattr("tillgate.django.worker.run.STAFF_WORK", (("mail", send),))
     # Workers of a test run cannot send each other half a surrogate either.
     monkeypatch.setattr(logging.getLogger("tillgate"), "disabled", True)
-    assert run_lane(":staff").faults == world.run_worker().faults == ["mail: RuntimeError: the mail service says \ufffd"]
-    assert Heartbeat.objects.get(name=WORKER).detail["faults"] == ["mail: RuntimeError: the mail service says \ufffd"]
+    assert (
+        run_lane(":staff").faults
+        == world.run_worker().faults
+        == ["mail: RuntimeError: the mail service says \ufffd"]
+    )
+    assert Heartbeat.objects.get(name=WORKER).detail["faults"] == [
+        "mail: RuntimeError: the mail service says \ufffd",
+    ]
 
 
-def test_what_needs_a_person_is_mailed_and_not_more_often_than_set(world: World, configure: Callable[..., None]) -> None:
+def test_what_needs_a_person_is_mailed_and_not_more_often_than_set(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"], REVIEW_MAIL_MINUTES=30)
     raise_one(world)
     assert world.run_worker().counts["mail"] == 1
@@ -659,11 +794,17 @@ def test_what_needs_a_person_is_mailed_and_not_more_often_than_set(world: World,
     assert second.body.count("- Refund of unknown outcome: USD") == 2
 
 
-def test_the_mail_leads_to_what_needs_a_person(world: World, configure: Callable[..., None], settings: Any) -> None:
+def test_the_mail_leads_to_what_needs_a_person(
+    world: World,
+    configure: Callable[..., None],
+    settings: Any,
+) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"], PUBLIC_URL="https://shop.example")
     raise_one(world)
     assert world.run_worker().counts["mail"] == 1
-    assert mail.outbox[0].body.endswith("All open reviews: https://shop.example/admin/tillgate/review/")
+    assert mail.outbox[0].body.endswith(
+        "All open reviews: https://shop.example/admin/tillgate/review/",
+    )
     settings.ROOT_URLCONF = (  # a shop without the admin
         path("payments/", include("tillgate.django.urls")),
         path("orders/<str:key>/", order_page),
@@ -683,17 +824,28 @@ def test_the_managers_are_mailed_when_nobody_else_is_named(world: World, setting
     assert mail.outbox[0].to == ["ann@shop.example"]
 
 
-def test_what_was_resolved_meanwhile_is_not_mailed(world: World, configure: Callable[..., None]) -> None:
+def test_what_was_resolved_meanwhile_is_not_mailed(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     raise_one(world)
     closing.resolve(Review.objects.get().pk, "seen", "ann")
     assert world.run_worker().counts["mail"] == 0
 
 
-def test_many_matters_make_one_mail_of_bounded_length(world: World, configure: Callable[..., None]) -> None:
+def test_many_matters_make_one_mail_of_bounded_length(
+    world: World,
+    configure: Callable[..., None],
+) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     for number in range(50):
-        Review.objects.create(reason="underpaid", facts={"detail": f"Matter {number}."}, open_key=str(number), opened_at=timezone.now())
+        Review.objects.create(
+            reason="underpaid",
+            facts={"detail": f"Matter {number}."},
+            open_key=str(number),
+            opened_at=timezone.now(),
+        )
     assert world.run_worker().counts["mail"] == 1
     assert mail.outbox[0].subject.startswith("50 ")
     assert "... and 30 more." in mail.outbox[0].body
@@ -701,7 +853,9 @@ def test_many_matters_make_one_mail_of_bounded_length(world: World, configure: C
 
 
 def test_a_mail_server_that_is_away_is_tried_again_later(
-    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    world: World,
+    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     raise_one(world)
@@ -738,7 +892,9 @@ def unusable() -> None:
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_i2_a_gateway_that_answers_a_quiet_shop_nothing_usable_is_told_to_a_person(
-    world: World, gateway: dict[str, Callable[[], object]], count: int
+    world: World,
+    gateway: dict[str, Callable[[], object]],
+    count: int,
 ) -> None:
     for payment in many(world, count):
         gateway[payment.reference] = unusable
@@ -753,13 +909,21 @@ def test_i2_a_gateway_that_answers_a_quiet_shop_nothing_usable_is_told_to_a_pers
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_i2_what_was_once_wrong_with_an_account_hides_no_payment_that_stays_unanswered_while_the_account_answers(
-    world: World, gateway: dict[str, Callable[[], object]], answers: bool
+    world: World,
+    gateway: dict[str, Callable[[], object]],
+    answers: bool,
 ) -> None:
     lost = world.start(world.order())
     gateway[lost.reference if answers else "*"] = unusable
     for reason in ("signature-mismatch", "gateway-silent"):
         key = f"{reason}:account:default"
-        Review.objects.create(reason=reason, account="default", facts={"detail": "Once."}, open_key=key, opened_at=timezone.now())
+        Review.objects.create(
+            reason=reason,
+            account="default",
+            facts={"detail": "Once."},
+            open_key=key,
+            opened_at=timezone.now(),
+        )
     for _ in range(40):
         world.start(world.order())  # that payments can be begun says nothing of queries
         world.run_worker()
@@ -769,7 +933,8 @@ def test_i2_what_was_once_wrong_with_an_account_hides_no_payment_that_stays_unan
 
 @pytest.mark.once
 def test_i2_a_payment_that_the_gateway_never_tells_anything_usable_about_is_told_to_a_person(
-    world: World, gateway: dict[str, Callable[[], object]]
+    world: World,
+    gateway: dict[str, Callable[[], object]],
 ) -> None:
     lost = world.start(world.order())
     world.shopper_pays(lost)
@@ -796,7 +961,8 @@ def test_i2_a_payment_that_the_gateway_never_tells_anything_usable_about_is_told
 
 @pytest.mark.once
 def test_payments_of_an_account_that_is_silent_as_a_whole_are_not_told_one_by_one(
-    world: World, gateway: dict[str, Callable[[], object]]
+    world: World,
+    gateway: dict[str, Callable[[], object]],
 ) -> None:
     many(world, 8)
     gateway["*"] = silent
@@ -806,7 +972,9 @@ def test_payments_of_an_account_that_is_silent_as_a_whole_are_not_told_one_by_on
     assert world.reviews() == ["gateway-silent"]
 
 
-def test_an_answer_that_was_asked_before_the_payment_was_paid_contradicts_nothing(world: World) -> None:
+def test_an_answer_that_was_asked_before_the_payment_was_paid_contradicts_nothing(
+    world: World,
+) -> None:
     payment = world.start(world.order())
     Payment.objects.update(status="created", transaction_no=None, payment_url="")
     asked = world.fresh(payment)
@@ -817,7 +985,10 @@ def test_an_answer_that_was_asked_before_the_payment_was_paid_contradicts_nothin
     assert (world.fresh(payment).status, world.reviews()) == ("paid", [])
 
 
-def test_an_account_whose_plugin_raises_is_told_to_be_silent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_whose_plugin_raises_is_told_to_be_silent(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     many(world, 5)
 
     def broken(_: str) -> Any:
@@ -830,7 +1001,9 @@ def test_an_account_whose_plugin_raises_is_told_to_be_silent(world: World, monke
     assert world.reviews() == ["gateway-silent"]
 
 
-def test_i2_what_was_accepted_is_told_again_when_it_comes_again_after_an_answer_in_order(world: World) -> None:
+def test_i2_what_was_accepted_is_told_again_when_it_comes_again_after_an_answer_in_order(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     for hours, word in ((2, "reversed"), (30, "success"), (8 * 24, "reversed")):
         world.sandbox.control.set_options({"word_paid": word})
@@ -843,7 +1016,9 @@ def test_i2_what_was_accepted_is_told_again_when_it_comes_again_after_an_answer_
     assert Review.objects.filter(payment=payment).count() == 2
 
 
-def test_i2_a_paid_payment_that_the_gateway_forgot_at_its_last_look_is_asked_about_again(world: World) -> None:
+def test_i2_a_paid_payment_that_the_gateway_forgot_at_its_last_look_is_asked_about_again(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     world.time.advance(days=8)
     world.run_worker()
@@ -857,7 +1032,9 @@ def test_i2_a_paid_payment_that_the_gateway_forgot_at_its_last_look_is_asked_abo
     assert world.reviews() == []
 
 
-def test_a_paid_payment_that_is_unknown_is_nobodys_matter_once_all_of_it_was_given_back(world: World) -> None:
+def test_a_paid_payment_that_is_unknown_is_nobodys_matter_once_all_of_it_was_given_back(
+    world: World,
+) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("denied", occasion="query", times=100)
     world.time.advance(hours=2)
@@ -871,7 +1048,9 @@ def test_a_paid_payment_that_is_unknown_is_nobodys_matter_once_all_of_it_was_giv
 
 @pytest.mark.parametrize("minutes", [1, 119.99, 125])
 def test_i2_only_what_was_known_until_its_time_was_over_is_forgotten_for_its_age(
-    world: World, configure: Callable[..., None], minutes: float
+    world: World,
+    configure: Callable[..., None],
+    minutes: float,
 ) -> None:
     """What a gateway loses while it can be paid may be paid, whatever it does with what is old."""
     configure({"DIALECT": replace(REFERENCE, expired_is_forgotten=True)})
@@ -888,4 +1067,6 @@ def test_i2_only_what_was_known_until_its_time_was_over_is_forgotten_for_its_age
     assert world.shop.is_released(order) is was_known
     world.time.advance(minutes=1)
     assert actions.poll_now(world.fresh(payment), "ann").resolved is was_known
-    assert [one.kind for one in audit(payment.created_at, timezone.now())] == ([] if was_known else ["unknown-there"])
+    assert [one.kind for one in audit(payment.created_at, timezone.now())] == (
+        [] if was_known else ["unknown-there"]
+    )

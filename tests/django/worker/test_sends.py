@@ -1,4 +1,6 @@
-"""Before the worker sends a refund that was queued earlier, it asks whether the gateway has made it."""
+"""Before the worker sends a refund that was queued earlier, it asks whether the gateway has made
+it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,12 @@ def queued(payment: Payment, amount: str = "2.50") -> Refund:
 
 def forget_sending(refund: Refund) -> None:
     """Set a refund back to the moment at which it was queued, as a restored database has it."""
-    Refund.objects.filter(pk=refund.pk).update(status="queued", due_at=timezone.now(), answer="", refund_no=None)
+    Refund.objects.filter(pk=refund.pk).update(
+        status="queued",
+        due_at=timezone.now(),
+        answer="",
+        refund_no=None,
+    )
     TimelineEntry.objects.filter(refund=refund).exclude(event="refund.queued").delete()
     OutboxEvent.objects.filter(refund=refund).delete()
 
@@ -35,7 +42,11 @@ def forget_sending(refund: Refund) -> None:
 def answering(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
     """Let the gateway's answers to queries have other fields."""
     real = hooks.query
-    monkeypatch.setattr(hooks, "query", lambda *given, **more: replace(real(*given, **more), **fields))
+    monkeypatch.setattr(
+        hooks,
+        "query",
+        lambda *given, **more: replace(real(*given, **more), **fields),
+    )
 
 
 def sending_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,11 +66,20 @@ def test_i6_version_3_books_forgotten_refund(world: World, amount: str) -> None:
 
 
 @pytest.mark.parametrize("outcome", list(RefundOutcome))
-def test_i6_listed_refund_is_booked_as_listed(world: World, monkeypatch: pytest.MonkeyPatch, outcome: RefundOutcome) -> None:
+def test_i6_listed_refund_is_booked_as_listed(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: RefundOutcome,
+) -> None:
     payment = world.paid_payment()
     refund = queued(payment)
     sending_nothing(monkeypatch)
-    there = ReportedRefund(amount=refund.amount, refund_no="88", refund_id=refund.refund_id, outcome=outcome)
+    there = ReportedRefund(
+        amount=refund.amount,
+        refund_no="88",
+        refund_id=refund.refund_id,
+        outcome=outcome,
+    )
     answering(monkeypatch, refunds=(there,))
     assert world.run_worker().faults == []
     refund.refresh_from_db()
@@ -68,11 +88,18 @@ def test_i6_listed_refund_is_booked_as_listed(world: World, monkeypatch: pytest.
 
 @pytest.mark.parametrize("refund_id", [None, "of a lost row"])
 def test_i6_listed_refund_without_row_makes_queued_one_unknown(
-    world: World, monkeypatch: pytest.MonkeyPatch, refund_id: str | None
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    refund_id: str | None,
 ) -> None:
     refund = queued(world.paid_payment())
     sending_nothing(monkeypatch)
-    there = ReportedRefund(amount=Decimal("3.00"), refund_no="88", refund_id=refund_id, outcome=RefundOutcome.PENDING)
+    there = ReportedRefund(
+        amount=Decimal("3.00"),
+        refund_no="88",
+        refund_id=refund_id,
+        outcome=RefundOutcome.PENDING,
+    )
     answering(monkeypatch, refunds=(there,))
     for _ in range(2):
         assert world.run_worker().faults == []
@@ -81,7 +108,10 @@ def test_i6_listed_refund_without_row_makes_queued_one_unknown(
     assert (refund.status, world.reviews()) == ("unknown", ["refund-unknown"])
 
 
-def test_i6_word_refunded_without_a_row_makes_it_unknown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i6_word_refunded_without_a_row_makes_it_unknown(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world.sandbox.control.set_options({"word_refunded": "refunded"})
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "12.50")
@@ -108,7 +138,10 @@ def test_known_refunds_keep_no_queued_one_waiting(world: World) -> None:
     assert world.reviews() == []
 
 
-def test_refund_waits_until_the_gateway_answers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refund_waits_until_the_gateway_answers(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
     refund = queued(payment)
     with monkeypatch.context() as away:
@@ -138,7 +171,10 @@ def test_request_that_queues_a_refund_does_not_ask(world: World) -> None:
     assert world.queries() == before
 
 
-def test_repeated_key_leaves_queued_refund_to_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_key_leaves_queued_refund_to_worker(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A database that went back has the refund queued, and its key is repeated."""
     world.takes("USD")
     payment = world.paid_payment()
@@ -157,7 +193,12 @@ def test_refund_of_the_portal_is_another(world: World, monkeypatch: pytest.Monke
     """A refund without a name of ours has the same amount: both are made."""
     payment = world.paid_payment()
     refund = queued(payment)
-    portal = ReportedRefund(amount=refund.amount, refund_no="88", refund_id=None, outcome=RefundOutcome.SUCCEEDED)
+    portal = ReportedRefund(
+        amount=refund.amount,
+        refund_no="88",
+        refund_id=None,
+        outcome=RefundOutcome.SUCCEEDED,
+    )
     with monkeypatch.context() as patch:
         answering(patch, refunds=(portal,))
         world.run_worker()
@@ -168,11 +209,17 @@ def test_refund_of_the_portal_is_another(world: World, monkeypatch: pytest.Monke
     assert str(world.refunded_amount(payment)) == "2.50", "the gateway has ours beside the portal's"
 
 
-def test_list_that_cannot_be_read_sends_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_that_cannot_be_read_sends_nothing(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     payment = world.paid_payment()
     refund = queued(payment)
     sending_nothing(monkeypatch)
     answering(monkeypatch, refunds=None, raw={"refundInfo": [{"refundAmount": "?"}]})
     assert world.run_worker().faults == []
     refund.refresh_from_db()
-    assert (refund.status, bool(refund.due_at and refund.due_at > timezone.now())) == ("queued", True)
+    assert (refund.status, bool(refund.due_at and refund.due_at > timezone.now())) == (
+        "queued",
+        True,
+    )

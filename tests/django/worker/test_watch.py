@@ -1,4 +1,6 @@
-"""The watch over the worker: a worker that is away, frozen or behind is told of by the web process."""
+"""The watch over the worker: a worker that is away, frozen or behind is told of by the web
+process.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_a_page_of_a_shopper_tells_of_a_worker_that_is_away_without_it(world: Wo
 
 
 @pytest.mark.usefixtures("looks")
-def test_a_shop_event_that_nothing_delivers_is_told_of_though_the_worker_beats(world: World) -> None:
+def test_a_shop_event_that_nothing_delivers_is_told_of_though_the_worker_beats(
+    world: World,
+) -> None:
     order = world.order()
     with world.failing_handler("tillgate_payment_paid"):
         payment = world.start(order)
@@ -76,8 +80,18 @@ def test_events_behind_a_failing_one_are_no_trouble(world: World) -> None:
     event = OutboxEvent.objects.get(order=payment.order, kind="payment-paid")
     world.time.advance(minutes=20)
     set_heartbeat(watch.WORKER, world.time.now(), {})
-    OutboxEvent.objects.filter(pk=event.pk).update(done_at=None, due_at=world.time.now(), attempts=3)
-    OutboxEvent.objects.create(order=payment.order, payment=payment, kind="payment-paid", created_at=now, due_at=now)
+    OutboxEvent.objects.filter(pk=event.pk).update(
+        done_at=None,
+        due_at=world.time.now(),
+        attempts=3,
+    )
+    OutboxEvent.objects.create(
+        order=payment.order,
+        payment=payment,
+        kind="payment-paid",
+        created_at=now,
+        due_at=now,
+    )
     look_at_worker()
     assert world.reviews() == []
     OutboxEvent.objects.filter(pk=event.pk).update(done_at=now)
@@ -85,9 +99,16 @@ def test_events_behind_a_failing_one_are_no_trouble(world: World) -> None:
     assert world.reviews() == ["worker-late"]
 
 
-def test_a_remote_event_that_nothing_sends_is_told_of_and_one_whose_time_is_to_come_is_not(world: World) -> None:
+def test_a_remote_event_that_nothing_sends_is_told_of_and_one_whose_time_is_to_come_is_not(
+    world: World,
+) -> None:
     payment = world.paid_payment()
-    shop.enqueue_remote(payment.order.plugin, payment.order.key, "invoice", delay=timedelta(minutes=30))
+    shop.enqueue_remote(
+        payment.order.plugin,
+        payment.order.key,
+        "invoice",
+        delay=timedelta(minutes=30),
+    )
     for minutes, told in ((44, []), (2, ["worker-late"])):
         world.time.advance(minutes=minutes)
         set_heartbeat(watch.WORKER, world.time.now(), {})
@@ -110,7 +131,9 @@ def test_a_dismissal_covers_the_case_and_not_the_next_one(world: World) -> None:
 
 
 def test_a_process_looks_once_a_minute_and_a_failure_is_no_matter_of_the_shoppers(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     seconds = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: seconds[0])

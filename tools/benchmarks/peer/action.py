@@ -16,7 +16,9 @@ from tools.benchmarks.peer.models import Effect
 
 
 def create() -> str:
-    """Create the database with an account and an endpoint, as a synchronised project has them; return the endpoint's path."""
+    """Create the database with an account and an endpoint, as a synchronised project has them;
+    return the endpoint's path.
+    """
     connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
     models = import_module("djstripe.models")
     account = models.Account.objects.create(id="acct_benchmark", livemode=False)
@@ -45,15 +47,25 @@ def destroy() -> None:
 
 
 def statements(path: str) -> dict[str, list[int]]:
-    """Count the statements of an event that comes for the first time, and of its repetition, by the kind of event."""
-    return {kind: [_counted(path, kind), _counted(path, kind)] for kind in ("payment_intent.succeeded", UNHANDLED)}
+    """Count the statements of an event that comes for the first time, and of its repetition, by the
+    kind of event.
+    """
+    return {
+        kind: [_counted(path, kind), _counted(path, kind)]
+        for kind in ("payment_intent.succeeded", UNHANDLED)
+    }
 
 
 def _counted(path: str, kind: str) -> int:
     head, _, body = event(f"counted_{kind}", path, kind).decode().partition("\r\n\r\n")
     signature = head.rpartition("Stripe-Signature: ")[2]
     with CaptureQueriesContext(connection) as captured:
-        answer = Client().post(path, body, content_type="application/json", headers={"Stripe-Signature": signature})
+        answer = Client().post(
+            path,
+            body,
+            content_type="application/json",
+            headers={"Stripe-Signature": signature},
+        )
     assert answer.status_code == 200, answer.status_code
     uncounted = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
     return sum(not query["sql"].startswith(uncounted) for query in captured.captured_queries)
@@ -61,8 +73,13 @@ def _counted(path: str, kind: str) -> int:
 
 def effects() -> dict[str, int]:
     """Count the effects and the payments that had one."""
-    return {"effects": Effect._default_manager.count(), "orders": Effect._default_manager.values("order_key").distinct().count()}
+    return {
+        "effects": Effect._default_manager.count(),
+        "orders": Effect._default_manager.values("order_key").distinct().count(),
+    }
 
 
-ACTIONS: Final[dict[str, Callable[..., Any]]] = {action.__name__: action for action in (create, rest, destroy, statements, effects)}
+ACTIONS: Final[dict[str, Callable[..., Any]]] = {
+    action.__name__: action for action in (create, rest, destroy, statements, effects)
+}
 """What can be asked for, by name."""

@@ -22,4 +22,7 @@ class PeerConfig(AppConfig):
         def take_effect(event: Any, **_: object) -> None:
             Effect(order_key=event.data["object"]["id"]).save(force_insert=True)
 
-        import_module("djstripe.signals").WEBHOOK_SIGNALS["payment_intent.succeeded"].connect(take_effect, weak=False)
+        import_module("djstripe.signals").WEBHOOK_SIGNALS["payment_intent.succeeded"].connect(
+            take_effect,
+            weak=False,
+        )

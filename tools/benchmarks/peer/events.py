@@ -44,5 +44,8 @@ def event(name: str, path: str, kind: str = "payment_intent.succeeded") -> bytes
     }
     body, at = json.dumps(told), int(time.time())
     signature = hmac.new(SECRET.encode(), f"{at}.{body}".encode(), hashlib.sha256).hexdigest()
-    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
+        f"application/json\r\nContent-Length: {len(body)}\r\n"
+    )
     return f"{head}Stripe-Signature: t={at},v1={signature}\r\n\r\n{body}".encode()

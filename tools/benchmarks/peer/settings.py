@@ -1,4 +1,6 @@
-"""The settings of the peer: what `startproject` writes, dj-stripe, and the database that BENCHMARK_DATABASE names."""
+"""The settings of the peer: what `startproject` writes, dj-stripe, and the database that
+BENCHMARK_DATABASE names.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,22 @@ from tools.benchmarks.peer.events import KEY
 if os.environ["BENCHMARK_DATABASE"] == "mariadb":
     import pymysql
 
-    pymysql.version_info = (2, 2, 4, "final", 0)  # the version of mysqlclient that Django asks for, which PyMySQL stands in for
+    # the version of mysqlclient that Django asks for, which PyMySQL stands in for
+    pymysql.version_info = (
+        2,
+        2,
+        4,
+        "final",
+        0,
+    )
     pymysql.install_as_MySQLdb()
 
-DATABASES = {"default": databases.settings(os.environ["BENCHMARK_DATABASE"], os.environ["BENCHMARK_DATABASE_NAME"])}
+DATABASES = {
+    "default": databases.settings(
+        os.environ["BENCHMARK_DATABASE"],
+        os.environ["BENCHMARK_DATABASE_NAME"],
+    ),
+}
 SECRET_KEY = "only for benchmarks"
 ALLOWED_HOSTS = ["*"]
 USE_TZ = True
@@ -43,7 +57,8 @@ LOGGING = {  # nothing is written while the clock runs, by any contender
     "handlers": {"nowhere": {"class": "logging.NullHandler"}},
     "root": {"handlers": ["nowhere"], "level": "WARNING"},
 }
-# The tables are made as they are now, without their long history; those that they refer to with them.
+# The tables are made as they are now, without their long history; those that they refer to with
+# them.
 MIGRATION_MODULES = dict.fromkeys(("auth", "contenttypes", "sessions", "djstripe"))
 STRIPE_TEST_SECRET_KEY = KEY
 STRIPE_LIVE_MODE = False

@@ -25,9 +25,13 @@ from tools.benchmarks.shop.models import Effect
 _BATCH: Final = 2000
 _MIX: Final = 200
 _AGES: Final = timedelta(minutes=110)
-"""So many payments in a row were made evenly over this time, less than a payment page stays open: all are still open."""
+"""So many payments in a row were made evenly over this time, less than a payment page stays open:
+all are still open.
+"""
 _LATER: Final = timedelta(minutes=90)
-"""So far ahead lie the looks that are none of a worker run's: not so far that a clock must have been wrong."""
+"""So far ahead lie the looks that are none of a worker run's: not so far that a clock must have
+been wrong.
+"""
 
 
 def create() -> None:
@@ -46,13 +50,18 @@ def destroy() -> None:
 
 
 def seed(count: int, status: str = "pending", letter: str = "B") -> dict[str, str]:
-    """Write payments as they are after their creation or when they were paid; return their notification keys by reference."""
+    """Write payments as they are after their creation or when they were paid; return their
+    notification keys by reference.
+    """
     account, now = get_settings().accounts["default"], timezone.now()
     keys = {}
     for begin in range(0, count, _BATCH):
         numbers = range(begin, min(begin + _BATCH, count))
-        Order.objects.bulk_create([Order(plugin="benchmark-shop", key=str(number), created_at=now) for number in numbers])
-        ids = dict(Order.objects.order_by("-pk").values_list("key", "pk")[: len(numbers)])  # not every database tells them at once
+        Order.objects.bulk_create(
+            [Order(plugin="benchmark-shop", key=str(number), created_at=now) for number in numbers],
+        )
+        # not every database tells them at once
+        ids = dict(Order.objects.order_by("-pk").values_list("key", "pk")[: len(numbers)])
         payments = []
         for number in numbers:
             created_at = now - _AGES * ((number % _MIX + 1) / _MIX)
@@ -85,7 +94,9 @@ def seed(count: int, status: str = "pending", letter: str = "B") -> dict[str, st
 
 
 def place(count: int) -> list[str]:
-    """Place orders; return the paths at which their shoppers, who have just chosen a payment method, begin to pay."""
+    """Place orders; return the paths at which their shoppers, who have just chosen a payment
+    method, begin to pay.
+    """
     for number in range(count):
         shop.open_order("benchmark-shop", str(number))
     return [shop.pay_path("benchmark-shop", str(number), "alipay") for number in range(count)]
@@ -115,24 +126,34 @@ def run_worker(count: int) -> dict[str, float]:
         "seconds": (time.perf_counter() - wall) / work_done.counts["payments"],
         "cpu": (time.process_time() - cpu) / work_done.counts["payments"],
     }
+    # the youngest may be due again before it ends
     if (
-        not count <= work_done.counts["payments"] <= count * 1.1 or work_done.news["inconclusive"] or work_done.faults
-    ):  # the youngest may be due again before it ends
+        not count <= work_done.counts["payments"] <= count * 1.1
+        or work_done.news["inconclusive"]
+        or work_done.faults
+    ):
         raise RuntimeError(f"the worker run did {work_done} instead of looking at {count}")
-    if Payment.objects.exclude(status=PaymentStatus.PENDING).exists() or Payment.objects.filter(next_poll_at__lte=now).exists():
+    if (
+        Payment.objects.exclude(status=PaymentStatus.PENDING).exists()
+        or Payment.objects.filter(next_poll_at__lte=now).exists()
+    ):
         raise RuntimeError("the worker run left payments otherwise than it should")
     return took
 
 
 def ask(count: int) -> dict[str, float]:
-    """Send the same queries with one bare httpx.Client, from as many threads as the worker has; return what that took."""
+    """Send the same queries with one bare httpx.Client, from as many threads as the worker has;
+    return what that took.
+    """
     settings = get_settings()
     credentials = settings.accounts["default"].credentials
     references = Payment.objects.order_by("-pk").values_list("reference", flat=True)[:count]
     requests = [exchange.write_query(credentials, reference) for reference in references]
     headers = {"Content-Type": requests[0].content_type}
     threads = settings.poll_connections
-    with httpx.Client(limits=httpx.Limits(max_connections=threads, max_keepalive_connections=threads)) as client:
+    with httpx.Client(
+        limits=httpx.Limits(max_connections=threads, max_keepalive_connections=threads),
+    ) as client:
 
         def post(request: exchange.HttpRequest) -> int:
             return client.post(request.url, content=request.body, headers=headers).status_code
@@ -140,24 +161,33 @@ def ask(count: int) -> dict[str, float]:
         with ThreadPoolExecutor(threads) as pool:
             wall, cpu = time.perf_counter(), time.process_time()
             statuses = set(pool.map(post, requests))
-            took = {"seconds": (time.perf_counter() - wall) / count, "cpu": (time.process_time() - cpu) / count}
+            took = {
+                "seconds": (time.perf_counter() - wall) / count,
+                "cpu": (time.process_time() - cpu) / count,
+            }
     if statuses != {200}:
         raise RuntimeError(f"the bare queries were answered {statuses}")
     return took
 
 
 def peak() -> int:
-    """Return the most memory that this process has held, in kB. Unlike `ru_maxrss`, it knows nothing of the process that started it."""
+    """Return the most memory that this process has held, in kB. Unlike `ru_maxrss`, it knows
+    nothing of the process that started it.
+    """
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
 
 
 def effects() -> dict[str, int]:
     """Count the effects and the orders that had one."""
-    return {"effects": Effect._default_manager.count(), "orders": Effect._default_manager.values("order_key").distinct().count()}
+    return {
+        "effects": Effect._default_manager.count(),
+        "orders": Effect._default_manager.values("order_key").distinct().count(),
+    }
 
 
 ACTIONS: Final[dict[str, Callable[..., Any]]] = {
-    action.__name__: action for action in (create, rest, destroy, seed, place, tidy, run_worker, ask, peak, effects)
+    action.__name__: action
+    for action in (create, rest, destroy, seed, place, tidy, run_worker, ask, peak, effects)
 }
 """What can be asked for, by name."""

@@ -15,7 +15,9 @@ class ShopConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the shop, and an observer beside those that come with the app: all hooks are on."""
+        """Register the shop, and an observer beside those that come with the app: all hooks are
+        on.
+        """
         from tools.benchmarks.shop import plugin
 
         hooks.plugin_manager().register(plugin, name="benchmark-shop")

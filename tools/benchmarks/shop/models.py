@@ -6,7 +6,9 @@ from django.db import models
 
 
 class Effect(models.Model):
-    """That the shop was told that an order is paid. Nothing here keeps a second one out: whether there is one is what is measured."""
+    """That the shop was told that an order is paid. Nothing here keeps a second one out: whether
+    there is one is what is measured.
+    """
 
     order_key = models.CharField(max_length=32, db_index=True)
 

@@ -12,7 +12,12 @@ from tools.benchmarks.shop.models import Effect
 @hookimpl
 def tillgate_describe_order(order_key: str) -> OrderDescription:
     """Describe an order."""
-    return OrderDescription(number=f"B{order_key}", currency="USD", amount=Decimal("12.50"), lines=(Goods.named("Something nice"),))
+    return OrderDescription(
+        number=f"B{order_key}",
+        currency="USD",
+        amount=Decimal("12.50"),
+        lines=(Goods.named("Something nice"),),
+    )
 
 
 @hookimpl

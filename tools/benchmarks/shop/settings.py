@@ -1,4 +1,6 @@
-"""The settings of the shop: what `startproject` writes, Tillgate, and the database that BENCHMARK_DATABASE names."""
+"""The settings of the shop: what `startproject` writes, Tillgate, and the database that
+BENCHMARK_DATABASE names.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,22 @@ from tools.benchmarks import databases
 if os.environ["BENCHMARK_DATABASE"] == "mariadb":
     import pymysql
 
-    pymysql.version_info = (2, 2, 4, "final", 0)  # the version of mysqlclient that Django asks for, which PyMySQL stands in for
+    # the version of mysqlclient that Django asks for, which PyMySQL stands in for
+    pymysql.version_info = (
+        2,
+        2,
+        4,
+        "final",
+        0,
+    )
     pymysql.install_as_MySQLdb()
 
-DATABASES = {"default": databases.settings(os.environ["BENCHMARK_DATABASE"], os.environ["BENCHMARK_DATABASE_NAME"])}
+DATABASES = {
+    "default": databases.settings(
+        os.environ["BENCHMARK_DATABASE"],
+        os.environ["BENCHMARK_DATABASE_NAME"],
+    ),
+}
 SECRET_KEY = "only for benchmarks"
 ALLOWED_HOSTS = ["*"]
 USE_TZ = True
@@ -50,7 +64,7 @@ TILLGATE = {
             "MERCHANT_NO": "200043",
             "TOKEN": "5cbfb079f15b150122261c8537086d77a",
             "SANDBOX": True,
-        }
+        },
     },
     "PUBLIC_URL": "http://127.0.0.1:2",
     "QUERIES_PER_SECOND": 0,

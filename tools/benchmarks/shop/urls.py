@@ -12,7 +12,9 @@ from tools.benchmarks.shop.models import Posted
 
 @csrf_exempt
 def bare(request: HttpRequest) -> HttpResponse:
-    """Insert what was posted and acknowledge it: the least that anybody who keeps notifications does."""
+    """Insert what was posted and acknowledge it: the least that anybody who keeps notifications
+    does.
+    """
     Posted(at=timezone.now(), body=request.body.decode()).save(force_insert=True)
     return HttpResponse("success", content_type="text/plain")
 
@@ -22,4 +24,8 @@ def page(request: HttpRequest) -> HttpResponse:
     return HttpResponse("a page of the shop", content_type="text/plain")
 
 
-urlpatterns = [path("bare/", bare), path("page/", page), path("payments/", include("tillgate.django.urls"))]
+urlpatterns = [
+    path("bare/", bare),
+    path("page/", page),
+    path("payments/", include("tillgate.django.urls")),
+]

@@ -1,6 +1,8 @@
-"""Tillgate for django-payments: one provider, for a shop that lets shoppers choose the payment method here or on a page of its own.
+"""Tillgate for django-payments: one provider, for a shop that lets shoppers choose the payment
+method here or on a page of its own.
 
-The import works without settings and apps: settings build their variants with it, and Tillgate's command line loads its plugins.
+The import works without settings and apps: settings build their variants with it, and Tillgate's
+command line loads its plugins.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name == "TillgateProvider":
-        from tillgate_django_payments.provider import TillgateProvider  # the library reads settings when it is imported
+        # the library reads settings when it is imported
+        from tillgate_django_payments.provider import (
+            TillgateProvider,
+        )
 
         return TillgateProvider
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

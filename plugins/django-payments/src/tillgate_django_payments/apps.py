@@ -1,4 +1,6 @@
-"""The app: label `tillgate_django_payments`. It has no tables; the shop's payments and Tillgate's rows store everything."""
+"""The app: label `tillgate_django_payments`. It has no tables; the shop's payments and Tillgate's
+rows store everything.
+"""
 
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
@@ -13,4 +15,5 @@ class TillgateDjangoPaymentsConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks."""
-        from tillgate_django_payments import checks  # noqa: F401  # importing the checks registers them
+        # importing the checks registers them
+        from tillgate_django_payments import checks  # noqa: F401

@@ -1,6 +1,8 @@
-"""The hooks: they describe a payment of django-payments as an order to Tillgate, and apply shop events to it.
+"""The hooks: they describe a payment of django-payments as an order to Tillgate, and apply shop
+events to it.
 
-Some programs load installed packages without Django, such as Tillgate's command line. So each hook imports Django only when it is called.
+Some programs load installed packages without Django, such as Tillgate's command line. So each hook
+imports Django only when it is called.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The shop's payment rows: their description for Tillgate, and the only code that writes their results.
+"""The shop's payment rows: their description for Tillgate, and the only code that writes their
+results.
 
-This code writes inside an outbox event's transaction, under the row's lock, and moves statuses forward only. The shop's receivers of
-`status_changed` run in the same transaction, so that both happen or neither.
+This code writes inside an outbox event's transaction, under the row's lock, and moves statuses
+forward only. The shop's receivers of `status_changed` run in the same transaction, so that both
+happen or neither.
 """
 
 from __future__ import annotations
@@ -43,18 +45,24 @@ def locked(key: str) -> Any:
 
 
 def _rows() -> Any:
-    # A shop's default manager may leave rows out, and join others that cannot be locked: money comes for any of them.
+    # A shop's default manager may leave rows out, and join others that cannot be locked: money
+    # comes for any of them.
     return get_payment_model()._base_manager.using(database())
 
 
 def state_of(key: str) -> shop.OrderState | None:
-    """Return Tillgate's state of the order of a row, or None if no payment of the row was ever asked for here."""
+    """Return Tillgate's state of the order of a row, or None if no payment of the row was ever
+    asked for here.
+    """
     return shop.order_state(PLUGIN, key)
 
 
 def describe(key: str) -> OrderDescription | None:
-    """Return a payment's amount and lines; it may be paid while it waits and the shop's model has no objection."""
-    with transaction.atomic(using=database()):  # so that the shop's model may lock the rows that it reads
+    """Return a payment's amount and lines; it may be paid while it waits and the shop's model has
+    no objection.
+    """
+    # so that the shop's model may lock the rows that it reads
+    with transaction.atomic(using=database()):
         row = find(key)
         if row is None:
             return None
@@ -70,7 +78,9 @@ def describe(key: str) -> OrderDescription | None:
 
 
 def _lines(row: Any) -> tuple[Goods, ...]:
-    """Return the purchased lines, or none if the shop no longer knows them: a product may be deleted after its payment."""
+    """Return the purchased lines, or none if the shop no longer knows them: a product may be
+    deleted after its payment.
+    """
     try:
         return tuple(_goods(item.name, item.quantity) for item in row.get_purchased_items())
     except Exception:  # noqa: BLE001  # the shop's own code may raise anything
@@ -79,7 +89,9 @@ def _lines(row: Any) -> tuple[Goods, ...]:
 
 
 def _goods(name: Any, quantity: Any) -> Goods:
-    """Return a purchased line, which is for people to read: goods by weight or a discount must not block the payment."""
+    """Return a purchased line, which is for people to read: goods by weight or a discount must not
+    block the payment.
+    """
     try:
         return Goods.named(str(name), int(quantity) if quantity == int(quantity) else quantity)
     except (InvalidRequest, TypeError, ValueError, OverflowError):
@@ -87,7 +99,9 @@ def _goods(name: Any, quantity: Any) -> Goods:
 
 
 def _why_not(row: Any) -> str | None:
-    """Return why a payment cannot be paid. In a shop with several payments per order, its model reports that another one paid it."""
+    """Return why a payment cannot be paid. In a shop with several payments per order, its model
+    reports that another one paid it.
+    """
     if row.status not in WAITING:
         return _("its status is “%(status)s”") % {"status": row.get_status_display()}
     shops_own = getattr(row, "not_payable_detail", None)
@@ -95,7 +109,9 @@ def _why_not(row: Any) -> str | None:
 
 
 def paid(payment: Payment) -> PaidOutcome:
-    """Confirm a waiting payment: amount and number first, so that receivers of the new status find them."""
+    """Confirm a waiting payment: amount and number first, so that receivers of the new status find
+    them.
+    """
     row = locked(payment.order.key)
     if row is None or row.status not in WAITING or row.currency != payment.currency:
         return PaidOutcome.NOT_PAYABLE
@@ -110,7 +126,9 @@ def paid(payment: Payment) -> PaidOutcome:
 
 
 def unpaid(order: Order) -> None:
-    """Reject a payment that still waits. Keep every other status, and a payment that waits for another provider."""
+    """Reject a payment that still waits. Keep every other status, and a payment that waits for
+    another provider.
+    """
     row = locked(order.key)
     if row is not None and row.status in WAITING and is_ours(row) is not False:
         row.change_status(PaymentStatus.REJECTED, _("the time to pay has passed"))
@@ -118,22 +136,32 @@ def unpaid(order: Order) -> None:
 
 _SENTENCES: Final = {
     RefundStatus.SUCCEEDED: gettext_noop("%(amount)s was refunded."),
-    RefundStatus.FAILED: gettext_noop("%(amount)s was not refunded."),  # staff may have marked it as not done, or withdrawn it
-    RefundStatus.UNKNOWN: gettext_noop("It is not known whether %(amount)s was refunded: staff will settle it."),
+    RefundStatus.FAILED: gettext_noop(
+        "%(amount)s was not refunded.",
+    ),  # staff may have marked it as not done, or withdrawn it
+    RefundStatus.UNKNOWN: gettext_noop(
+        "It is not known whether %(amount)s was refunded: staff will settle it.",
+    ),
 }
 
 
 def refund_changed(refund: Refund) -> None:
-    """Record the result of a refund: subtract the money once it succeeded; until then only the message mentions the refund."""
+    """Record the result of a refund: subtract the money once it succeeded; until then only the
+    message mentions the refund.
+    """
     row = locked(refund.payment.order.key)
     if row is None or not refund.payment_paid_the_order:
         return  # the row never contained that money
-    message = _(_SENTENCES[refund.status]) % {"amount": shop.money_text(refund.amount, refund.payment.currency)}
+    message = _(_SENTENCES[refund.status]) % {
+        "amount": shop.money_text(refund.amount, refund.payment.currency),
+    }
     if refund.status is RefundStatus.SUCCEEDED:
-        held = shop.find_payment(PLUGIN, payment_id=refund.payment.id)  # all refunds of it count, so that none is subtracted twice
+        # all refunds of it count, so that none is subtracted twice
+        held = shop.find_payment(PLUGIN, payment_id=refund.payment.id)
         row.captured_amount = held.held_amount if held else 0
         row.save(update_fields=["captured_amount", "modified"])
-        is_waiting = row.status in WAITING and is_ours(row) is not False  # an old copy may have been saved over it
+        # an old copy may have been saved over it
+        is_waiting = row.status in WAITING and is_ours(row) is not False
         if row.captured_amount <= 0 and (is_waiting or row.status == PaymentStatus.CONFIRMED):
             row.change_status(PaymentStatus.REFUNDED, message)
             return
@@ -147,10 +175,12 @@ def home(row: Any) -> str:
 
 
 def return_url(payment: Payment) -> str | None:
-    """Return the shop's page for the shopper of one of Tillgate's payments, or None if the shop has none.
+    """Return the shop's page for the shopper of one of Tillgate's payments, or None if the shop has
+    none.
 
-    Its row may be gone. For money that paid nothing, and for a payment that is only reported paid, the pages for success and failure are
-    both wrong: Tillgate's own page shows the state. An entirely refunded payment has paid nothing.
+    Its row may be gone. For money that paid nothing, and for a payment that is only reported paid,
+    the pages for success and failure are both wrong: Tillgate's own page shows the state. An
+    entirely refunded payment has paid nothing.
     """
     row, ours = find(payment.order.key), state_of(payment.order.key)
     asked = next((one for one in ours.payments if one.id == payment.id), None) if ours else None

@@ -11,8 +11,11 @@ PROVIDER: Final = "tillgate_django_payments.TillgateProvider"
 """The path of the provider in PAYMENT_VARIANTS."""
 
 
-def method_variants(methods: Iterable[str] = tuple(PaymentMethod)) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return a variant for each payment method, as in `{"alipay-hk": (..., {"method": "alipay_hk"}), ...}`.
+def method_variants(
+    methods: Iterable[str] = tuple(PaymentMethod),
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return a variant for each payment method, as in `{"alipay-hk": (..., {"method":
+    "alipay_hk"}), ...}`.
 
     The library's static addresses take only small letters and hyphens in a variant's name.
     """
@@ -22,14 +25,20 @@ def method_variants(methods: Iterable[str] = tuple(PaymentMethod)) -> dict[str, 
 
 
 def own_variants() -> dict[str, dict[str, Any]]:
-    """Return the options of Tillgate's variants in PAYMENT_VARIANTS, by name; a project with its own factory does not use them."""
+    """Return the options of Tillgate's variants in PAYMENT_VARIANTS, by name; a project with its
+    own factory does not use them.
+    """
     from django.conf import settings
     from django.utils.module_loading import import_string
 
     from tillgate_django_payments.provider import TillgateProvider
 
     found = {}
-    given = {} if getattr(settings, "PAYMENT_VARIANT_FACTORY", None) else getattr(settings, "PAYMENT_VARIANTS", {})
+    given = (
+        {}
+        if getattr(settings, "PAYMENT_VARIANT_FACTORY", None)
+        else getattr(settings, "PAYMENT_VARIANTS", {})
+    )
     for name, (handler, options) in given.items():
         try:
             provider = import_string(handler)
@@ -41,9 +50,11 @@ def own_variants() -> dict[str, dict[str, Any]]:
 
 
 def is_ours(row: Any) -> bool | None:
-    """Tell whether the library uses Tillgate for a payment with its present variant; None if it uses no provider.
+    """Tell whether the library uses Tillgate for a payment with its present variant; None if it
+    uses no provider.
 
-    Another provider may reject its own settings, and a project's own factory may reject an unknown name, with any exception.
+    Another provider may reject its own settings, and a project's own factory may reject an unknown
+    name, with any exception.
     """
     from payments.core import provider_factory
 
@@ -56,7 +67,9 @@ def is_ours(row: Any) -> bool | None:
 
 
 def variant_for(method: str) -> str | None:
-    """Return the name of Tillgate's variant for a payment method: the method's own, else one for all methods, else any."""
+    """Return the name of Tillgate's variant for a payment method: the method's own, else one for
+    all methods, else any.
+    """
     ours = {name: options.get("method") for name, options in own_variants().items()}
     fitting = [name for wanted in (method, None) for name, fixed in ours.items() if fixed == wanted]
     return next(iter([*fitting, *ours]), None)

@@ -1,4 +1,6 @@
-"""A small shop on django-payments, as its documentation has one: an order, and payments that are paid for it."""
+"""A small shop on django-payments, as its documentation has one: an order, and payments that are
+paid for it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from payments.models import BasePayment
 
 
 class Order(models.Model):  # type: ignore[django-manager-missing]  # the library has no types
-    """What is bought. Each attempt of the checkout makes a payment of its own for it, as many shops have it."""
+    """What is bought. Each attempt of the checkout makes a payment of its own for it, as many shops
+    have it.
+    """
 
     title = models.CharField(max_length=100, default="Green tea")
     quantity = models.PositiveIntegerField(default=1)
@@ -28,7 +32,13 @@ class Payment(BasePayment):  # type: ignore[misc]  # the library has no types
         return "its order is paid" if order.payments.filter(status="confirmed").exists() else None
 
     def get_purchased_items(self) -> Iterable[PurchasedItem]:
-        yield PurchasedItem(self.order.title, self.order.quantity, Decimal(self.total), self.currency, "TEA-1")
+        yield PurchasedItem(
+            self.order.title,
+            self.order.quantity,
+            Decimal(self.total),
+            self.currency,
+            "TEA-1",
+        )
 
     def get_success_url(self) -> str:
         return reverse("thanks", args=[self.pk])
@@ -44,7 +54,9 @@ class CardPayment(Payment):
 
 
 class Entry(models.Model):
-    """A line in the shop's books: every status that it heard of, and every change of the money that a payment holds."""
+    """A line in the shop's books: every status that it heard of, and every change of the money that
+    a payment holds.
+    """
 
     payment = models.ForeignKey(Payment, models.CASCADE, related_name="entries")
     status = models.CharField(max_length=10, blank=True)

@@ -20,7 +20,10 @@ def checkout(request: HttpRequest, pk: int) -> HttpResponse:
     except RedirectNeeded as way:
         payment.save(update_fields=["variant"])
         return redirect(str(way))
-    except (PaymentError, ValueError) as error:  # the library raises ValueError for a variant that does not exist
+    except (
+        PaymentError,
+        ValueError,
+    ) as error:  # the library raises ValueError for a variant that does not exist
         return HttpResponse(str(error), status=409)
     raise AssertionError("the provider has no form")
 

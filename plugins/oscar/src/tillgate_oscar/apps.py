@@ -1,4 +1,6 @@
-"""The app: label `tillgate_oscar`. It has no tables of its own; the tables of Oscar and Tillgate store everything."""
+"""The app: label `tillgate_oscar`. It has no tables of its own; the tables of Oscar and Tillgate
+store everything.
+"""
 
 from django.apps import AppConfig, apps
 from django.utils.translation import gettext_lazy as _

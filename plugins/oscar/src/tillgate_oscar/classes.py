@@ -1,7 +1,8 @@
-"""Oscar's documented way to change its classes: `OSCAR_DYNAMIC_CLASS_LOADER = "tillgate_oscar.classes.load"`.
+"""Oscar's documented way to change its classes: `OSCAR_DYNAMIC_CLASS_LOADER =
+"tillgate_oscar.classes.load"`.
 
-Each class of the table gets a mixin on top, whether it is Oscar's own or one of a shop that forked the app. The shop does not need to fork
-an app.
+Each class of the table gets a mixin on top, whether it is Oscar's own or one of a shop that forked
+the app. The shop does not need to fork an app.
 """
 
 from __future__ import annotations
@@ -27,34 +28,53 @@ OVERLAYS: Final = {
     ("customer.views", "AnonymousOrderDetailView"): "tillgate_oscar.checkout.views.OrderPageMixin",
     ("customer.alerts.utils", "AlertsDispatcher"): "tillgate_oscar.alerts.AlertsDispatcherMixin",
     ("order.processing", "EventHandler"): "tillgate_oscar.processing.EventHandlerMixin",
-    ("dashboard.orders.views", "OrderDetailView"): "tillgate_oscar.dashboard.orders.OrderDetailMixin",
+    (
+        "dashboard.orders.views",
+        "OrderDetailView",
+    ): "tillgate_oscar.dashboard.orders.OrderDetailMixin",
     ("dashboard.orders.views", "OrderListView"): "tillgate_oscar.dashboard.orders.OrderListMixin",
     ("dashboard.menu", "get_nodes"): "tillgate_oscar.dashboard.menu.with_pages",
 }
 """Oscar's module and class, and the mixin that goes on top of it; or a function and its wrapper."""
 
 
-def load(module_label: str, classnames: Sequence[str], module_prefix: str = "oscar.apps") -> list[Any]:
+def load(
+    module_label: str,
+    classnames: Sequence[str],
+    module_prefix: str = "oscar.apps",
+) -> list[Any]:
     """Load classes as Oscar does by default, with our mixins on top."""
     found = default_class_loader(module_label, classnames, module_prefix)
-    return [overlay(module_label, name, loaded) for name, loaded in zip(classnames, found, strict=True)]
+    return [
+        overlay(module_label, name, loaded) for name, loaded in zip(classnames, found, strict=True)
+    ]
 
 
 def overlay(module_label: str, name: str, loaded: Any) -> Any:
-    """Return a class with its mixin on top, for a project that has a class loader of its own; others are returned as they are."""
+    """Return a class with its mixin on top, for a project that has a class loader of its own;
+    others are returned as they are.
+    """
     path = OVERLAYS.get((module_label, name))
     if path is None:
         return loaded
     for app in ("tillgate.django", "tillgate_oscar"):
         if not apps.is_installed(app):
-            raise ImproperlyConfigured(f"OSCAR_DYNAMIC_CLASS_LOADER needs an app that is not installed: add {app!r} to INSTALLED_APPS.")
+            raise ImproperlyConfigured(
+                f"OSCAR_DYNAMIC_CLASS_LOADER needs an app that is not installed: add {app!r} to "
+                "INSTALLED_APPS.",
+            )
     return _on_top(import_string(path), loaded)
 
 
-@functools.cache  # the same class every time: Oscar loads a class in several places, which compare and patch it
+# the same class every time: Oscar loads a class in several places, which compare and patch it
+@functools.cache
 def _on_top(mixin: Any, loaded: Any) -> Any:
     if not isinstance(loaded, type):
         return mixin(loaded)
     if issubclass(loaded, mixin):
         return loaded
-    return type(loaded.__name__, (mixin, loaded), {"__module__": loaded.__module__, "__doc__": loaded.__doc__})
+    return type(
+        loaded.__name__,
+        (mixin, loaded),
+        {"__module__": loaded.__module__, "__doc__": loaded.__doc__},
+    )

@@ -1,4 +1,6 @@
-"""The settings: one dictionary `TILLGATE_OSCAR` in the project's settings. An unknown key is an error; every key is optional."""
+"""The settings: one dictionary `TILLGATE_OSCAR` in the project's settings. An unknown key is an
+error; every key is optional.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Settings(BaseModel):
     cancelled_status: _Name = "Cancelled"
     """The status of an order that was cancelled because it was not paid."""
     refunded_status: _Name | None = None
-    """The status of an order that was refunded entirely, where the pipeline leads to it. If not set, the order keeps its status."""
+    """The status of an order that was refunded entirely, where the pipeline leads to it. If not
+    set, the order keeps its status.
+    """
     partly_refunded_status: _Name | None = None
     """The status of an order that was refunded in part, likewise."""
     source_type: _Name = "Online payment"
@@ -40,9 +44,13 @@ class Settings(BaseModel):
     remind_after_minutes: Annotated[int, Field(ge=0, le=60 * 24 * 30)] = 30
     """How long the mail about an unpaid order waits after its payment failed or expired."""
     other_methods: Mapping[_Code, Any] = {}
-    """The shop's own ways to pay by code, with their names: they stand in one list with Tillgate's payment methods."""
+    """The shop's own ways to pay by code, with their names: they stand in one list with Tillgate's
+    payment methods.
+    """
     other_ways_to_pay: bool | None = None
-    """Whether the shop takes other payments too. If not set: true for a shop that wrote its own checkout step for other payments."""
+    """Whether the shop takes other payments too. If not set: true for a shop that wrote its own
+    checkout step for other payments.
+    """
 
 
 get_settings: Final = shop.SettingsLoader("TILLGATE_OSCAR", Settings)

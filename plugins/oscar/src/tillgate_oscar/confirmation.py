@@ -1,4 +1,6 @@
-"""The payment method by name, on the thank-you page and in the mail about a paid order: "Paid with PayPal"."""
+"""The payment method by name, on the thank-you page and in the mail about a paid order: "Paid with
+PayPal".
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,16 @@ from tillgate_oscar.conf import PLUGIN
 
 
 def method_of(order: Any) -> str:
-    """Return the name of the payment method that paid an order, or "" for an order that was not paid through Tillgate."""
+    """Return the name of the payment method that paid an order, or "" for an order that was not
+    paid through Tillgate.
+    """
     payment = shop.find_payment(PLUGIN, paid_order=order.number)
     return shop.method_label(payment.method) if payment else ""
 
 
 def name_method(dispatcher: Any, order: Any) -> None:
-    """Let a dispatcher of Oscar's name the payment method before the signature of its mails, unless the shop's template does so.
+    """Let a dispatcher of Oscar's name the payment method before the signature of its mails, unless
+    the shop's template does so.
 
     Templates of the shop's own get it as `payment_method`.
     """
@@ -26,8 +31,14 @@ def name_method(dispatcher: Any, order: Any) -> None:
     if not method:
         return
 
-    def get_messages(event_code: str, extra_context: dict[str, Any] | None = None) -> dict[str, str]:
-        messages: dict[str, str] = plain(event_code, {**(extra_context or {}), "payment_method": method})
+    def get_messages(
+        event_code: str,
+        extra_context: dict[str, Any] | None = None,
+    ) -> dict[str, str]:
+        messages: dict[str, str] = plain(
+            event_code,
+            {**(extra_context or {}), "payment_method": method},
+        )
         said = _("Paid with %(method)s.") % {"method": method}
         text, html = messages.get("body") or "", messages.get("html") or ""
         before, gap, last = text.rstrip().rpartition("\n\n")

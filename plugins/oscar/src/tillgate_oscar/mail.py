@@ -1,4 +1,6 @@
-"""Mail to the shopper. Tillgate sends it outside any transaction and retries until the mail server accepts it."""
+"""Mail to the shopper. Tillgate sends it outside any transaction and retries until the mail server
+accepts it.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,20 @@ EVENT_TYPES: Final = {
 """Our communication event types: Oscar's codes and their names for the dashboard. The templates are
 `oscar/communication/emails/commtype_<code>_*`."""
 _DROPPED: Final = "dropped"
-"""The key in the data of a mail that Tillgate dropped, because the order waits again or was cancelled before the mail was sent."""
-_CAME_TO_NOTHING: Final = frozenset({"payment.failed", "payment.closed", "payment.expired", "payment.force-expired"})
+"""The key in the data of a mail that Tillgate dropped, because the order waits again or was
+cancelled before the mail was sent.
+"""
+_CAME_TO_NOTHING: Final = frozenset(
+    {"payment.failed", "payment.closed", "payment.expired", "payment.force-expired"},
+)
 
 
 def confirm(number: str, payment_id: str | None) -> None:
-    """Queue Oscar's mail about an order that is paid, through Tillgate or by hand. Call it under the order's lock.
+    """Queue Oscar's mail about an order that is paid, through Tillgate or by hand. Call it under
+    the order's lock.
 
-    The shopper gets it once, even if staff change the status back and forth. Any payment knows the shopper's language.
+    The shopper gets it once, even if staff change the status back and forth. Any payment knows the
+    shopper's language.
     """
     if not _is_queued(PAID_MAIL, number):
         shop.enqueue_remote(PLUGIN, number, PAID_MAIL, payment_id=payment_id)
@@ -57,55 +65,88 @@ def newest_payment(ours: shop.OrderState) -> str | None:
 
 
 def _is_queued(name: str, number: str) -> bool:
-    return any(_DROPPED not in queued.data for queued in shop.remote_events(PLUGIN, order_key=number, name=name))
+    return any(
+        _DROPPED not in queued.data
+        for queued in shop.remote_events(PLUGIN, order_key=number, name=name)
+    )
 
 
 def remind_of_failed(event: Event) -> None:
     """Remind the shopper of an order after its payment failed or expired."""
-    if event.name in _CAME_TO_NOTHING and event.reference and str(event.fields.get("order", "")).startswith(f"{PLUGIN}:"):
+    if (
+        event.name in _CAME_TO_NOTHING
+        and event.reference
+        and str(event.fields.get("order", "")).startswith(f"{PLUGIN}:")
+    ):
         remind(event.reference)
 
 
 def remind(reference: str) -> None:
-    """Queue one reminder for the order of a failed or expired payment, so that a shopper who left finds the way back.
+    """Queue one reminder for the order of a failed or expired payment, so that a shopper who left
+    finds the way back.
 
-    It waits for `remind_after_minutes`, and is dropped if the order is paid or cancelled by then. While another payment is open the shopper
-    may be using it, and a reminder could make them pay twice. If that one fails too, its reminder follows then.
+    It waits for `remind_after_minutes`, and is dropped if the order is paid or cancelled by then.
+    While another payment is open the shopper may be using it, and a reminder could make them pay
+    twice. If that one fails too, its reminder follows then.
     """
     payment = shop.find_payment(PLUGIN, reference=reference)
     order = orders.find(payment.order.key) if payment else None
-    if payment is None or order is None or not orders.waits_for_payment(order, orders.state_of(order)):
+    if (
+        payment is None
+        or order is None
+        or not orders.waits_for_payment(order, orders.state_of(order))
+    ):
         return
-    with shop.locked_order(PLUGIN, payment.order.key) as ours:  # two payments may fail at the same moment
+    with shop.locked_order(
+        PLUGIN,
+        payment.order.key,
+    ) as ours:  # two payments may fail at the same moment
         if not ours.open_payments and not _is_queued(REMINDER_MAIL, ours.key):
             delay = timedelta(minutes=get_settings().remind_after_minutes)
             shop.enqueue_remote(PLUGIN, ours.key, REMINDER_MAIL, payment_id=payment.id, delay=delay)
 
 
 def tell_of_second_payment(review: Review) -> None:
-    """Queue one mail for each payment of an order that is paid already, by another payment or by hand."""
+    """Queue one mail for each payment of an order that is paid already, by another payment or by
+    hand.
+    """
     payment, order = review.payment, orders.find(review.order.key) if review.order else None
     if payment is None or order is None:
         return
     by_hand = review.reason == shop.ReviewReason.PAID_NOT_PAYABLE and orders.is_marked_paid(order)
     if not by_hand and review.reason != shop.ReviewReason.SECOND_PAYMENT:
         return
-    if not shop.remote_events(PLUGIN, payment_id=payment.id, name=PAID_TWICE_MAIL):  # staff may have delivered the payment again
+    # staff may have delivered the payment again
+    if not shop.remote_events(PLUGIN, payment_id=payment.id, name=PAID_TWICE_MAIL):
         shop.enqueue_remote(PLUGIN, payment.order.key, PAID_TWICE_MAIL, payment_id=payment.id)
 
 
 def tell_of_refund(refund: Refund) -> None:
-    """Queue the mail about a refund that succeeded, wherever it was made. Call it once for each, in the event's transaction."""
-    shop.enqueue_remote(PLUGIN, refund.payment.order.key, REFUND_MAIL, payment_id=refund.payment.id, refund_id=refund.id)
+    """Queue the mail about a refund that succeeded, wherever it was made. Call it once for each, in
+    the event's transaction.
+    """
+    shop.enqueue_remote(
+        PLUGIN,
+        refund.payment.order.key,
+        REFUND_MAIL,
+        payment_id=refund.payment.id,
+        refund_id=refund.id,
+    )
 
 
 def deliver(outbox_event: RemoteEvent) -> str | None:
-    """Send the queued mail, in the language in which the shopper bought; return why not, for the order's timeline."""
+    """Send the queued mail, in the language in which the shopper bought; return why not, for the
+    order's timeline.
+    """
     name, order = outbox_event.name, orders.find(outbox_event.order.key)
     if order is None:
         return f"not mailed: {name}: the order was deleted"
     if not order.email:
-        _log.warning("order %s: the mail %r was not sent, because the order has no mail address", order.number, name)
+        _log.warning(
+            "order %s: the mail %r was not sent, because the order has no mail address",
+            order.number,
+            name,
+        )
         return f"not mailed: {name}: the order has no mail address"
     with override(orders.language_of(outbox_event.payment)):
         if name == PAID_MAIL:
@@ -129,10 +170,15 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
 
 
 def _is_undone(order: Any, ours: shop.OrderState) -> bool:
-    """Tell whether an order waits again, is held back or was cancelled before its mail was sent. A later payment queues another mail."""
+    """Tell whether an order waits again, is held back or was cancelled before its mail was sent. A
+    later payment queues another mail.
+    """
     settings = get_settings()
     order.refresh_from_db(fields=["status"])
-    return order.status in (settings.pending_status, settings.cancelled_status) or orders.is_held_back(order, ours)
+    return order.status in (
+        settings.pending_status,
+        settings.cancelled_status,
+    ) or orders.is_held_back(order, ours)
 
 
 def _may_be_reminded(order: Any, ours: shop.OrderState) -> bool:
@@ -140,11 +186,15 @@ def _may_be_reminded(order: Any, ours: shop.OrderState) -> bool:
     return orders.waits_for_payment(order, ours) and not ours.open_payments
 
 
-def _state_if_due(outbox_event: RemoteEvent, allows: Callable[[shop.OrderState], bool]) -> shop.OrderState | None:
-    """Return the state of a mail's order; None where the mail is dropped, now or earlier, because the order's status forbids it.
+def _state_if_due(
+    outbox_event: RemoteEvent,
+    allows: Callable[[shop.OrderState], bool],
+) -> shop.OrderState | None:
+    """Return the state of a mail's order; None where the mail is dropped, now or earlier, because
+    the order's status forbids it.
 
-    Another mail is due once the status allows it. The mail is marked under the lock of `confirm` and `remind`, which count the mails that
-    were not dropped.
+    Another mail is due once the status allows it. The mail is marked under the lock of `confirm`
+    and `remind`, which count the mails that were not dropped.
     """
     with shop.locked_order(PLUGIN, outbox_event.order.key) as ours:
         if _DROPPED not in outbox_event.data and allows(ours):
@@ -160,22 +210,34 @@ def _send(order: Any, code: str, **facts: Any) -> None:
 
 
 def _dispatcher(order: Any) -> Any:
-    """Return Oscar's dispatcher, for mail with the name and the address of the order's own site instead of this process's."""
+    """Return Oscar's dispatcher, for mail with the name and the address of the order's own site
+    instead of this process's.
+    """
     dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
     site, of_process = order.site, dispatcher.dispatcher.get_base_context
     if site is not None:
         # Without SITE_ID, Oscar cannot tell the site outside of a request.
         has_site = getattr(project, "SITE_ID", None)
-        dispatcher.dispatcher.get_base_context = lambda **facts: {**(of_process(**facts) if has_site else facts), "site": site}
+        dispatcher.dispatcher.get_base_context = lambda **facts: {
+            **(of_process(**facts) if has_site else facts),
+            "site": site,
+        }
     return dispatcher
 
 
 def _context(order: Any) -> dict[str, Any]:
     """Return the context that Oscar's own checkout passes to its mail, where it has a request."""
-    from django.contrib.auth.models import AnonymousUser  # models cannot be imported without a Django project
+    # models cannot be imported without a Django project
+    from django.contrib.auth.models import (
+        AnonymousUser,
+    )
 
     context = {"user": order.user or AnonymousUser(), "order": order, "lines": order.lines.all()}
-    page = ("customer:order", order.number) if order.user_id else ("customer:anon-order", order.number, order.verification_hash())
+    page = (
+        ("customer:order", order.number)
+        if order.user_id
+        else ("customer:anon-order", order.number, order.verification_hash())
+    )
     try:
         url = orders.at_home(order, shop.absolute_url(*page))
     except NoReverseMatch:

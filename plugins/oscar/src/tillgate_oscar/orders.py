@@ -1,4 +1,6 @@
-"""Oscar's orders as Tillgate sees them: found by number, described for a payment, and reached by signed addresses."""
+"""Oscar's orders as Tillgate sees them: found by number, described for a payment, and reached by
+signed addresses.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _PREVIEW_VALID_FOR: Final = timedelta(hours=1)
 _NOTHING: Final = Decimal("0.00")
 
 SESSION_KEY: Final = "checkout_order_id"
-"""The session key under which Oscar keeps the order that this browser placed last, for its thank-you page."""
+"""The session key under which Oscar keeps the order that this browser placed last, for its
+thank-you page.
+"""
 
 
 def find(number: str) -> Any:
@@ -40,7 +44,9 @@ def find(number: str) -> Any:
 
 
 def describe(order_key: str) -> OrderDescription | None:
-    """Return an order's amount, without what other payment sources hold, and its lines; it may be paid while it has the pending status."""
+    """Return an order's amount, without what other payment sources hold, and its lines; it may be
+    paid while it has the pending status.
+    """
     order = find(order_key)
     if order is None:
         return None
@@ -54,29 +60,45 @@ def describe(order_key: str) -> OrderDescription | None:
         description=f"Order {order.number}",
         not_payable_detail=detail,
         email=order.email or None,
-        change_url=_change_url_at_home(order) if detail is None or may_be_ordered_again(order, state_of(order)) else None,
+        change_url=_change_url_at_home(order)
+        if detail is None or may_be_ordered_again(order, state_of(order))
+        else None,
     )
 
 
 def outstanding(order: Any) -> Decimal:
-    """Return the part of an order's total that no other payment source holds, such as a gift card or an account."""
+    """Return the part of an order's total that no other payment source holds, such as a gift card
+    or an account.
+    """
     return _left_by(_other_sources(order), order)
 
 
 def _other_sources(order: Any) -> list[Any]:
     """Return the payment sources of an order that do not hold the money of a Tillgate payment."""
-    return [source for source in order.sources.all() if not source.reference or not shop.find_payment(PLUGIN, reference=source.reference)]
+    return [
+        source
+        for source in order.sources.all()
+        if not source.reference or not shop.find_payment(PLUGIN, reference=source.reference)
+    ]
 
 
 def _left_by(sources: list[Any], order: Any) -> Decimal:
     if not sources:
         return Decimal(order.total_incl_tax)
-    held = [max(source.amount_allocated, source.amount_debited) - source.amount_refunded for source in sources]
-    return max(_NOTHING, money.left_of(order.total_incl_tax, [amount for amount in held if amount > 0]))
+    held = [
+        max(source.amount_allocated, source.amount_debited) - source.amount_refunded
+        for source in sources
+    ]
+    return max(
+        _NOTHING,
+        money.left_of(order.total_incl_tax, [amount for amount in held if amount > 0]),
+    )
 
 
 def _goods(line: Any) -> Goods:
-    """Return a line of an order, which is for people to read: a line that staff set to zero does not block the payment."""
+    """Return a line of an order, which is for people to read: a line that staff set to zero does
+    not block the payment.
+    """
     try:
         return Goods.named(line.title, line.quantity)
     except InvalidRequest:
@@ -99,7 +121,9 @@ def _why_not(order: Any, sources: list[Any]) -> str | None:
 
 
 def state_of(order: Any) -> shop.OrderState | None:
-    """Return Tillgate's state of an order, or None for an order that is not to be paid through Tillgate."""
+    """Return Tillgate's state of an order, or None for an order that is not to be paid through
+    Tillgate.
+    """
     return shop.order_state(PLUGIN, order.number)
 
 
@@ -109,13 +133,17 @@ def is_expected(order: Any) -> bool:
 
 
 def paid_by(ours: shop.OrderState | None) -> shop.PaymentState | None:
-    """Return the payment that paid an order, or None if there is none or it was refunded entirely."""
+    """Return the payment that paid an order, or None if there is none or it was refunded
+    entirely.
+    """
     payment = ours.paid_by if ours else None
     return payment if payment and payment.held_amount > 0 else None
 
 
 def is_paid_here(order: Any) -> bool:
-    """Tell whether a payment paid an order and was not refunded entirely; in one statement where none did."""
+    """Tell whether a payment paid an order and was not refunded entirely; in one statement where
+    none did.
+    """
     payment = shop.find_payment(PLUGIN, paid_order=order.number)
     return payment is not None and payment.held_amount > 0
 
@@ -123,8 +151,9 @@ def is_paid_here(order: Any) -> bool:
 def waits_for_payment(order: Any, ours: shop.OrderState | None) -> bool:
     """Tell whether a shopper should pay an order through Tillgate now.
 
-    An order that was closed, or that a payment has paid, cannot be paid again, even if staff reopened it by hand. An order that the gateway
-    reports paid must not be paid again either: staff review it.
+    An order that was closed, or that a payment has paid, cannot be paid again, even if staff
+    reopened it by hand. An order that the gateway reports paid must not be paid again either: staff
+    review it.
     """
     if order.status != get_settings().pending_status or ours is None:
         return False
@@ -132,21 +161,32 @@ def waits_for_payment(order: Any, ours: shop.OrderState | None) -> bool:
 
 
 def may_be_cancelled(order: Any, ours: shop.OrderState | None) -> bool:
-    """Tell whether its shopper may cancel an order: it waits for payment, and no money is on its way."""
+    """Tell whether its shopper may cancel an order: it waits for payment, and no money is on its
+    way.
+    """
     if ours is None or not waits_for_payment(order, ours) or _why_not(order, _other_sources(order)):
         return False
     return not any(payment.is_processing for payment in ours.payments)
 
 
 def may_be_ordered_again(order: Any, ours: shop.OrderState | None) -> bool:
-    """Tell whether a shopper is offered the items of a cancelled order again: no money of it is here or on its way."""
-    if ours is None or order.status != get_settings().cancelled_status or ours.held or ours.reported_paid:
+    """Tell whether a shopper is offered the items of a cancelled order again: no money of it is
+    here or on its way.
+    """
+    if (
+        ours is None
+        or order.status != get_settings().cancelled_status
+        or ours.held
+        or ours.reported_paid
+    ):
         return False
     return not any(payment.is_processing for payment in ours.payments)
 
 
 def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
-    """Return the amount, the method and the end of each payment page that may still take money for an order."""
+    """Return the amount, the method and the end of each payment page that may still take money for
+    an order.
+    """
     return [
         {
             "amount": shop.money_text(payment.amount, payment.currency),
@@ -159,64 +199,102 @@ def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
 
 
 def is_held_back(order: Any, ours: shop.OrderState | None) -> bool:
-    """Tell whether an unpaid order of Tillgate's has a status of the shop's own, without a payment and not permanently marked paid."""
+    """Tell whether an unpaid order of Tillgate's has a status of the shop's own, without a payment
+    and not permanently marked paid.
+    """
     settings = get_settings()
-    if ours is None or ours.paid_by or order.status in (settings.pending_status, settings.paid_status, settings.cancelled_status):
+    if (
+        ours is None
+        or ours.paid_by
+        or order.status
+        in (settings.pending_status, settings.paid_status, settings.cancelled_status)
+    ):
         return False
     return not is_marked_paid(order)
 
 
 def is_marked_paid(order: Any) -> bool:
-    """Tell whether an order was marked paid, by its history, and has not been set back to waiting since.
+    """Tell whether an order was marked paid, by its history, and has not been set back to waiting
+    since.
 
     The actor and the reason do not count.
     """
     settings = get_settings()
     telling = (settings.pending_status, settings.paid_status)
-    last = order.status_changes.filter(Q(old_status__in=telling) | Q(new_status__in=telling)).order_by("-pk").first()
+    last = (
+        order.status_changes.filter(Q(old_status__in=telling) | Q(new_status__in=telling))
+        .order_by("-pk")
+        .first()
+    )
     if last is None or settings.pending_status == last.new_status:
         return False
-    return settings.paid_status in (last.old_status, last.new_status)  # the history lacks changes that a plain `save()` wrote
+    # the history lacks changes that a plain `save()` wrote
+    return settings.paid_status in (
+        last.old_status,
+        last.new_status,
+    )
 
 
 def unpaid_detail(ours: shop.OrderState | None) -> str:
-    """Return why the newest payment of an order ended unpaid, as a sentence for the shopper; empty where none did."""
+    """Return why the newest payment of an order ended unpaid, as a sentence for the shopper; empty
+    where none did.
+    """
     return ours.payments[-1].unpaid_detail if ours and ours.payments else ""
 
 
 def is_test(ours: shop.OrderState | None) -> bool:
-    """Tell whether no money moves for an order: its last payment was a sandbox's, or the next one will be."""
+    """Tell whether no money moves for an order: its last payment was a sandbox's, or the next one
+    will be.
+    """
     if ours is None:
         return False
     return ours.payments[-1].sandbox if ours.payments else shop.find_account("default").sandbox
 
 
 def status_once_paid(order: Any) -> str:
-    """Return the last status of an order that only a paid order may have: a paid order may already be on its way."""
+    """Return the last status of an order that only a paid order may have: a paid order may already
+    be on its way.
+    """
     changes = order.status_changes.exclude(new_status__in=statuses_of_unpaid(order))
-    return str(changes.order_by("-pk").values_list("new_status", flat=True).first() or get_settings().paid_status)
+    return str(
+        changes.order_by("-pk").values_list("new_status", flat=True).first()
+        or get_settings().paid_status,
+    )
 
 
 def statuses_of_unpaid(order: Any) -> set[str]:
-    """Return the statuses that an unpaid order can have in the shop's pipeline, including the cancelled status."""
+    """Return the statuses that an unpaid order can have in the shop's pipeline, including the
+    cancelled status.
+    """
     settings, pipeline = get_settings(), order.pipeline
     paid, ahead = {settings.paid_status}, [settings.paid_status]
     while ahead:
-        further = set(pipeline.get(ahead.pop(), ())) - paid - {settings.pending_status, settings.cancelled_status}
+        further = (
+            set(pipeline.get(ahead.pop(), ()))
+            - paid
+            - {settings.pending_status, settings.cancelled_status}
+        )
         paid |= further
         ahead += further
-    return ({settings.pending_status, settings.cancelled_status} | set(pipeline.get(settings.pending_status, ()))) - paid
+    return (
+        {settings.pending_status, settings.cancelled_status}
+        | set(pipeline.get(settings.pending_status, ()))
+    ) - paid
 
 
 def is_of_shopper(order: Any, request: HttpRequest) -> bool:
-    """Tell whether this request is from the order's shopper, by the browser's session or the login."""
+    """Tell whether this request is from the order's shopper, by the browser's session or the
+    login.
+    """
     if request.session.get(SESSION_KEY) == order.pk:
         return True
     return bool(request.user.is_authenticated and order.user_id == request.user.pk)
 
 
 def sign_preview(basket: Any, method: str) -> str:
-    """Return a ticket that proves for an hour that its holder saw the preview of a basket with a payment method."""
+    """Return a ticket that proves for an hour that its holder saw the preview of a basket with a
+    payment method.
+    """
     return signing.dumps([basket.pk, method], salt=_PREVIEW_SALT)
 
 
@@ -230,7 +308,9 @@ def read_preview(ticket: str) -> tuple[int, str] | None:
 
 
 def status_url(number: str) -> str:
-    """Return the address that shows the state of an order, and nothing else of it, to every holder of the address."""
+    """Return the address that shows the state of an order, and nothing else of it, to every holder
+    of the address.
+    """
     return reverse("tillgate_oscar:order", args=[_ticket(number)])
 
 
@@ -239,23 +319,32 @@ def _ticket(number: str) -> str:
 
 
 def _signed(order: Any, number: str, salt: str) -> str:
-    """Return a ticket of an order, by its number and its moment: a restored database may give the number to another shopper's order."""
+    """Return a ticket of an order, by its number and its moment: a restored database may give the
+    number to another shopper's order.
+    """
     return signing.Signer(salt=salt).sign_object([number, _placed_at(order) if order else None])
 
 
 def _placed_at(order: Any) -> int:
-    return int(order.date_placed.timestamp())  # whole seconds: saving an order in Django's admin takes away the rest
+    # whole seconds: saving an order in Django's admin takes away the rest
+    return int(order.date_placed.timestamp())
 
 
 def refunded_text(ours: shop.OrderState | None) -> str:
     """Return the refunded money of an order with its currency, or "" if there is none."""
-    return shop.money_text(ours.refunded_amount, ours.payments[-1].currency) if ours and ours.refunded_amount else ""
+    return (
+        shop.money_text(ours.refunded_amount, ours.payments[-1].currency)
+        if ours and ours.refunded_amount
+        else ""
+    )
 
 
 def return_url(payment: Payment) -> str:
-    """Return the address of the order's page for the shopper of a payment, in the shopper's language.
+    """Return the address of the order's page for the shopper of a payment, in the shopper's
+    language.
 
-    The shopper comes from the host of `PUBLIC_URL`. The session of an order of another site is at that site.
+    The shopper comes from the host of `PUBLIC_URL`. The session of an order of another site is at
+    that site.
     """
     number = payment.order.key
     order = find(number)
@@ -266,7 +355,9 @@ def return_url(payment: Payment) -> str:
 
 
 def at_home(order: Any, url: str) -> str:
-    """Return an address below `PUBLIC_URL` at the order's own site: several may share a database."""
+    """Return an address below `PUBLIC_URL` at the order's own site: several may share a
+    database.
+    """
     return url if _is_here(order) else urlsplit(url)._replace(netloc=order.site.domain).geturl()
 
 
@@ -276,7 +367,9 @@ def _is_here(order: Any) -> bool:
 
 
 def language_of(payment: Payment | None) -> str:
-    """Return the language in which the shopper paid, or else the present one, as one that the shop's addresses have."""
+    """Return the language in which the shopper paid, or else the present one, as one that the
+    shop's addresses have.
+    """
     of_payment = payment.data.get("language") if payment else None
     for language in (of_payment, translation.get_language()):
         with contextlib.suppress(LookupError):  # the shop may have dropped a language since
@@ -285,7 +378,9 @@ def language_of(payment: Payment | None) -> str:
 
 
 def read_status(ticket: str) -> str | None:
-    """Return an order's number, or None when the ticket is forged, or of another order that had the number."""
+    """Return an order's number, or None when the ticket is forged, or of another order that had the
+    number.
+    """
     return _read(ticket, _STATUS_SALT)
 
 
@@ -299,7 +394,8 @@ def _read(ticket: str, salt: str) -> str | None:
 
 
 def change_url(order: Any) -> str | None:
-    """Return the address where the shopper can cancel an unpaid order, valid for an hour. None where pages have none.
+    """Return the address where the shopper can cancel an unpaid order, valid for an hour. None
+    where pages have none.
 
     The address alone is the authority: give it only to the order's shopper.
     """
@@ -310,7 +406,9 @@ def change_url(order: Any) -> str | None:
 
 
 def _change_url_at_home(order: Any) -> str | None:
-    """Return `change_url` for Tillgate's own pages, which stand at the host of `PUBLIC_URL`: the basket is at the order's own site."""
+    """Return `change_url` for Tillgate's own pages, which stand at the host of `PUBLIC_URL`: the
+    basket is at the order's own site.
+    """
     url = change_url(order)
     if url is None or _is_here(order):
         return url
@@ -322,10 +420,16 @@ def _change_ticket(order: Any) -> str:
 
 
 def read_change(ticket: str) -> tuple[str, bool] | None:
-    """Return the number of the order that a ticket of `change_url` may cancel, and whether it still may; None as in `read_status`."""
+    """Return the number of the order that a ticket of `change_url` may cancel, and whether it still
+    may; None as in `read_status`.
+    """
     for max_age in (_CHANGE_VALID_FOR, None):
         with contextlib.suppress(signing.BadSignature, ValueError, TypeError):
             number, moment = signing.loads(ticket, salt=_CHANGE_SALT, max_age=max_age)
             order = find(number)
-            return (str(number), max_age is not None) if order is None or _placed_at(order) == moment else None
+            return (
+                (str(number), max_age is not None)
+                if order is None or _placed_at(order) == moment
+                else None
+            )
     return None

@@ -1,4 +1,6 @@
-"""The changes that paid and unpaid orders make in Oscar's records. They run inside an event's transaction and touch the database only."""
+"""The changes that paid and unpaid orders make in Oscar's records. They run inside an event's
+transaction and touch the database only.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,23 @@ from tillgate_oscar import mail
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import is_marked_paid, may_be_cancelled, outstanding
 
-_being_paid: ContextVar[str | None] = ContextVar("number of the order that is being paid", default=None)
+_being_paid: ContextVar[str | None] = ContextVar(
+    "number of the order that is being paid",
+    default=None,
+)
 _RELEASED: Final = "released"
-"""The key in the data of Tillgate's order: how many of each line cancellations released, until they are allocated again."""
+"""The key in the data of Tillgate's order: how many of each line cancellations released, until they
+are allocated again.
+"""
 
 
 def locked(number: str) -> Any:
     """Return the order of a number, locked, or None."""
-    # A fork's own manager may join other tables, which PostgreSQL does not lock where they may be missing.
-    return get_model("order", "Order")._base_manager.select_for_update().filter(number=number).first()
+    # A fork's own manager may join other tables, which PostgreSQL does not lock where they may be
+    # missing.
+    return (
+        get_model("order", "Order")._base_manager.select_for_update().filter(number=number).first()
+    )
 
 
 def source_of(order: Any, reference: str) -> Any:
@@ -47,7 +57,10 @@ def paid(payment: Payment) -> PaidOutcome:
     mail.confirm(order.number, payment.id)
     is_being_paid = _being_paid.set(order.number)
     try:
-        get_class("order.processing", "EventHandler")().handle_order_status_change(order, settings.paid_status)
+        get_class("order.processing", "EventHandler")().handle_order_status_change(
+            order,
+            settings.paid_status,
+        )
     finally:
         _being_paid.reset(is_being_paid)
     return PaidOutcome.APPLIED
@@ -64,25 +77,44 @@ def is_being_paid(number: str) -> bool:
 def _record(order: Any, payment: Payment) -> None:
     settings = get_settings()
     kinds = get_model("payment", "SourceType")._default_manager
-    # The name is not unique: two first payments may both write it at the same time, and `get_or_create` would then fail forever.
-    kind = kinds.filter(name=settings.source_type).order_by("pk").first() or kinds.create(name=settings.source_type)
+    # The name is not unique: two first payments may both write it at the same time, and
+    # `get_or_create` would then fail forever.
+    kind = kinds.filter(name=settings.source_type).order_by("pk").first() or kinds.create(
+        name=settings.source_type,
+    )
     label = shop.method_label(payment.method)
-    about = {"source_type": kind, "currency": payment.currency, "reference": payment.reference, "label": label}
+    about = {
+        "source_type": kind,
+        "currency": payment.currency,
+        "reference": payment.reference,
+        "label": label,
+    }
     source = order.sources.create(amount_allocated=payment.amount, **about)
-    # One transaction for one payment: `allocate` would write a second one. Oscar's pages show the status of a transaction, not its type.
+    # One transaction for one payment: `allocate` would write a second one. Oscar's pages show the
+    # status of a transaction, not its type.
     source.debit(payment.amount, reference=payment.reference, status="paid")
-    event_type, _ = get_model("order", "PaymentEventType")._default_manager.get_or_create(name=settings.paid_event)
+    event_type, _ = get_model("order", "PaymentEventType")._default_manager.get_or_create(
+        name=settings.paid_event,
+    )
     lines = list(order.lines.all())
     handler = get_class("order.processing", "EventHandler")()
     quantities = [line.quantity for line in lines]
-    handler.create_payment_event(order, event_type, payment.amount, lines, quantities, reference=payment.reference)
+    handler.create_payment_event(
+        order,
+        event_type,
+        payment.amount,
+        lines,
+        quantities,
+        reference=payment.reference,
+    )
 
 
 def unpaid(order: Order) -> None:
     """Cancel an unpaid order: release everything that it holds, and set its status.
 
-    An order that staff cancelled is released as well, because Oscar leaves that to the shop. An order that was paid in another way stays as
-    it is, also if an old page of Django's admin was saved over it.
+    An order that staff cancelled is released as well, because Oscar leaves that to the shop. An
+    order that was paid in another way stays as it is, also if an old page of Django's admin was
+    saved over it.
     """
     found, settings = locked(order.key), get_settings()
     if found is None or found.status not in (settings.pending_status, settings.cancelled_status):
@@ -91,24 +123,37 @@ def unpaid(order: Order) -> None:
         get_class("order.processing", "EventHandler")().create_note(found, said)
         return
     _release_discounts(found)
-    released = Counter(shop.order_data(PLUGIN, order.key).get(_RELEASED, {})) + Counter(_release_stock(found))
+    released = Counter(shop.order_data(PLUGIN, order.key).get(_RELEASED, {})) + Counter(
+        _release_stock(found),
+    )
     shop.set_order_data(PLUGIN, order.key, **{_RELEASED: released})
     if found.status == settings.pending_status:
-        get_class("order.processing", "EventHandler")().handle_order_status_change(found, settings.cancelled_status)
+        get_class("order.processing", "EventHandler")().handle_order_status_change(
+            found,
+            settings.cancelled_status,
+        )
 
 
 def _why_kept(order: Any) -> str | None:
     if is_marked_paid(order):
-        return gettext("This order waits to be paid, though it was marked paid: it is not released. Mark it paid again, or cancel it.")
+        return gettext(
+            "This order waits to be paid, though it was marked paid: it is not released. Mark it "
+            "paid again, or cancel it.",
+        )
     if order.total_incl_tax and not outstanding(order):
-        return gettext("This order waits to be paid, though its payment sources cover it: it is not released. Mark it paid, or cancel it.")
+        return gettext(
+            "This order waits to be paid, though its payment sources cover it: it is not "
+            "released. Mark it paid, or cancel it.",
+        )
     return None
 
 
 def cancel(number: str) -> bool:
-    """Cancel an unpaid order as its shopper asks, release at once what it holds, and tell whether that was possible.
+    """Cancel an unpaid order as its shopper asks, release at once what it holds, and tell whether
+    that was possible.
 
-    Tillgate polls an open payment all the same: late money opens a review, as for any cancelled order.
+    Tillgate polls an open payment all the same: late money opens a review, as for any cancelled
+    order.
     """
     with shop.locked_order(PLUGIN, number) as ours:
         order = locked(number)
@@ -124,8 +169,13 @@ def _release_stock(order: Any) -> dict[str, int]:
 
     Staff may have released or shipped a part of it, or deleted the product.
     """
-    # Lock stock in the same order as Oscar allocates it, so that two transactions cannot wait for each other.
-    lines = list(order.lines.filter(stockrecord__isnull=False, num_allocated__gt=0).order_by("stockrecord_id"))
+    # Lock stock in the same order as Oscar allocates it, so that two transactions cannot wait for
+    # each other.
+    lines = list(
+        order.lines.filter(stockrecord__isnull=False, num_allocated__gt=0).order_by(
+            "stockrecord_id",
+        ),
+    )
     held = {line.pk: line.num_allocated for line in lines}
     if lines:  # an empty list would make Oscar take all of them
         handler = get_class("order.processing", "EventHandler")()
@@ -135,7 +185,8 @@ def _release_stock(order: Any) -> dict[str, int]:
 
 
 def _release_discounts(order: Any) -> None:
-    """Undo the counts that `OrderCreator` made when the order was placed: uses and amounts of vouchers, then of offers.
+    """Undo the counts that `OrderCreator` made when the order was placed: uses and amounts of
+    vouchers, then of offers.
 
     The locks follow its order.
     """
@@ -157,23 +208,32 @@ def _release_discounts(order: Any) -> None:
             offer.num_orders = max(0, offer.num_orders - 1)
             # Its `save` sets the status too: an offer that was used up is open again.
             offer.save(update_fields=["num_applications", "total_discount", "num_orders", "status"])
-        # Oscar adds these up to see how often a customer has used an offer; the order keeps the amount as it was.
+        # Oscar adds these up to see how often a customer has used an offer; the order keeps the
+        # amount as it was.
         discount.frequency = 0
         discount.save(update_fields=["frequency"])
 
 
 def _locked_vouchers(ids: set[int]) -> dict[int, Any]:
-    """Lock vouchers before any offer, in one statement and in the order of their model, as Oscar does when it places an order."""
+    """Lock vouchers before any offer, in one statement and in the order of their model, as Oscar
+    does when it places an order.
+    """
     vouchers = get_model("voucher", "Voucher")._base_manager.select_for_update().filter(pk__in=ids)
     return {voucher.pk: voucher for voucher in vouchers}
 
 
 def _locked_offer(discount: Any) -> Any:
-    return get_model("offer", "ConditionalOffer")._base_manager.select_for_update().filter(pk=discount.offer_id).first()
+    return (
+        get_model("offer", "ConditionalOffer")
+        ._base_manager.select_for_update()
+        .filter(pk=discount.offer_id)
+        .first()
+    )
 
 
 def take_again(order: Any) -> None:
-    """Allocate again the stock that cancellations released, once, for an order that was paid after all. A note names lines out of stock.
+    """Allocate again the stock that cancellations released, once, for an order that was paid after
+    all. A note names lines out of stock.
 
     Items that staff shipped or released by hand stay as they are, and a note names them.
     """
@@ -185,22 +245,36 @@ def take_again(order: Any) -> None:
     _count_discounts_again(order)
     lines = order.lines.filter(pk__in=released).order_by("stockrecord_id")
     if gone := [line.title for line in lines if not _allocate_again(line, released[line.pk])]:
-        said = gettext("This order was paid after its stock had been released, and there is not enough left of: %(products)s.")
+        said = gettext(
+            "This order was paid after its stock had been released, and there is not enough left "
+            "of: %(products)s.",
+        )
         _note(order, said, gone)
-    if loose := [line.title for line in order.lines.filter(allocation_cancelled=True).exclude(pk__in=released)]:
+    if loose := [
+        line.title
+        for line in order.lines.filter(allocation_cancelled=True).exclude(pk__in=released)
+    ]:
         _note(
             order,
-            gettext("This order was paid after it had been released. No stock is held for what was released by hand: %(products)s."),
+            gettext(
+                "This order was paid after it had been released. No stock is held for what was "
+                "released by hand: %(products)s.",
+            ),
             loose,
         )
 
 
 def _note(order: Any, said: str, products: list[str]) -> None:
-    get_class("order.processing", "EventHandler")().create_note(order, said % {"products": ", ".join(sorted(products))})
+    get_class("order.processing", "EventHandler")().create_note(
+        order,
+        said % {"products": ", ".join(sorted(products))},
+    )
 
 
 def _allocate_again(line: Any, quantity: int) -> bool:
-    """Allocate so many of a line, and tell whether they are in stock: other shoppers may have bought them."""
+    """Allocate so many of a line, and tell whether they are in stock: other shoppers may have
+    bought them.
+    """
     stock = line.stockrecord
     if stock is None:  # the product was deleted
         return False
@@ -211,11 +285,16 @@ def _allocate_again(line: Any, quantity: int) -> bool:
 
 
 def _count_discounts_again(order: Any) -> None:
-    """Count vouchers and offers again, with Oscar's own methods. Oscar does not store how often an offer was applied, so it counts once.
+    """Count vouchers and offers again, with Oscar's own methods. Oscar does not store how often an
+    offer was applied, so it counts once.
 
-    The shopper pays the price that was agreed, so a discount that others have used up since counts beyond its limit. A note names it.
+    The shopper pays the price that was agreed, so a discount that others have used up since counts
+    beyond its limit. A note names it.
     """
-    from django.contrib.auth.models import AnonymousUser  # models cannot be imported without a Django project
+    # models cannot be imported without a Django project
+    from django.contrib.auth.models import (
+        AnonymousUser,
+    )
 
     user, over = order.user or AnonymousUser(), []
     discounts = list(order.discounts.filter(frequency=0).order_by("pk"))
@@ -234,5 +313,11 @@ def _count_discounts_again(order: Any) -> None:
             over.append(voucher.code)
         voucher.record_usage(order, user)
     if over:
-        said = gettext("This order was paid after its discounts had been released and used elsewhere. Used beyond the limit: %(names)s.")
-        get_class("order.processing", "EventHandler")().create_note(order, said % {"names": ", ".join(over)})
+        said = gettext(
+            "This order was paid after its discounts had been released and used elsewhere. Used "
+            "beyond the limit: %(names)s.",
+        )
+        get_class("order.processing", "EventHandler")().create_note(
+            order,
+            said % {"names": ", ".join(over)},
+        )

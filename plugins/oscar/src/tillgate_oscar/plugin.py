@@ -1,4 +1,6 @@
-"""The hooks: they describe an Oscar order to Tillgate, and apply shop events to it. Importing them needs no Django project."""
+"""The hooks: they describe an Oscar order to Tillgate, and apply shop events to it. Importing them
+needs no Django project.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Refunds: Oscar's event handler requests them, Tillgate sends them after its transaction, and one function records those that succeeded.
+"""Refunds: Oscar's event handler requests them, Tillgate sends them after its transaction, and one
+function records those that succeeded.
 
-Oscar writes a payment event as soon as a refund is requested. But a requested refund has moved no money yet: the gateway may reject it, and
-its result may be unknown for a while. So the handler only queues it. Tillgate calls `changed` once for every change of the refund, and that
-function writes the event.
+Oscar writes a payment event as soon as a refund is requested. But a requested refund has moved no
+money yet: the gateway may reject it, and its result may be unknown for a while. So the handler only
+queues it. Tillgate calls `changed` once for every change of the refund, and that function writes
+the event.
 """
 
 from __future__ import annotations
@@ -43,11 +45,17 @@ def queue(
     idempotency_key: str | None,
     newest_refund: str | None,
 ) -> shop.RefundState:
-    """Queue a refund of money and of so many of each line; raise `PaymentError` or `InvalidPaymentEvent`, and then nothing is queued.
+    """Queue a refund of money and of so many of each line; raise `PaymentError` or
+    `InvalidPaymentEvent`, and then nothing is queued.
 
-    The refund belongs to the payment that paid the order. Staff handle other payments of the same order in their reviews.
+    The refund belongs to the payment that paid the order. Staff handle other payments of the same
+    order in their reviews.
     """
-    data: dict[str, Any] = {"lines": {str(line.pk): quantity for line, quantity in quantities.items()}} if quantities else {}
+    data: dict[str, Any] = (
+        {"lines": {str(line.pk): quantity for line, quantity in quantities.items()}}
+        if quantities
+        else {}
+    )
     about: dict[str, Any] = {
         "staff": staff,
         "reason": reason,
@@ -60,7 +68,8 @@ def queue(
             if ours.paid_by is None:
                 raise PaymentError(_why_nothing_is_refunded(order, ours))
             queued = shop.refund(ours.paid_by.id, amount, **about)
-            if queued.id not in {one.id for one in ours.paid_by.refunds}:  # else it is repeated, and its lines are counted already
+            # else it is repeated, and its lines are counted already
+            if queued.id not in {one.id for one in ours.paid_by.refunds}:
                 _check_quantities(order, event_type, quantities, ours.paid_by.refunds)
     except InvalidRequest as error:
         raise PaymentError(f"{error.value} {error.remedy}") from None
@@ -95,7 +104,9 @@ _FINISHED: Final = (RefundStatus.SUCCEEDED, RefundStatus.FAILED)
 
 
 def refunded_of(order: Any, ours: shop.OrderState | None) -> Refunded | None:
-    """Return how much of the money of a paid order was refunded, or None. An order that another source paid in part is refunded in part."""
+    """Return how much of the money of a paid order was refunded, or None. An order that another
+    source paid in part is refunded in part.
+    """
     payment = ours.paid_by if ours else None
     if payment is None or not payment.refunds:
         return None
@@ -103,11 +114,17 @@ def refunded_of(order: Any, ours: shop.OrderState | None) -> Refunded | None:
         return Refunded.UNDER_WAY
     if not payment.refunded_amount:
         return None
-    return Refunded.PARTLY if payment.held_amount or outstanding(order) < order.total_incl_tax else Refunded.ENTIRELY
+    return (
+        Refunded.PARTLY
+        if payment.held_amount or outstanding(order) < order.total_incl_tax
+        else Refunded.ENTIRELY
+    )
 
 
 def refunded_entirely(order: Any, ours: shop.OrderState | None) -> Refunded | None:
-    """Return whether all the money of a paid order was refunded, or will be once the refunds under way succeed; None if a part stays."""
+    """Return whether all the money of a paid order was refunded, or will be once the refunds under
+    way succeed; None if a part stays.
+    """
     refunded, payment = refunded_of(order, ours), ours.paid_by if ours else None
     if refunded is not Refunded.UNDER_WAY or payment is None:
         return refunded if refunded is Refunded.ENTIRELY else None
@@ -117,19 +134,26 @@ def refunded_entirely(order: Any, ours: shop.OrderState | None) -> Refunded | No
 
 def is_refund(event_type: Any) -> bool:
     """Tell whether a type of Oscar's payment events is the one for money refunded."""
-    # Compare rows, not names: to MariaDB and MySQL the name equals "refund", which a shop may have had before.
+    # Compare rows, not names: to MariaDB and MySQL the name equals "refund", which a shop may have
+    # had before.
     return bool(event_type.pk == refund_event_type().pk)
 
 
 def refund_event_type() -> Any:
-    """Return the type of Oscar's payment event for money refunded. The dashboard offers it, so it is made where a shop lacks it."""
-    return get_model("order", "PaymentEventType")._default_manager.get_or_create(name=get_settings().refund_event)[0]
+    """Return the type of Oscar's payment event for money refunded. The dashboard offers it, so it
+    is made where a shop lacks it.
+    """
+    return get_model("order", "PaymentEventType")._default_manager.get_or_create(
+        name=get_settings().refund_event,
+    )[0]
 
 
 def refunded_here(order: Any, ours: shop.OrderState | None) -> bool:
-    """Tell whether Tillgate refunds this order. The shop's own handler refunds orders that were paid in another way.
+    """Tell whether Tillgate refunds this order. The shop's own handler refunds orders that were
+    paid in another way.
 
-    A payment that did not pay the order and was refunded entirely, such as a late one, does not count.
+    A payment that did not pay the order and was refunded entirely, such as a late one, does not
+    count.
     """
     return ours is not None and bool(ours.paid_by or ours.held or not order.sources.exists())
 
@@ -138,50 +162,86 @@ def _why_nothing_is_refunded(order: Any, ours: shop.OrderState) -> str:
     if not ours.held:
         return gettext("nothing has been paid for order %(number)s") % {"number": order.number}
     held = ours.held[0]
-    if any(review.payment_id == held.id for review in shop.open_reviews(PLUGIN, order_keys=[ours.key])):
-        detail = gettext("payment %(reference)s did not pay order %(number)s: it waits under “needs review”, where it can be refunded")
+    if any(
+        review.payment_id == held.id for review in shop.open_reviews(PLUGIN, order_keys=[ours.key])
+    ):
+        detail = gettext(
+            "payment %(reference)s did not pay order %(number)s: it waits under “needs review”, "
+            "where it can be refunded",
+        )
     else:  # staff closed its review
-        detail = gettext("payment %(reference)s did not pay order %(number)s: it can be refunded on its own page in the admin")
+        detail = gettext(
+            "payment %(reference)s did not pay order %(number)s: it can be refunded on its own "
+            "page in the admin",
+        )
     return detail % {"reference": held.reference, "number": order.number}
 
 
-def _check_quantities(order: Any, event_type: Any, quantities: dict[Any, int], others: Iterable[shop.RefundState]) -> None:
-    """Raise when more of a line would be refunded than was bought. Refunds that are still on their way count too.
+def _check_quantities(
+    order: Any,
+    event_type: Any,
+    quantities: dict[Any, int],
+    others: Iterable[shop.RefundState],
+) -> None:
+    """Raise when more of a line would be refunded than was bought. Refunds that are still on their
+    way count too.
 
-    The caller read the other refunds under the order's lock, so if two people refund the same line, the second gets the error.
+    The caller read the other refunds under the order's lock, so if two people refund the same line,
+    the second gets the error.
     """
     on_their_way = _quantities_on_their_way(order, others)
     for line, quantity in quantities.items():
         if not line.is_payment_event_permitted(event_type, quantity + on_their_way[line.pk]):
-            detail = gettext("a refund of line #%(line)s is on its way, and together they are more than were bought")
+            detail = gettext(
+                "a refund of line #%(line)s is on its way, and together they are more than were "
+                "bought",
+            )
             raise InvalidPaymentEvent(detail % {"line": line.pk})
 
 
 def paid_for(order: Any, lines: Iterable[Any], quantities: Iterable[int]) -> Decimal:
-    """Return the amount paid for so many of each line, beyond those that were refunded before or are on their way.
+    """Return the amount paid for so many of each line, beyond those that were refunded before or
+    are on their way.
 
-    Each item has its share of the line's price, so that all refunds of a line add up to it. The prices of single items, which Oscar keeps
-    too, are rounded with tax and discounts: together they may be more than the shopper paid.
+    Each item has its share of the line's price, so that all refunds of a line add up to it. The
+    prices of single items, which Oscar keeps too, are rounded with tax and discounts: together they
+    may be more than the shopper paid.
     """
     ours = state_of(order)
-    on_their_way = _quantities_on_their_way(order, [one for payment in ours.payments for one in payment.refunds] if ours else [])
+    on_their_way = _quantities_on_their_way(
+        order,
+        [one for payment in ours.payments for one in payment.refunds] if ours else [],
+    )
     total = _NOTHING
     smallest = Decimal(1).scaleb(-money.decimals_of(order.currency))
     for line, quantity in zip(lines, quantities, strict=True):
         before = line.payment_event_quantity(refund_event_type()) + on_their_way[line.pk]
-        total = money.total([total, money.left_of(_share(line, before + quantity, smallest), [_share(line, before, smallest)])])
+        total = money.total(
+            [
+                total,
+                money.left_of(
+                    _share(line, before + quantity, smallest),
+                    [_share(line, before, smallest)],
+                ),
+            ],
+        )
     return total
 
 
 def _share(line: Any, quantity: int, smallest: Decimal) -> Decimal:
     if not quantity:  # the line may have none either
         return _NOTHING
-    share = money.EXACT.divide(money.EXACT.multiply(line.line_price_incl_tax, quantity), line.quantity)
+    share = money.EXACT.divide(
+        money.EXACT.multiply(line.line_price_incl_tax, quantity),
+        line.quantity,
+    )
     return share.quantize(smallest, ROUND_HALF_UP, money.EXACT)
 
 
 def _quantities_on_their_way(order: Any, refunds: Iterable[shop.RefundState]) -> Counter[int]:
-    """Return how many of each line are in refunds that may have moved money and are not written in Oscar's events yet."""
+    """Return how many of each line are in refunds that may have moved money and are not written in
+    Oscar's events yet.
+    """
     written = set(order.payment_events.values_list("reference", flat=True))
     counted: Counter[int] = Counter()
     for refund in refunds:
@@ -201,26 +261,36 @@ def _reference(refund: Refund) -> str:
 
 _NOTES: Final = {
     RefundStatus.FAILED: gettext_lazy("%(amount)s was not refunded (%(reference)s)."),
-    RefundStatus.UNKNOWN: gettext_lazy("It is not known whether %(amount)s was refunded (%(reference)s): staff will settle it."),
+    RefundStatus.UNKNOWN: gettext_lazy(
+        "It is not known whether %(amount)s was refunded (%(reference)s): staff will settle it.",
+    ),
 }
 
 
 def changed(refund: Refund) -> None:
-    """Record the result of a refund in Oscar: the money and the lines if it succeeded, else a note. It does so once per refund."""
+    """Record the result of a refund in Oscar: the money and the lines if it succeeded, else a note.
+    It does so once per refund.
+    """
     order = locked(refund.payment.order.key)
     if order is None:  # deleted, and its records with it
         return
     handler = get_class("order.processing", "EventHandler")()
     reference, amount = _reference(refund), shop.money_text(refund.amount, refund.payment.currency)
     if refund.status is not RefundStatus.SUCCEEDED:
-        handler.create_note(order, str(_NOTES[refund.status]) % {"amount": amount, "reference": reference})
+        handler.create_note(
+            order,
+            str(_NOTES[refund.status]) % {"amount": amount, "reference": reference},
+        )
         return
     mail.tell_of_refund(refund)
-    if order.notes.filter(message__contains=f"({reference})").exists():  # a failed or unknown refund
+    if order.notes.filter(
+        message__contains=f"({reference})",
+    ).exists():  # a failed or unknown refund
         said = gettext("%(amount)s was refunded after all (%(reference)s).")
         handler.create_note(order, said % {"amount": amount, "reference": reference})
     source = source_of(order, refund.payment.reference)
-    if source is None:  # it never paid the order, so Oscar's records do not contain the refunded money
+    # it never paid the order, so Oscar's records do not contain the refunded money
+    if source is None:
         said = gettext("%(amount)s that did not pay this order was refunded (%(reference)s).")
         handler.create_note(order, said % {"amount": amount, "reference": reference})
         return
@@ -230,14 +300,27 @@ def changed(refund: Refund) -> None:
     asked = _lines_of(refund)
     lines = list(order.lines.filter(pk__in=asked))
     quantities = [asked[line.pk] for line in lines]
-    handler.create_payment_event(order, refund_event_type(), refund.amount, lines, quantities, reference=reference)
+    handler.create_payment_event(
+        order,
+        refund_event_type(),
+        refund.amount,
+        lines,
+        quantities,
+        reference=reference,
+    )
     _set_status(order, handler)
 
 
 def _set_status(order: Any, handler: Any) -> None:
-    """Give an order the shop's status for refunded orders, where it has one and the pipeline leads there."""
+    """Give an order the shop's status for refunded orders, where it has one and the pipeline leads
+    there.
+    """
     settings = get_settings()
-    statuses = {Refunded.ENTIRELY: settings.refunded_status, Refunded.PARTLY: settings.partly_refunded_status}
-    status = statuses.get(refunded_of(order, state_of(order)))  # type: ignore[arg-type]  # None is no key
+    statuses = {
+        Refunded.ENTIRELY: settings.refunded_status,
+        Refunded.PARTLY: settings.partly_refunded_status,
+    }
+    # None is no key
+    status = statuses.get(refunded_of(order, state_of(order)))  # type: ignore[arg-type]
     if status and status in order.available_statuses():
         handler.handle_order_status_change(order, status)

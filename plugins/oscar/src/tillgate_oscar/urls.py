@@ -1,4 +1,6 @@
-"""All addresses: `path("payments/", include("tillgate_oscar.urls"))`. Tillgate's own are among them, under their namespace `tillgate`."""
+"""All addresses: `path("payments/", include("tillgate_oscar.urls"))`. Tillgate's own are among
+them, under their namespace `tillgate`.
+"""
 
 from django.urls import include, path
 

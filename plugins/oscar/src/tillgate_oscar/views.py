@@ -1,4 +1,6 @@
-"""The pages that show a shopper the state of an order, and cancel it; Tillgate's own pages start its payment."""
+"""The pages that show a shopper the state of an order, and cancel it; Tillgate's own pages start
+its payment.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +29,35 @@ _MOST_LOOKS: Final = 15
 @never_cache
 @require_safe
 def order(request: HttpRequest, ticket: str) -> HttpResponse:
-    """Show the state of an order. Its shopper goes on to Oscar's own pages or can pay again; others see its number, status and refund.
+    """Show the state of an order. Its shopper goes on to Oscar's own pages or can pay again; others
+    see its number, status and refund.
 
-    The address travels through the payment service, so the address alone gives no authority over the order.
+    The address travels through the payment service, so the address alone gives no authority over
+    the order.
     """
     number = orders.read_status(ticket)
     if number is None:
         raise Http404
     found = orders.find(number)
     if found is None:
-        return _private(render(request, "tillgate_oscar/order.html", {"order": {"number": number}, "is_deleted": True}, status=410))
+        return _private(
+            render(
+                request,
+                "tillgate_oscar/order.html",
+                {"order": {"number": number}, "is_deleted": True},
+                status=410,
+            ),
+        )
     ours, settings = orders.state_of(found), get_settings()
     is_shopper, waits = orders.is_of_shopper(found, request), orders.waits_for_payment(found, ours)
     is_held_back = orders.is_held_back(found, ours)
     is_pending = found.status == settings.pending_status
-    if is_shopper and not is_held_back and not is_pending and found.status != settings.cancelled_status:
+    if (
+        is_shopper
+        and not is_held_back
+        and not is_pending
+        and found.status != settings.cancelled_status
+    ):
         if request.session.get(orders.SESSION_KEY) == found.pk:
             return redirect("checkout:thank-you")
         if found.status == settings.paid_status and ours is not None and ours.held:
@@ -49,7 +65,8 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         return redirect("customer:order", order_number=found.number)
     has_arrived = ours is not None and bool(ours.held)
     has_paid = ours is not None and has_arrived and ours.is_paid
-    # The payment is paid and the order has not got its status yet. That takes a moment, unless the shop's own code fails.
+    # The payment is paid and the order has not got its status yet. That takes a moment, unless the
+    # shop's own code fails.
     is_arriving = is_pending and has_paid
     is_stopped = is_pending and not waits and not has_arrived
     under_review = is_stopped and ours is not None and ours.reported_paid
@@ -68,8 +85,12 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "tillgate_refunded": orders.refunded_text(ours),
         "unpaid_detail": orders.unpaid_detail(ours),
         "pay_url": shop.pay_path(PLUGIN, found.number) if waits and is_shopper else None,
-        "change_url": orders.change_url(found) if is_shopper and orders.may_be_cancelled(found, ours) else None,
-        "again_url": orders.change_url(found) if is_shopper and orders.may_be_ordered_again(found, ours) else None,
+        "change_url": orders.change_url(found)
+        if is_shopper and orders.may_be_cancelled(found, ours)
+        else None,
+        "again_url": orders.change_url(found)
+        if is_shopper and orders.may_be_ordered_again(found, ours)
+        else None,
     }
     response = render(request, "tillgate_oscar/order.html", page)
     if is_arriving and (looks := _looks(request)) < _MOST_LOOKS:
@@ -82,10 +103,11 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
 @csrf_protect
 @require_http_methods(["GET", "HEAD", "POST"])
 def change(request: HttpRequest, ticket: str) -> HttpResponse:
-    """Cancel an unpaid order after a question, or put its items back into the basket, for the holder of the address.
+    """Cancel an unpaid order after a question, or put its items back into the basket, for the
+    holder of the address.
 
-    The items of an order that was cancelled can be ordered again. An address that is too old leads to the order's page, which gives its
-    shopper a new one.
+    The items of an order that was cancelled can be ordered again. An address that is too old leads
+    to the order's page, which gives its shopper a new one.
     """
     read = orders.read_change(ticket)
     if read is None:
@@ -108,10 +130,13 @@ def change(request: HttpRequest, ticket: str) -> HttpResponse:
         }
         response = _private(render(request, "tillgate_oscar/change.html", page))
         response["Referrer-Policy"] = (
-            "same-origin"  # under "no-referrer" browsers post the form from the origin "null", which Django refuses
+            # under "no-referrer" browsers post the form from the origin "null", which Django
+            # refuses
+            "same-origin"
         )
         return response
-    then, basket = request.POST.get("then"), request.basket  # type: ignore[attr-defined]  # set by Oscar's middleware
+    # set by Oscar's middleware
+    then, basket = request.POST.get("then"), request.basket  # type: ignore[attr-defined]
     gone: list[str] | None = None
     if then == "again":
         gone = order_again(found, basket, request.user) if is_cancelled else None
@@ -121,9 +146,16 @@ def change(request: HttpRequest, ticket: str) -> HttpResponse:
         cancel(number)
     if gone is None:  # it is cancelled without more; or another press, or money, was quicker
         return _private(redirect(orders.status_url(number)))
-    messages.success(request, _("Order %(number)s was cancelled. Its items are in your basket again.") % {"number": number})
+    messages.success(
+        request,
+        _("Order %(number)s was cancelled. Its items are in your basket again.")
+        % {"number": number},
+    )
     if gone:
-        messages.warning(request, _("Not available any more: %(products)s.") % {"products": ", ".join(gone)})
+        messages.warning(
+            request,
+            _("Not available any more: %(products)s.") % {"products": ", ".join(gone)},
+        )
     return _private(redirect("basket:summary"))
 
 

@@ -1,4 +1,6 @@
-"""The shop's own app: how it ships and what it taxes, as a shop would set it in forks of these two apps."""
+"""The shop's own app: how it ships and what it taxes, as a shop would set it in forks of these two
+apps.
+"""
 
 from decimal import Decimal
 from typing import Any
@@ -18,9 +20,16 @@ class ShopConfig(AppConfig):
         from oscar.apps.shipping.methods import FixedPrice, Free
         from oscar.apps.shipping.repository import Repository
 
-        class Strategy(strategy.UseFirstStockRecord, strategy.FixedRateTax, strategy.StockRequired, strategy.Structured):  # type: ignore[misc]
+        class Strategy(
+            strategy.UseFirstStockRecord,
+            strategy.FixedRateTax,
+            strategy.StockRequired,
+            strategy.Structured,
+        ):  # type: ignore[misc]
             def get_rate(self, product: Any, stockrecord: Any) -> Decimal:
-                return Decimal("0.0725") if product.get_product_class().name == TAXED else Decimal(0)
+                return (
+                    Decimal("0.0725") if product.get_product_class().name == TAXED else Decimal(0)
+                )
 
         class Courier(FixedPrice):  # type: ignore[misc]
             code, name = "courier", "Courier"

@@ -1,12 +1,15 @@
-"""The accounts of an event, one live and one for test mode. They are in the event's settings, like those of every pretix payment provider.
+"""The accounts of an event, one live and one for test mode. They are in the event's settings, like
+those of every pretix payment provider.
 
-Each order records whether it was placed in test mode, and only the account of that mode can pay it. So play money pays no valid ticket, and
-a test of the shop costs no real money.
+Each order records whether it was placed in test mode, and only the account of that mode can pay it.
+So play money pays no valid ticket, and a test of the shop costs no real money.
 
-Tillgate queries and refunds a payment with the account that made it. So an alias stands for one merchant at one address. If an event
-changes to another merchant, it keeps the former account once payments were made with it.
+Tillgate queries and refunds a payment with the account that made it. So an alias stands for one
+merchant at one address. If an event changes to another merchant, it keeps the former account once
+payments were made with it.
 
-The dialect decides which settings an account has. An event may keep others, which a former dialect needed.
+The dialect decides which settings an account has. An event may keep others, which a former dialect
+needed.
 """
 
 from __future__ import annotations
@@ -36,7 +39,10 @@ OPTIONS: Final = ("dialect", "webhook_secrets", "store_no", "currencies", "settl
 SECRETS: Final = ("token", "webhook_secrets")
 """The setting names whose values no page and no history shows."""
 
-_PRIVATE: Final = "is in a private network: only with allow_http_to_private_networks in pretix.cfg may organizers enter it"
+_PRIVATE: Final = (
+    "is in a private network: only with allow_http_to_private_networks in "
+    "pretix.cfg may organizers enter it"
+)
 _LIVE: Final = "pretix-"
 _TEST: Final = "pretix-test-"
 
@@ -62,7 +68,9 @@ def prefixes_of(event: Any) -> tuple[str, str]:
 
 
 def find(alias: str) -> Account | None:
-    """Return the account of an alias, or None if the alias is not the plugin's or the event has no account."""
+    """Return the account of an alias, or None if the alias is not the plugin's or the event has no
+    account.
+    """
     testmode, event = alias.startswith(_TEST), event_of_alias(alias)
     for values in _known(event, testmode=testmode) if event is not None else ():
         if _alias(event, values, testmode=testmode) == alias:
@@ -71,7 +79,9 @@ def find(alias: str) -> Account | None:
 
 
 def event_of_alias(alias: str) -> Any:
-    """Return the event of an account's alias, or None if the alias is not the plugin's or the event is gone."""
+    """Return the event of an account's alias, or None if the alias is not the plugin's or the event
+    is gone.
+    """
     event_id = alias.removeprefix(_TEST if alias.startswith(_TEST) else _LIVE).partition("-")[0]
     if not alias.startswith(_LIVE) or not event_id.isdecimal():
         return None
@@ -128,9 +138,15 @@ def _prefix(*, testmode: bool) -> str:
 
 
 def _given(values: Any, prefix: str) -> dict[str, str]:
-    """Return the settings that an account of the dialect has, empty ones too; without its plugin only those that every account has."""
+    """Return the settings that an account of the dialect has, empty ones too; without its plugin
+    only those that every account has.
+    """
     dialect = dialect_of(values, prefix)
-    names = [name for name in (*FIELDS, *OPTIONS) if (is_asked_for(name, dialect) if dialect else name in ("token", "dialect"))]
+    names = [
+        name
+        for name in (*FIELDS, *OPTIONS)
+        if (is_asked_for(name, dialect) if dialect else name in ("token", "dialect"))
+    ]
     return {name: str(values.get(prefix + name) or "").strip() for name in names}
 
 
@@ -140,7 +156,7 @@ def _alias(event: Any, values: Any, *, testmode: bool) -> str:
     return f"{_TEST if testmode else _LIVE}{event.pk}-{sha256(maker.encode()).hexdigest()[:8]}"
 
 
-# Former accounts --------------------------------------------------------------------------------------------------------------------------
+# Former accounts ----------------------------------------------------------------------------------
 
 
 def _former(event: Any) -> list[dict[str, str]]:
@@ -149,10 +165,14 @@ def _former(event: Any) -> list[dict[str, str]]:
 
 
 def _known(event: Any, *, testmode: bool) -> Iterator[Any]:
-    """Yield the accounts of a mode: first the present one, with the newest token, then the former ones."""
+    """Yield the accounts of a mode: first the present one, with the newest token, then the former
+    ones.
+    """
     if is_complete(event, testmode=testmode):
         yield settings_of(event)
-    yield from (values for values in _former(event) if f"{_prefix(testmode=testmode)}token" in values)
+    yield from (
+        values for values in _former(event) if f"{_prefix(testmode=testmode)}token" in values
+    )
 
 
 @sensitive_variables()
@@ -164,7 +184,10 @@ def keep_former(event: Any, given: Any) -> None:
         ours = {name: settings_of(event).get(name) for name in names}
         alias = _alias(event, ours, testmode=testmode)
         if _alias(event, given, testmode=testmode) != alias and shop.has_payments(alias):
-            kept = [ours, *(values for values in kept if _alias(event, values, testmode=testmode) != alias)]
+            kept = [
+                ours,
+                *(values for values in kept if _alias(event, values, testmode=testmode) != alias),
+            ]
     if kept:
         settings_of(event).set("former", kept)
 
@@ -174,14 +197,22 @@ def former_merchants(event: Any) -> list[tuple[str, str]]:
 
     A gateway that needs neither is named by its dialect.
     """
-    kept = [(values, prefix) for values in _former(event) for prefix in ("", "test_") if f"{prefix}token" in values]
+    kept = [
+        (values, prefix)
+        for values in _former(event)
+        for prefix in ("", "test_")
+        if f"{prefix}token" in values
+    ]
     found = [_given(values, prefix) for values, prefix in kept]
-    return [(given.get("merchant_no", ""), given.get("base_url", given["dialect"])) for given in found]
+    return [
+        (given.get("merchant_no", ""), given.get("base_url", given["dialect"])) for given in found
+    ]
 
 
 @sensitive_variables()
 def build(values: Any, *, testmode: bool) -> Account:
-    """Return the account that settings describe; raise `ConfigurationError` naming the field as the form does.
+    """Return the account that settings describe; raise `ConfigurationError` naming the field as the
+    form does.
 
     An account of a gateway plugin takes the payment methods that the event offers.
     """
@@ -189,20 +220,38 @@ def build(values: Any, *, testmode: bool) -> Account:
     fields: dict[str, Any] = {name: text for name, text in _given(values, prefix).items() if text}
     for name in ("currencies", "webhook_secrets"):
         if name in fields:
-            fields[name] = [part for part in re.split(r"[\s,]+", fields[name].upper() if name == "currencies" else fields[name]) if part]
+            fields[name] = [
+                part
+                for part in re.split(
+                    r"[\s,]+",
+                    fields[name].upper() if name == "currencies" else fields[name],
+                )
+                if part
+            ]
     dialect = dialect_of(values, prefix)
     if dialect and dialect.is_of_plugin:
-        fields["methods"] = [method for method in dialect.methods if str(values.get(setting_of(method.code))) == "True"]
+        fields["methods"] = [
+            method
+            for method in dialect.methods
+            if str(values.get(setting_of(method.code))) == "True"
+        ]
     try:
-        return Account(sandbox=testmode, public_addresses_only=not settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS, **fields)
+        return Account(
+            sandbox=testmode,
+            public_addresses_only=not settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS,
+            **fields,
+        )
     except ConfigurationError as error:
         fault = ConfigurationError(prefix + error.field, error.value, error.remedy)
     del values, fields
-    raise fault  # outside the except block, and without the token: error reports print local variables (I11)
+    # outside the except block, and without the token: error reports print local variables (I11)
+    raise fault
 
 
 def methods_that_take(event: Any, total: Any, *, testmode: bool) -> frozenset[str]:
-    """Return the methods with which the account takes the event's currency, and a total that is known and more than nothing."""
+    """Return the methods with which the account takes the event's currency, and a total that is
+    known and more than nothing.
+    """
     if not is_complete(event, testmode=testmode):
         return frozenset()
     try:
@@ -211,15 +260,21 @@ def methods_that_take(event: Any, total: Any, *, testmode: bool) -> frozenset[st
         if event.currency not in shop.find_account(alias).taken_currencies:
             return frozenset()
         choices = shop.payment_methods(alias, price)
-    except TillgateError:  # the checks report it; a shop with other ways to pay continues without these
+    except (
+        TillgateError
+    ):  # the checks report it; a shop with other ways to pay continues without these
         return frozenset()
-    return frozenset(one.code for one in choices if not one.problem and event.currency in one.currencies)
+    return frozenset(
+        one.code for one in choices if not one.problem and event.currency in one.currencies
+    )
 
 
 def refuse_private(base_url: str, *, testmode: bool) -> None:
-    """Raise `ConfigurationError` for a name that leads to a private network or nowhere, unless pretix's own option allows it.
+    """Raise `ConfigurationError` for a name that leads to a private network or nowhere, unless
+    pretix's own option allows it.
 
-    Tillgate judges the address again whenever it connects. Here organizers learn of it while they look at the form.
+    Tillgate judges the address again whenever it connects. Here organizers learn of it while they
+    look at the form.
     """
     if settings.ALLOW_HTTP_TO_PRIVATE_NETWORKS:
         return

@@ -1,4 +1,6 @@
-"""The app: label `tillgate_pretix`. It has no tables; pretix's orders and settings and Tillgate's rows store everything."""
+"""The app: label `tillgate_pretix`. It has no tables; pretix's orders and settings and Tillgate's
+rows store everything.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,35 @@ class TillgatePretixConfig(PluginConfig):  # type: ignore[misc]  # pretix has no
         name = _NAME
         author = "The Tillgate developers"
         description = _(
-            "Take payments by card and by thirteen wallets. Who has paid has a ticket: exactly once, for exactly the right money."
+            "Take payments by card and by thirteen wallets. Who has paid has a ticket: exactly "
+            "once, for exactly the right money.",
         )
         category = "PAYMENT"
         visible = True
         version = __version__
         compatibility = "pretix>=2026.7"
-        settings_links = ((((_("Payment"), _NAME)), "control:event.settings.payment.provider", {"provider": "tillgate"}),)
+        settings_links = (
+            (
+                ((_("Payment"), _NAME)),
+                "control:event.settings.payment.provider",
+                {"provider": "tillgate"},
+            ),
+        )
 
     def ready(self) -> None:
-        """Pass Tillgate its settings, from pretix's configuration file, and its addresses; and connect to pretix's signals."""
+        """Pass Tillgate its settings, from pretix's configuration file, and its addresses; and
+        connect to pretix's signals.
+        """
         from tillgate_pretix import configuration
 
         if not hasattr(settings, "TILLGATE"):
-            settings.TILLGATE = configuration.from_file(settings.CONFIG_FILE, settings.SITE_URL, [mail for _name, mail in settings.ADMINS])
-        # Importing them registers them. The payment methods are read with them, once, so the settings come first.
+            settings.TILLGATE = configuration.from_file(
+                settings.CONFIG_FILE,
+                settings.SITE_URL,
+                [mail for _name, mail in settings.ADMINS],
+            )
+        # Importing them registers them. The payment methods are read with them, once, so the
+        # settings come first.
         from tillgate_pretix import checks, signals  # noqa: F401
 
         _add_pages()
@@ -49,8 +65,9 @@ class TillgatePretixConfig(PluginConfig):  # type: ignore[misc]  # pretix has no
 def _add_pages() -> None:
     """Put Tillgate's pages at `/_tillgate/`, on every domain.
 
-    pretix puts the addresses of a plugin into a namespace of its own, below an event. Tillgate's have the namespace "tillgate", and the
-    payment service calls them without an event. So they go into the list of pretix's own global addresses.
+    pretix puts the addresses of a plugin into a namespace of its own, below an event. Tillgate's
+    have the namespace "tillgate", and the payment service calls them without an event. So they go
+    into the list of pretix's own global addresses.
     """
     from pretix.urls import common_patterns
 

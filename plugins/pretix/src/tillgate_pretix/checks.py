@@ -1,7 +1,8 @@
-"""System checks: they report problems that keep payments from working inside pretix, as warnings and to the doctor.
+"""System checks: they report problems that keep payments from working inside pretix, as warnings
+and to the doctor.
 
-None is an error: pretix's cron job is a command, and Django begins no command where a check has found an error. One organizer's payments
-must not stop the mails and the expiry of all others.
+None is an error: pretix's cron job is a command, and Django begins no command where a check has
+found an error. One organizer's payments must not stop the mails and the expiry of all others.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ report_errors_as_warnings()
 def check_tillgate() -> Found:
     """Yield a warning where Tillgate's own app is missing: a setting of pretix can leave it out."""
     for error in CHECKS.check_tillgate(1):
-        hint = "Take tillgate.django out of [pretix] plugins_exclude, and install the distribution tillgate-pretix anew."
+        hint = (
+            "Take tillgate.django out of [pretix] plugins_exclude, and install the "
+            "distribution tillgate-pretix anew."
+        )
         yield CHECKS.warning(1, error.msg, hint)
 
 
 @CHECKS.database_area
 def check_public_url() -> Found:
-    """Yield a warning where events take real payments, and the gateway and attendees would come over http."""
+    """Yield a warning where events take real payments, and the gateway and attendees would come
+    over http.
+    """
     try:
         address = absolute_url("tillgate:payment-notification", "key")
     except ConfigurationError:
@@ -39,12 +45,28 @@ def check_public_url() -> Found:
         return
     live = f"payment_{accounts.HOLDER}_token"
     with scopes_disabled():
-        numbers = Event_SettingsStore.objects.filter(key=live).exclude(value="").values_list("object_id", flat=True)
-        events = [event for event in Event.objects.filter(pk__in=numbers) if _takes_real_money(event)]
+        numbers = (
+            Event_SettingsStore.objects.filter(key=live)
+            .exclude(value="")
+            .values_list("object_id", flat=True)
+        )
+        events = [
+            event for event in Event.objects.filter(pk__in=numbers) if _takes_real_money(event)
+        ]
     if events:
-        message = f"pretix's address is not https, and these events have a live account: {', '.join(event.slug for event in events)}."
-        yield CHECKS.warning(2, message, "Give the https address as url under [pretix], or public_url under [tillgate].")
+        message = (
+            "pretix's address is not https, and these events have a live account: "
+            f"{', '.join(event.slug for event in events)}."
+        )
+        yield CHECKS.warning(
+            2,
+            message,
+            "Give the https address as url under [pretix], or public_url under [tillgate].",
+        )
 
 
 def _takes_real_money(event: Event) -> bool:
-    return bool(accounts.settings_of(event).get("_enabled", as_type=bool)) and accounts.is_complete(event, testmode=False)
+    return bool(accounts.settings_of(event).get("_enabled", as_type=bool)) and accounts.is_complete(
+        event,
+        testmode=False,
+    )

@@ -1,4 +1,6 @@
-"""Whether an event's accounts work: the test of the connection, and the warnings above pretix's pages about payment."""
+"""Whether an event's accounts work: the test of the connection, and the warnings above pretix's
+pages about payment.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,25 @@ from tillgate_pretix.plugin import APP
 
 _SECONDS: Final = 8.0
 """The organizer waits for the answer."""
-_PAGES: Final = ("control:event.settings.payment", "control:event.settings.payment.provider", "plugins:tillgate_pretix:test")
+_PAGES: Final = (
+    "control:event.settings.payment",
+    "control:event.settings.payment.provider",
+    "plugins:tillgate_pretix:test",
+)
 
 
 def test_url(event: Any) -> str:
     """Return the address that tests the accounts in the form."""
-    return reverse("plugins:tillgate_pretix:test", kwargs={"organizer": event.organizer.slug, "event": event.slug})
+    return reverse(
+        "plugins:tillgate_pretix:test",
+        kwargs={"organizer": event.organizer.slug, "event": event.slug},
+    )
 
 
 def _problem(values: Any, *, testmode: bool) -> str:
-    """Ask the gateway whether it knows an account; return what is wrong, or an empty string. Uses the network."""
+    """Ask the gateway whether it knows an account; return what is wrong, or an empty string. Uses
+    the network.
+    """
     try:
         found = shop.check_account(accounts.build(values, testmode=testmode), seconds=_SECONDS)
     except ConfigurationError as error:
@@ -53,20 +64,41 @@ def _name(*, testmode: bool) -> str:
 
 
 def warnings(event: Any) -> list[str]:
-    """Return why attendees of an event cannot pay, a sentence each; nothing where the event does not use Tillgate."""
+    """Return why attendees of an event cannot pay, a sentence each; nothing where the event does
+    not use Tillgate.
+    """
     kept = accounts.settings_of(event)
     if not kept.get("_enabled", as_type=bool):
         return []
     found = []
     if not accounts.is_complete(event, testmode=event.testmode):
         if event.testmode:
-            found.append(_("The event is in test mode, and has no account for test mode: attendees cannot pay through Tillgate."))
+            found.append(
+                _(
+                    "The event is in test mode, and has no account for test mode: attendees "
+                    "cannot pay through Tillgate.",
+                ),
+            )
         else:
-            found.append(_("The event is not in test mode, and has no live account: attendees cannot pay through Tillgate."))
+            found.append(
+                _(
+                    "The event is not in test mode, and has no live account: attendees cannot pay "
+                    "through Tillgate.",
+                ),
+            )
     elif not accounts.methods_that_take(event, None, testmode=event.testmode) & set(_ticked(kept)):
-        found.append(_("No payment method is ticked that the account takes: attendees cannot pay through Tillgate."))
-    begun = [testmode for testmode in (False, True) if accounts.is_complete(event, testmode=testmode)]
-    problems = [(_name(testmode=testmode), kept.get(_kept_as(testmode=testmode))) for testmode in begun]
+        found.append(
+            _(
+                "No payment method is ticked that the account takes: attendees cannot pay through "
+                "Tillgate.",
+            ),
+        )
+    begun = [
+        testmode for testmode in (False, True) if accounts.is_complete(event, testmode=testmode)
+    ]
+    problems = [
+        (_name(testmode=testmode), kept.get(_kept_as(testmode=testmode))) for testmode in begun
+    ]
     return [*found, *(f"{name}: {problem}" for name, problem in problems if problem)]
 
 
@@ -75,16 +107,25 @@ def _ticked(kept: Any) -> list[str]:
 
 
 def warnings_html(request: Any) -> str:
-    """Return the warnings for pretix's pages about payment, or an empty string for any other page."""
+    """Return the warnings for pretix's pages about payment, or an empty string for any other
+    page.
+    """
     here, event = request.resolver_match, getattr(request, "event", None)
-    is_about_payment = here.view_name in _PAGES and here.kwargs.get("provider", accounts.HOLDER) == accounts.HOLDER
+    is_about_payment = (
+        here.view_name in _PAGES and here.kwargs.get("provider", accounts.HOLDER) == accounts.HOLDER
+    )
     if event is None or not is_about_payment or APP not in event.get_plugins():
         return ""
-    return str(get_template("tillgate_pretix/warnings.html").render({"warnings": warnings(event)}, request))
+    return str(
+        get_template("tillgate_pretix/warnings.html").render(
+            {"warnings": warnings(event)}, request
+        ),
+    )
 
 
 class TestConnectionView(PaymentProviderSettings):  # type: ignore[misc]  # pretix has no types
-    """pretix's form of the settings, which also tests the accounts that are typed in it, saved or not.
+    """pretix's form of the settings, which also tests the accounts that are typed in it, saved or
+    not.
 
     The page keeps what was typed; *Save* on it saves, as on pretix's own page.
     """
@@ -104,9 +145,17 @@ class TestConnectionView(PaymentProviderSettings):  # type: ignore[misc]  # pret
 
     def _test(self, request: HttpRequest) -> None:
         kept = accounts.settings_of(self.provider.event)
-        typed = {name.removeprefix(kept.get_prefix()): value for name, value in self.form.cleaned_data.items()}
-        values = {name: kept.get(name) if value == SECRET_REDACTED else value for name, value in typed.items()}
-        begun = [testmode for testmode in (False, True) if accounts.is_begun(values, testmode=testmode)]
+        typed = {
+            name.removeprefix(kept.get_prefix()): value
+            for name, value in self.form.cleaned_data.items()
+        }
+        values = {
+            name: kept.get(name) if value == SECRET_REDACTED else value
+            for name, value in typed.items()
+        }
+        begun = [
+            testmode for testmode in (False, True) if accounts.is_begun(values, testmode=testmode)
+        ]
         if not begun:
             messages.error(request, _("There is no account to test yet."))
         for testmode in begun:
@@ -116,4 +165,8 @@ class TestConnectionView(PaymentProviderSettings):  # type: ignore[misc]  # pret
             if problem:
                 messages.error(request, f"{_name(testmode=testmode)}: {problem}")
             else:
-                messages.success(request, _("%(account)s: the payment service knows it.") % {"account": _name(testmode=testmode)})
+                messages.success(
+                    request,
+                    _("%(account)s: the payment service knows it.")
+                    % {"account": _name(testmode=testmode)},
+                )

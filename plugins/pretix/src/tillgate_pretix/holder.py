@@ -1,4 +1,6 @@
-"""The settings of an event, for organizers: a form with the live account, the one for test mode, and the payment methods."""
+"""The settings of an event, for organizers: a form with the live account, the one for test mode,
+and the payment methods.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,18 @@ _SERVICES: Final = {
     "examples": _("2Pay, with the paths of its software kits"),
     "v3": _("Yuansfer or Pockyt"),
 }
-"""The names by which organizers know the services of the presets. A plugin's own dialect has the name of its service."""
-_ADDRESSES: Final = "2Pay: https://api.2pay.co · Yuansfer: https://mapi.yuansfer.com · Pockyt: https://mapi.pockyt.io"
-_DOCUMENTATION: Final = {"2Pay": "https://docs.2pay.co", "Yuansfer": "https://docs.yuansfer.com", "Pockyt": "https://docs.pockyt.io"}
+"""The names by which organizers know the services of the presets. A plugin's own dialect has the
+name of its service.
+"""
+_ADDRESSES: Final = (
+    "2Pay: https://api.2pay.co · Yuansfer: https://mapi.yuansfer.com · Pockyt: "
+    "https://mapi.pockyt.io"
+)
+_DOCUMENTATION: Final = {
+    "2Pay": "https://docs.2pay.co",
+    "Yuansfer": "https://docs.yuansfer.com",
+    "Pockyt": "https://docs.pockyt.io",
+}
 
 
 class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
@@ -42,16 +53,25 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     @property
     def settings_form_fields(self) -> dict[str, Any]:
-        """The form: the live account, the one for test mode, the payment methods, then the fields that pretix adds to every provider."""
+        """The form: the live account, the one for test mode, the payment methods, then the fields
+        that pretix adds to every provider.
+        """
         own: dict[str, Any] = {
             **self._account_fields(testmode=False),
             **self._account_fields(testmode=True),
-            **{accounts.setting_of(method): forms.BooleanField(label=shop.method_label(method), required=False) for method in METHODS},
+            **{
+                accounts.setting_of(method): forms.BooleanField(
+                    label=shop.method_label(method),
+                    required=False,
+                )
+                for method in METHODS
+            },
             "expire_unpaid": forms.BooleanField(
                 label=_("Free the places as soon as the order cannot be paid any more"),
                 help_text=_(
-                    "An order expires when the last payment page has closed and the time to try again has passed. "
-                    "Otherwise it keeps its places until the payment term of the event is over."
+                    "An order expires when the last payment page has closed and the time to try "
+                    "again has passed. "
+                    "Otherwise it keeps its places until the payment term of the event is over.",
                 ),
                 required=False,
             ),
@@ -61,16 +81,25 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         return fields
 
     def settings_form_clean(self, cleaned_data: dict[str, Any]) -> dict[str, Any]:
-        """Refuse invalid accounts, with the error messages of Tillgate itself. Either account is enough."""
-        given = {name.removeprefix(self.settings.get_prefix()): value for name, value in cleaned_data.items()}
+        """Refuse invalid accounts, with the error messages of Tillgate itself. Either account is
+        enough.
+        """
+        given = {
+            name.removeprefix(self.settings.get_prefix()): value
+            for name, value in cleaned_data.items()
+        }
         faults = {}
-        begun = [testmode for testmode in (False, True) if accounts.is_begun(given, testmode=testmode)]
+        begun = [
+            testmode for testmode in (False, True) if accounts.is_begun(given, testmode=testmode)
+        ]
         if not begun:
             faults["dialect"] = _("Enter the live account, the account for test mode, or both.")
         for testmode in begun:
             faults |= self._faults(given, testmode=testmode)
         if faults:
-            raise forms.ValidationError({self.settings.get_prefix() + name: fault for name, fault in faults.items()})
+            raise forms.ValidationError(
+                {self.settings.get_prefix() + name: fault for name, fault in faults.items()},
+            )
         if not self.is_trial:
             accounts.keep_former(self.event, given)
             # After the commit: no transaction waits for a gateway.
@@ -82,7 +111,11 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         prefix = "test_" if testmode else ""
         dialect = accounts.dialect_of(given, prefix)
         try:
-            if (base_url := given.get(f"{prefix}base_url")) and dialect and accounts.is_asked_for("base_url", dialect):
+            if (
+                (base_url := given.get(f"{prefix}base_url"))
+                and dialect
+                and accounts.is_asked_for("base_url", dialect)
+            ):
                 accounts.refuse_private(base_url, testmode=testmode)
             account = accounts.build(given, testmode=testmode)
         except ConfigurationError as error:
@@ -95,7 +128,10 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     def settings_content_render(self, request: HttpRequest) -> str:
         """Offer to test the connection, and tell the owner which former accounts are kept."""
-        context = {"test_url": connection.test_url(self.event), "former": accounts.former_merchants(self.event)}
+        context = {
+            "test_url": connection.test_url(self.event),
+            "former": accounts.former_merchants(self.event),
+        }
         return str(get_template("tillgate_pretix/settings.html").render(context, request))
 
     def _account_fields(self, *, testmode: bool) -> dict[str, Any]:
@@ -104,13 +140,18 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
         def shown_for(field: str) -> dict[str, str]:
             chosen = f"#id_{self.settings.get_prefix()}{prefix}dialect"
+            services = "|".join(map(re.escape, _services_with(field)))
             return {
                 "data-display-dependency": chosen,
-                "data-display-dependency-regex": f"/^({'|'.join(map(re.escape, _services_with(field)))})$/",
+                "data-display-dependency-regex": f"/^({services})$/",
             }
 
         def text(field: str, label: Any) -> forms.CharField:
-            return forms.CharField(label=place.format(label), required=False, widget=forms.TextInput(attrs=shown_for(field)))
+            return forms.CharField(
+                label=place.format(label),
+                required=False,
+                widget=forms.TextInput(attrs=shown_for(field)),
+            )
 
         fields = {
             "dialect": forms.ChoiceField(
@@ -136,43 +177,78 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
             ),
             "store_no": text("store_no", _("Store number")),
             "currencies": forms.CharField(
-                label=place.format(_("Currencies of the account, with commas between them; empty for all of the service")), required=False
+                label=place.format(
+                    _(
+                        "Currencies of the account, with commas between them; empty for all of "
+                        "the service",
+                    ),
+                ),
+                required=False,
             ),
             "settle_currency": text("settle_currency", _("Settlement currency")),
         }
         return {prefix + name: field for name, field in fields.items() if _services_with(name)}
 
     def _webhook_help(self, *, testmode: bool) -> str:
-        """Return the address to register for the notifications of the saved account; an unsaved one may get another address."""
-        lines = " " + str(_("There may be two secrets while one is replaced, each on its own line."))
+        """Return the address to register for the notifications of the saved account; an unsaved one
+        may get another address.
+        """
+        lines = " " + str(
+            _("There may be two secrets while one is replaced, each on its own line."),
+        )
         dialect = accounts.dialect_of(self.settings, "test_" if testmode else "")
         if dialect and dialect.is_of_plugin and accounts.is_complete(self.event, testmode=testmode):
             with suppress(ConfigurationError):  # the checks report it
                 address = shop.webhook_url(accounts.alias_of_event(self.event, testmode=testmode))
-                return str(_("Register this address for notifications at the payment service: {}")).format(address) + lines
-        return str(_("Once the account is saved, the address to register for notifications appears here.")) + lines
+                return (
+                    str(
+                        _("Register this address for notifications at the payment service: {}"),
+                    ).format(address)
+                    + lines
+                )
+        return (
+            str(
+                _(
+                    "Once the account is saved, the address to register for notifications appears "
+                    "here.",
+                ),
+            )
+            + lines
+        )
 
 
 class _SecretLines(SecretKeySettingsWidget):  # type: ignore[misc]  # pretix has no types
-    """A field of several lines that shows no stored secret. A field of one line would join the lines that are pasted into it."""
+    """A field of several lines that shows no stored secret. A field of one line would join the
+    lines that are pasted into it.
+    """
 
     template_name = "django/forms/widgets/textarea.html"
 
 
 def _services(saved: str | None) -> list[tuple[str, Any]]:
-    """Return the choices of dialects. One whose plugin is gone stays, so that no other one is saved in its place."""
+    """Return the choices of dialects. One whose plugin is gone stays, so that no other one is saved
+    in its place.
+    """
     names = [name for name in Dialect.names() if name != REFERENCE.name]
-    others = [(name, _SERVICES.get(name, name.capitalize())) for name in dict.fromkeys([*names, *filter(None, [saved])])]
+    others = [
+        (name, _SERVICES.get(name, name.capitalize()))
+        for name in dict.fromkeys([*names, *filter(None, [saved])])
+    ]
     return [("", _SERVICES[REFERENCE.name]), *others]
 
 
 def _services_with(field: str) -> list[str]:
     """Return the choices whose accounts have a setting; the empty one is 2Pay."""
     found = {name: Dialect.named(name) for name in Dialect.names()}
-    names = [name for name, dialect in found.items() if dialect and accounts.is_asked_for(field, dialect)]
+    names = [
+        name for name, dialect in found.items() if dialect and accounts.is_asked_for(field, dialect)
+    ]
     return ["" if name == REFERENCE.name else name for name in names]
 
 
 def _documentation() -> str:
-    links = ", ".join(f'<a href="{url}" target="_blank" rel="noopener">{name}</a>' for name, url in _DOCUMENTATION.items())
+    links = ", ".join(
+        f'<a href="{url}" target="_blank" rel="noopener">{name}</a>'
+        for name, url in _DOCUMENTATION.items()
+    )
     return mark_safe(f"{_('Documentation:')} {links}")  # noqa: S308  # all of it is written above

@@ -1,9 +1,12 @@
-"""pretix's orders as Tillgate sees them: each of Tillgate's orders is a *bill*, the amount due on a pretix order until it is paid.
+"""pretix's orders as Tillgate sees them: each of Tillgate's orders is a *bill*, the amount due on a
+pretix order until it is paid.
 
-pretix makes a new payment each time that a shopper tries to pay. A paid pretix order may owe money again, after a change or a refund.
-Exactly one payment of a bill counts, whichever payment of pretix it was started for. Any amount due afterwards is the next bill.
+pretix makes a new payment each time that a shopper tries to pay. A paid pretix order may owe money
+again, after a change or a refund. Exactly one payment of a bill counts, whichever payment of pretix
+it was started for. Any amount due afterwards is the next bill.
 
-All this code runs under Tillgate's lock of the bill and touches the database only. It also locks pretix's order before it changes that.
+All this code runs under Tillgate's lock of the bill and touches the database only. It also locks
+pretix's order before it changes that.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ from tillgate_pretix.plugin import APP, PLUGIN
 _log = logging.getLogger("tillgate")
 
 RETURN_TAG: Final = "tillgate:return"
-"""The tag in the address of an order's page: the address alone gives no authority over the order."""
+"""The tag in the address of an order's page: the address alone gives no authority over the
+order.
+"""
 
 CHOOSE: Final = "choose"
 """The parameter of that address with which a shopper asks for another payment method."""
@@ -66,11 +71,13 @@ _SAID_UNPAID: Final = "pretix.event.order.unpaid"
 _SAID_CONFIRMED: Final = "pretix.event.order.payment.confirmed"
 
 
-# Bills and payments -----------------------------------------------------------------------------------------------------------------------
+# Bills and payments -------------------------------------------------------------------------------
 
 
 def bill_of(order: Any) -> str:
-    """Return the key of the bill that is to be paid now: the last one, or the one after it when that is paid."""
+    """Return the key of the bill that is to be paid now: the last one, or the one after it when
+    that is paid.
+    """
     numbers = {int(bill.key.partition("/")[2] or 0): bill for bill in bills_of(order)}
     last = max(numbers, default=0)
     return _key(order, last + 1 if numbers and numbers[last].paid_by else last)
@@ -88,7 +95,12 @@ def payments_of(order: Any) -> list[PaymentState]:
 
 def reviews_of(order: Any, reasons: Collection[ReviewReason] = ()) -> tuple[OpenReview, ...]:
     """Return the open reviews of an order, of some reasons or of all."""
-    return shop.open_reviews(PLUGIN, order_keys=[_key(order, 0)], prefix=f"{order.pk}/", reasons=reasons)
+    return shop.open_reviews(
+        PLUGIN,
+        order_keys=[_key(order, 0)],
+        prefix=f"{order.pk}/",
+        reasons=reasons,
+    )
 
 
 def _key(order: Any, number: int) -> str:
@@ -100,8 +112,17 @@ def identifier_of(method: str) -> str:
     return f"{HOLDER}_{method}"
 
 
-METHODS: Final = tuple(dict.fromkeys([*map(str, PaymentMethod), *(getattr(settings, "TILLGATE", {}).get("PAYMENT_METHODS") or ())]))
-"""The payment methods with a payment provider of pretix: those of the interface, and those that pretix.cfg adds. pretix reads them once."""
+METHODS: Final = tuple(
+    dict.fromkeys(
+        [
+            *map(str, PaymentMethod),
+            *(getattr(settings, "TILLGATE", {}).get("PAYMENT_METHODS") or ()),
+        ],
+    ),
+)
+"""The payment methods with a payment provider of pretix: those of the interface, and those that
+pretix.cfg adds. pretix reads them once.
+"""
 
 
 def method_of(identifier: str | None) -> str | None:
@@ -112,11 +133,17 @@ def method_of(identifier: str | None) -> str | None:
 
 @contextmanager
 def found(key: str, *, lock: bool = False) -> Iterator[Any]:
-    """Yield pretix's order of a bill's key, with access to its organizer's data, or None when it is gone."""
+    """Yield pretix's order of a bill's key, with access to its organizer's data, or None when it is
+    gone.
+    """
     number = key.partition("/")[0]
     with scopes_disabled():
         rows = Order.objects.select_for_update(of=OF_SELF) if lock else Order.objects
-        order = rows.select_related("event__organizer").filter(pk=number).first() if number.isdecimal() else None
+        order = (
+            rows.select_related("event__organizer").filter(pk=number).first()
+            if number.isdecimal()
+            else None
+        )
     if order is None:
         yield None
         return
@@ -127,23 +154,36 @@ def found(key: str, *, lock: bool = False) -> Iterator[Any]:
 def booked_payment(order: Any, payment: Payment) -> Any:
     """Return pretix's payment that holds the money of one of Tillgate's, or None."""
     held = order.payments.filter(provider=identifier_of(payment.method), state__in=_HELD)
-    return next((theirs for theirs in held if theirs.info_data.get("reference") == payment.reference), None)
+    return next(
+        (theirs for theirs in held if theirs.info_data.get("reference") == payment.reference),
+        None,
+    )
 
 
 def _payment_for(order: Any, payment: Payment) -> Any:
     """Return pretix's payment for the money of one of Tillgate's; create one if there is none.
 
-    If a shopper pressed twice, two payments of pretix lead to the same payment page: then the newest open one counts.
+    If a shopper pressed twice, two payments of pretix lead to the same payment page: then the
+    newest open one counts.
     """
-    locked = order.payments.select_for_update(of=OF_SELF)  # staff may confirm it by hand in this moment
-    ours = locked.filter(provider=identifier_of(payment.method), amount=payment.amount).exclude(state__in=_HELD)
-    theirs = ours.filter(state__in=OPEN).order_by("-pk").first() or ours.filter(pk=payment.data.get("payment")).first()
+    # staff may confirm it by hand in this moment
+    locked = order.payments.select_for_update(of=OF_SELF)
+    ours = locked.filter(provider=identifier_of(payment.method), amount=payment.amount).exclude(
+        state__in=_HELD,
+    )
+    theirs = (
+        ours.filter(state__in=OPEN).order_by("-pk").first()
+        or ours.filter(pk=payment.data.get("payment")).first()
+    )
     return theirs or order.payments.create(
-        state=OrderPayment.PAYMENT_STATE_CREATED, provider=identifier_of(payment.method), amount=payment.amount, process_initiated=True
+        state=OrderPayment.PAYMENT_STATE_CREATED,
+        provider=identifier_of(payment.method),
+        amount=payment.amount,
+        process_initiated=True,
     )
 
 
-# Before a payment -------------------------------------------------------------------------------------------------------------------------
+# Before a payment ---------------------------------------------------------------------------------
 
 
 def describe(key: str) -> OrderDescription | None:
@@ -151,7 +191,9 @@ def describe(key: str) -> OrderDescription | None:
     with found(key) as order:
         if order is None:
             return None
-        goods = Counter(str(position.item.name) for position in order.positions.select_related("item"))
+        goods = Counter(
+            str(position.item.name) for position in order.positions.select_related("item")
+        )
         again = _redelivered(order, key)
         detail = why_not(order) if again is None else _why_not_with(order, again)
         return OrderDescription(
@@ -159,7 +201,8 @@ def describe(key: str) -> OrderDescription | None:
             amount=money.total([order.pending_sum, again.amount]) if again else order.pending_sum,
             currency=order.event.currency,
             lines=tuple(Goods.named(name, quantity) for name, quantity in goods.items()),
-            not_payable_detail=detail or (None if key == bill_of(order) else _("the order is paid")),
+            not_payable_detail=detail
+            or (None if key == bill_of(order) else _("the order is paid")),
             email=order.email or None,
             payable_until=_payable_until(order),
             choose_url=_choose_url(order),
@@ -167,7 +210,9 @@ def describe(key: str) -> OrderDescription | None:
 
 
 def _choose_url(order: Any) -> str | None:
-    """Return the address that leads this order's shopper to pretix's page for another payment method."""
+    """Return the address that leads this order's shopper to pretix's page for another payment
+    method.
+    """
     url = _page_of(order)
     return f"{url}?{CHOOSE}=yes" if url else None
 
@@ -175,7 +220,10 @@ def _choose_url(order: Any) -> str | None:
 def _payable_until(order: Any) -> datetime | None:
     """Return when pretix's payment term ends, if pretix takes no money afterwards."""
     term = order.event.settings
-    ends_by_itself = term.get("payment_term_expire_automatically", as_type=bool) and not term.get("payment_term_accept_late", as_type=bool)
+    ends_by_itself = term.get("payment_term_expire_automatically", as_type=bool) and not term.get(
+        "payment_term_accept_late",
+        as_type=bool,
+    )
     ends = [order.payment_term_last, order.payment_term_expire_date if ends_by_itself else None]
     return min(filter(None, ends), default=None)
 
@@ -193,14 +241,17 @@ def why_not(order: Any) -> str | None:
 def _redelivered(order: Any, key: str) -> Any:
     """Return pretix's payment if staff are redelivering the event of booked money, or None.
 
-    The money was booked when it came, although it paid nothing. So the amount that it can pay now is the amount due without it.
+    The money was booked when it came, although it paid nothing. So the amount that it can pay now
+    is the amount due without it.
     """
     payment = shop.redelivered_payment(PLUGIN, key)
     return booked_payment(order, payment) if payment else None
 
 
 def _why_not_with(order: Any, booked: Any) -> str | None:
-    """Return why an order is not paid by money that is booked already, or None when it is, or may be."""
+    """Return why an order is not paid by money that is booked already, or None when it is, or may
+    be.
+    """
     if order.status == Order.STATUS_CANCELED:
         return _("the order was cancelled")
     if money.total([order.pending_sum, booked.amount]) <= 0:
@@ -209,14 +260,15 @@ def _why_not_with(order: Any, booked: Any) -> str | None:
     return None if can_be_paid is True else str(can_be_paid).rstrip(".")
 
 
-# After a payment --------------------------------------------------------------------------------------------------------------------------
+# After a payment ----------------------------------------------------------------------------------
 
 
 def paid(payment: Payment) -> PaidOutcome:
     """Confirm pretix's payment, and return whether the order became paid.
 
-    pretix's `confirm` returns without an error if the order was cancelled, was paid in another way, or the money is not enough. So this
-    code checks the order before, under its lock, and again afterwards.
+    pretix's `confirm` returns without an error if the order was cancelled, was paid in another way,
+    or the money is not enough. So this code checks the order before, under its lock, and again
+    afterwards.
     """
     with found(payment.order.key, lock=True) as order:
         if order is None:
@@ -231,7 +283,9 @@ def paid(payment: Payment) -> PaidOutcome:
         theirs.info_data = _info(payment)
         try:
             theirs.confirm()
-        except Quota.QuotaExceededException:  # sold out since the order expired; the money is booked, and staff decide
+        except (
+            Quota.QuotaExceededException
+        ):  # sold out since the order expired; the money is booked, and staff decide
             return PaidOutcome.NOT_PAYABLE
         order.refresh_from_db()
         if order.status != Order.STATUS_PAID:
@@ -242,7 +296,9 @@ def paid(payment: Payment) -> PaidOutcome:
 
 
 def _apply(order: Any, booked: Any) -> PaidOutcome:
-    """Mark an order paid by booked money: its staff reopened it for payment, or marked it paid themselves."""
+    """Mark an order paid by booked money: its staff reopened it for payment, or marked it paid
+    themselves.
+    """
     if _why_not_with(order, booked) is not None or order.pending_sum > 0:
         return PaidOutcome.NOT_PAYABLE
     if order.status != Order.STATUS_PAID:
@@ -259,27 +315,42 @@ def _apply(order: Any, booked: Any) -> PaidOutcome:
 def stays_paid(order_id: int) -> None:
     """Mark an order paid again that pretix just marked unpaid.
 
-    pretix's `expire_orders` and `extend_order` read an order without a lock and write its status later. They silently overwrite the status
-    of an order that was paid in between. The history shows if staff marked the order as not paid, or if money came afterwards. If a seat
-    was taken in between, a review opens: pretix sells no seat twice.
+    pretix's `expire_orders` and `extend_order` read an order without a lock and write its status
+    later. They silently overwrite the status of an order that was paid in between. The history
+    shows if staff marked the order as not paid, or if money came afterwards. If a seat was taken in
+    between, a review opens: pretix sells no seat twice.
     """
     with transaction.atomic(), found(str(order_id), lock=True) as order:
         if order is None or order.status not in _DUE:
             return
-        was = order.all_logentries().filter(action_type__in=(_SAID_PAID, _SAID_UNPAID)).order_by("-pk").first()
+        was = (
+            order.all_logentries()
+            .filter(action_type__in=(_SAID_PAID, _SAID_UNPAID))
+            .order_by("-pk")
+            .first()
+        )
         payment = order.payments.filter(state__in=_HELD).order_by("-pk").first()
         paid_by = next((bill.paid_by for bill in reversed(bills_of(order)) if bill.paid_by), None)
         if was is None or was.action_type != _SAID_PAID or payment is None or paid_by is None:
             return
         if money.total([order.pending_sum, _came_since(order, was)]) > 0:
             return
-        # Its tickets are sent: it keeps its places, even if another order got them in between, and sends no second mail.
-        options = {"force": True, "ignore_date": True, "send_mail": False, "payment_refund_sum": order.payment_refund_sum}
+        # Its tickets are sent: it keeps its places, even if another order got them in between, and
+        # sends no second mail.
+        options = {
+            "force": True,
+            "ignore_date": True,
+            "send_mail": False,
+            "payment_refund_sum": order.payment_refund_sum,
+        }
         try:
             with transaction.atomic():
                 payment._mark_order_paid(**options)
         except Quota.QuotaExceededException as detail:
-            message = f"Payment {paid_by.reference}: it has paid order {order.code}, which pretix called unpaid afterwards: {detail}"
+            message = (
+                f"Payment {paid_by.reference}: it has paid order {order.code}, which pretix "
+                f"called unpaid afterwards: {detail}"
+            )
         else:
             message = ""
     if message:
@@ -287,7 +358,9 @@ def stays_paid(order_id: int) -> None:
 
 
 def _came_since(order: Any, entry: Any) -> Decimal:
-    """Return the money that came after an entry in an order's history: it is booked, so that pretix can refund it, and paid nothing."""
+    """Return the money that came after an entry in an order's history: it is booked, so that pretix
+    can refund it, and paid nothing.
+    """
     entries = order.all_logentries().filter(action_type=_SAID_CONFIRMED, pk__gt=entry.pk)
     numbers = [later.parsed_data.get("local_id") for later in entries]
     came = order.payments.filter(local_id__in=numbers, state__in=_HELD)
@@ -295,11 +368,15 @@ def _came_since(order: Any, entry: Any) -> Decimal:
 
 
 def all_stay_paid() -> None:
-    """Call `stays_paid` for all orders that were paid in the last days, in case a process died before it could."""
+    """Call `stays_paid` for all orders that were paid in the last days, in case a process died
+    before it could.
+    """
     lately = now() - timedelta(days=3)
     numbers = {key.partition("/")[0] for key in shop.paid_order_keys(PLUGIN, lately)}
     with scopes_disabled():
-        called_unpaid = list(Order.objects.filter(pk__in=numbers, status__in=_DUE).values_list("pk", flat=True))
+        called_unpaid = list(
+            Order.objects.filter(pk__in=numbers, status__in=_DUE).values_list("pk", flat=True),
+        )
     for order_id in called_unpaid:
         try:
             stays_paid(order_id)
@@ -315,14 +392,19 @@ def _drop_open_payments(order: Any) -> None:
     """Cancel the shopper's other open payments, as pretix does when another payment starts."""
     for theirs in order.payments.filter(state__in=OPEN):
         # Staff may confirm it by hand in this moment, for cash.
-        if method_of(theirs.provider) and order.payments.filter(pk=theirs.pk, state__in=OPEN).update(
-            state=OrderPayment.PAYMENT_STATE_CANCELED
-        ):
-            order.log_action("pretix.event.order.payment.canceled", {"local_id": theirs.local_id, "provider": theirs.provider})
+        if method_of(theirs.provider) and order.payments.filter(
+            pk=theirs.pk,
+            state__in=OPEN,
+        ).update(state=OrderPayment.PAYMENT_STATE_CANCELED):
+            order.log_action(
+                "pretix.event.order.payment.canceled",
+                {"local_id": theirs.local_id, "provider": theirs.provider},
+            )
 
 
 def unpaid(bill: Unpaid) -> None:
-    """Set the unpaid payments to failed, and release the places unless the event waits for pretix's own term.
+    """Set the unpaid payments to failed, and release the places unless the event waits for pretix's
+    own term.
 
     A shopper with another open payment, such as a bank transfer, keeps the places.
     """
@@ -333,22 +415,38 @@ def unpaid(bill: Unpaid) -> None:
         was_begun = state is not None and bool(state.payments)
         for theirs in order.payments.filter(state__in=OPEN):
             if method_of(theirs.provider):
-                theirs.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)  # a shopper who began none has no failed payment
+                # a shopper who began none has no failed payment
+                theirs.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)
         is_wanted = order.payments.filter(state__in=(*OPEN, *_HELD)).exists()
-        is_wanted |= order.valid_if_pending or order.fees.filter(fee_type=OrderFee.FEE_TYPE_CANCELLATION).exists()  # pretix keeps these too
-        if not is_wanted and settings_of(order.event).get("expire_unpaid", as_type=bool, default=False):
+        # pretix keeps these too
+        is_wanted |= (
+            order.valid_if_pending
+            or order.fees.filter(fee_type=OrderFee.FEE_TYPE_CANCELLATION).exists()
+        )
+        if not is_wanted and settings_of(order.event).get(
+            "expire_unpaid",
+            as_type=bool,
+            default=False,
+        ):
             mark_order_expired(order)
 
 
 _PAID_NOTHING: Final = MONEY_REASONS - {ReviewReason.OVERPAID}
-NOT_OVER: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.PENDING, RefundStatus.UNKNOWN)
+NOT_OVER: Final = (
+    RefundStatus.QUEUED,
+    RefundStatus.SENDING,
+    RefundStatus.PENDING,
+    RefundStatus.UNKNOWN,
+)
 """The statuses of a refund without a known result."""
 
 
 def review_opened(raised: Raised) -> None:
-    """Show the review in the order's history, book money that did not pay the order, and tell the shopper.
+    """Show the review in the order's history, book money that did not pay the order, and tell the
+    shopper.
 
-    pretix shows such an order as overpaid, or as paid in part, and can refund the money. Staff decide about its status.
+    pretix shows such an order as overpaid, or as paid in part, and can refund the money. Staff
+    decide about its status.
     """
     if raised.order is None:
         return
@@ -357,7 +455,11 @@ def review_opened(raised: Raised) -> None:
             return
         held = raised.payment
         order.log_action(REVIEW_LOGGED, {"reason": raised.reason, "message": raised.message})
-        if held is not None and raised.reason in _PAID_NOTHING and held.status == PaymentStatus.PAID:
+        if (
+            held is not None
+            and raised.reason in _PAID_NOTHING
+            and held.status == PaymentStatus.PAID
+        ):
             _book(order, held)
             if not _is_second(order, held, raised):
                 tell_of_held_money(order, held)
@@ -366,7 +468,9 @@ def review_opened(raised: Raised) -> None:
 
 
 def _is_second(order: Any, payment: Payment, raised: Raised) -> bool:
-    """Tell whether another payment has paid the order before: one of Tillgate's, or one of another provider, such as a bank transfer."""
+    """Tell whether another payment has paid the order before: one of Tillgate's, or one of another
+    provider, such as a bank transfer.
+    """
     if raised.reason != ReviewReason.PAID_NOT_PAYABLE:
         return raised.reason == ReviewReason.SECOND_PAYMENT
     if order.status != Order.STATUS_PAID or order.pending_sum >= 0:
@@ -376,7 +480,9 @@ def _is_second(order: Any, payment: Payment, raised: Raised) -> bool:
 
 
 def review_url(review: Raised) -> str | None:
-    """Return the address of the page with a review, or None when its event is gone, or is none of pretix's."""
+    """Return the address of the page with a review, or None when its event is gone, or is none of
+    pretix's.
+    """
     if review.order is None:
         event = event_of_alias(review.account or "")
     else:
@@ -384,25 +490,37 @@ def review_url(review: Raised) -> str | None:
             event = order and order.event
     if event is None:
         return None
-    return shop.absolute_url("plugins:tillgate_pretix:review", event.organizer.slug, event.slug) + f"#review-{review.id}"
+    return (
+        shop.absolute_url("plugins:tillgate_pretix:review", event.organizer.slug, event.slug)
+        + f"#review-{review.id}"
+    )
 
 
 def conclude(order: Any) -> None:
-    """Resolve the reviews about money once pretix's balance of the order is even: otherwise staff might refund it twice.
+    """Resolve the reviews about money once pretix's balance of the order is even: otherwise staff
+    might refund it twice.
 
-    This covers booked money only: pretix's sums lack money that is about to be booked. It waits while a refund is under way: pretix counts
-    that money as gone, but the refund may fail.
+    This covers booked money only: pretix's sums lack money that is about to be booked. It waits
+    while a refund is under way: pretix counts that money as gone, but the refund may fail.
     """
     order.refresh_from_db()
     if order.status != Order.STATUS_PAID or order.pending_sum != 0:
         return
-    if _under_way(order) or any(method_of(refund.provider) for refund in order.refunds.filter(state__in=UNDER_WAY)):
+    if _under_way(order) or any(
+        method_of(refund.provider) for refund in order.refunds.filter(state__in=UNDER_WAY)
+    ):
         return
     payments = {payment.id: payment for payment in payments_of(order)}
-    about = ((review.id, payments.get(review.payment_id)) for review in reviews_of(order, MONEY_REASONS))
-    booked = [review_id for review_id, payment in about if payment and booked_payment(order, payment)]
+    about = (
+        (review.id, payments.get(review.payment_id)) for review in reviews_of(order, MONEY_REASONS)
+    )
+    booked = [
+        review_id for review_id, payment in about if payment and booked_payment(order, payment)
+    ]
     if booked:  # each under the lock of its own bill, so after the lock of this one
-        transaction.on_commit(lambda: shop.close_reviews(booked, "pretix counts as much as the order costs"))
+        transaction.on_commit(
+            lambda: shop.close_reviews(booked, "pretix counts as much as the order costs"),
+        )
 
 
 def holds_money(order: Any) -> bool:
@@ -412,27 +530,44 @@ def holds_money(order: Any) -> bool:
 
 def _under_way(order: Any) -> list[RefundState]:
     """Return Tillgate's refunds without a known result."""
-    return [refund for payment in payments_of(order) for refund in payment.refunds if refund.status in NOT_OVER]
+    return [
+        refund
+        for payment in payments_of(order)
+        for refund in payment.refunds
+        if refund.status in NOT_OVER
+    ]
 
 
 def refunded_soon(review: OpenReview) -> Decimal:
-    """Return the amount of the refunds under way if the order is not overpaid after them, or zero. Another refund would be too much."""
+    """Return the amount of the refunds under way if the order is not overpaid after them, or zero.
+    Another refund would be too much.
+    """
     if review.reason not in MONEY_REASONS or not review.order_key:
         return Decimal(0)
     with found(review.order_key) as order:
         if order is None or order.status != Order.STATUS_PAID:
             return Decimal(0)
         under_way = _under_way(order)
-        # pretix has already subtracted the refunds that it requested, and those of unknown outcome that it has in transit.
-        in_transit = {row.info_data.get("refund") for row in order.refunds.filter(state__in=UNDER_WAY)}
-        unknown_to_pretix = [one.amount for one in under_way if "refund" not in one.data and one.id not in in_transit]
+        # pretix has already subtracted the refunds that it requested, and those of unknown outcome
+        # that it has in transit.
+        in_transit = {
+            row.info_data.get("refund") for row in order.refunds.filter(state__in=UNDER_WAY)
+        }
+        unknown_to_pretix = [
+            one.amount for one in under_way if "refund" not in one.data and one.id not in in_transit
+        ]
         is_enough = money.total([order.pending_sum, *unknown_to_pretix]) >= 0
         return money.total(one.amount for one in under_way) if is_enough else Decimal(0)
 
 
 def conclude_all() -> None:
     """Run `conclude` for each order with such a review: a process may have died before it could."""
-    for number in sorted({int(review.order_key.partition("/")[0]) for review in shop.open_reviews(PLUGIN, reasons=MONEY_REASONS)}):
+    for number in sorted(
+        {
+            int(review.order_key.partition("/")[0])
+            for review in shop.open_reviews(PLUGIN, reasons=MONEY_REASONS)
+        },
+    ):
         try:
             conclude_order(number)
         except Exception:  # noqa: BLE001  # the shop's own code may raise anything
@@ -440,7 +575,9 @@ def conclude_all() -> None:
 
 
 def conclude_order(order_id: int) -> None:
-    """Run `conclude` for an order that changed without Tillgate, and let booked money pay it once staff have reopened it."""
+    """Run `conclude` for an order that changed without Tillgate, and let booked money pay it once
+    staff have reopened it.
+    """
     # Locked, because the delivery of a paid payment books it under the same lock.
     with transaction.atomic(), found(str(order_id), lock=True) as order:
         if order is None:
@@ -452,11 +589,15 @@ def conclude_order(order_id: int) -> None:
 
 
 def _reviews_of_enough_money(order: Any) -> list[OpenReview]:
-    """Return the reviews of booked money that pays an order which staff have reopened, by a later deadline for example."""
+    """Return the reviews of booked money that pays an order which staff have reopened, by a later
+    deadline for example.
+    """
     if order.status != Order.STATUS_PENDING or order.pending_sum > 0 or _under_way(order):
         return []
     payments = {payment.id: payment for payment in payments_of(order)}
-    about = ((review, payments.get(review.payment_id)) for review in reviews_of(order, _PAID_NOTHING))
+    about = (
+        (review, payments.get(review.payment_id)) for review in reviews_of(order, _PAID_NOTHING)
+    )
     booked = ((review, booked_payment(order, payment)) for review, payment in about if payment)
     return [review for review, theirs in booked if theirs and _why_not_with(order, theirs) is None]
 
@@ -465,7 +606,11 @@ def _book(order: Any, payment: Payment) -> None:
     if booked_payment(order, payment):
         return
     theirs = _payment_for(order, payment)
-    theirs.state, theirs.payment_date, theirs.info_data = OrderPayment.PAYMENT_STATE_CONFIRMED, now(), _info(payment)
+    theirs.state, theirs.payment_date, theirs.info_data = (
+        OrderPayment.PAYMENT_STATE_CONFIRMED,
+        now(),
+        _info(payment),
+    )
     theirs.save(update_fields=["state", "payment_date", "info"])
     order.log_action(_SAID_CONFIRMED, {"local_id": theirs.local_id, "provider": theirs.provider})
     if order.pending_sum < Decimal(0):
@@ -473,7 +618,9 @@ def _book(order: Any, payment: Payment) -> None:
 
 
 def return_url(key: str) -> str | None:
-    """Return the address of the event's page about an order, or None when the order is gone, or the page with the plugin."""
+    """Return the address of the event's page about an order, or None when the order is gone, or the
+    page with the plugin.
+    """
     with found(key) as order:
         return _page_of(order) if order is not None else None
 
@@ -482,4 +629,6 @@ def _page_of(order: Any) -> str | None:
     if APP not in order.event.get_plugins():
         return None
     arguments = {"order": order.code, "tag": order.tagged_secret(RETURN_TAG)}
-    return str(eventreverse_absolute(order.event, "plugins:tillgate_pretix:return", kwargs=arguments))
+    return str(
+        eventreverse_absolute(order.event, "plugins:tillgate_pretix:return", kwargs=arguments),
+    )

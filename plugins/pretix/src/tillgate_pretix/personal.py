@@ -1,4 +1,6 @@
-"""Personal data: pretix's shredder erases the details of an event's payments, and its exporter writes all that Tillgate stores of them."""
+"""Personal data: pretix's shredder erases the details of an event's payments, and its exporter
+writes all that Tillgate stores of them.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,16 @@ _MOST_NAMED: Final = 20
 
 
 def erase(order: Any) -> bool:
-    """Erase the details of an order's payments and the texts in its history; return whether nothing was open and so left."""
+    """Erase the details of an order's payments and the texts in its history; return whether nothing
+    was open and so left.
+    """
     is_erased = True
     for bill in bills_of(order):
         try:
             shop.erase_order(PLUGIN, bill.key, actor="pretix:shredder")
-        except InvalidRequest:  # a review, a refund or a payment is open, and staff need its details
+        except (
+            InvalidRequest
+        ):  # a review, a refund or a payment is open, and staff need its details
             is_erased = False
     for entry in order.all_logentries().filter(action_type__in=_LOGGED):
         if method_of(entry.parsed_data.get("provider", "")) or entry.action_type == REVIEW_LOGGED:
@@ -41,18 +47,24 @@ def _orders(event: Any) -> Any:
 
 
 def _exported(orders: Any) -> str:
-    found = {order.code: [shop.export_order(PLUGIN, bill.key) for bill in bills_of(order)] for order in orders}
+    found = {
+        order.code: [shop.export_order(PLUGIN, bill.key) for bill in bills_of(order)]
+        for order in orders
+    }
     return json.dumps(found, indent=2)
 
 
 class Shredder(BaseDataShredder):  # type: ignore[misc]  # pretix has no types
-    """Erases notifications, answers of the gateway and texts. The facts about the money stay, for accounting and refunds."""
+    """Erases notifications, answers of the gateway and texts. The facts about the money stay, for
+    accounting and refunds.
+    """
 
     identifier = "tillgate"
     verbose_name = _("Details of payments (Tillgate)")
     description = _(
-        "This removes the notifications and answers of the payment service and the notes about payments. Amounts, states, times and "
-        "transaction numbers stay, so that payments can still be accounted for and refunded."
+        "This removes the notifications and answers of the payment service and the notes about "
+        "payments. Amounts, states, times and "
+        "transaction numbers stay, so that payments can still be accounted for and refunded.",
     )
 
     def generate_files(self) -> Iterator[tuple[str, str, str]]:
@@ -70,7 +82,10 @@ class Shredder(BaseDataShredder):  # type: ignore[misc]  # pretix has no types
                 progress_callback(100 * number / total)
         if left:
             named = ", ".join(left[:_MOST_NAMED]) + (" …" if len(left) > _MOST_NAMED else "")
-            detail = _("These orders have an open payment, refund or review, and keep its details. Settle it, and start again: %s")
+            detail = _(
+                "These orders have an open payment, refund or review, and keep its details. "
+                "Settle it, and start again: %s",
+            )
             raise ShredError(detail, (named,))
 
 
@@ -79,12 +94,17 @@ class Exporter(BaseExporter):  # type: ignore[misc]  # pretix has no types
 
     identifier = "tillgate"
     verbose_name = _("All stored data of payments (Tillgate, JSON)")
-    description = _("Everything that is stored about the payments of one order or of all orders, for example for a request of the shopper.")
+    description = _(
+        "Everything that is stored about the payments of one order or of all orders, for example "
+        "for a request of the shopper.",
+    )
 
     @property
     def export_form_fields(self) -> dict[str, Any]:
         """The order, if it is about one."""
-        return OrderedDict(order=forms.CharField(label=_("Order code, or empty for all orders"), required=False))
+        return OrderedDict(
+            order=forms.CharField(label=_("Order code, or empty for all orders"), required=False),
+        )
 
     def render(self, form_data: dict[str, Any]) -> tuple[str, str, str]:
         """Return the file."""

@@ -1,6 +1,8 @@
-"""The hooks: they describe a pretix order to Tillgate, and apply shop events to it. `orders` and `refunds` do the work.
+"""The hooks: they describe a pretix order to Tillgate, and apply shop events to it. `orders` and
+`refunds` do the work.
 
-Some programs load installed packages without Django, such as Tillgate's command line. So each hook imports pretix only when it is called.
+Some programs load installed packages without Django, such as Tillgate's command line. So each hook
+imports pretix only when it is called.
 """
 
 from __future__ import annotations
@@ -8,7 +10,16 @@ from __future__ import annotations
 from typing import Final
 
 from tillgate import Account
-from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review, hookimpl
+from tillgate.hooks import (
+    Order,
+    OrderDescription,
+    PaidOutcome,
+    Payment,
+    Refund,
+    RemoteEvent,
+    Review,
+    hookimpl,
+)
 
 PLUGIN: Final = "pretix"
 """The entry point's name, which Tillgate's rows carry."""
@@ -27,7 +38,9 @@ def tillgate_account(alias: str) -> Account | None:
 
 @hookimpl
 def tillgate_describe_order(order_key: str) -> OrderDescription | None:
-    """Describe the amount due on an order; it may be paid whenever pretix itself would accept a payment."""
+    """Describe the amount due on an order; it may be paid whenever pretix itself would accept a
+    payment.
+    """
     from tillgate_pretix import orders
 
     return orders.describe(order_key)
@@ -43,7 +56,9 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
 
 @hookimpl
 def tillgate_order_unpaid(order: Order) -> None:
-    """Set pretix's unpaid payments to failed, and release the places if the event's settings say so."""
+    """Set pretix's unpaid payments to failed, and release the places if the event's settings say
+    so.
+    """
     from tillgate_pretix import orders
 
     orders.unpaid(order)
@@ -59,7 +74,9 @@ def tillgate_refund_changed(refund: Refund) -> None:
 
 @hookimpl
 def tillgate_review_opened(review: Review) -> None:
-    """Show the review in the order's history, and book money that paid nothing, so that pretix can refund it."""
+    """Show the review in the order's history, and book money that paid nothing, so that pretix can
+    refund it.
+    """
     from tillgate_pretix import orders
 
     orders.review_opened(review)

@@ -1,6 +1,7 @@
 """The payment methods that a shopper chooses, each a payment provider of pretix.
 
-None of them uses the network, because pretix may call them anywhere. They redirect the shopper to the view that starts the payment.
+None of them uses the network, because pretix may call them anywhere. They redirect the shopper to
+the view that starts the payment.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         super().__init__(event)
         self.settings = SettingsSandbox("payment", accounts.HOLDER, event)  # one for all
 
-    # Whether it is offered ----------------------------------------------------------------------------------------------------------------
+    # Whether it is offered ------------------------------------------------------------------------
 
     @property
     def verbose_name(self) -> str:
@@ -55,20 +56,34 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     @property
     def is_enabled(self) -> bool:
-        """Whether the event takes payments through Tillgate, and this method is offered by the event and by the whole installation."""
+        """Whether the event takes payments through Tillgate, and this method is offered by the
+        event and by the whole installation.
+        """
         chosen = self.settings.get(accounts.setting_of(self.method), as_type=bool)
-        return bool(self.settings.get("_enabled", as_type=bool) and chosen and self.method in _offered())
+        return bool(
+            self.settings.get("_enabled", as_type=bool) and chosen and self.method in _offered(),
+        )
 
     def is_allowed(self, request: HttpRequest, total: Any = None) -> bool:
         """Whether a cart can be paid this way."""
-        return bool(super().is_allowed(request, total)) and self._can_take(request, total, testmode=self.event.testmode)
+        return bool(super().is_allowed(request, total)) and self._can_take(
+            request,
+            total,
+            testmode=self.event.testmode,
+        )
 
     def order_change_allowed(self, order: Any, request: HttpRequest | None = None) -> bool:
         """Whether an order that exists can be paid this way."""
-        return bool(super().order_change_allowed(order, request)) and self._can_take(request, order.pending_sum, testmode=order.testmode)
+        return bool(super().order_change_allowed(order, request)) and self._can_take(
+            request,
+            order.pending_sum,
+            testmode=order.testmode,
+        )
 
     def _can_take(self, request: HttpRequest | None, total: Any, *, testmode: bool) -> bool:
-        """Tell whether the method is one of those that take the total. A request asks for all methods, and the account is read once."""
+        """Tell whether the method is one of those that take the total. A request asks for all
+        methods, and the account is read once.
+        """
         known = vars(request).setdefault("_tillgate_methods", {}) if request is not None else {}
         asked = self.event.pk, total, testmode
         if asked not in known:
@@ -79,12 +94,22 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     def test_mode_message(self) -> str | None:
         """The message for shoppers in test mode."""
         if accounts.is_complete(self.event, testmode=True):
-            return str(_("In test mode the test account of the payment service is used, and no money moves."))
+            return str(
+                _(
+                    "In test mode the test account of the payment service is used, and no money "
+                    "moves.",
+                ),
+            )
         return None
 
-    # Paying -------------------------------------------------------------------------------------------------------------------------------
+    # Paying ---------------------------------------------------------------------------------------
 
-    def payment_form_render(self, request: HttpRequest, total: Any = None, order: Any = None) -> str:
+    def payment_form_render(
+        self,
+        request: HttpRequest,
+        total: Any = None,
+        order: Any = None,
+    ) -> str:
         """Show the shopper the next step."""
         return _rendered("choose.html", request, method=self.public_name)
 
@@ -96,7 +121,12 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         """Accept and store nothing."""
         return True
 
-    def checkout_confirm_render(self, request: HttpRequest, order: Any = None, info_data: Any = None) -> str:
+    def checkout_confirm_render(
+        self,
+        request: HttpRequest,
+        order: Any = None,
+        info_data: Any = None,
+    ) -> str:
         """Show the shopper the next step."""
         return _rendered("choose.html", request, method=self.public_name)
 
@@ -105,13 +135,27 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         return self.execute_payment(request, payment)
 
     def execute_payment(self, request: HttpRequest, payment: Any) -> str:
-        """Return the address that starts the payment, outside the widget's frame if the shop is in one. It is the same on every call."""
-        start = str(eventreverse_absolute(self.event, "plugins:tillgate_pretix:start", kwargs=_named(payment)))
-        return str(safelink(start, framebreak=True)) if request.session.get("iframe_session") else start
+        """Return the address that starts the payment, outside the widget's frame if the shop is in
+        one. It is the same on every call.
+        """
+        start = str(
+            eventreverse_absolute(
+                self.event,
+                "plugins:tillgate_pretix:start",
+                kwargs=_named(payment),
+            ),
+        )
+        return (
+            str(safelink(start, framebreak=True))
+            if request.session.get("iframe_session")
+            else start
+        )
 
     @property
     def abort_pending_allowed(self) -> bool:
-        """Whether another payment may start: always, because Tillgate detects money that this payment still brings."""
+        """Whether another payment may start: always, because Tillgate detects money that this
+        payment still brings.
+        """
         return True
 
     def payment_pending_render(self, request: HttpRequest, payment: Any) -> str:
@@ -120,14 +164,27 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         context: dict[str, Any] = {"payment": newest, "method": self.public_name}
         if newest is not None and newest.is_open:
             # A shopper who was never led to a payment page has paid nothing there.
-            context |= {"poll": _poll(payment.order)} if newest.payment_url else {"no_page": StartOutcome.REFUSED.message}
-        return _rendered("pending.html", request, is_under_review=newest is not None and newest.reported_paid, **context)
+            context |= (
+                {"poll": _poll(payment.order)}
+                if newest.payment_url
+                else {"no_page": StartOutcome.REFUSED.message}
+            )
+        return _rendered(
+            "pending.html",
+            request,
+            is_under_review=newest is not None and newest.reported_paid,
+            **context,
+        )
 
-    # For staff ----------------------------------------------------------------------------------------------------------------------------
+    # For staff ------------------------------------------------------------------------------------
 
     def payment_control_render(self, request: HttpRequest, payment: Any) -> str:
         """Show staff Tillgate's data about a payment."""
-        return _rendered("control.html", request, payment=refunds.paid_payment_of(payment) or _newest(payment))
+        return _rendered(
+            "control.html",
+            request,
+            payment=refunds.paid_payment_of(payment) or _newest(payment),
+        )
 
     def payment_control_render_short(self, payment: Any) -> str:
         """Return the transaction number for lists."""
@@ -139,23 +196,36 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     def api_payment_details(self, payment: Any) -> dict[str, Any]:
         """Return the data of a payment for the REST API."""
-        return {"reference": payment.info_data.get("reference"), "transaction_no": self.matching_id(payment)}
+        return {
+            "reference": payment.info_data.get("reference"),
+            "transaction_no": self.matching_id(payment),
+        }
 
     def shred_payment_info(self, obj: Any) -> None:
-        """Keep the numbers, which identify no person and are necessary for refunds; remove everything else, at Tillgate too."""
-        kept = {name: value for name, value in obj.info_data.items() if name in ("reference", "transaction_no", "refund")}
+        """Keep the numbers, which identify no person and are necessary for refunds; remove
+        everything else, at Tillgate too.
+        """
+        kept = {
+            name: value
+            for name, value in obj.info_data.items()
+            if name in ("reference", "transaction_no", "refund")
+        }
         obj.info_data = kept
         obj.save(update_fields=["info"])
         personal.erase(obj.order)
 
-    # Refunding ----------------------------------------------------------------------------------------------------------------------------
+    # Refunding ------------------------------------------------------------------------------------
 
     def cancel_payment(self, payment: Any) -> None:
-        """Cancel a payment, unless it is paid: pretix may hold an older copy, and would overwrite the paid status."""
+        """Cancel a payment, unless it is paid: pretix may hold an older copy, and would overwrite
+        the paid status.
+        """
         with transaction.atomic():
             state = OrderPayment.objects.select_for_update(of=OF_SELF).get(pk=payment.pk).state
             if state in (OrderPayment.PAYMENT_STATE_CONFIRMED, OrderPayment.PAYMENT_STATE_REFUNDED):
-                raise PaymentException(_("This payment was received in the meantime and cannot be canceled any more."))
+                raise PaymentException(
+                    _("This payment was received in the meantime and cannot be canceled any more."),
+                )
             super().cancel_payment(payment)
 
     def payment_refund_supported(self, payment: Any) -> bool:
@@ -174,7 +244,9 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 def _offered() -> set[str]:
     try:
         return {method.code for method in shop.payment_methods(None)}
-    except ConfigurationError:  # the checks report it; a shop with other ways to pay continues without this one
+    except (
+        ConfigurationError
+    ):  # the checks report it; a shop with other ways to pay continues without this one
         return set()
 
 
@@ -183,16 +255,24 @@ def _named(payment: Any) -> dict[str, Any]:
 
 
 def _newest(payment: Any) -> PaymentState | None:
-    """Return the newest of Tillgate's payments for one of pretix's: one that it started, or that a second press joined."""
+    """Return the newest of Tillgate's payments for one of pretix's: one that it started, or that a
+    second press joined.
+    """
     begun = sorted(payments_of(payment.order), key=lambda one: -int(one.id))
     own = (one for one in begun if one.data.get("payment") == payment.pk)
     wanted = (str(method_of(payment.provider)), payment.amount)
-    alike = (one for one in begun if payment.state in OPEN and one.is_open and (one.method, one.amount) == wanted)
+    alike = (
+        one
+        for one in begun
+        if payment.state in OPEN and one.is_open and (one.method, one.amount) == wanted
+    )
     return next(own, None) or next(alike, None)
 
 
 def _poll(order: Any) -> dict[str, Any]:
-    """Return what Tillgate's script needs to ask how the payment stands, and to show the order's page again when there is news."""
+    """Return what Tillgate's script needs to ask how the payment stands, and to show the order's
+    page again when there is news.
+    """
     arguments = {"order": order.code, "secret": order.secret}
     return {
         "statusUrl": eventreverse(order.event, "plugins:tillgate_pretix:status", kwargs=arguments),

@@ -1,8 +1,9 @@
-"""Refunds: every refund of Tillgate's has one in pretix, and the plugin updates that one when the result is known.
+"""Refunds: every refund of Tillgate's has one in pretix, and the plugin updates that one when the
+result is known.
 
-A refund that pretix requested goes through `created` and `transit` to `done` or `failed`. While it is pending or its result is unknown, it
-stays in transit.
-An external refund is `external` in pretix, where staff decide about the order. If the order is not paid, the external refund is `done`.
+A refund that pretix requested goes through `created` and `transit` to `done` or `failed`. While it
+is pending or its result is unknown, it stays in transit. An external refund is `external` in
+pretix, where staff decide about the order. If the order is not paid, the external refund is `done`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,16 @@ from tillgate.hooks import PaymentStatus, RefundStatus, RemoteEvent
 from tillgate.hooks import Refund as Changed
 from tillgate.shop import PaymentState, RefundState
 from tillgate_pretix.mail import tell_of_refund
-from tillgate_pretix.orders import NOT_OVER, REVIEW_LOGGED, UNDER_WAY, booked_payment, conclude, found, method_of, payments_of
+from tillgate_pretix.orders import (
+    NOT_OVER,
+    REVIEW_LOGGED,
+    UNDER_WAY,
+    booked_payment,
+    conclude,
+    found,
+    method_of,
+    payments_of,
+)
 from tillgate_pretix.plugin import PLUGIN
 
 _waited_for: ContextVar[int | None] = ContextVar("refund that pretix waits for", default=None)
@@ -40,14 +50,20 @@ def paid_payment_of(theirs: Any) -> PaymentState | None:
     """Return Tillgate's payment that one of pretix's was paid by, or None."""
     reference = theirs.info_data.get("reference")
     for payment in payments_of(theirs.order):
-        is_own = payment.reference == reference if reference else payment.data.get("payment") == theirs.pk
+        is_own = (
+            payment.reference == reference
+            if reference
+            else payment.data.get("payment") == theirs.pk
+        )
         if is_own and payment.status == PaymentStatus.PAID:
             return payment
     return None
 
 
 def execute(asked: Any) -> None:
-    """Run pretix's refund: afterwards it is done or in transit. Raises `PaymentException` when no money moves."""
+    """Run pretix's refund: afterwards it is done or in transit. Raises `PaymentException` when no
+    money moves.
+    """
     held = paid_payment_of(asked.payment)
     if held is None:
         raise PaymentException(_("This payment was not made through Tillgate."))
@@ -59,10 +75,12 @@ def execute(asked: Any) -> None:
     }
     is_waited_for = _waited_for.set(asked.pk)
     try:
-        # Both or neither: without a queued refund, pretix's would be in transit forever. Tillgate sends it on commit (I12).
+        # Both or neither: without a queued refund, pretix's would be in transit forever. Tillgate
+        # sends it on commit (I12).
         with transaction.atomic():
             queued = shop.refund(held.id, asked.amount, **about)
-            if queued.status in NOT_OVER:  # else pretix executes this refund again, and no event would end the transit
+            # else pretix executes this refund again, and no event would end the transit
+            if queued.status in NOT_OVER:
                 asked.state = OrderRefund.REFUND_STATE_TRANSIT
                 asked.save(update_fields=["state"])
     except (InvalidRequest, shop.RefundNotPossible) as error:
@@ -72,11 +90,15 @@ def execute(asked: Any) -> None:
     asked.refresh_from_db()
     refund = _refund(queued.id)
     if refund.status == RefundStatus.FAILED:
-        raise PaymentException(_("The payment service refused the refund: %(answer)s") % {"answer": refund.answer})
+        raise PaymentException(
+            _("The payment service refused the refund: %(answer)s") % {"answer": refund.answer},
+        )
 
 
 def changed(refund: Changed) -> None:
-    """Apply the result of a refund to pretix's refund, in the outbox event's transaction, and mail the shopper if it succeeded."""
+    """Apply the result of a refund to pretix's refund, in the outbox event's transaction, and mail
+    the shopper if it succeeded.
+    """
     with found(refund.payment.order.key, lock=True) as order:
         if order is None:
             return
@@ -99,13 +121,18 @@ def _apply(order: Any, refund: Changed) -> None:
 
 
 def _record_failure(order: Any, row: Any, refund_id: str) -> None:
-    """Record in the history that a refund failed, with the reason. pretix mails its staff unless they know already.
+    """Record in the history that a refund failed, with the reason. pretix mails its staff unless
+    they know already.
 
-    pretix treated it as made, because it was in transit, and may have cancelled the order. Two cases need no mail: staff withdrew the
-    refund themselves, or their request is still waiting and gets the error as its answer.
+    pretix treated it as made, because it was in transit, and may have cancelled the order. Two
+    cases need no mail: staff withdrew the refund themselves, or their request is still waiting and
+    gets the error as its answer.
     """
     answer = _refund(refund_id).answer
-    order.log_action("pretix.event.order.refund.failed", {"local_id": row.local_id, "provider": row.provider, "error": answer})
+    order.log_action(
+        "pretix.event.order.refund.failed",
+        {"local_id": row.local_id, "provider": row.provider, "error": answer},
+    )
     if not shop.was_withdrawn(refund_id) and _waited_for.get() != row.pk:
         order.log_action("pretix.event.order.refund.requested")
 
@@ -117,20 +144,29 @@ def _refund(refund_id: str) -> RefundState:
 
 
 def _row_of(order: Any, refund: Changed) -> Any:
-    """Return pretix's refund for one of Tillgate's, or None: the one that requested it, or the one that records an external refund.
+    """Return pretix's refund for one of Tillgate's, or None: the one that requested it, or the one
+    that records an external refund.
 
-    It can belong to a payment without Tillgate's money: staff may have confirmed another one by hand, and refunded that.
+    It can belong to a payment without Tillgate's money: staff may have confirmed another one by
+    hand, and refunded that.
     """
     rows = [row for row in order.refunds.select_for_update(of=OF_SELF) if method_of(row.provider)]
-    return next((row for row in rows if row.pk == refund.data.get("refund") or row.info_data.get("refund") == refund.id), None)
+    return next(
+        (
+            row
+            for row in rows
+            if row.pk == refund.data.get("refund") or row.info_data.get("refund") == refund.id
+        ),
+        None,
+    )
 
 
 def _made_elsewhere(order: Any, refund: Changed) -> None:
     theirs = booked_payment(order, refund.payment)
     if theirs is not None and refund.status is RefundStatus.SUCCEEDED:
         row = theirs.create_external_refund(amount=refund.amount, info=_info(refund))
-        # pretix counts the money until staff decide. Here there is nothing to decide, and if pretix counted refunded money, the shopper
-        # would owe too little, or nothing.
+        # pretix counts the money until staff decide. Here there is nothing to decide, and if pretix
+        # counted refunded money, the shopper would owe too little, or nothing.
         if order.status != Order.STATUS_PAID and row.state != OrderRefund.REFUND_STATE_DONE:
             row.done()
     elif theirs is not None and refund.status is RefundStatus.UNKNOWN:
@@ -150,7 +186,10 @@ def _in_transit(order: Any, theirs: Any, refund: Changed) -> None:
         provider=theirs.provider,
         info=_info(refund),
     )
-    order.log_action("pretix.event.order.refund.created.externally", {"local_id": row.local_id, "provider": row.provider})
+    order.log_action(
+        "pretix.event.order.refund.created.externally",
+        {"local_id": row.local_id, "provider": row.provider},
+    )
 
 
 _DECIDED: Final = {
@@ -161,10 +200,11 @@ _DECIDED: Final = {
 
 
 def settled_in_pretix(row: Any) -> None:
-    """Queue a decision of staff about a refund under way, once pretix has saved it: it is done, or it was cancelled.
+    """Queue a decision of staff about a refund under way, once pretix has saved it: it is done, or
+    it was cancelled.
 
-    This runs in pretix's own transaction, if there is one, so that a dying process cannot lose the decision. Tillgate applies it after the
-    commit.
+    This runs in pretix's own transaction, if there is one, so that a dying process cannot lose the
+    decision. Tillgate applies it after the commit.
     """
     if row.state not in _DECIDED or not method_of(row.provider):
         return
@@ -172,20 +212,31 @@ def settled_in_pretix(row: Any) -> None:
     if refund is None or (is_done and refund.status == RefundStatus.SUCCEEDED):
         return
     # Money on its way can be found to have come, but cancelling it in pretix does not stop it.
-    settles = refund.status == RefundStatus.UNKNOWN or (is_done and refund.status == RefundStatus.PENDING)
+    settles = refund.status == RefundStatus.UNKNOWN or (
+        is_done and refund.status == RefundStatus.PENDING
+    )
     key, data = refund.payment.order.key, {"is_done": is_done, "settles": settles}
     shop.enqueue_remote(PLUGIN, key, _DECISION, data=data, refund_id=refund.id)
     transaction.on_commit(lambda: shop.deliver_remote(PLUGIN, key), robust=True)
 
 
 def _refund_of(row: Any) -> RefundState | None:
-    """Return the refund of Tillgate's that belongs to a decision about one of pretix's, or None if it is settled."""
+    """Return the refund of Tillgate's that belongs to a decision about one of pretix's, or None if
+    it is settled.
+    """
     ours = [refund for payment in payments_of(row.order) for refund in payment.refunds]
     for refund in ours:
         is_own = refund.data.get("refund") == row.pk or refund.id == row.info_data.get("refund")
         if is_own and refund.status in NOT_OVER:
             return refund
-    return next((one for one in ours if one.status == RefundStatus.SUCCEEDED and one.data.get("refund") == row.pk), None)
+    return next(
+        (
+            one
+            for one in ours
+            if one.status == RefundStatus.SUCCEEDED and one.data.get("refund") == row.pk
+        ),
+        None,
+    )
 
 
 class BeingSent(Exception):
@@ -195,9 +246,10 @@ class BeingSent(Exception):
 def settle(decision: RemoteEvent) -> None:
     """Apply a decision of staff about a refund. If this raises `BeingSent`, Tillgate retries it.
 
-    A queued refund is withdrawn, because staff found another way or want none. An unknown refund is settled as staff decided, and a pending
-    one if staff marked it as done. If staff cancel a refund that is pending, or that succeeded in between, they overwrite its status, and
-    might refund the money a second time: the status is written again.
+    A queued refund is withdrawn, because staff found another way or want none. An unknown refund is
+    settled as staff decided, and a pending one if staff marked it as done. If staff cancel a refund
+    that is pending, or that succeeded in between, they overwrite its status, and might refund the
+    money a second time: the status is written again.
     """
     if decision.refund is None:
         return
@@ -208,7 +260,9 @@ def settle(decision: RemoteEvent) -> None:
         shop.settle_refund(refund_id, done=is_done, staff="pretix")
     refund = _refund(refund_id)
     if _may_still_be_withdrawn(refund):
-        raise BeingSent(f"a refund of payment {refund.payment.reference} is being sent at this moment")
+        raise BeingSent(
+            f"a refund of payment {refund.payment.reference} is being sent at this moment",
+        )
     if refund.status == RefundStatus.SUCCEEDED and not is_done:
         with transaction.atomic(), found(refund.payment.order.key, lock=True) as order:
             if order is not None:
@@ -222,8 +276,8 @@ def settle(decision: RemoteEvent) -> None:
 def _may_still_be_withdrawn(refund: RefundState) -> bool:
     """Tell whether a refund may still be sending: it may also wait to be sent again.
 
-    If a request could not leave, Tillgate knows it within seconds. After that, the request is on its way or its process has died: then the
-    result is unknown, and a review opens.
+    If a request could not leave, Tillgate knows it within seconds. After that, the request is on
+    its way or its process has died: then the result is unknown, and a review opens.
     """
     if refund.status == RefundStatus.SENDING:
         return bool(shop.now() - refund.status_since < _LEAVES_WITHIN)
@@ -231,24 +285,33 @@ def _may_still_be_withdrawn(refund: RefundState) -> bool:
 
 
 def _back_in_transit(refund: RefundState) -> None:
-    """Put pretix's refund back in transit and record it: staff cancelled it, although the payment service has accepted it."""
+    """Put pretix's refund back in transit and record it: staff cancelled it, although the payment
+    service has accepted it.
+    """
     with transaction.atomic(), found(refund.payment.order.key, lock=True) as order:
         row = None if order is None else _row_of(order, refund)
         if row is None or row.state not in _DECIDED:
             return
         row.state = OrderRefund.REFUND_STATE_TRANSIT
         row.save(update_fields=["state"])
-        message = f"Refund of payment {refund.payment.reference}: the payment service has accepted it, so it cannot be cancelled any more."
+        message = (
+            f"Refund of payment {refund.payment.reference}: the payment service has "
+            "accepted it, so it cannot be cancelled any more."
+        )
         order.log_action(REVIEW_LOGGED, {"reason": "refund", "message": message})
 
 
 def _may_go_out_twice(refund: RefundState) -> None:
-    """Record in the order's history that the refund was sent, or may have been, although staff entered it as done."""
+    """Record in the order's history that the refund was sent, or may have been, although staff
+    entered it as done.
+    """
     with found(refund.payment.order.key) as order:
         if order is not None:
             amount = Money(refund.amount, refund.payment.currency)
             message = (
-                f"Refund of {amount} of payment {refund.payment.reference}: it was on its way when it was marked as done, and the payment "
-                "service may have made it. If the money was refunded in another way too, the shopper has it twice."
+                f"Refund of {amount} of payment {refund.payment.reference}: it was on its way "
+                "when it was marked as done, and the payment "
+                "service may have made it. If the money was refunded in another way too, the "
+                "shopper has it twice."
             )
             order.log_action(REVIEW_LOGGED, {"reason": "refund", "message": message})

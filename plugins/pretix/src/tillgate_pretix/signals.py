@@ -65,11 +65,26 @@ def exporter(sender: Any, **_kwargs: Any) -> type[Any]:
 @receiver(nav_event, dispatch_uid="tillgate_pretix_nav")
 def navigation(sender: Any, request: Any, **_kwargs: Any) -> list[dict[str, Any]]:
     """Add a link to the open reviews to the event's navigation."""
-    if not request.user.has_event_permission(request.organizer, sender, staff.PERMISSION, request=request):
+    if not request.user.has_event_permission(
+        request.organizer,
+        sender,
+        staff.PERMISSION,
+        request=request,
+    ):
         return []
-    orders_url = reverse("control:event.orders", kwargs={"organizer": sender.organizer.slug, "event": sender.slug})
+    orders_url = reverse(
+        "control:event.orders",
+        kwargs={"organizer": sender.organizer.slug, "event": sender.slug},
+    )
     is_here = request.resolver_match.view_name == "plugins:tillgate_pretix:review"
-    return [{"label": _("Payments that need review"), "url": staff.page_url(sender), "active": is_here, "parent": orders_url}]
+    return [
+        {
+            "label": _("Payments that need review"),
+            "url": staff.page_url(sender),
+            "active": is_here,
+            "parent": orders_url,
+        },
+    ]
 
 
 @receiver(order_info, dispatch_uid="tillgate_pretix_order_info")
@@ -80,15 +95,22 @@ def order_page(sender: Any, order: Any, request: Any, **_kwargs: Any) -> str:
 
 @receiver(html_page_start, dispatch_uid="tillgate_pretix_warnings")
 def payment_pages(sender: Any, **_kwargs: Any) -> str:
-    """Warn on pretix's pages about payment that attendees cannot pay. pretix sends the request as the sender."""
-    from tillgate_pretix import connection  # here, since pretix's views are not ready yet when the signals are
+    """Warn on pretix's pages about payment that attendees cannot pay. pretix sends the request as
+    the sender.
+    """
+    # here, since pretix's views are not ready yet when the signals are
+    from tillgate_pretix import (
+        connection,
+    )
 
     return connection.warnings_html(sender)
 
 
 @receiver(order_info_top, dispatch_uid="tillgate_pretix_order_info_top")
 def shoppers_order_page(sender: Any, order: Any, request: Any, **_kwargs: Any) -> str:
-    """Tell the shopper on the order's page that the money is there, where pretix says only that the order expired."""
+    """Tell the shopper on the order's page that the money is there, where pretix says only that the
+    order expired.
+    """
     if order.status == Order.STATUS_PAID or not orders.holds_money(order):
         return ""
     return str(get_template("tillgate_pretix/order_info.html").render({}, request))
@@ -96,7 +118,9 @@ def shoppers_order_page(sender: Any, order: Any, request: Any, **_kwargs: Any) -
 
 @receiver(order_placed, dispatch_uid="tillgate_pretix_placed")
 def placed(sender: Any, order: Any, **_kwargs: Any) -> None:
-    """Open Tillgate's order when pretix creates a payment, so that Tillgate also knows orders that never reach the payment page."""
+    """Open Tillgate's order when pretix creates a payment, so that Tillgate also knows orders that
+    never reach the payment page.
+    """
     if any(orders.method_of(theirs.provider) for theirs in order.payments.all()):
         shop.open_order(PLUGIN, orders.bill_of(order))
 
@@ -104,7 +128,9 @@ def placed(sender: Any, order: Any, **_kwargs: Any) -> None:
 @receiver(order_expired, dispatch_uid="tillgate_pretix_expired")
 @receiver(order_expiry_changed, dispatch_uid="tillgate_pretix_expiry_changed")
 def called_unpaid(sender: Any, order: Any, **_kwargs: Any) -> None:
-    """Check whether an order that pretix just marked unpaid is paid, or can be paid with money that came too late before."""
+    """Check whether an order that pretix just marked unpaid is paid, or can be paid with money that
+    came too late before.
+    """
     transaction.on_commit(lambda: orders.stays_paid(order.pk), robust=True)
     sums_changed(sender, order)
 
@@ -114,7 +140,9 @@ def called_unpaid(sender: Any, order: Any, **_kwargs: Any) -> None:
 @receiver(order_canceled, dispatch_uid="tillgate_pretix_canceled")
 @receiver(order_reactivated, dispatch_uid="tillgate_pretix_reactivated")
 def sums_changed(sender: Any, order: Any, **_kwargs: Any) -> None:
-    """Check whether pretix's balance of an order is now even, after any payment, change or refund."""
+    """Check whether pretix's balance of an order is now even, after any payment, change or
+    refund.
+    """
     transaction.on_commit(lambda: orders.conclude_order(order.pk), robust=True)
 
 
@@ -127,7 +155,9 @@ def refund_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
 
 @receiver(periodic_task, dispatch_uid="tillgate_pretix_worker")
 def run_worker(sender: Any, **_kwargs: Any) -> None:
-    """Run due work whenever pretix runs its periodic tasks. A separate worker process is quicker."""
+    """Run due work whenever pretix runs its periodic tasks. A separate worker process is
+    quicker.
+    """
     shop.run_worker(seconds=_WORKER_SECONDS)
     orders.all_stay_paid()
     orders.conclude_all()
@@ -135,12 +165,18 @@ def run_worker(sender: Any, **_kwargs: Any) -> None:
 
 @receiver(pre_save, sender=LogEntry, dispatch_uid="tillgate_pretix_log")
 def log_entry_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
-    """Keep token and secrets out of the history, where pretix writes every setting that is changed (I11)."""
+    """Keep token and secrets out of the history, where pretix writes every setting that is changed
+    (I11).
+    """
     if instance.action_type != "pretix.event.payment.provider":
         return
     data = json.loads(instance.data or "{}")
     holder = f"payment_{accounts.HOLDER}_"
-    secrets = [name for name in data.get("new_values", {}) if name.startswith(holder) and name.endswith(accounts.SECRETS)]
+    secrets = [
+        name
+        for name in data.get("new_values", {})
+        if name.startswith(holder) and name.endswith(accounts.SECRETS)
+    ]
     if secrets:
         data["new_values"].update(dict.fromkeys(secrets, "********"))
         instance.data = json.dumps(data, sort_keys=True)
@@ -155,8 +191,10 @@ class ReviewLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has
     {
         mail.REFUND_MAILED: _("The shopper was mailed about a refund."),
         mail.PAID_TWICE_MAILED: _("The shopper was mailed that the order was paid twice."),
-        mail.HELD_MAILED: _("The shopper was mailed that the money has arrived and has not paid the order."),
-    }
+        mail.HELD_MAILED: _(
+            "The shopper was mailed that the money has arrived and has not paid the order.",
+        ),
+    },
 )
 class MailLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
     """The text of our mail in the order's history."""

@@ -1,4 +1,6 @@
-"""The page with the open reviews of an event and their actions. pretix lacks Django's admin, which shows them otherwise."""
+"""The page with the open reviews of an event and their actions. pretix lacks Django's admin, which
+shows them otherwise.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ class _Card:
     def actions(self) -> list[tuple[str, str, str, bool]]:
         """The actions with their labels, what each does, and whether it is the recommended one."""
         review = self.review
-        return [(one.value, review.label(one), review.explanation(one), one is review.recommended) for one in review.actions]
+        return [
+            (one.value, review.label(one), review.explanation(one), one is review.recommended)
+            for one in review.actions
+        ]
 
     @property
     def refundable(self) -> str:
@@ -49,12 +54,21 @@ class _Card:
 
 
 def reviews_of_event(event: Any) -> list[OpenReview]:
-    """Return the open reviews of an event, the oldest first: about its accounts, their payments, or its orders."""
-    about_accounts = [review for prefix in prefixes_of(event) for review in shop.open_reviews(PLUGIN, account_prefix=prefix)]
+    """Return the open reviews of an event, the oldest first: about its accounts, their payments, or
+    its orders.
+    """
+    about_accounts = [
+        review
+        for prefix in prefixes_of(event)
+        for review in shop.open_reviews(PLUGIN, account_prefix=prefix)
+    ]
     without_payment = [review for review in shop.open_reviews(PLUGIN) if not review.payment_id]
     numbers = {_number(review) for review in without_payment}
     here = {str(pk) for pk in event.orders.filter(pk__in=numbers).values_list("pk", flat=True)}
-    found = {review.id: review for review in [*about_accounts, *(one for one in without_payment if _number(one) in here)]}
+    found = {
+        review.id: review
+        for review in [*about_accounts, *(one for one in without_payment if _number(one) in here)]
+    }
     return sorted(found.values(), key=lambda review: int(review.id))
 
 
@@ -64,7 +78,10 @@ def _number(review: OpenReview) -> str:
 
 def page_url(event: Any) -> str:
     """Return the address of the page."""
-    return reverse("plugins:tillgate_pretix:review", kwargs={"organizer": event.organizer.slug, "event": event.slug})
+    return reverse(
+        "plugins:tillgate_pretix:review",
+        kwargs={"organizer": event.organizer.slug, "event": event.slug},
+    )
 
 
 def order_panel(order: Any, request: HttpRequest) -> str:
@@ -77,10 +94,14 @@ def order_panel(order: Any, request: HttpRequest) -> str:
 
 
 def _card(review: OpenReview) -> _Card:
-    return _Card(review, Order.objects.filter(pk=_number(review)).first() if review.order_key else None)
+    return _Card(
+        review,
+        Order.objects.filter(pk=_number(review)).first() if review.order_key else None,
+    )
 
 
-class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[misc]  # pretix has no types
+# pretix has no types
+class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[misc]
     """Shows the open reviews, and runs the chosen review action."""
 
     permission = PERMISSION
@@ -97,14 +118,24 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
         fields = ("action", "note", "amount", "version", "newest_refund", "withdraws")
         given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in fields}
         given["idempotency_key"] = request.POST.get("idempotency_key")
-        review = next((one for one in reviews_of_event(request.event) if one.id == request.POST.get("review")), None)
+        review = next(
+            (
+                one
+                for one in reviews_of_event(request.event)
+                if one.id == request.POST.get("review")
+            ),
+            None,
+        )
         if review is None:
             raise Http404
         under_way = refunded_soon(review) if given["action"] == ReviewAction.REFUND else 0
         if under_way:
             messages.error(
                 request,
-                _("Nothing was done: refunds of %(amount)s are under way, and after them the order is not overpaid.")
+                _(
+                    "Nothing was done: refunds of %(amount)s are under way, and after them the "
+                    "order is not overpaid.",
+                )
                 % {"amount": shop.money_text(Decimal(under_way), request.event.currency)},
             )
             return redirect(page_url(request.event))
@@ -115,22 +146,39 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
                 given["amount"] = str(shop.read_typed(given["amount"], request.event.currency))
             done = shop.resolve_review(review.id, staff=request.user.get_username(), **given)
         except TillgateError as error:
-            messages.error(request, _("Nothing was done: %(detail)s.") % {"detail": str(error).rstrip(".")})
+            messages.error(
+                request,
+                _("Nothing was done: %(detail)s.") % {"detail": str(error).rstrip(".")},
+            )
         else:
-            said = _("Resolved: %(message)s.") if done.resolved else _("Not resolved yet: %(message)s.")
+            said = (
+                _("Resolved: %(message)s.")
+                if done.resolved
+                else _("Not resolved yet: %(message)s.")
+            )
             level = messages.SUCCESS if done.resolved else messages.WARNING
             messages.add_message(request, level, said % {"message": done.message.rstrip(".")})
         return redirect(page_url(request.event))
 
     def _ask_to_refund(self, review: OpenReview, amount: str, newest_refund: str) -> HttpResponse:
-        """Show the refund before it is requested. The form that confirms it carries an idempotency key, and the same `newest_refund`."""
+        """Show the refund before it is requested. The form that confirms it carries an idempotency
+        key, and the same `newest_refund`.
+        """
         request: Any = self.request
-        payment = shop.find_payment(PLUGIN, payment_id=review.payment_id) if review.payment_id else None
+        payment = (
+            shop.find_payment(PLUGIN, payment_id=review.payment_id) if review.payment_id else None
+        )
         left = payment.refundable_amount if payment else Decimal(0)
-        form = RefundForm(Money(left, payment.currency if payment else request.event.currency), {"amount": amount})
+        form = RefundForm(
+            Money(left, payment.currency if payment else request.event.currency),
+            {"amount": amount},
+        )
         if not form.is_valid():
             errors = " ".join(str(error) for error in form.errors["amount"])
-            messages.error(request, _("Nothing was done: %(detail)s.") % {"detail": errors.rstrip(".")})
+            messages.error(
+                request,
+                _("Nothing was done: %(detail)s.") % {"detail": errors.rstrip(".")},
+            )
             return redirect(page_url(request.event))
         given = form.cleaned_data["amount"]
         context = {

@@ -1,6 +1,8 @@
-"""The answers to Saleor, in its own terms. They omit empty fields: an empty address, for example, would invalidate the whole answer.
+"""The answers to Saleor, in its own terms. They omit empty fields: an empty address, for example,
+would invalidate the whole answer.
 
-An amount is a JSON number there. It has fifteen digits at most, and the shortest text of such a float is the amount itself, to the cent.
+An amount is a JSON number there. It has fifteen digits at most, and the shortest text of such a
+float is the amount itself, to the cent.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ def answer(
 ) -> Answer:
     """Return the result of a transaction or a request. `amount` is in the transaction's currency.
 
-    `actions` are the actions open to staff from now on. `at` is the time of the result, by the service's clock. Of a success and a failure
-    with one pspReference Saleor uses the later one. So answers and reports must use the same clock.
+    `actions` are the actions open to staff from now on. `at` is the time of the result, by the
+    service's clock. Of a success and a failure with one pspReference Saleor uses the later one. So
+    answers and reports must use the same clock.
     """
     said: Answer = {"result": result}
     if psp_reference:
@@ -50,16 +53,20 @@ def answer(
 
 
 def failure(kind: str, message: str, request: bytes | None = None) -> Answer:
-    """Return an answer that nothing was done, and why. `request` is the body of staff's request, and each needs a separate answer.
+    """Return an answer that nothing was done, and why. `request` is the body of staff's request,
+    and each needs a separate answer.
 
-    The answer must not use the pspReference of a payment: Saleor would then record that the payment itself failed and its money is gone.
-    Saleor merges all failures of a transaction without a pspReference: a second request of staff would then seem to be under way forever.
+    The answer must not use the pspReference of a payment: Saleor would then record that the payment
+    itself failed and its money is gone. Saleor merges all failures of a transaction without a
+    pspReference: a second request of staff would then seem to be under way forever.
     """
     reference = f"refused-{hashlib.sha256(request).hexdigest()[:16]}" if request is not None else ""
     return answer(f"{kind}_FAILURE", psp_reference=reference, message=message)
 
 
 def moment(at: datetime) -> str:
-    """Return a time in Saleor's format: in UTC, because Saleor ignores the offset, but with an offset, because Saleor requires one."""
+    """Return a time in Saleor's format: in UTC, because Saleor ignores the offset, but with an
+    offset, because Saleor requires one.
+    """
     # A project without USE_TZ stores moments as its own clocks show them.
     return (at if timezone.is_aware(at) else timezone.make_aware(at)).astimezone(UTC).isoformat()

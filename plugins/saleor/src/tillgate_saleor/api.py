@@ -1,6 +1,8 @@
-"""The App's requests to a Saleor: the App's id, the keys of webhook signatures, a transaction's state, and the report of an event.
+"""The App's requests to a Saleor: the App's id, the keys of webhook signatures, a transaction's
+state, and the report of an event.
 
-The App calls only a Saleor of the settings. It uses only the requested fields of an answer, and no error contains the token (I11).
+The App calls only a Saleor of the settings. It uses only the requested fields of an answer, and no
+error contains the token (I11).
 """
 
 from __future__ import annotations
@@ -48,12 +50,16 @@ class TokenRefused(SaleorError):
 
 
 class ReportRefused(SaleorError):
-    """The Saleor rejects the report as wrong, and a repetition will not change that: staff must decide."""
+    """The Saleor rejects the report as wrong, and a repetition will not change that: staff must
+    decide.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """An event to report to a Saleor. `amount` is text in the transaction's currency, `time` an ISO 8601 moment with its offset."""
+    """An event to report to a Saleor. `amount` is text in the transaction's currency, `time` an ISO
+    8601 moment with its offset.
+    """
 
     transaction_id: str
     type: str
@@ -66,7 +72,9 @@ class Reported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidFor:
-    """The checkout or order of a transaction, as its Saleor describes it. A checkout has no status."""
+    """The checkout or order of a transaction, as its Saleor describes it. A checkout has no
+    status.
+    """
 
     is_charged: bool
     """Whether the Saleor knows of money of the transaction."""
@@ -80,7 +88,11 @@ class PaidFor:
 def client() -> httpx.Client:
     """Return the process's client: its connections to the Saleors are kept."""
     # No redirects: they could lead to a Saleor outside the settings.
-    return httpx.Client(transport=DeadlineTransport(_CONNECTIONS), timeout=_TIMEOUT, follow_redirects=False)
+    return httpx.Client(
+        transport=DeadlineTransport(_CONNECTIONS),
+        timeout=_TIMEOUT,
+        follow_redirects=False,
+    )
 
 
 class _Bearer(httpx.Auth):
@@ -89,15 +101,22 @@ class _Bearer(httpx.Auth):
     def __init__(self, token: SecretStr) -> None:
         self._token = token
 
-    def auth_flow(self, request: httpx.Request) -> Iterator[httpx.Request]:  # type: ignore[override]  # nothing is sent to it
+    # nothing is sent to it
+    def auth_flow(self, request: httpx.Request) -> Iterator[httpx.Request]:  # type: ignore[override]
         request.headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
         yield request
 
 
 def ask_app_id(api_url: str, token: SecretStr) -> str:
-    """Return the App's id with a token; raise `TokenRefused` if the token is invalid or another App's, or `Unreachable`."""
+    """Return the App's id with a token; raise `TokenRefused` if the token is invalid or another
+    App's, or `Unreachable`.
+    """
     app = _asked(api_url, token, APP_ID, {}).get("app")
-    if not isinstance(app, Mapping) or not isinstance(app.get("id"), str) or not 0 < len(app["id"]) <= LONGEST_ID:
+    if (
+        not isinstance(app, Mapping)
+        or not isinstance(app.get("id"), str)
+        or not 0 < len(app["id"]) <= LONGEST_ID
+    ):
         raise TokenRefused(f"{api_url} knows no App by this token")
     # The token of any other App works as well, and in place of ours it would end every payment.
     if app.get("identifier") != get_settings().app_id:
@@ -122,16 +141,25 @@ def ask_paid_for(api_url: str, token: SecretStr, transaction_id: str) -> PaidFor
 
 
 def ask_costs(api_url: str, token: SecretStr, transaction_id: str) -> Source | None:
-    """Return the checkout or order of a transaction, with its total, or None; raise a `SaleorError` when the query fails."""
+    """Return the checkout or order of a transaction, with its total, or None; raise a `SaleorError`
+    when the query fails.
+    """
     found = _transaction(api_url, token, COSTS, transaction_id)
     said = found.get("order") or found.get("checkout")
     try:
         return Source.model_validate(said) if said else None
     except ValidationError:
-        raise Unreachable(f"{api_url} did not say what a transaction's checkout or order costs") from None
+        raise Unreachable(
+            f"{api_url} did not say what a transaction's checkout or order costs",
+        ) from None
 
 
-def _transaction(api_url: str, token: SecretStr, query: str, transaction_id: str) -> Mapping[str, Any]:
+def _transaction(
+    api_url: str,
+    token: SecretStr,
+    query: str,
+    transaction_id: str,
+) -> Mapping[str, Any]:
     found = _asked(api_url, token, query, {"id": transaction_id}).get("transaction")
     if not isinstance(found, Mapping):
         raise Unreachable(f"{api_url} did not say what a transaction pays")
@@ -139,7 +167,9 @@ def _transaction(api_url: str, token: SecretStr, query: str, transaction_id: str
 
 
 def report(api_url: str, token: SecretStr, event: Reported) -> None:
-    """Report an event of a transaction. A repeated report counts as success; raises a `SaleorError` if Saleor does not accept it."""
+    """Report an event of a transaction. A repeated report counts as success; raises a `SaleorError`
+    if Saleor does not accept it.
+    """
     variables = {
         "id": event.transaction_id,
         "type": event.type,
@@ -153,8 +183,14 @@ def report(api_url: str, token: SecretStr, event: Reported) -> None:
     if not isinstance(answer, Mapping) or not isinstance(answer.get("errors"), list):
         raise Unreachable(f"{api_url} did not say what became of the report")
     for error in answer["errors"]:
-        code, message = (str(error.get(name, ""))[:200] for name in ("code", "message")) if isinstance(error, Mapping) else ("?", "")
-        raise ReportRefused(f"{event.type} of {event.psp_reference}, {event.amount}: {code}: {message}")
+        code, message = (
+            (str(error.get(name, ""))[:200] for name in ("code", "message"))
+            if isinstance(error, Mapping)
+            else ("?", "")
+        )
+        raise ReportRefused(
+            f"{event.type} of {event.psp_reference}, {event.amount}: {code}: {message}",
+        )
 
 
 def fetch_keys(origin: str) -> dict[str, Any]:
@@ -165,13 +201,28 @@ def fetch_keys(origin: str) -> dict[str, Any]:
     return answer
 
 
-def _asked(api_url: str, token: SecretStr, query: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+def _asked(
+    api_url: str,
+    token: SecretStr,
+    query: str,
+    variables: Mapping[str, Any],
+) -> Mapping[str, Any]:
     """Return the data of an answer. Errors come with HTTP 200, and so does a rejected token."""
-    answer = _read("POST", api_url, _SECONDS, auth=_Bearer(token), json={"query": query, "variables": variables})
+    answer = _read(
+        "POST",
+        api_url,
+        _SECONDS,
+        auth=_Bearer(token),
+        json={"query": query, "variables": variables},
+    )
     if errors := answer.get("errors"):
         # Complete messages may contain a traceback of Saleor's own code, and people read this.
-        is_refused = any(code in json.dumps(errors) for code in ("PermissionDenied", "InvalidToken"))
-        raise (TokenRefused if is_refused else Unreachable)(f"{api_url} answered: {_messages(errors)}")
+        is_refused = any(
+            code in json.dumps(errors) for code in ("PermissionDenied", "InvalidToken")
+        )
+        raise (TokenRefused if is_refused else Unreachable)(
+            f"{api_url} answered: {_messages(errors)}",
+        )
     data = answer.get("data")
     if not isinstance(data, Mapping):
         raise Unreachable(f"{api_url} answered without data")
@@ -179,7 +230,11 @@ def _asked(api_url: str, token: SecretStr, query: str, variables: Mapping[str, A
 
 
 def _messages(errors: object) -> str:
-    said = [str(error.get("message")) for error in errors if isinstance(error, Mapping)] if isinstance(errors, list) else []
+    said = (
+        [str(error.get("message")) for error in errors if isinstance(error, Mapping)]
+        if isinstance(errors, list)
+        else []
+    )
     return "; ".join(said)[:400] or "an error without a message"
 
 
@@ -205,7 +260,9 @@ def _read(method: str, url: str, seconds: float, **request: Any) -> dict[str, An
         if status != httpx.codes.OK:
             raise Unreachable(f"{url} answered HTTP {status}")
         return _object(url, bytes(body))
-    raise fault  # outside the except block: error reports print local variables, and those of httpx hold the token (I11)
+    # Outside the except block: error reports print local variables, and httpx keeps the token in
+    # its own (I11).
+    raise fault
 
 
 def _object(url: str, body: bytes) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The app: label `tillgate_saleor`. Its tables store the Saleors that have installed it, and their transactions."""
+"""The app: label `tillgate_saleor`. Its tables store the Saleors that have installed it, and their
+transactions.
+"""
 
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _

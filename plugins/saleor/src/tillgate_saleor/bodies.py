@@ -1,6 +1,8 @@
-"""The bodies of the webhooks: this module identifies each event by its content and reads it exactly.
+"""The bodies of the webhooks: this module identifies each event by its content and reads it
+exactly.
 
-A header names the event, but only the body is signed. So only the body's content decides about its event.
+A header names the event, but only the body is signed. So only the body's content decides about its
+event.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ class BadBody(Exception):
 
 class _Part(BaseModel):
     model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=to_camel, hide_input_in_errors=True, arbitrary_types_allowed=True
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        hide_input_in_errors=True,
+        arbitrary_types_allowed=True,
     )
 
 
@@ -64,7 +70,9 @@ class PaidTransaction(SaleorTransaction):
 
     @property
     def charged(self) -> Decimal | None:
-        """The amount that the Saleor knows of; below zero if it knows of a refund alone, and None if it does not send the value."""
+        """The amount that the Saleor knows of; below zero if it knows of a refund alone, and None
+        if it does not send the value.
+        """
         return _signed(self.charged_amount)
 
     @property
@@ -87,9 +95,13 @@ class HeldTransaction(PaidTransaction):
 
     @property
     def held(self) -> Decimal:
-        """The amount that its App holds, or is about to hold; Saleor subtracts them from the unpaid amount."""
+        """The amount that its App holds, or is about to hold; Saleor subtracts them from the unpaid
+        amount.
+        """
         taken = max(_amount(self.charged_amount), _amount(self.authorized_amount))
-        return money.total([taken, _amount(self.charge_pending_amount), _amount(self.authorize_pending_amount)])
+        return money.total(
+            [taken, _amount(self.charge_pending_amount), _amount(self.authorize_pending_amount)],
+        )
 
 
 def _amount(given: Amount | None) -> Decimal:
@@ -115,13 +127,20 @@ class Source(_Part):
     checkout_id: str | None = Field(default=None, min_length=1, max_length=LONGEST_ID)
     """The checkout that became this order."""
     status: str | None = None
-    """The status of an order; missing for a checkout, and from a Saleor with an older installation of the App."""
+    """The status of an order; missing for a checkout, and from a Saleor with an older installation
+    of the App.
+    """
     charge_status: str | None = None
     """The paid share of an order, as Saleor knows it."""
     channel: Channel
     total_balance: Amount | None = None
-    """Its paid amount minus its total; also missing from a Saleor with an older installation of the App."""
-    transactions: tuple[HeldTransaction, ...] = Field(default=(), validation_alias=AliasChoices("begun", "transactions"))
+    """Its paid amount minus its total; also missing from a Saleor with an older installation of the
+    App.
+    """
+    transactions: tuple[HeldTransaction, ...] = Field(
+        default=(),
+        validation_alias=AliasChoices("begun", "transactions"),
+    )
 
     @field_validator("transactions", mode="before")
     @classmethod
@@ -130,12 +149,20 @@ class Source(_Part):
         return () if given is None else given
 
     def costs_without(self, ours: Collection[str]) -> Decimal | None:
-        """Return its total without the money of transactions other than ours, or None if the body lacks it."""
+        """Return its total without the money of transactions other than ours, or None if the body
+        lacks it.
+        """
         balance = _signed(self.total_balance)
         if balance is None:
             return None
         paid = money.total(one.paid for one in self.transactions)
-        return max(money.left_of(paid, [balance, *(one.held for one in self.transactions if one.id not in ours)]), _NOTHING)
+        return max(
+            money.left_of(
+                paid,
+                [balance, *(one.held for one in self.transactions if one.id not in ours)],
+            ),
+            _NOTHING,
+        )
 
 
 class Action(_Part):
@@ -157,7 +184,9 @@ class Body(_Part):
 
 
 class GatewayInitialize(Body):
-    """A storefront queries the payment methods. `amount` is the amount to pay now, if Saleor sends it."""
+    """A storefront queries the payment methods. `amount` is the amount to pay now, if Saleor sends
+    it.
+    """
 
     forbidden = frozenset({"action", "transaction", "idempotencyKey", "user"})
 
@@ -237,7 +266,9 @@ _KINDS: Final[dict[Event, type[Body]]] = {
 
 
 def read_body(event: Event, raw: bytes) -> Body:
-    """Return the parsed body of an event; raise `BadBody` if it belongs to another event or none. Numbers keep their text."""
+    """Return the parsed body of an event; raise `BadBody` if it belongs to another event or none.
+    Numbers keep their text.
+    """
     try:
         given = json.loads(raw, parse_float=money.WireNumber, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -251,7 +282,9 @@ def read_body(event: Event, raw: bytes) -> Body:
         body = kind.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        fault = BadBody(f"is not one of {event.typename}: {'.'.join(map(str, first['loc']))}: {first['msg']}")
+        fault = BadBody(
+            f"is not one of {event.typename}: {'.'.join(map(str, first['loc']))}: {first['msg']}",
+        )
     else:
         action = getattr(body, "action", None)
         if action is not None and action.action_type not in kind.actions:

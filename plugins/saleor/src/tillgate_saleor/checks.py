@@ -1,4 +1,6 @@
-"""System checks: `manage.py check` reports problems that keep a Saleor from being paid, with the remedy."""
+"""System checks: `manage.py check` reports problems that keep a Saleor from being paid, with the
+remedy.
+"""
 
 from __future__ import annotations
 
@@ -29,23 +31,43 @@ def check_apps() -> Found:
 
 @CHECKS.area
 def check_settings() -> Found:
-    """Whether TILLGATE_SALEOR can be read, and a Saleor may install the App and send its shoppers back."""
+    """Whether TILLGATE_SALEOR can be read, and a Saleor may install the App and send its shoppers
+    back.
+    """
     try:
         settings = get_settings()
     except ConfigurationError as error:
-        hint = 'Set TILLGATE_SALEOR = {"SALEORS": {"https://shop.example": {...}}}, or the variables SALEOR_... of the service.'
+        hint = (
+            'Set TILLGATE_SALEOR = {"SALEORS": {"https://shop.example": {...}}}, or the '
+            "variables SALEOR_... of the service."
+        )
         yield CHECKS.error(3, str(error), hint)
         return
     if not settings.saleors:
-        hint = 'Name it: TILLGATE_SALEOR = {"SALEORS": {"https://shop.example": {...}}}, or SALEOR_ORIGINS for the service.'
+        hint = (
+            'Name it: TILLGATE_SALEOR = {"SALEORS": {"https://shop.example": {...}}}, or '
+            "SALEOR_ORIGINS for the service."
+        )
         yield CHECKS.warning(1, "No Saleor may install the App.", hint)
     for origin, saleor in settings.saleors.items():
         if not saleor.storefronts:
-            hint = 'Name them: "STOREFRONTS": ["https://www.shop.example"], or SALEOR_STOREFRONTS for the service.'
-            yield CHECKS.warning(2, f"Saleor {origin} has no storefront: shoppers stay on the service's own page after paying.", hint)
+            hint = (
+                'Name them: "STOREFRONTS": ["https://www.shop.example"], or SALEOR_STOREFRONTS '
+                "for the service."
+            )
+            yield CHECKS.warning(
+                2,
+                f"Saleor {origin} has no storefront: shoppers stay on the service's own page "
+                "after paying.",
+                hint,
+            )
         is_here = urlsplit(origin).hostname in _LOOPBACK  # the token does not leave the machine
         if not origin.startswith("https:") and not is_here and not project.DEBUG:
-            yield CHECKS.warning(3, f"Saleor {origin} is not https: its token would be sent in the open.", "Give its https address.")
+            yield CHECKS.warning(
+                3,
+                f"Saleor {origin} is not https: its token would be sent in the open.",
+                "Give its https address.",
+            )
 
 
 @CHECKS.area
@@ -61,8 +83,17 @@ def check_channels() -> Found:
             try:
                 offered = {method.code for method in payment_methods(channel.account)}
             except ConfigurationError as error:
-                yield CHECKS.error(4, f"{place}: {error}.", 'Add the account there, or leave ACCOUNT out for the account "default".')
+                yield CHECKS.error(
+                    4,
+                    f"{place}: {error}.",
+                    'Add the account there, or leave ACCOUNT out for the account "default".',
+                )
                 continue
-            if missing := [method for method in channel.payment_methods or () if method not in offered]:
-                sentence = f"{place}: {', '.join(missing)} is not among the account's methods and TILLGATE['PAYMENT_METHODS']."
+            if missing := [
+                method for method in channel.payment_methods or () if method not in offered
+            ]:
+                sentence = (
+                    f"{place}: {', '.join(missing)} is not among the account's methods and "
+                    "TILLGATE['PAYMENT_METHODS']."
+                )
                 yield CHECKS.warning(4, sentence, "Add it there, or remove it here.")

@@ -1,4 +1,6 @@
-"""The settings: one dictionary `TILLGATE_SALEOR` in the project's settings. An unknown key is an error."""
+"""The settings: one dictionary `TILLGATE_SALEOR` in the project's settings. An unknown key is an
+error.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,16 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def origin_of(address: object) -> str | None:
-    """Return the origin of an http(s) address, such as `https://shop.example`, or None if it has none."""
+    """Return the origin of an http(s) address, such as `https://shop.example`, or None if it has
+    none.
+    """
     if not isinstance(address, str) or not is_web_address(address):
         return None
     parts = urlsplit(address)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, _PORTS[parts.scheme]) else "")
+    return f"{parts.scheme}://{host}" + (
+        f":{parts.port}" if parts.port not in (None, _PORTS[parts.scheme]) else ""
+    )
 
 
 def _origin(value: object) -> str:
@@ -40,21 +46,33 @@ def _origins(value: object) -> tuple[str, ...]:
 def _page(value: object) -> str:
     if value == "" or (isinstance(value, str) and is_web_address(value.replace("{id}", ""))):
         return str(value)
-    raise ValueError(f"{value!r} is not an address such as https://shop.example/checkout?checkout={{id}}")
+    raise ValueError(
+        f"{value!r} is not an address such as https://shop.example/checkout?checkout={{id}}",
+    )
 
 
 def _methods(value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
-    if isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value) and len(set(value)) == len(value):
+    if (
+        isinstance(value, list | tuple)
+        and all(isinstance(one, str) and one for one in value)
+        and len(set(value)) == len(value)
+    ):
         return tuple(map(str, value))
     raise ValueError('must be a list of codes, without repeats, such as ["alipay", "paypal"]')
 
 
 def _keys(value: object) -> tuple[str, ...]:
-    if isinstance(value, list | tuple) and value and all(isinstance(one, str) and len(one) >= _SHORTEST_KEY for one in value):
+    if (
+        isinstance(value, list | tuple)
+        and value
+        and all(isinstance(one, str) and len(one) >= _SHORTEST_KEY for one in value)
+    ):
         return tuple(value)
-    raise ValueError(f"must be a list of random texts of at least {_SHORTEST_KEY} characters, the newest first")
+    raise ValueError(
+        f"must be a list of random texts of at least {_SHORTEST_KEY} characters, the newest first",
+    )
 
 
 _SHORTEST_KEY: Final = 32
@@ -70,13 +88,16 @@ class Channel(BaseModel):
     account: str = "default"
     """The account of TILLGATE["ACCOUNTS"] that takes the channel's money."""
     payment_methods: Annotated[tuple[str, ...] | None, BeforeValidator(_methods)] = None
-    """The payment methods that the channel offers, in this order; all of TILLGATE["PAYMENT_METHODS"] when not set."""
+    """The payment methods that the channel offers, in this order; all of
+    TILLGATE["PAYMENT_METHODS"] when not set.
+    """
 
 
 def _table(value: object, kind: type[_Model], name: str) -> Mapping[str, _Model]:
     """Read a dictionary of inner settings; an error names the inner one."""
     if not isinstance(value, Mapping):
-        raise ValueError("must be a dictionary of dictionaries")  # noqa: TRY004  # pydantic names the field
+        # pydantic names the field
+        raise ValueError("must be a dictionary of dictionaries")  # noqa: TRY004
     return {key: read_settings(f"{name}[{key!r}]", given, kind) for key, given in value.items()}
 
 
@@ -92,12 +113,20 @@ class Saleor(BaseModel):
     storefronts: Origins = ()
     """The origins of its storefronts: shoppers return only to these."""
     checkout_url: Annotated[str, BeforeValidator(_page)] = ""
-    """A storefront's page on which the shopper of a checkout chooses another payment method; `{id}` is the checkout's identifier."""
+    """A storefront's page on which the shopper of a checkout chooses another payment method; `{id}`
+    is the checkout's identifier.
+    """
     dashboards: Origins = ()
-    """The origins of its dashboard, which alone may show the App's page; the Saleor's own origin when empty."""
+    """The origins of its dashboard, which alone may show the App's page; the Saleor's own origin
+    when empty.
+    """
     parts: bool = False
-    """Whether a paid checkout or order may get more money: then the plugin trusts this Saleor to ask only for the rest."""
-    channels: Annotated[Mapping[str, Channel], BeforeValidator(_channels)] = Field(default_factory=dict)
+    """Whether a paid checkout or order may get more money: then the plugin trusts this Saleor to
+    ask only for the rest.
+    """
+    channels: Annotated[Mapping[str, Channel], BeforeValidator(_channels)] = Field(
+        default_factory=dict,
+    )
     """Channels by slug; every other channel has the account `default` and every payment method."""
 
 
@@ -113,15 +142,22 @@ class Settings(BaseModel):
 
     saleors: Annotated[Mapping[str, Saleor], BeforeValidator(_saleors)]
     """The Saleors that may install the App, by their origin."""
-    encryption_keys: Annotated[tuple[str, ...], BeforeValidator(_keys)] | None = Field(default=None, repr=False)
-    """The keys for tokens in the database: the first encrypts, all decrypt. SECRET_KEY and its fallbacks if not set."""
+    encryption_keys: Annotated[tuple[str, ...], BeforeValidator(_keys)] | None = Field(
+        default=None,
+        repr=False,
+    )
+    """The keys for tokens in the database: the first encrypts, all decrypt. SECRET_KEY and its
+    fallbacks if not set.
+    """
     app_id: Annotated[str, Field(pattern=r"^[a-z0-9.-]{1,64}$")] = "tillgate"
     """The App's identifier; storefronts use it as the name of the payment gateway."""
     app_name: Annotated[str, Field(min_length=1, max_length=64)] = "Tillgate"
     """The App's name in Saleor."""
 
     def saleor(self, api_url: str) -> Saleor | None:
-        """Return the settings of the Saleor that has this address, or None when it may not install the App."""
+        """Return the settings of the Saleor that has this address, or None when it may not install
+        the App.
+        """
         origin = origin_of(api_url)
         return self.saleors.get(origin) if origin else None
 

@@ -1,7 +1,9 @@
-"""The total of a checkout or order in its Saleor, compared with the money of Tillgate's payments for it.
+"""The total of a checkout or order in its Saleor, compared with the money of Tillgate's payments
+for it.
 
-A cart, a price or a tax may change at any moment, also while the shopper is on the payment page. Saleor sends the total in the bodies of
-its webhooks, and returns it to the query before a report. Each time the plugin compares the paid amount with it.
+A cart, a price or a tax may change at any moment, also while the shopper is on the payment page.
+Saleor sends the total in the bodies of its webhooks, and returns it to the query before a report.
+Each time the plugin compares the paid amount with it.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ _TOO_MUCH_OR_LITTLE: Final = MONEY_REASONS - {ReviewReason.PAID_NOT_PAYABLE}
 def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:
     """Return the total of a checkout or order, without the money that other Apps hold for it.
 
-    None if Saleor does not send it, or the shop accepts parts. The requested amount is weaker evidence: a caller of the storefront's API
-    can send any amount.
+    None if Saleor does not send it, or the shop accepts parts. The requested amount is weaker
+    evidence: a caller of the storefront's API can send any amount.
     """
     saleor = get_settings().saleor(installation.api_url)
     if saleor is None or saleor.parts:
@@ -47,14 +49,25 @@ def costs_of(installation: Installation, source: bodies.Source) -> Decimal | Non
 
 
 def parts_of(installation_id: int, source: str) -> list[Purchase]:
-    """Return the parts in which a checkout or order is paid, the first one first: one, unless its total rose after it was paid."""
-    return list(Purchase.objects.filter(installation=installation_id, source=source).order_by("part"))
+    """Return the parts in which a checkout or order is paid, the first one first: one, unless its
+    total rose after it was paid.
+    """
+    return list(
+        Purchase.objects.filter(installation=installation_id, source=source).order_by("part"),
+    )
 
 
 def _held(parts: Iterable[Purchase]) -> list[PaymentState]:
-    """Return the paid payments of parts. `refundable_amount` leaves out refunds under way, and `held_amount` only finished ones."""
+    """Return the paid payments of parts. `refundable_amount` leaves out refunds under way, and
+    `held_amount` only finished ones.
+    """
     orders = order_states(PLUGIN, [part.key for part in parts])
-    return [payment for order in orders for payment in order.payments if payment.status == PaymentStatus.PAID]
+    return [
+        payment
+        for order in orders
+        for payment in order.payments
+        if payment.status == PaymentStatus.PAID
+    ]
 
 
 def _paying(held: Iterable[PaymentState], parts: Iterable[Purchase]) -> list[PaymentState]:
@@ -82,14 +95,18 @@ def left_to_pay(costs: Decimal, parts: Iterable[Purchase], *, as_told: bool = Fa
 
     `as_told` leaves out the payments without a delivered shop event.
     """
-    return money.left_of(costs, [_kept(payment for payment in _held(parts) if not (as_told and payment.awaits_delivery))])
+    return money.left_of(
+        costs,
+        [_kept(payment for payment in _held(parts) if not (as_told and payment.awaits_delivery))],
+    )
 
 
 def note_costs(installation: Installation, source: bodies.Source, name: str) -> Decimal | None:
-    """Store and return the present total of a checkout or order, or None. Open a review if its paid money no longer matches.
+    """Store and return the present total of a checkout or order, or None. Open a review if its paid
+    money no longer matches.
 
-    `name` is the one under which it is paid. Saleor itself shows staff an order with too much or too little money. It does not show a
-    checkout, and such a checkout becomes no order.
+    `name` is the one under which it is paid. Saleor itself shows staff an order with too much or
+    too little money. It does not show a checkout, and such a checkout becomes no order.
     """
     costs = costs_of(installation, source)
     if costs is None:
@@ -116,7 +133,14 @@ def _tell_if_it_does_not_fit(costs: Decimal, parts: list[Purchase]) -> None:
     payment = paying[-1]
     with locked_order(PLUGIN, payment.order.key):
         held = _held(parts)  # read again, under the lock
-        told = {review.payment_id for review in open_reviews(PLUGIN, order_keys=[part.key for part in parts], reasons=PAID_NOTHING)}
+        told = {
+            review.payment_id
+            for review in open_reviews(
+                PLUGIN,
+                order_keys=[part.key for part in parts],
+                reasons=PAID_NOTHING,
+            )
+        }
         kept, paying = _kept(held), _paying(held, parts)
         if kept != money.total(one.held_amount for one in held):
             return
@@ -127,24 +151,38 @@ def _tell_if_it_does_not_fit(costs: Decimal, parts: list[Purchase]) -> None:
         else:
             return
         over = open_reviews(PLUGIN, order_keys=[payment.order.key], reasons=[before])
-        close_reviews([review.id for review in over if review.payment_id == payment.id], f"Saleor wants {costs} by now")
-        message = f"Payment {payment.reference}: {payment.currency} {kept} is held, and Saleor wants {costs} by now."
+        close_reviews(
+            [review.id for review in over if review.payment_id == payment.id],
+            f"Saleor wants {costs} by now",
+        )
+        message = (
+            f"Payment {payment.reference}: {payment.currency} {kept} is held, and Saleor "
+            f"wants {costs} by now."
+        )
         open_review(payment.id, message, actor=PLUGIN, reason=reason)
 
 
 def conclude(parts: list[Purchase]) -> None:
-    """Resolve the reviews about money once the held amount equals Saleor's total, whichever payment staff refunded.
+    """Resolve the reviews about money once the held amount equals Saleor's total, whichever payment
+    staff refunded.
 
-    Another refund would leave the order unpaid. This waits while a refund is under way, because that may fail. It leaves reviews open that
-    appear from now on: a payment that comes at this moment may be one too many.
+    Another refund would leave the order unpaid. This waits while a refund is under way, because
+    that may fail. It leaves reviews open that appear from now on: a payment that comes at this
+    moment may be one too many.
     """
     is_told = all(part.costs is not None for part in parts)
-    for alike in [parts] if parts and is_told else [[part] for part in parts if part.paid_reference]:
+    for alike in (
+        [parts] if parts and is_told else [[part] for part in parts if part.paid_reference]
+    ):
         _conclude(alike)
 
 
 def _conclude(parts: list[Purchase]) -> None:
-    reviews = open_reviews(PLUGIN, order_keys=[part.key for part in parts], reasons=_TOO_MUCH_OR_LITTLE)
+    reviews = open_reviews(
+        PLUGIN,
+        order_keys=[part.key for part in parts],
+        reasons=_TOO_MUCH_OR_LITTLE,
+    )
     if not reviews:
         return
     wanted = parts[-1].costs if parts[-1].costs is not None else parts[-1].amount

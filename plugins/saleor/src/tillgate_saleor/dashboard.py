@@ -1,7 +1,9 @@
-"""The App's page inside Saleor's dashboard: the account of each channel, whether its gateway answers, and the open reviews.
+"""The App's page inside Saleor's dashboard: the account of each channel, whether its gateway
+answers, and the open reviews.
 
-The page itself contains no data. The dashboard passes it a token, and its script uses the token to fetch the data. The Saleor signs the
-token for this App and one member of its staff, for a few minutes. Only the dashboards of the settings may show the page in a frame.
+The page itself contains no data. The dashboard passes it a token, and its script uses the token to
+fetch the data. The Saleor signs the token for this App and one member of its staff, for a few
+minutes. Only the dashboards of the settings may show the page in a frame.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
 
 from tillgate import Account, TillgateError
-from tillgate.shop import OpenReview, absolute_url, check_account, find_account, newest_reviews, without_atomic_requests
+from tillgate.shop import (
+    OpenReview,
+    absolute_url,
+    check_account,
+    find_account,
+    newest_reviews,
+    without_atomic_requests,
+)
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation
 from tillgate_saleor.paying import channel_of, methods_of
@@ -44,7 +53,9 @@ _ASSETS: Final = {name: (_FOLDER / name).read_text("utf-8") for name in _TYPES}
 @require_safe
 @xframe_options_exempt  # the content security policy is more exact
 def page(request: HttpRequest) -> HttpResponse:
-    """Show the frame of the page, which fetches the rest once the dashboard has handed it a token."""
+    """Show the frame of the page, which fetches the rest once the dashboard has handed it a
+    token.
+    """
     api_url = request.GET.get("saleorApiUrl", "")
     saleor = get_settings().saleor(api_url)
     known = _installation(api_url)
@@ -52,11 +63,15 @@ def page(request: HttpRequest) -> HttpResponse:
     values = {
         "api_url": known.api_url if known else "",
         "dashboards": list(dashboards),
-        "assets": {name.partition(".")[2]: f"{reverse('tillgate_saleor:asset', args=[name])}?{_mark(name)}" for name in _TYPES},
+        "assets": {
+            name.partition(".")[2]: f"{reverse('tillgate_saleor:asset', args=[name])}?{_mark(name)}"
+            for name in _TYPES
+        },
     }
     response = render(request, "tillgate_saleor/page.html", values, status=200 if known else 404)
     response["Content-Security-Policy"] = (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri "
+        "'none'; form-action 'none'; "
         f"frame-ancestors {' '.join(dashboards) or chr(39) + 'none' + chr(39)}"
     )
     response["Referrer-Policy"] = "no-referrer"
@@ -71,10 +86,16 @@ def _mark(name: str) -> str:
 @login_not_required
 @require_safe
 def asset(request: HttpRequest, name: str) -> HttpResponse:
-    """Serve the page's style and script as separate files, which a strict content security policy allows."""
+    """Serve the page's style and script as separate files, which a strict content security policy
+    allows.
+    """
     if name not in _ASSETS:
         raise Http404
-    return HttpResponse(_ASSETS[name], content_type=_TYPES[name], headers={"Cache-Control": "public, max-age=86400"})
+    return HttpResponse(
+        _ASSETS[name],
+        content_type=_TYPES[name],
+        headers={"Cache-Control": "public, max-age=86400"},
+    )
 
 
 @login_not_required
@@ -83,7 +104,9 @@ def asset(request: HttpRequest, name: str) -> HttpResponse:
 @without_atomic_requests
 @require_POST
 def content(request: HttpRequest) -> HttpResponse:
-    """Return the page's data to a holder of the dashboard's token; with `test=1` query each gateway first."""
+    """Return the page's data to a holder of the dashboard's token; with `test=1` query each gateway
+    first.
+    """
     installation = _installation(request.headers.get("Saleor-Api-Url", ""))
     token = request.headers.get("Authorization", "").removeprefix("Bearer ")
     try:
@@ -91,13 +114,26 @@ def content(request: HttpRequest) -> HttpResponse:
             raise BadSignature("is of a Saleor that has not installed this App")
         claims = read_token(installation, token)
     except BadSignature:
-        return HttpResponse(_("The dashboard did not prove who asks. Load this page again."), status=401, content_type="text/plain")
+        return HttpResponse(
+            _("The dashboard did not prove who asks. Load this page again."),
+            status=401,
+            content_type="text/plain",
+        )
     if _PERMISSION not in claims["permissions"]:
-        return HttpResponse(_("Only staff who may handle payments can see this."), status=403, content_type="text/plain")
+        return HttpResponse(
+            _("Only staff who may handle payments can see this."),
+            status=403,
+            content_type="text/plain",
+        )
     channels = list(_channels(installation))
     # The reviews of its checkouts and orders, and of the accounts that take its money.
     accounts = sorted({channel.account for channel in channels})
-    count, reviews = newest_reviews(PLUGIN, prefix=f"{installation.pk}:", accounts=accounts, at_most=_SHOWN_AT_MOST)
+    count, reviews = newest_reviews(
+        PLUGIN,
+        prefix=f"{installation.pk}:",
+        accounts=accounts,
+        at_most=_SHOWN_AT_MOST,
+    )
     values = {
         "installation": installation,
         "channels": channels,
@@ -111,7 +147,9 @@ def content(request: HttpRequest) -> HttpResponse:
 
 def _installation(api_url: str) -> Installation | None:
     if get_settings().saleor(api_url) is None:
-        return None  # the settings no longer name it, and the account of all other channels belongs to another Saleor
+        # the settings no longer name it, and the account of all other channels belongs to another
+        # Saleor
+        return None
     rows = Installation.objects.filter(api_url=api_url, uninstalled_at__isnull=True)
     return rows.first()
 
@@ -132,13 +170,25 @@ def _channels(installation: Installation) -> Iterator[_ChannelShown]:
     for slug in [*sorted({*(saleor.channels if saleor else ()), *sold}), ""]:
         channel = channel_of(installation, slug)
         account = _account(channel.account)
-        about = ", ".join(filter(None, (account.merchant_no, account.base_url))) if account else _("This account is not configured.")
+        about = (
+            ", ".join(filter(None, (account.merchant_no, account.base_url)))
+            if account
+            else _("This account is not configured.")
+        )
         methods = ", ".join(method.label for method in methods_of(channel)) if account else ""
-        yield _ChannelShown(slug, channel.account, about, bool(account and account.sandbox), methods)
+        yield _ChannelShown(
+            slug,
+            channel.account,
+            about,
+            bool(account and account.sandbox),
+            methods,
+        )
 
 
 def _sold_in(installation: Installation) -> Iterator[str]:
-    """Yield the channels with sales, with one index lookup for each: there may be millions of purchases."""
+    """Yield the channels with sales, with one index lookup for each: there may be millions of
+    purchases.
+    """
     slugs = installation.purchases.order_by("channel").values_list("channel", flat=True)
     slug = slugs.first()
     while slug is not None:
@@ -175,7 +225,9 @@ def _shown(review: OpenReview) -> dict[str, Any]:
 
 
 def _admin(name: str, *arguments: str) -> str:
-    """Return the absolute address of a page of the admin, or nothing where the project has no admin."""
+    """Return the absolute address of a page of the admin, or nothing where the project has no
+    admin.
+    """
     try:
         return absolute_url(f"admin:tillgate_{name}", *arguments)
     except NoReverseMatch:

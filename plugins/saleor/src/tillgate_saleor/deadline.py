@@ -1,4 +1,6 @@
-"""Saleor waits at most 18 seconds for an answer: this module answers in time, however slow the gateway is."""
+"""Saleor waits at most 18 seconds for an answer: this module answers in time, however slow the
+gateway is.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from django.db import connections
 _T = TypeVar("_T")
 
 ANSWER_WITHIN_SECONDS: Final = 12.0
-"""The limit for network work; an answer then arrives within 15 seconds, including the database and the way to Saleor."""
+"""The limit for network work; an answer then arrives within 15 seconds, including the database and
+the way to Saleor.
+"""
 _AT_ONCE: Final = 32
 _AT_ONCE_EACH: Final = 8
 """The limit of concurrent acts for one Saleor: if its gateway hangs, the others still have room."""
@@ -35,7 +39,8 @@ def _lane(installation_id: int) -> threading.BoundedSemaphore:
 
 
 def within(seconds: float, action: Callable[[], _T], installation_id: int = 0) -> _T:
-    """Run an act for a Saleor and return its result, or raise its exception; raise `TooLate` when that takes too long.
+    """Run an act for a Saleor and return its result, or raise its exception; raise `TooLate` when
+    that takes too long.
 
     A late act continues: it waits for the gateway's answer and records the result.
     """

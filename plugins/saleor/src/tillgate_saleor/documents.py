@@ -1,7 +1,7 @@
 """The GraphQL for Saleor: the content of each webhook's body, and the App's three requests.
 
-Every field, argument and value is one that Saleor 3.21 to 3.24 has; a test compares. `__typename` puts the event's name under the
-signature, which the headers are not.
+Every field, argument and value is one that Saleor 3.21 to 3.24 has; a test compares. `__typename`
+puts the event's name under the signature, which the headers are not.
 """
 
 from __future__ import annotations
@@ -28,13 +28,18 @@ class Event(StrEnum):
 
 
 _COMMON: Final = "__typename issuedAt version recipient { id }"
-_HELD: Final = "id chargedAmount { amount } chargePendingAmount { amount } authorizedAmount { amount } authorizePendingAmount { amount }"
-# The transactions of a checkout may be null and an order's not, so they are listed twice. A field that the App may not read would empty the
-# whole body.
+_HELD: Final = (
+    "id chargedAmount { amount } chargePendingAmount { amount } authorizedAmount { "
+    "amount } authorizePendingAmount { amount }"
+)
+# The transactions of a checkout may be null and an order's not, so they are listed twice. A field
+# that the App may not read would empty the whole body.
 _COSTS: Final = "channel { slug currencyCode } totalBalance { amount }"
 _CHECKOUT: Final = f"id {_COSTS} begun: transactions {{ {_HELD} }}"
 _ORDER: Final = f"id number status chargeStatus checkoutId {_COSTS} transactions {{ {_HELD} }}"
-_SOURCE: Final = f"sourceObject {{ __typename ... on Checkout {{ {_CHECKOUT} }} ... on Order {{ {_ORDER} }} }}"
+_SOURCE: Final = (
+    f"sourceObject {{ __typename ... on Checkout {{ {_CHECKOUT} }} ... on Order {{ {_ORDER} }} }}"
+)
 _TRANSACTION: Final = "transaction { id pspReference }"
 _PAYING: Final = "transaction { id pspReference chargedAmount { amount } }"
 _ACTION: Final = "action { actionType amount currency }"
@@ -50,7 +55,8 @@ _SELECTIONS: Final = {
 }
 
 SUBSCRIPTIONS: Final = {
-    event: f"subscription {{ event {{ ... on {event.typename} {{ {_COMMON} {selection} }} }} }}" for event, selection in _SELECTIONS.items()
+    event: f"subscription {{ event {{ ... on {event.typename} {{ {_COMMON} {selection} }} }} }}"
+    for event, selection in _SELECTIONS.items()
 }
 """The fields of each webhook. They include no name, mail or address of a shopper."""
 
@@ -59,13 +65,15 @@ APP_ID: Final = "{ app { id identifier } }"
 PAID_FOR: Final = """query PaidFor($id: ID!) {
   transaction(id: $id) { chargedAmount { amount } order { status chargeStatus } checkout { id } }
 }"""
-# Separate, because for a balance Saleor may have to query other Apps for taxes and shipping, and these may be slow.
+# Separate, because for a balance Saleor may have to query other Apps for taxes and shipping, and
+# these may be slow.
 COSTS: Final = f"""query Costs($id: ID!) {{
   transaction(id: $id) {{ order {{ __typename {_ORDER} }} checkout {{ __typename {_CHECKOUT} }} }}
 }}"""
 
 REPORT: Final = """mutation Report(
-  $id: ID!, $type: TransactionEventTypeEnum!, $pspReference: String!, $amount: PositiveDecimal!, $time: DateTime!,
+  $id: ID!, $type: TransactionEventTypeEnum!, $pspReference: String!,
+  $amount: PositiveDecimal!, $time: DateTime!,
   $message: String, $availableActions: [TransactionActionEnum!]
 ) {
   transactionEventReport(

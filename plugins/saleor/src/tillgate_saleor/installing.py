@@ -1,4 +1,6 @@
-"""Installing: a Saleor sends its token unsigned, and the App accepts it once it works. Also the end and the move of an installation."""
+"""Installing: a Saleor sends its token unsigned, and the App accepts it once it works. Also the end
+and the move of an installation.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,20 @@ class OriginNotAllowed(Exception):
 
 
 def install(api_url: str, token: SecretStr) -> Installation:
-    """Store the token of a Saleor that installs the App, for the first time or again, after a test that it works.
+    """Store the token of a Saleor that installs the App, for the first time or again, after a test
+    that it works.
 
-    Raises `OriginNotAllowed`, or a `SaleorError` when the Saleor rejects the token or is unreachable; then nothing changes.
+    Raises `OriginNotAllowed`, or a `SaleorError` when the Saleor rejects the token or is
+    unreachable; then nothing changes.
     """
     outside_transactions("install")
     proven = _prove(api_url, token)
-    values = {**proven, "token": vault.encrypt(token.get_secret_value()), "installed_at": now(), "uninstalled_at": None}
+    values = {
+        **proven,
+        "token": vault.encrypt(token.get_secret_value()),
+        "installed_at": now(),
+        "uninstalled_at": None,
+    }
     installation, _ = Installation.objects.update_or_create(api_url=api_url, defaults=values)
     return installation
 
@@ -37,29 +46,51 @@ def _prove(api_url: str, token: SecretStr) -> dict[str, Any]:
     """Return the App's id for a token, and the Saleor's keys."""
     parts = urlsplit(api_url)
     origin = origin_of(api_url)
-    if origin is None or get_settings().saleor(api_url) is None or parts.query or parts.fragment or len(api_url) > _LONGEST_API_URL:
-        raise OriginNotAllowed(f"{api_url[:_LONGEST_API_URL]!r} is not the address of a Saleor that may install this App")
+    if (
+        origin is None
+        or get_settings().saleor(api_url) is None
+        or parts.query
+        or parts.fragment
+        or len(api_url) > _LONGEST_API_URL
+    ):
+        raise OriginNotAllowed(
+            f"{api_url[:_LONGEST_API_URL]!r} is not the address of a Saleor that may install this "
+            "App",
+        )
     asked_at = now()
-    return {"app_id": ask_app_id(api_url, token), "keys": fetch_keys(origin), "keys_fetched_at": asked_at}
+    return {
+        "app_id": ask_app_id(api_url, token),
+        "keys": fetch_keys(origin),
+        "keys_fetched_at": asked_at,
+    }
 
 
 def move(installation: Installation, api_url: str) -> None:
-    """Move a Saleor to another address: its domain changed, but its App, token, transactions and purchases stay the same.
+    """Move a Saleor to another address: its domain changed, but its App, token, transactions and
+    purchases stay the same.
 
-    Raises `OriginNotAllowed`, or a `SaleorError` when the new address does not answer or rejects the token; then nothing changes.
+    Raises `OriginNotAllowed`, or a `SaleorError` when the new address does not answer or rejects
+    the token; then nothing changes.
     """
     outside_transactions("move")
     values = {"api_url": api_url, **_prove(api_url, SecretStr(vault.decrypt(installation.token)))}
     with transaction.atomic(using=database()):
         # Installed there by mistake and uninstalled again, without having sold.
-        unused = Installation.objects.filter(api_url=api_url, token="", purchases__isnull=True, transactions__isnull=True)
+        unused = Installation.objects.filter(
+            api_url=api_url,
+            token="",
+            purchases__isnull=True,
+            transactions__isnull=True,
+        )
         unused.delete()
         Installation.objects.filter(pk=installation.pk).update(**values)
     installation.refresh_from_db()
 
 
 def uninstall(installation: Installation) -> None:
-    """Delete the token and the keys of a Saleor. The worker still polls its open payments, and their money opens a review."""
+    """Delete the token and the keys of a Saleor. The worker still polls its open payments, and
+    their money opens a review.
+    """
     installation.token, installation.keys = "", {}
     installation.uninstalled_at = now()
     installation.save(update_fields=["token", "keys", "uninstalled_at"])

@@ -1,7 +1,9 @@
-"""The work of Tillgate's hooks for a Saleor. It runs under the lock of the order and touches the database only; reports are queued.
+"""The work of Tillgate's hooks for a Saleor. It runs under the lock of the order and touches the
+database only; reports are queued.
 
-Saleor's books contain all money that came, also money paid twice, too late or too little. Its staff see it there and can refund it, and
-Tillgate opens a review. Saleor decides whether a checkout is paid.
+Saleor's books contain all money that came, also money paid twice, too late or too little. Its staff
+see it there and can refund it, and Tillgate opens a review. Saleor decides whether a checkout is
+paid.
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from django.utils.translation import gettext as _
 
-from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, PaymentStatus, Refund, RefundStatus, Review
+from tillgate.hooks import (
+    Order,
+    OrderDescription,
+    PaidOutcome,
+    Payment,
+    PaymentStatus,
+    Refund,
+    RefundStatus,
+    Review,
+)
 from tillgate.shop import OutboxStatus, find_payment, now, remote_events
 from tillgate_saleor import reports
 from tillgate_saleor.conf import get_settings
@@ -56,13 +67,17 @@ def _why_not(purchase: Purchase) -> str | None:
         paid_by = find_payment(PLUGIN, reference=purchase.paid_reference)
         is_refunded = paid_by is not None and paid_by.refunded_amount >= paid_by.amount
         return _("it was paid, and the money was refunded") if is_refunded else _("it is paid")
-    if purchase.costs is not None and (purchase.costs <= 0 or (purchase.part and _left_of(purchase, purchase.costs) <= 0)):
+    if purchase.costs is not None and (
+        purchase.costs <= 0 or (purchase.part and _left_of(purchase, purchase.costs) <= 0)
+    ):
         return _("nothing is left to be paid of it")
     return None
 
 
 def _wanted(purchase: Purchase) -> Decimal:
-    """Return the amount that a payment has to pay: money that is held already, such as an insufficient payment, is subtracted."""
+    """Return the amount that a payment has to pay: money that is held already, such as an
+    insufficient payment, is subtracted.
+    """
     if not purchase.costs:
         return Decimal(purchase.amount)
     left = _left_of(purchase, purchase.costs)
@@ -80,7 +95,8 @@ def paid(payment: Payment) -> PaidOutcome:
         return PaidOutcome.NOT_PAYABLE
     if purchase.paid_reference == payment.reference:
         return PaidOutcome.APPLIED
-    # A cancellation covers the payments that existed then, and not one that was just about to start.
+    # A cancellation covers the payments that existed then, and not one that was just about to
+    # start.
     is_given_up = purchase.given_up_at is not None and _was_reported(payment, _NOT_CHARGED)
     if purchase.paid_reference or is_given_up or told.canceled_at:
         return PaidOutcome.NOT_PAYABLE
@@ -93,7 +109,9 @@ def paid(payment: Payment) -> PaidOutcome:
 
 
 def _was_reported(payment: Payment, kind: str) -> bool:
-    """Tell whether a report of this kind about a payment was ever queued. An abandoned report does not count."""
+    """Tell whether a report of this kind about a payment was ever queued. An abandoned report does
+    not count.
+    """
     reports = remote_events(PLUGIN, payment_id=payment.id, name=kind)
     return any(report.status is not OutboxStatus.ABANDONED for report in reports)
 
@@ -109,7 +127,16 @@ def review_opened(review: Review) -> None:
 
 
 def _report_charged(told: Transaction, payment: Payment) -> None:
-    reports.enqueue(told, CHARGED, payment.reference, payment.amount, _("Paid."), ["REFUND"], at=paid_at(payment), payment_id=payment.id)
+    reports.enqueue(
+        told,
+        CHARGED,
+        payment.reference,
+        payment.amount,
+        _("Paid."),
+        ["REFUND"],
+        at=paid_at(payment),
+        payment_id=payment.id,
+    )
 
 
 def unpaid(order: Order) -> None:
@@ -121,29 +148,61 @@ def unpaid(order: Order) -> None:
     purchase.save(update_fields=["given_up_at"])
     for begun in purchase.transactions.select_related("purchase").order_by("pk"):
         payment = payment_of(begun)
-        if payment is None or payment.status == PaymentStatus.PAID or transaction_of(payment) != begun:
+        if (
+            payment is None
+            or payment.status == PaymentStatus.PAID
+            or transaction_of(payment) != begun
+        ):
             continue
-        reports.enqueue(begun, _NOT_CHARGED, payment.reference, payment.amount, _("Nobody paid."), [], payment_id=payment.id)
+        reports.enqueue(
+            begun,
+            _NOT_CHARGED,
+            payment.reference,
+            payment.amount,
+            _("Nobody paid."),
+            [],
+            payment_id=payment.id,
+        )
 
 
 def refund_changed(refund: Refund) -> None:
-    """Queue the report of a refund's result, and before it that of the charge, if Saleor has no report of the refunded money.
+    """Queue the report of a refund's result, and before it that of the charge, if Saleor has no
+    report of the refunded money.
 
-    A refund with an unknown result is not reported: Saleor continues to wait for it. A failed refund that Saleor did not request is not
-    reported either.
+    A refund with an unknown result is not reported: Saleor continues to wait for it. A failed
+    refund that Saleor did not request is not reported either.
     """
-    told, payment = transaction_of(refund.payment), find_payment(PLUGIN, payment_id=refund.payment.id)
+    told, payment = (
+        transaction_of(refund.payment),
+        find_payment(PLUGIN, payment_id=refund.payment.id),
+    )
     was_asked = AskedRefund.objects.filter(refund=int(refund.id)).exists()
     is_done = refund.status is RefundStatus.SUCCEEDED
-    if told is None or payment is None or not (is_done or (refund.status is RefundStatus.FAILED and was_asked)):
+    if (
+        told is None
+        or payment is None
+        or not (is_done or (refund.status is RefundStatus.FAILED and was_asked))
+    ):
         return
     if is_done and not _was_reported(payment, CHARGED):
-        # Without it Saleor's balance would be negative, and another payment would have to offset that.
+        # Without it Saleor's balance would be negative, and another payment would have to offset
+        # that.
         _report_charged(told, payment)
-    kind, message = ("REFUND_SUCCESS", _("Refunded.")) if is_done else ("REFUND_FAILURE", _("Not refunded."))
+    kind, message = (
+        ("REFUND_SUCCESS", _("Refunded.")) if is_done else ("REFUND_FAILURE", _("Not refunded."))
+    )
     actions = ["REFUND"] if payment.refundable_amount else []
     reference = refund_reference(payment.reference, refund.id)
-    reports.enqueue(told, kind, reference, refund.amount, message, actions, payment_id=payment.id, refund_id=refund.id)
+    reports.enqueue(
+        told,
+        kind,
+        reference,
+        refund.amount,
+        message,
+        actions,
+        payment_id=payment.id,
+        refund_id=refund.id,
+    )
 
 
 def refund_reference(reference: str, refund_id: str) -> str:
@@ -152,7 +211,9 @@ def refund_reference(reference: str, refund_id: str) -> str:
 
 
 def return_url(payment: Payment) -> str | None:
-    """Return the storefront's address that the shopper came from, with the transaction id that it can query."""
+    """Return the storefront's address that the shopper came from, with the transaction id that it
+    can query.
+    """
     told = transaction_of(payment)
     if told is None or not told.return_url:
         return None

@@ -11,7 +11,9 @@ from tillgate_saleor.documents import SUBSCRIPTIONS
 
 
 def manifest() -> dict[str, Any]:
-    """Return the manifest. Every address is under TILLGATE["PUBLIC_URL"], where Saleor and its staff must reach the App."""
+    """Return the manifest. Every address is under TILLGATE["PUBLIC_URL"], where Saleor and its
+    staff must reach the App.
+    """
     settings = get_settings()
     return {
         "id": settings.app_id,

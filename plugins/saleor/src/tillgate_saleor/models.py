@@ -1,4 +1,6 @@
-"""The rows: the Saleors that have installed the App, and their transactions. Tillgate's own rows record the money."""
+"""The rows: the Saleors that have installed the App, and their transactions. Tillgate's own rows
+record the money.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,17 @@ from tillgate.shop import ExactField, MoneyField, OneDatabase
 from tillgate_saleor.conf import origin_of
 
 LONGEST_ID = 100
-"""The longest identifier of Saleor's: with the installation's number before it, it must fit into the key of one of Tillgate's orders."""
+"""The longest identifier of Saleor's: with the installation's number before it, it must fit into
+the key of one of Tillgate's orders.
+"""
 
 _PERMISSIONS = ("view",)
 
 
 class Installation(models.Model):
-    """A Saleor that has installed the App. One row for each address, however often it is installed."""
+    """A Saleor that has installed the App. One row for each address, however often it is
+    installed.
+    """
 
     objects: ClassVar[OneDatabase[Installation]] = OneDatabase()
 
@@ -46,7 +52,9 @@ class Installation(models.Model):
 
 
 class Purchase(models.Model):
-    """A checkout or an order of a Saleor, or one part of it, which its transactions pay. To Tillgate it is an order."""
+    """A checkout or an order of a Saleor, or one part of it, which its transactions pay. To
+    Tillgate it is an order.
+    """
 
     objects: ClassVar[OneDatabase[Purchase]] = OneDatabase()
 
@@ -61,7 +69,9 @@ class Purchase(models.Model):
     amount = MoneyField()
     """The amount that Saleor last asked for it."""
     costs = MoneyField(null=True, blank=True)
-    """Its total without the money that other Apps hold for it. Null for one part of several, and if Saleor does not send it."""
+    """Its total without the money that other Apps hold for it. Null for one part of several, and if
+    Saleor does not send it.
+    """
     currency = models.CharField(max_length=3)
     paid_reference = models.CharField(max_length=32, blank=True)
     given_up_at = models.DateTimeField(null=True, blank=True)
@@ -71,8 +81,15 @@ class Purchase(models.Model):
         default_permissions = _PERMISSIONS
         verbose_name = _("purchase")
         verbose_name_plural = _("purchases")
-        constraints = [models.UniqueConstraint(fields=["installation", "source", "part"], name="tillgate_saleor_purchase_part")]
-        indexes = [models.Index(fields=["installation", "channel"], name="tillgate_saleor_by_channel")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["installation", "source", "part"],
+                name="tillgate_saleor_purchase_part",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["installation", "channel"], name="tillgate_saleor_by_channel"),
+        ]
 
     def __str__(self) -> str:
         return self.number
@@ -95,8 +112,16 @@ class Transaction(models.Model):
     method = models.CharField(max_length=32)
     amount = MoneyField()
     return_url = models.TextField(blank=True)
-    payment = models.ForeignKey("tillgate.Payment", models.PROTECT, null=True, blank=True, related_name="+")
-    """Null until the payment starts. Two transactions for the same purchase share one payment, and the later one gets its reports."""
+    payment = models.ForeignKey(
+        "tillgate.Payment",
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+    )
+    """Null until the payment starts. Two transactions for the same purchase share one payment, and
+    the later one gets its reports.
+    """
     canceled_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField()
 
@@ -104,14 +129,21 @@ class Transaction(models.Model):
         default_permissions = _PERMISSIONS
         verbose_name = _("transaction")
         verbose_name_plural = _("transactions")
-        constraints = [models.UniqueConstraint(fields=["installation", "transaction_id"], name="tillgate_saleor_transaction_id")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["installation", "transaction_id"],
+                name="tillgate_saleor_transaction_id",
+            ),
+        ]
 
     def __str__(self) -> str:
         return str(self.transaction_id)
 
 
 class AskedRefund(models.Model):
-    """A refund that Saleor requested. A repeated request has the same row, and so the same refund."""
+    """A refund that Saleor requested. A repeated request has the same row, and so the same
+    refund.
+    """
 
     objects: ClassVar[OneDatabase[AskedRefund]] = OneDatabase()
 
@@ -125,7 +157,12 @@ class AskedRefund(models.Model):
         default_permissions = _PERMISSIONS
         verbose_name = _("refund that Saleor asked for")
         verbose_name_plural = _("refunds that Saleor asked for")
-        constraints = [models.UniqueConstraint(fields=["transaction", "digest"], name="tillgate_saleor_asked_refund")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["transaction", "digest"],
+                name="tillgate_saleor_asked_refund",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.transaction_id}/{self.refund_id}"

@@ -1,13 +1,24 @@
-"""The hooks: they describe a checkout or order of a Saleor to Tillgate, and queue reports of shop events to Saleor.
+"""The hooks: they describe a checkout or order of a Saleor to Tillgate, and queue reports of shop
+events to Saleor.
 
-Some programs load installed packages without Django, such as Tillgate's command line. So each hook imports Django only when it is called.
+Some programs load installed packages without Django, such as Tillgate's command line. So each hook
+imports Django only when it is called.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review, hookimpl
+from tillgate.hooks import (
+    Order,
+    OrderDescription,
+    PaidOutcome,
+    Payment,
+    Refund,
+    RemoteEvent,
+    Review,
+    hookimpl,
+)
 
 PLUGIN: Final = "saleor"
 """The entry point's name, which Tillgate's rows carry."""

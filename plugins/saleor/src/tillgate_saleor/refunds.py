@@ -1,7 +1,9 @@
-"""Refunds that Saleor requests: queued once for each request, sent once, and answered with the known result.
+"""Refunds that Saleor requests: queued once for each request, sent once, and answered with the
+known result.
 
-After an error Saleor repeats a request with an empty body, and then records a failure on its own. So the answer for a refund without a
-known result is its pspReference alone, and Saleor waits for it. The plugin reports the result later (I6).
+After an error Saleor repeats a request with an empty body, and then records a failure on its own.
+So the answer for a refund without a known result is its pspReference alone, and Saleor waits for
+it. The plugin reports the result later (I6).
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ from tillgate_saleor.transactions import find_transaction, payment_of, transacti
 
 _REFUND: Final = "REFUND"
 _BEGIN_WITHIN: Final = 0.75
-"""The part of the answer time in which a refund may start: its row must be written before the answer leaves."""
+"""The part of the answer time in which a refund may start: its row must be written before the
+answer leaves.
+"""
 
 
 def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answer:
-    """Run the refund that Saleor requests, and answer with its result. A repeated request is the same refund."""
+    """Run the refund that Saleor requests, and answer with its result. A repeated request is the
+    same refund.
+    """
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun)
     if begun is None or payment is None:
@@ -39,14 +45,29 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
         return failure(_REFUND, _("The shopper has begun again, as another transaction."), raw)
     if body.action.currency != payment.currency:
         message = _("Currency %(given)s is not supported, only %(ours)s is.")
-        return failure(_REFUND, message % {"given": body.action.currency, "ours": payment.currency}, raw)
+        return failure(
+            _REFUND,
+            message % {"given": body.action.currency, "ours": payment.currency},
+            raw,
+        )
     try:
         amount = money.amount(body.action.amount, payment.currency)
     except InvalidRequest:
-        return failure(_REFUND, _("The amount must be above zero, with no more decimals than its currency has."), raw)
-    digest, until = hashlib.sha256(raw).hexdigest(), time.monotonic() + ANSWER_WITHIN_SECONDS * _BEGIN_WITHIN
+        return failure(
+            _REFUND,
+            _("The amount must be above zero, with no more decimals than its currency has."),
+            raw,
+        )
+    digest, until = (
+        hashlib.sha256(raw).hexdigest(),
+        time.monotonic() + ANSWER_WITHIN_SECONDS * _BEGIN_WITHIN,
+    )
     try:
-        within(ANSWER_WITHIN_SECONDS, lambda: _ask(begun, payment, amount, digest, until), installation.pk)
+        within(
+            ANSWER_WITHIN_SECONDS,
+            lambda: _ask(begun, payment, amount, digest, until),
+            installation.pk,
+        )
     except InvalidRequest as error:
         return failure(_REFUND, _("The amount %(detail)s.") % {"detail": error.remedy}, raw)
     except TillgateError as detail:  # it is not possible now, or another process has the order
@@ -54,23 +75,39 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
     except TooLate:
         pass  # its row has the latest result
     asked = _asked(begun, digest)
-    return _outcome(asked, payment.id) if asked else failure(_REFUND, _("The refund could not be begun. Nothing was refunded."), raw)
+    return (
+        _outcome(asked, payment.id)
+        if asked
+        else failure(_REFUND, _("The refund could not be begun. Nothing was refunded."), raw)
+    )
 
 
 def _asked(begun: Transaction, digest: str) -> AskedRefund | None:
     return AskedRefund.objects.filter(transaction=begun, digest=digest).first()
 
 
-def _ask(begun: Transaction, payment: PaymentState, amount: Decimal, digest: str, until: float) -> None:
+def _ask(
+    begun: Transaction,
+    payment: PaymentState,
+    amount: Decimal,
+    digest: str,
+    until: float,
+) -> None:
     """Queue the refund and the row of its request together; Tillgate sends it on commit.
 
-    Do not start after a given time of the monotonic clock: soon after it the answer says that the refund did not start.
+    Do not start after a given time of the monotonic clock: soon after it the answer says that the
+    refund did not start.
     """
     with locked_order(PLUGIN, payment.order.key):  # one request at a time
         if _asked(begun, digest) is not None or time.monotonic() >= until:
             return
         queued = shop.refund(payment.id, amount, reason="Saleor", idempotency_key=digest)
-        AskedRefund(transaction=begun, digest=digest, refund_id=int(queued.id), asked_at=now()).save(force_insert=True)
+        AskedRefund(
+            transaction=begun,
+            digest=digest,
+            refund_id=int(queued.id),
+            asked_at=now(),
+        ).save(force_insert=True)
 
 
 def _outcome(asked: AskedRefund, payment_id: str) -> Answer:
@@ -81,8 +118,20 @@ def _outcome(asked: AskedRefund, payment_id: str) -> Answer:
     # The answer repeats the report's data: Saleor ignores a report of an event that it already has.
     actions = [_REFUND] if payment.refundable_amount else []
     if refunded.status is RefundStatus.SUCCEEDED:
-        return answer("REFUND_SUCCESS", psp_reference=reference, amount=amount, message=_("Refunded."), actions=actions)
+        return answer(
+            "REFUND_SUCCESS",
+            psp_reference=reference,
+            amount=amount,
+            message=_("Refunded."),
+            actions=actions,
+        )
     if refunded.status is RefundStatus.FAILED:
         message = _("The gateway refused the refund.")
-        return answer("REFUND_FAILURE", psp_reference=reference, amount=amount, message=message, actions=actions)
+        return answer(
+            "REFUND_FAILURE",
+            psp_reference=reference,
+            amount=amount,
+            message=message,
+            actions=actions,
+        )
     return {"pspReference": reference}

@@ -1,7 +1,8 @@
-"""Reports: events of a transaction that the App sends to Saleor unasked, in order and at least once.
+"""Reports: events of a transaction that the App sends to Saleor unasked, in order and at least
+once.
 
-Each report is queued in the database transaction that changes Tillgate's rows, and the worker delivers it. Saleor detects a repetition by
-transaction, pspReference, type and amount.
+Each report is queued in the database transaction that changes Tillgate's rows, and the worker
+delivers it. Saleor detects a repetition by transaction, pspReference, type and amount.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from tillgate.hooks import Payment, RemoteEvent
 from tillgate.shop import enqueue_remote, money, now
 from tillgate_saleor import vault
 from tillgate_saleor.answers import moment
-from tillgate_saleor.api import Reported, SaleorError, Silent, TokenRefused, ask_costs, ask_paid_for, report
+from tillgate_saleor.api import (
+    Reported,
+    SaleorError,
+    Silent,
+    TokenRefused,
+    ask_costs,
+    ask_paid_for,
+    report,
+)
 from tillgate_saleor.costs import conclude, note_costs, parts_of
 from tillgate_saleor.models import Transaction
 from tillgate_saleor.plugin import PLUGIN
@@ -28,9 +37,13 @@ from tillgate_saleor.unwanted import GONE, tell_if_unwanted, unwanted_detail
 _log = logging.getLogger("tillgate")
 
 _REST: Final = timedelta(seconds=10)
-"""After a Saleor did not answer, its other reports are postponed for this time, so that they do not delay those of other Saleors."""
+"""After a Saleor did not answer, its other reports are postponed for this time, so that they do not
+delay those of other Saleors.
+"""
 _resting: Final[dict[int, datetime]] = {}
-"""The end of the postponement, by the number of the installation. It is only an optimisation, so each process has its own."""
+"""The end of the postponement, by the number of the installation. It is only an optimisation, so
+each process has its own.
+"""
 
 
 def enqueue(
@@ -57,18 +70,35 @@ def enqueue(
         "message": message,
         "actions": list(actions),
     }
-    enqueue_remote(PLUGIN, told.purchase.key, kind, data=data, payment_id=payment_id, refund_id=refund_id)
+    enqueue_remote(
+        PLUGIN,
+        told.purchase.key,
+        kind,
+        data=data,
+        payment_id=payment_id,
+        refund_id=refund_id,
+    )
 
 
 def deliver(outbox_event: RemoteEvent) -> None:
-    """Deliver a report to the Saleor of its transaction. If this raises a `SaleorError`, Tillgate retries it."""
-    told = Transaction.objects.select_related("installation", "purchase").get(pk=outbox_event.data["transaction"])
+    """Deliver a report to the Saleor of its transaction. If this raises a `SaleorError`, Tillgate
+    retries it.
+    """
+    told = Transaction.objects.select_related("installation", "purchase").get(
+        pk=outbox_event.data["transaction"],
+    )
     installation = told.installation
-    conclude(parts_of(installation.pk, told.purchase.source))  # it is known here now, whenever Saleor gets the report
+    # it is known here now, whenever Saleor gets the report
+    conclude(parts_of(installation.pk, told.purchase.source))
     if not installation.token:
-        raise TokenRefused(f"{installation.api_url} has uninstalled the App: let it install it again, or settle this there by hand")
+        raise TokenRefused(
+            f"{installation.api_url} has uninstalled the App: let it install it again, or settle "
+            "this there by hand",
+        )
     present = now()
-    if (until := _resting.get(installation.pk)) and present < until <= present + _REST:  # only a clock that ran ahead gives a later time
+    if (
+        until := _resting.get(installation.pk)
+    ) and present < until <= present + _REST:  # only a clock that ran ahead gives a later time
         raise Silent(f"{installation.api_url} did not answer another report just now")
     event = Reported(
         transaction_id=told.transaction_id,
@@ -90,24 +120,39 @@ def deliver(outbox_event: RemoteEvent) -> None:
 
 
 def _look_what_it_pays(told: Transaction, token: SecretStr, payment: Payment) -> None:
-    """Open a review of money that Saleor does not want, or of a wrong amount, before the report to Saleor.
+    """Open a review of money that Saleor does not want, or of a wrong amount, before the report to
+    Saleor.
 
-    If Saleor rejects the query, it gets the report anyway. If it does not answer, Tillgate retries later.
+    If Saleor rejects the query, it gets the report anyway. If it does not answer, Tillgate retries
+    later.
     """
     api_url = told.installation.api_url
     try:
         found = ask_paid_for(api_url, token, told.transaction_id)
         if not found.is_charged:
-            tell_if_unwanted(payment, unwanted_detail(found.status, found.charge_status) if found.is_there else GONE)
+            tell_if_unwanted(
+                payment,
+                unwanted_detail(found.status, found.charge_status) if found.is_there else GONE,
+            )
     except Silent:
         raise
     except SaleorError as error:
-        _log.warning("%s was not asked what transaction %s pays: %s", api_url, told.transaction_id, error)
+        _log.warning(
+            "%s was not asked what transaction %s pays: %s",
+            api_url,
+            told.transaction_id,
+            error,
+        )
         return
     try:
         source = ask_costs(api_url, token, told.transaction_id)
     except SaleorError as error:
-        _log.warning("%s did not say what the order of transaction %s costs: %s", api_url, told.transaction_id, error)
+        _log.warning(
+            "%s did not say what the order of transaction %s costs: %s",
+            api_url,
+            told.transaction_id,
+            error,
+        )
         return
     if source is not None:
         note_costs(told.installation, source, told.purchase.source)

@@ -1,7 +1,9 @@
-"""Signatures of a Saleor: over the raw body of a webhook, and in the tokens that its dashboard passes to the App's page.
+"""Signatures of a Saleor: over the raw body of a webhook, and in the tokens that its dashboard
+passes to the App's page.
 
-Its keys are stored with its installation. If a signature names an unknown key, the plugin fetches the keys again, at most once a minute. So
-a Saleor may change its keys, and a forger cannot cause constant fetches.
+Its keys are stored with its installation. If a signature names an unknown key, the plugin fetches
+the keys again, at most once a minute. So a Saleor may change its keys, and a forger cannot cause
+constant fetches.
 """
 
 from __future__ import annotations
@@ -30,8 +32,11 @@ class BadSignature(Exception):
 
 
 def verify(installation: Installation, signature: str, body: bytes) -> None:
-    """Raise `BadSignature` unless the Saleor of an installation has signed a body, as a detached JSON Web Signature (RFC 7797)."""
-    # A signature with its own payload would replace the body: any token of that Saleor would then sign everything.
+    """Raise `BadSignature` unless the Saleor of an installation has signed a body, as a detached
+    JSON Web Signature (RFC 7797).
+    """
+    # A signature with its own payload would replace the body: any token of that Saleor would then
+    # sign everything.
     header, _, rest = signature.partition(".")
     if not header or not rest.startswith("."):
         raise BadSignature("is not a detached signature")
@@ -46,10 +51,11 @@ def verify(installation: Installation, signature: str, body: bytes) -> None:
 
 
 def read_token(installation: Installation, token: str) -> dict[str, Any]:
-    """Return the claims of a token that the Saleor of an installation has given to the App's page; raise `BadSignature`.
+    """Return the claims of a token that the Saleor of an installation has given to the App's page;
+    raise `BadSignature`.
 
-    The token must be valid for this App and now. The check uses the machine's clock, and the Saleor's clock may differ: a fresh token from
-    there must not count as one from the future.
+    The token must be valid for this App and now. The check uses the machine's clock, and the
+    Saleor's clock may differ: a fresh token from there must not count as one from the future.
     """
     keys = _keys(installation, _kid(token, is_encoded=True))
     rules = jwt.JWTClaimsRegistry(
@@ -72,21 +78,28 @@ def read_token(installation: Installation, token: str) -> dict[str, Any]:
 
 
 def _is_well_formed(claims: dict[str, Any]) -> bool:
-    """Tell whether the claims are texts: a list passes the rules if one member does, and a permission would be found inside a text."""
+    """Tell whether the claims are texts: a list passes the rules if one member does, and a
+    permission would be found inside a text.
+    """
     permissions = claims.get("permissions")
-    texts = [claims[name] for name in ("iss", "app", "type")] + (permissions if isinstance(permissions, list) else [None])
+    texts = [claims[name] for name in ("iss", "app", "type")] + (
+        permissions if isinstance(permissions, list) else [None]
+    )
     return all(isinstance(one, str) for one in texts)
 
 
 def _kid(signed: str, *, is_encoded: bool) -> str:
-    """Return which key a signature names. `is_encoded` is whether it signs base64, as a token does, or bytes as they are (RFC 7797)."""
+    """Return which key a signature names. `is_encoded` is whether it signs base64, as a token does,
+    or bytes as they are (RFC 7797).
+    """
     try:
         header = jws.extract_compact(signed.encode()).headers()
     except (JoseError, ValueError, TypeError) as error:
         fault = BadSignature(f"cannot be read ({type(error).__name__})")
     else:
         if header.get("b64", True) is not is_encoded:
-            # The same keys sign both: a token's claims must not pass for a body, and a body must not pass for a token.
+            # The same keys sign both: a token's claims must not pass for a body, and a body must
+            # not pass for a token.
             raise BadSignature("is of another kind")
         if isinstance(kid := header.get("kid"), str):
             return kid
@@ -95,25 +108,36 @@ def _kid(signed: str, *, is_encoded: bool) -> str:
 
 
 def _keys(installation: Installation, kid: str) -> KeySet:
-    """Return the keys of a Saleor with the one that a signature names among them; raise `BadSignature` when it has no such key."""
+    """Return the keys of a Saleor with the one that a signature names among them; raise
+    `BadSignature` when it has no such key.
+    """
     fetched_at = installation.keys_fetched_at
-    age = abs(now() - fetched_at) if fetched_at else None  # the stored time may come from a clock that ran ahead
+    # the stored time may come from a clock that ran ahead
+    age = abs(now() - fetched_at) if fetched_at else None
     is_old = age is None or age > _GOOD_FOR
-    may_fetch = age is None or _FETCH_EVERY < age <= _GOOD_FOR - _FETCH_EVERY  # they are older only if the fetch just failed
+    # they are older only if the fetch just failed
+    may_fetch = age is None or _FETCH_EVERY < age <= _GOOD_FOR - _FETCH_EVERY
     if is_old or (may_fetch and kid not in _kids(installation.keys)):
         _fetch(installation)
     if kid not in _kids(installation.keys):
         raise BadSignature("names a key that this Saleor does not have")
     try:
-        return KeySet.import_key_set({"keys": [key for key in installation.keys["keys"] if _kid_of(key) == kid]})
+        return KeySet.import_key_set(
+            {"keys": [key for key in installation.keys["keys"] if _kid_of(key) == kid]},
+        )
     except (JoseError, ValueError, TypeError, KeyError) as error:
         fault = BadSignature(f"names a key that cannot be used ({type(error).__name__})")
     raise fault
 
 
 def _fetch(installation: Installation) -> None:
-    """Fetch a Saleor's keys. If it is unreachable, the known keys stay valid until the next try, a minute later."""
-    rows = Installation.objects.filter(pk=installation.pk, keys_fetched_at=installation.keys_fetched_at)
+    """Fetch a Saleor's keys. If it is unreachable, the known keys stay valid until the next try, a
+    minute later.
+    """
+    rows = Installation.objects.filter(
+        pk=installation.pk,
+        keys_fetched_at=installation.keys_fetched_at,
+    )
     fetched_at = now()
     if not rows.update(keys_fetched_at=fetched_at):  # another request fetches them, or just did
         installation.refresh_from_db(fields=["keys", "keys_fetched_at"])

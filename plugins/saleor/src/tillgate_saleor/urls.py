@@ -1,4 +1,6 @@
-"""All addresses of the App: `path("saleor/", include("tillgate_saleor.urls"))`, beside those of `tillgate.django`."""
+"""All addresses of the App: `path("saleor/", include("tillgate_saleor.urls"))`, beside those of
+`tillgate.django`.
+"""
 
 from django.urls import path
 

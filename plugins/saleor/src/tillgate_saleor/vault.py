@@ -1,7 +1,7 @@
 """The tokens of Saleor in the database are encrypted: a backup does not reveal them (I11).
 
-Keys change as Django's do: the newest encrypts, older ones still decrypt, and `manage.py tillgate_saleor rotate` encrypts all of them
-again.
+Keys change as Django's do: the newest encrypts, older ones still decrypt, and `manage.py
+tillgate_saleor rotate` encrypts all of them again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,16 @@ def encrypt(secret: str) -> str:
 
 
 def decrypt(kept: str) -> str:
-    """Return the secret of an encrypted text; raise `ConfigurationError` if no key fits any more."""
+    """Return the secret of an encrypted text; raise `ConfigurationError` if no key fits any
+    more.
+    """
     try:
         return _fernets().decrypt(kept).decode()
     except InvalidToken:
-        remedy = "does not fit: put the older key behind the newest (SECRET_KEY_FALLBACKS), or let the Saleor install the App again"
+        remedy = (
+            "does not fit: put the older key behind the newest (SECRET_KEY_FALLBACKS), or "
+            "let the Saleor install the App again"
+        )
         fault = ConfigurationError("TILLGATE_SALEOR['ENCRYPTION_KEYS']", "***", remedy)
     raise fault
 
@@ -38,11 +43,15 @@ def rotate(kept: str) -> str:
 
 
 def _fernets() -> MultiFernet:
-    keys = get_settings().encryption_keys or [str(key) for key in (project.SECRET_KEY, *project.SECRET_KEY_FALLBACKS)]
+    keys = get_settings().encryption_keys or [
+        str(key) for key in (project.SECRET_KEY, *project.SECRET_KEY_FALLBACKS)
+    ]
     return MultiFernet([Fernet(_derived(key)) for key in keys])
 
 
 def _derived(key: str) -> bytes:
-    """Return a Fernet key, derived for this purpose alone: other uses of the same text do not accept it."""
+    """Return a Fernet key, derived for this purpose alone: other uses of the same text do not
+    accept it.
+    """
     derivation = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"tillgate_saleor tokens")
     return base64.urlsafe_b64encode(derivation.derive(key.encode()))

@@ -34,11 +34,17 @@ def manifest_page(request: HttpRequest) -> HttpResponse:
 @without_atomic_requests
 @require_POST
 def register(request: HttpRequest) -> HttpResponse:
-    """Accept the token of a Saleor that installs the App. Its staff see the message if that fails."""
+    """Accept the token of a Saleor that installs the App. Its staff see the message if that
+    fails.
+    """
     try:
         _register(request)
     except NotTaken as fault:
-        _log.warning("the App was not installed by %.200r: %s", request.headers.get("Saleor-Api-Url", ""), fault.message)
+        _log.warning(
+            "the App was not installed by %.200r: %s",
+            request.headers.get("Saleor-Api-Url", ""),
+            fault.message,
+        )
         return not_taken(fault)
     return JsonResponse({"success": True})
 
@@ -48,7 +54,12 @@ def _register(request: HttpRequest) -> None:
     try:
         installation = install(request.headers.get("Saleor-Api-Url", ""), token)
     except OriginNotAllowed:
-        fault = NotTaken(403, "ORIGIN", "This Saleor is not among those that may install this App: its owner must allow it first.")
+        fault = NotTaken(
+            403,
+            "ORIGIN",
+            "This Saleor is not among those that may install this App: its owner must allow it "
+            "first.",
+        )
     except SaleorError as error:
         fault = NotTaken(400, "NOT_PROVEN", f"The token could not be proven to work: {error}")
     else:
@@ -64,6 +75,11 @@ def _token(raw: bytes) -> SecretStr:
     except (ValueError, RecursionError):
         given = None
     token = given.get("auth_token") if isinstance(given, dict) else None
-    if not isinstance(token, str) or not 0 < len(token) <= _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
+    if (
+        not isinstance(token, str)
+        or not 0 < len(token) <= _LONGEST_TOKEN
+        or not token.isascii()
+        or not token.isprintable()
+    ):
         raise NotTaken(400, "TOKEN", "The body has no auth_token.")
     return SecretStr(token)

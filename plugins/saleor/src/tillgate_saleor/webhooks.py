@@ -1,7 +1,9 @@
-"""The webhooks: they check the sender and the App, read the event, and call the function that answers it.
+"""The webhooks: they check the sender and the App, read the event, and call the function that
+answers it.
 
-No answer is ever a 5xx, even after an exception: Saleor would repeat the request with an empty body, and then record a failure of its own.
-A rejected request gets a 4xx and an `error`, without `result` and `pspReference`, which Saleor would treat as a real answer.
+No answer is ever a 5xx, even after an exception: Saleor would repeat the request with an empty
+body, and then record a failure of its own. A rejected request gets a 4xx and an `error`, without
+`result` and `pspReference`, which Saleor would treat as a real answer.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ class NotTaken(Exception):
 
 def not_taken(fault: NotTaken) -> HttpResponse:
     """Return the answer to a rejected request."""
-    return JsonResponse({"success": False, "error": {"code": fault.code, "message": fault.message}}, status=fault.status)
+    return JsonResponse(
+        {"success": False, "error": {"code": fault.code, "message": fault.message}},
+        status=fault.status,
+    )
 
 
 @login_not_required
@@ -54,7 +59,9 @@ def webhook(request: HttpRequest, event: str) -> HttpResponse:
         return not_taken(fault)
     except Exception:  # noqa: BLE001  # the shop's own code may raise anything
         _log.exception("webhook %.64r failed", event)
-        return not_taken(NotTaken(400, "FAILED", "Something went wrong here, and nothing more was done."))
+        return not_taken(
+            NotTaken(400, "FAILED", "Something went wrong here, and nothing more was done."),
+        )
 
 
 def _answer(request: HttpRequest, name: str) -> Answer:
@@ -67,13 +74,21 @@ def _answer(request: HttpRequest, name: str) -> Answer:
     if request.headers.get("Saleor-Event", "").lower() != event:
         raise NotTaken(400, "EVENT", "The header Saleor-Event does not fit the address.")
     if not raw:
-        raise NotTaken(400, "BODY", "The body is empty: it is not known what is asked for, and nothing was done.")
+        raise NotTaken(
+            400,
+            "BODY",
+            "The body is empty: it is not known what is asked for, and nothing was done.",
+        )
     try:
         body = read_body(event, raw)
     except BadBody as error:
         raise NotTaken(400, "BODY", f"The body {error}.") from None
     if body.recipient.id != installation.app_id:
-        raise NotTaken(403, "RECIPIENT", "This is for another App, or for an installation that was replaced.")
+        raise NotTaken(
+            403,
+            "RECIPIENT",
+            "This is for another App, or for an installation that was replaced.",
+        )
     return _ANSWERS[event](installation, body, raw)
 
 
@@ -94,7 +109,11 @@ def _signer(request: HttpRequest, raw: bytes) -> Installation:
     rows = Installation.objects.filter(api_url=api_url, uninstalled_at__isnull=True)
     installation = rows.first() if api_url else None
     if installation is None:
-        raise NotTaken(401, "INSTALLATION", "The header Saleor-Api-Url names no Saleor that has installed this App.")
+        raise NotTaken(
+            401,
+            "INSTALLATION",
+            "The header Saleor-Api-Url names no Saleor that has installed this App.",
+        )
     try:
         verify(installation, request.headers.get("Saleor-Signature", ""), raw)
     except BadSignature as error:
@@ -103,7 +122,10 @@ def _signer(request: HttpRequest, raw: bytes) -> Installation:
 
 
 _ANSWERS: Final[dict[Event, Callable[[Installation, Any, bytes], Answer]]] = {
-    Event.GATEWAY_INITIALIZE: lambda installation, body, _: paying.initialize_gateway(installation, body),
+    Event.GATEWAY_INITIALIZE: lambda installation, body, _: paying.initialize_gateway(
+        installation,
+        body,
+    ),
     Event.INITIALIZE: lambda installation, body, _: paying.initialize(installation, body),
     Event.PROCESS: lambda installation, body, _: paying.process(installation, body),
     Event.CHARGE: paying.charge,

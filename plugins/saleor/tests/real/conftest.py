@@ -1,4 +1,6 @@
-"""A real Saleor, and our service beside it with the gateway's emulator: see README.md. Nothing here is collected without `SALEOR_URL`."""
+"""A real Saleor, and our service beside it with the gateway's emulator: see README.md. Nothing here
+is collected without `SALEOR_URL`.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,18 @@ from tillgate.sandbox import Options, Sandbox
 
 collect_ignore_glob = [] if os.environ.get("SALEOR_URL") else ["test_*.py"]
 
-_RETURN_URL = "http://storefront.example/thanks"  # nothing answers there: a shopper who is led there has arrived
+# nothing answers there: a shopper who is led there has arrived
+_RETURN_URL = "http://storefront.example/thanks"
 
 
 @pytest.fixture(scope="session")
 def saleor() -> Iterator[Saleor]:
     """Return the Saleor that was given."""
-    found = Saleor(os.environ["SALEOR_URL"], os.environ["SALEOR_EMAIL"], os.environ["SALEOR_PASSWORD"])
+    found = Saleor(
+        os.environ["SALEOR_URL"],
+        os.environ["SALEOR_EMAIL"],
+        os.environ["SALEOR_PASSWORD"],
+    )
     yield found
     found.close()
 
@@ -38,11 +45,20 @@ def gateway(running_gateway: Sandbox) -> Iterator[Sandbox]:
     options = running_gateway.control.service.options
     yield running_gateway
     running_gateway.control.clear_faults()
-    running_gateway.control.set_options({"delay_seconds": options.delay_seconds, "notification_on_refund": options.notification_on_refund})
+    running_gateway.control.set_options(
+        {
+            "delay_seconds": options.delay_seconds,
+            "notification_on_refund": options.notification_on_refund,
+        },
+    )
 
 
 @pytest.fixture(scope="session")
-def service(saleor: Saleor, running_gateway: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(
+    saleor: Saleor,
+    running_gateway: Sandbox,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Service]:
     """Run our service as an owner does, its log in `service.log` of a folder that pytest keeps."""
     folder: Path = tmp_path_factory.mktemp("service")
     with Service(folder, saleor.url, running_gateway.base_url, _RETURN_URL) as running:

@@ -19,7 +19,9 @@ INSTALL: Final = """mutation ($name: String!, $manifest: String!, $permissions: 
     appInstall(input: {appName: $name, manifestUrl: $manifest, permissions: $permissions}) {
         appInstallation { id } errors { field message } } }"""
 INSTALLATIONS: Final = "query { appsInstallations { id status message } }"
-FORGET_INSTALLATION: Final = "mutation ($id: ID!) { appDeleteFailedInstallation(id: $id) { errors { field message } } }"
+FORGET_INSTALLATION: Final = (
+    "mutation ($id: ID!) { appDeleteFailedInstallation(id: $id) { errors { field message } } }"
+)
 ACTIVATE: Final = "mutation ($id: ID!) { appActivate(id: $id) { errors { field message } } }"
 DEACTIVATE: Final = "mutation ($id: ID!) { appDeactivate(id: $id) { errors { field message } } }"
 UNINSTALL: Final = "mutation ($id: ID!) { appDelete(id: $id) { errors { field message } } }"
@@ -30,10 +32,16 @@ MAKE_APP: Final = """mutation ($name: String!) {
 # The shop
 
 CHANNEL: Final = "query ($slug: String!) { channel(slug: $slug) { id } }"
-PRODUCTS: Final = "query ($channel: String!) { products(channel: $channel, first: 1) { edges { node { variants { id } } } } }"
+PRODUCTS: Final = (
+    "query ($channel: String!) { products(channel: $channel, first: 1) { edges { "
+    "node { variants { id } } } } }"
+)
 MAKE_WAREHOUSE: Final = """mutation ($name: String!, $address: AddressInput!) {
     createWarehouse(input: {name: $name, slug: $name, address: $address}) { warehouse { id } errors { field message } } }"""
-MAKE_CHANNEL: Final = "mutation ($input: ChannelCreateInput!) { channelCreate(input: $input) { channel { id } errors { field message } } }"
+MAKE_CHANNEL: Final = (
+    "mutation ($input: ChannelCreateInput!) { channelCreate(input: $input) { "
+    "channel { id } errors { field message } } }"
+)
 MAKE_ZONE: Final = """mutation ($name: String!, $channel: ID!, $warehouse: ID!) {
     shippingZoneCreate(input: {name: $name, countries: ["US"], addChannels: [$channel], addWarehouses: [$warehouse]}) {
         shippingZone { id } errors { field message } } }"""
@@ -45,7 +53,10 @@ LIST_SHIPPING: Final = """mutation ($id: ID!, $channel: ID!, $price: PositiveDec
 MAKE_PRODUCT_TYPE: Final = """mutation ($name: String!) {
     productTypeCreate(input: {name: $name, slug: $name, kind: NORMAL, isShippingRequired: true}) {
         productType { id } errors { field message } } }"""
-MAKE_CATEGORY: Final = "mutation ($name: String!) { categoryCreate(input: {name: $name}) { category { id } errors { field message } } }"
+MAKE_CATEGORY: Final = (
+    "mutation ($name: String!) { categoryCreate(input: {name: $name}) { "
+    "category { id } errors { field message } } }"
+)
 MAKE_PRODUCT: Final = """mutation ($name: String!, $kind: ID!, $category: ID!) {
     productCreate(input: {name: $name, productType: $kind, category: $category}) { product { id } errors { field message } } }"""
 LIST_PRODUCT: Final = """mutation ($id: ID!, $channel: ID!) { productChannelListingUpdate(id: $id, input: {updateChannels: [
@@ -66,7 +77,9 @@ SOURCE: Final = """query ($id: ID!) { checkout(id: $id) { chargeStatus transacti
 PAY_BY_HAND: Final = """mutation ($id: ID!, $amount: PositiveDecimal!) {
     transactionCreate(id: $id, transaction: {name: "Cash", amountCharged: {amount: $amount, currency: "USD"}}) {
         transaction { id } errors { field message } } }"""
-CANCEL: Final = """mutation ($id: ID!) { orderCancel(id: $id) { order { id } errors { field message } } }"""
+CANCEL: Final = (
+    """mutation ($id: ID!) { orderCancel(id: $id) { order { id } errors { field message } } }"""
+)
 REQUEST: Final = """mutation ($id: ID!, $action: TransactionActionEnum!, $amount: PositiveDecimal) {
     transactionRequestAction(id: $id, actionType: $action, amount: $amount) { transaction { id } errors { field message } } }"""
 GRANT_REFUND: Final = """mutation ($order: ID!, $transaction: ID!, $amount: Decimal!) {
@@ -98,4 +111,6 @@ INITIALIZE: Final = """mutation ($id: ID!, $gateway: String!, $data: JSON, $key:
     transaction { id } transactionEvent { type pspReference message } data errors { field message } } }"""
 PROCESS: Final = """mutation ($id: ID!) { transactionProcess(id: $id) {
     transaction { id } transactionEvent { type pspReference message } data errors { field message } } }"""
-COMPLETE: Final = "mutation ($id: ID!) { checkoutComplete(id: $id) { order { id } errors { field message } } }"
+COMPLETE: Final = (
+    "mutation ($id: ID!) { checkoutComplete(id: $id) { order { id } errors { field message } } }"
+)

@@ -1,4 +1,6 @@
-"""The driver: how the conformance kit talks to a real Saleor. Our App is in the kit's own process, where the kit can make it fail."""
+"""The driver: how the conformance kit talks to a real Saleor. Our App is in the kit's own process,
+where the kit can make it fail.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _PAID: Final = ("FULL", "OVERCHARGED")
 
 
 class Shop:
-    """A Saleor with the App installed, whose storefront may name the price: a total to the cent needs no product of its own."""
+    """A Saleor with the App installed, whose storefront may name the price: a total to the cent
+    needs no product of its own.
+    """
 
     def __init__(self, saleor: Saleor) -> None:
         self.saleor = saleor
@@ -38,7 +42,9 @@ class Shop:
         self.saleor.ask(documents.UNINSTALL, id=self._backend)
 
     def install(self, manifest_url: str) -> None:
-        """Install the App, once; the kit empties the tables before each scenario, and what they knew of it is put back."""
+        """Install the App, once; the kit empties the tables before each scenario, and what they
+        knew of it is put back.
+        """
         if self._installation is None:
             self.saleor.uninstall(APP_ID)
             self.saleor.install(manifest_url)
@@ -46,7 +52,7 @@ class Shop:
         else:
             self._installation.save(force_insert=True)
 
-    # The shopper, through the storefront ---------------------------------------------------------------------------------------------
+    # The shopper, through the storefront ----------------------------------------------------------
 
     def checkout(self, total: Decimal) -> Source:
         """Fill a cart."""
@@ -57,7 +63,13 @@ class Shop:
 
     def edit(self, source: Source, total: Decimal) -> None:
         """Change the cart."""
-        self.saleor.ask_as(self._token, documents.PRICE_CHECKOUT, id=source.id, variant=self._channel.variant, price=total)
+        self.saleor.ask_as(
+            self._token,
+            documents.PRICE_CHECKOUT,
+            id=source.id,
+            variant=self._channel.variant,
+            price=total,
+        )
         source.total = total
 
     def gateway_initialize(self, source: Source) -> tuple[int, Any]:
@@ -76,18 +88,26 @@ class Shop:
 
 
 class RealSaleorDriver(StorefrontDriver):
-    """Reads the ledger of a real Saleor. A checkout is paid when Saleor would make an order of it."""
+    """Reads the ledger of a real Saleor. A checkout is paid when Saleor would make an order of
+    it.
+    """
 
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
 
     def _ledger(self, order_key: str) -> Any:
-        """Return a checkout as Saleor has it, the events of its transactions from the oldest on: each is charged under one pspReference."""
+        """Return a checkout as Saleor has it, the events of its transactions from the oldest on:
+        each is charged under one pspReference.
+        """
         self.carry_reports()
         found = self.shop.saleor.ask(documents.SOURCE, id=source_id(order_key))
         for transaction in found["transactions"]:
             transaction["events"].sort(key=lambda event: str(event["createdAt"]))
-            references = {event["pspReference"] for event in transaction["events"] if event["type"].startswith("CHARGE_")}
+            references = {
+                event["pspReference"]
+                for event in transaction["events"]
+                if event["type"].startswith("CHARGE_")
+            }
             assert len(references - {""}) <= 1, f"one transaction was told of as {references}"
         return found
 
@@ -99,30 +119,54 @@ class RealSaleorDriver(StorefrontDriver):
 
     @staticmethod
     def _has_paid(ledger: Any) -> bool:
-        """Tell whether a checkout was charged in full. Saleor subtracts refunds from the charge; here they change nothing."""
-        return ledger["chargeStatus"] in _PAID or any(one["refundedAmount"]["amount"] for one in ledger["transactions"])
+        """Tell whether a checkout was charged in full. Saleor subtracts refunds from the charge;
+        here they change nothing.
+        """
+        return ledger["chargeStatus"] in _PAID or any(
+            one["refundedAmount"]["amount"] for one in ledger["transactions"]
+        )
 
     def times_paid(self, order_key: str) -> int:
-        """Return how often the same money was counted, in one transaction or in several. A second payment is other money."""
+        """Return how often the same money was counted, in one transaction or in several. A second
+        payment is other money.
+        """
         ledger = self._ledger(order_key)
-        events = [(one["id"], event) for one in ledger["transactions"] for event in one["events"] if event["type"] == "CHARGE_SUCCESS"]
-        counted = Counter(name for transaction, event in events for name in (transaction, event["pspReference"]))
+        events = [
+            (one["id"], event)
+            for one in ledger["transactions"]
+            for event in one["events"]
+            if event["type"] == "CHARGE_SUCCESS"
+        ]
+        counted = Counter(
+            name for transaction, event in events for name in (transaction, event["pspReference"])
+        )
         return max(counted.values(), default=0) if self._has_paid(ledger) else 0
 
     def paid_amount(self, order_key: str) -> Decimal:
-        """Add up all money that came, also a second payment's; Saleor subtracts refunds from what it calls charged."""
+        """Add up all money that came, also a second payment's; Saleor subtracts refunds from what
+        it calls charged.
+        """
         transactions = self._ledger(order_key)["transactions"]
-        sums = (one[kind]["amount"] for one in transactions for kind in ("chargedAmount", "refundedAmount"))
+        sums = (
+            one[kind]["amount"]
+            for one in transactions
+            for kind in ("chargedAmount", "refundedAmount")
+        )
         return sum(sums, Decimal(0))
 
     def refunded(self, order_key: str) -> Decimal:
-        return sum((one["refundedAmount"]["amount"] for one in self._ledger(order_key)["transactions"]), Decimal(0))
+        return sum(
+            (one["refundedAmount"]["amount"] for one in self._ledger(order_key)["transactions"]),
+            Decimal(0),
+        )
 
     def is_payable(self, order_key: str) -> bool:
         return not self.is_paid(order_key)
 
     def is_released(self, order_key: str) -> bool:
-        """Tell whether Saleor was told of every transaction that nobody paid. When it drops such a checkout is its own affair."""
+        """Tell whether Saleor was told of every transaction that nobody paid. When it drops such a
+        checkout is its own affair.
+        """
         ledger = self._ledger(order_key)
         last_words = [one["events"][-1]["type"] for one in ledger["transactions"]]
         return ledger["chargeStatus"] not in _PAID and set(last_words) == {"CHARGE_FAILURE"}
@@ -131,10 +175,17 @@ class RealSaleorDriver(StorefrontDriver):
         """Cancel what was begun: the staff can do no more to a checkout."""
         for transaction in self._ledger(order_key)["transactions"]:
             self.shop.saleor.request(transaction["id"], "CANCEL")
-            until("it is canceled", lambda: "CANCEL_SUCCESS" in dict(self.shop.saleor.events(transaction["id"])))  # noqa: B023  # called at once
+            until(
+                "it is canceled",
+                lambda id_=transaction["id"]: (
+                    "CANCEL_SUCCESS" in dict(self.shop.saleor.events(id_))
+                ),
+            )
 
     def edit_total(self, order_key: str, total: Decimal) -> None:
-        """Change the cart; the storefront then asks anew how it can be paid, as it does when it shows its payment step."""
+        """Change the cart; the storefront then asks anew how it can be paid, as it does when it
+        shows its payment step.
+        """
         source = self.shop.sources[source_id(order_key)]
         self.shop.edit(source, total)
         self.shop.gateway_initialize(source)

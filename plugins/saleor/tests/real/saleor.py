@@ -1,4 +1,6 @@
-"""A real Saleor, as its staff and as a storefront use it: GraphQL over HTTP, and nothing of Saleor's own code."""
+"""A real Saleor, as its staff and as a storefront use it: GraphQL over HTTP, and nothing of
+Saleor's own code.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Refused(double.Refused):
 
 
 def until(what: str, look: Callable[[], _T], timeout_seconds: float = 30.0) -> _T:
-    """Look again and again until there is something to see, and return it; fail by name when the time is over."""
+    """Look again and again until there is something to see, and return it; fail by name when the
+    time is over.
+    """
     ends_at = time.monotonic() + timeout_seconds
     while time.monotonic() < ends_at:
         if seen := look():
@@ -59,7 +63,9 @@ class Channel:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A transaction that a storefront has begun: Saleor's id, what kind of event it led to, and what the App answered."""
+    """A transaction that a storefront has begun: Saleor's id, what kind of event it led to, and
+    what the App answered.
+    """
 
     transaction: str
     event: str
@@ -88,7 +94,9 @@ class Saleor:
         self._http.close()
 
     def ask(self, document: str, **variables: Any) -> Any:
-        """Send a document of one field as the staff, and return what the field holds; raise `Refused` for errors."""
+        """Send a document of one field as the staff, and return what the field holds; raise
+        `Refused` for errors.
+        """
         return self._send(document, variables, {"Authorization": f"Bearer {self.staff_token()}"})
 
     def ask_as(self, token: str, document: str, **variables: Any) -> Any:
@@ -100,14 +108,21 @@ class Saleor:
         return self._send(document, variables, {})
 
     def _send(self, document: str, variables: dict[str, Any], headers: dict[str, str]) -> Any:
-        body = json.dumps({"query": document, "variables": variables}, default=str)  # Saleor takes a decimal as text
-        answer = self._http.post(self.url, content=body, headers={"Content-Type": "application/json", **headers})
+        # Saleor takes a decimal as text
+        body = json.dumps({"query": document, "variables": variables}, default=str)
+        answer = self._http.post(
+            self.url,
+            content=body,
+            headers={"Content-Type": "application/json", **headers},
+        )
         said = json.loads(answer.content, parse_float=Decimal)
         if said.get("errors"):
             raise Refused("; ".join(error["message"] for error in said["errors"]))
         (found,) = said["data"].values()
         if isinstance(found, dict) and found.get("errors"):
-            raise Refused("; ".join(f"{error['field']}: {error['message']}" for error in found["errors"]))
+            raise Refused(
+                "; ".join(f"{error['field']}: {error['message']}" for error in found["errors"]),
+            )
         return found
 
     def staff_token(self) -> str:
@@ -117,7 +132,7 @@ class Saleor:
             self._token_until = time.monotonic() + _TOKEN_SECONDS
         return self._token
 
-    # The App -------------------------------------------------------------------------------------------------------------------------
+    # The App --------------------------------------------------------------------------------------
 
     def manifest(self, url: str) -> Any:
         """Return an App's manifest as Saleor reads it."""
@@ -131,11 +146,26 @@ class Saleor:
     def install(self, manifest_url: str) -> Any:
         """Install an App and return it; raise `Refused` with what Saleor says when that fails."""
         manifest = self.manifest(manifest_url)
-        identifier, permissions = manifest["identifier"], [permission["code"] for permission in manifest["permissions"]]
-        job = self.ask(documents.INSTALL, name=manifest["name"], manifest=manifest_url, permissions=permissions)["appInstallation"]["id"]
+        identifier, permissions = (
+            manifest["identifier"],
+            [permission["code"] for permission in manifest["permissions"]],
+        )
+        job = self.ask(
+            documents.INSTALL,
+            name=manifest["name"],
+            manifest=manifest_url,
+            permissions=permissions,
+        )["appInstallation"]["id"]
 
         def look() -> Any:
-            failed = next((one for one in self.ask(documents.INSTALLATIONS) if one["id"] == job and one["status"] == "FAILED"), None)
+            failed = next(
+                (
+                    one
+                    for one in self.ask(documents.INSTALLATIONS)
+                    if one["id"] == job and one["status"] == "FAILED"
+                ),
+                None,
+            )
             if failed is not None:
                 self.ask(documents.FORGET_INSTALLATION, id=job)
                 raise Refused(failed["message"])
@@ -162,24 +192,44 @@ class Saleor:
         """Return the token with which the dashboard opens an App's page."""
         return str(self.ask(documents.APP_TOKEN, id=app)["accessToken"])
 
-    # The shop ------------------------------------------------------------------------------------------------------------------------
+    # The shop -------------------------------------------------------------------------------------
 
-    def channel(self, slug: str, *, currency: str = "USD", strategy: str = "CHARGE", **settings: bool) -> Channel:
+    def channel(
+        self,
+        slug: str,
+        *,
+        currency: str = "USD",
+        strategy: str = "CHARGE",
+        **settings: bool,
+    ) -> Channel:
         """Return a channel in which one product is sold, made if it is not there yet."""
         if self.ask(documents.CHANNEL, slug=slug) is None:
             self._open_channel(slug, currency, strategy, **settings)
         (product,) = self.ask(documents.PRODUCTS, channel=slug)["edges"]
         return Channel(slug, product["node"]["variants"][0]["id"])
 
-    def _open_channel(self, slug: str, currency: str, strategy: str, *, completes: bool = False, pays_later: bool = False) -> None:
-        """Open a channel with everything that Saleor wants before it sells: stock, a way to send it, a price."""
+    def _open_channel(
+        self,
+        slug: str,
+        currency: str,
+        strategy: str,
+        *,
+        completes: bool = False,
+        pays_later: bool = False,
+    ) -> None:
+        """Open a channel with everything that Saleor wants before it sells: stock, a way to send
+        it, a price.
+        """
         name = f"{slug}-{secrets.token_hex(3)}"
-        warehouse = self.ask(documents.MAKE_WAREHOUSE, name=name, address=_ADDRESS)["warehouse"]["id"]
+        warehouse = self.ask(documents.MAKE_WAREHOUSE, name=name, address=_ADDRESS)["warehouse"][
+            "id"
+        ]
         settings: dict[str, Any] = {
             "paymentSettings": {"defaultTransactionFlowStrategy": strategy},
             "orderSettings": {"allowUnpaidOrders": pays_later},
         }
-        if completes:  # Saleor completes a checkout that is paid by itself, a while after the payment
+        # Saleor completes a checkout that is paid by itself, a while after the payment
+        if completes:
             settings["checkoutSettings"] = {"automaticCompletion": {"enabled": True, "delay": 0}}
         about = {
             "name": slug,
@@ -190,14 +240,20 @@ class Saleor:
             "addWarehouses": [warehouse],
         }
         channel = self.ask(documents.MAKE_CHANNEL, input={**about, **settings})["channel"]["id"]
-        zone = self.ask(documents.MAKE_ZONE, name=name, channel=channel, warehouse=warehouse)["shippingZone"]["id"]
+        zone = self.ask(documents.MAKE_ZONE, name=name, channel=channel, warehouse=warehouse)[
+            "shippingZone"
+        ]["id"]
         method = self.ask(documents.MAKE_SHIPPING, name=name, zone=zone)["shippingMethod"]["id"]
         self.ask(documents.LIST_SHIPPING, id=method, channel=channel, price=SHIPPING)
         kind = self.ask(documents.MAKE_PRODUCT_TYPE, name=name)["productType"]["id"]
         category = self.ask(documents.MAKE_CATEGORY, name=name)["category"]["id"]
-        product = self.ask(documents.MAKE_PRODUCT, name=name, kind=kind, category=category)["product"]["id"]
+        product = self.ask(documents.MAKE_PRODUCT, name=name, kind=kind, category=category)[
+            "product"
+        ]["id"]
         self.ask(documents.LIST_PRODUCT, id=product, channel=channel)
-        variant = self.ask(documents.MAKE_VARIANT, product=product, warehouse=warehouse)["productVariant"]["id"]
+        variant = self.ask(documents.MAKE_VARIANT, product=product, warehouse=warehouse)[
+            "productVariant"
+        ]["id"]
         self.ask(documents.LIST_VARIANT, id=variant, channel=channel, price=PRICE)
 
     def transaction(self, transaction: str) -> Any:
@@ -207,7 +263,10 @@ class Saleor:
     def events(self, transaction: str) -> list[tuple[str, Decimal]]:
         """Return kind and amount of what happened to a transaction, oldest first."""
         found = self.transaction(transaction)["events"]
-        return [(event["type"], event["amount"]["amount"]) for event in sorted(found, key=lambda event: str(event["createdAt"]))]
+        return [
+            (event["type"], event["amount"]["amount"])
+            for event in sorted(found, key=lambda event: str(event["createdAt"]))
+        ]
 
     def order(self, order: str) -> Any:
         """Return an order as the staff sees it."""
@@ -223,7 +282,12 @@ class Saleor:
 
     def grant_refund(self, order: str, transaction: str, amount: str) -> str:
         """Grant a refund of an order, ask the App for it, and return its id."""
-        granted = self.ask(documents.GRANT_REFUND, order=order, transaction=transaction, amount=amount)["grantedRefund"]["id"]
+        granted = self.ask(
+            documents.GRANT_REFUND,
+            order=order,
+            transaction=transaction,
+            amount=amount,
+        )["grantedRefund"]["id"]
         self.ask(documents.REQUEST_GRANTED, id=granted)
         return str(granted)
 
@@ -235,28 +299,64 @@ class Storefront:
         self.saleor, self.gateway, self.return_url = saleor, gateway, return_url
 
     def checkout(self, channel: Channel) -> str:
-        """Put the product into a new checkout, say where to send it, and return the checkout's id; it costs `TOTAL`."""
+        """Put the product into a new checkout, say where to send it, and return the checkout's id;
+        it costs `TOTAL`.
+        """
         ask = self.saleor.ask_as_shopper
-        made = ask(documents.CHECKOUT, channel=channel.slug, variant=channel.variant, address=_ADDRESS)["checkout"]
+        made = ask(
+            documents.CHECKOUT,
+            channel=channel.slug,
+            variant=channel.variant,
+            address=_ADDRESS,
+        )["checkout"]
         ask(documents.OUTBOX_EVENT, id=made["id"], method=made["shippingMethods"][0]["id"])
         return str(made["id"])
 
     def changes_cart(self, checkout: str, channel: Channel, quantity: int) -> None:
         """Have so many of the product in a checkout, as in another tab."""
-        self.saleor.ask_as_shopper(documents.QUANTITY, id=checkout, variant=channel.variant, quantity=quantity)
+        self.saleor.ask_as_shopper(
+            documents.QUANTITY,
+            id=checkout,
+            variant=channel.variant,
+            quantity=quantity,
+        )
 
     def ways_to_pay(self, checkout: str, amount: str | None = None) -> dict[str, Any]:
-        """Return what the App offers for a checkout, or for an amount of it that the storefront names."""
-        answer = self.saleor.ask_as_shopper(documents.GATEWAYS, id=checkout, gateway=self.gateway, amount=amount)
+        """Return what the App offers for a checkout, or for an amount of it that the storefront
+        names.
+        """
+        answer = self.saleor.ask_as_shopper(
+            documents.GATEWAYS,
+            id=checkout,
+            gateway=self.gateway,
+            amount=amount,
+        )
         (config,) = answer["gatewayConfigs"]
         if config["errors"]:
             raise Refused("; ".join(error["message"] for error in config["errors"]))
         return dict(config["data"])
 
-    def begin(self, checkout: str, method: str = "alipay", *, key: str | None = None, data: Any = ..., **more: Any) -> Attempt:
-        """Begin a transaction; `data` in place of payment method and return address, `more` for other arguments of Saleor's."""
+    def begin(
+        self,
+        checkout: str,
+        method: str = "alipay",
+        *,
+        key: str | None = None,
+        data: Any = ...,
+        **more: Any,
+    ) -> Attempt:
+        """Begin a transaction; `data` in place of payment method and return address, `more` for
+        other arguments of Saleor's.
+        """
         sent = {"method": method, "returnUrl": self.return_url} if data is ... else data
-        answer = self.saleor.ask_as_shopper(documents.INITIALIZE, id=checkout, gateway=self.gateway, data=sent, key=key, **more)
+        answer = self.saleor.ask_as_shopper(
+            documents.INITIALIZE,
+            id=checkout,
+            gateway=self.gateway,
+            data=sent,
+            key=key,
+            **more,
+        )
         return self._attempt(answer)
 
     def process(self, transaction: str) -> Attempt:
@@ -266,12 +366,15 @@ class Storefront:
     def complete(self, checkout: str) -> str:
         """Make an order of a checkout and return its id.
 
-        A report that arrives at the same moment is among the transaction's events before Saleor counts it: asked just then, Saleor says
-        that the money does not cover the checkout, and a moment later that it does.
+        A report that arrives at the same moment is among the transaction's events before Saleor
+        counts it: asked just then, Saleor says that the money does not cover the checkout, and a
+        moment later that it does.
         """
         for _ in range(_TRIES):
             try:
-                return str(self.saleor.ask_as_shopper(documents.COMPLETE, id=checkout)["order"]["id"])
+                return str(
+                    self.saleor.ask_as_shopper(documents.COMPLETE, id=checkout)["order"]["id"],
+                )
             except Refused as refused:
                 if "doesn't cover" not in str(refused):
                     raise
@@ -281,4 +384,10 @@ class Storefront:
     @staticmethod
     def _attempt(answer: Any) -> Attempt:
         event = answer["transactionEvent"]
-        return Attempt(answer["transaction"]["id"], event["type"], event["pspReference"], event["message"], answer["data"] or {})
+        return Attempt(
+            answer["transaction"]["id"],
+            event["type"],
+            event["pspReference"],
+            event["message"],
+            answer["data"] or {},
+        )

@@ -31,7 +31,13 @@ print(json.dumps(list(rows.values_list("reason", flat=True))))
 class Service:
     """The service, running: with its manifest's address, and its own commands."""
 
-    def __init__(self, folder: Path, saleor_url: str, gateway_url: str, storefront_url: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        saleor_url: str,
+        gateway_url: str,
+        storefront_url: str,
+    ) -> None:
         self._port = _free_port()
         self._log = folder / "service.log"
         self._command = str(Path(sys.executable).with_name("tillgate-saleor"))
@@ -40,10 +46,15 @@ class Service:
         self.register_url = f"{self.url}/api/register"
         self.saleor_origin = _origin(saleor_url)
         self._environment = {
-            **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},  # the tests' own
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if name != "DJANGO_SETTINGS_MODULE"
+            },  # the tests' own
             "PUBLIC_URL": self.url,
             "SECRET_KEY": secrets.token_urlsafe(50),
-            "DATABASE_URL": os.environ.get("SERVICE_DATABASE_URL") or f"sqlite:///{folder / 'service.sqlite3'}",
+            "DATABASE_URL": os.environ.get("SERVICE_DATABASE_URL")
+            or f"sqlite:///{folder / 'service.sqlite3'}",
             "SALEOR_ORIGINS": self.saleor_origin,
             "SALEOR_STOREFRONTS": _origin(storefront_url),
             "TILLGATE_BASE_URL": gateway_url,
@@ -67,7 +78,12 @@ class Service:
         """Start the service and wait until it serves."""
         with self._log.open("ab") as log:
             arguments = [self._command, "serve", "--port", str(self._port)]
-            self._process = subprocess.Popen(arguments, env=self._environment, stdout=log, stderr=subprocess.STDOUT)
+            self._process = subprocess.Popen(
+                arguments,
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
         until(f"the service serves; its log is {self._log}", self._serves, 60.0)
 
     def kill(self) -> None:
@@ -99,11 +115,21 @@ class Service:
 
     def reviews(self, reference: str) -> list[str]:
         """Return why a payment needs review."""
-        found: list[str] = json.loads(self._manage("shell", "--no-imports", "--command", _REVIEWS.format(reference=reference)))
+        found: list[str] = json.loads(
+            self._manage(
+                "shell", "--no-imports", "--command", _REVIEWS.format(reference=reference)
+            ),
+        )
         return found
 
     def _manage(self, *arguments: Any) -> str:
-        done = subprocess.run([self._command, "manage", *arguments], env=self._environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [self._command, "manage", *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

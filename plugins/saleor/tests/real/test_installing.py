@@ -29,7 +29,11 @@ def test_saleor_takes_the_manifest(saleor: Saleor, service: Service) -> None:
     manifest = saleor.manifest(service.manifest_url)
     assert [permission["code"] for permission in manifest["permissions"]] == ["HANDLE_PAYMENTS"]
     assert {event for webhook in manifest["webhooks"] for event in webhook["syncEvents"]} == EVENTS
-    addresses = [manifest["appUrl"], manifest["tokenTargetUrl"], *(webhook["targetUrl"] for webhook in manifest["webhooks"])]
+    addresses = [
+        manifest["appUrl"],
+        manifest["tokenTargetUrl"],
+        *(webhook["targetUrl"] for webhook in manifest["webhooks"]),
+    ]
     assert all(address.startswith(f"{service.url}/") for address in addresses)
 
 
@@ -37,28 +41,50 @@ def test_the_app_is_installed_and_active(saleor: Saleor, app: str) -> None:
     (installed,) = saleor.apps(app)
     assert installed["isActive"]
     assert all(webhook["isActive"] for webhook in installed["webhooks"])
-    assert {event["eventType"] for webhook in installed["webhooks"] for event in webhook["syncEvents"]} == EVENTS
+    assert {
+        event["eventType"] for webhook in installed["webhooks"] for event in webhook["syncEvents"]
+    } == EVENTS
 
 
 def test_the_page_of_the_app_shows_the_dashboards_staff_the_channels_and_nobody_else(
-    saleor: Saleor, service: Service, app: str, storefront: Storefront, channel: Channel
+    saleor: Saleor,
+    service: Service,
+    app: str,
+    storefront: Storefront,
+    channel: Channel,
 ) -> None:
-    """The page is a frame; what it shows is fetched with the token that Saleor gives to its dashboard."""
+    """The page is a frame; what it shows is fetched with the token that Saleor gives to its
+    dashboard.
+    """
     storefront.begin(storefront.checkout(channel))
     (installed,) = saleor.apps(app)
-    page = httpx.get(installed["appUrl"], params={"domain": saleor.domain, "saleorApiUrl": saleor.url, "id": installed["id"]})
+    page = httpx.get(
+        installed["appUrl"],
+        params={"domain": saleor.domain, "saleorApiUrl": saleor.url, "id": installed["id"]},
+    )
     assert page.status_code == 200
     assert f"frame-ancestors {service.saleor_origin}" in page.headers["content-security-policy"]
 
-    headers = {"Saleor-Api-Url": saleor.url, "Authorization": f"Bearer {saleor.app_token(installed['id'])}"}
+    headers = {
+        "Saleor-Api-Url": saleor.url,
+        "Authorization": f"Bearer {saleor.app_token(installed['id'])}",
+    }
     shown = httpx.post(f"{installed['appUrl']}content", params={"test": "1"}, headers=headers)
     assert shown.status_code == 200, shown.text
     assert channel.slug in shown.text
     assert PUBLISHED_MERCHANT_NO in shown.text
     assert PUBLISHED_TEST_TOKEN not in shown.text
 
-    for token in ("", "Bearer a.b.c", f"Bearer {saleor.staff_token()}"):  # the last is a member of the staff's own, for no App
-        answer = httpx.post(f"{installed['appUrl']}content", headers={**headers, "Authorization": token})
+    # the last is a member of the staff's own, for no App
+    for token in (
+        "",
+        "Bearer a.b.c",
+        f"Bearer {saleor.staff_token()}",
+    ):
+        answer = httpx.post(
+            f"{installed['appUrl']}content",
+            headers={**headers, "Authorization": token},
+        )
         assert answer.status_code == 401
         assert channel.slug not in answer.text
 
@@ -70,7 +96,10 @@ def test_an_app_is_not_installed_twice(saleor: Saleor, service: Service, app: st
 
 
 def test_a_token_that_does_not_work_is_refused_and_changes_nothing(
-    saleor: Saleor, service: Service, storefront: Storefront, channel: Channel
+    saleor: Saleor,
+    service: Service,
+    storefront: Storefront,
+    channel: Channel,
 ) -> None:
     headers = {"Saleor-Api-Url": saleor.url, "Saleor-Domain": saleor.domain}
     answer = httpx.post(service.register_url, json={"auth_token": "not-a-token"}, headers=headers)
@@ -80,16 +109,25 @@ def test_a_token_that_does_not_work_is_refused_and_changes_nothing(
 
 
 def test_an_origin_that_is_not_allowed_is_refused(saleor: Saleor, service: Service) -> None:
-    headers = {"Saleor-Api-Url": "https://elsewhere.example/graphql/", "Saleor-Domain": "elsewhere.example"}
+    headers = {
+        "Saleor-Api-Url": "https://elsewhere.example/graphql/",
+        "Saleor-Domain": "elsewhere.example",
+    }
     answer = httpx.post(service.register_url, json={"auth_token": "not-a-token"}, headers=headers)
     assert 400 <= answer.status_code < 500
     assert answer.json()["error"]["message"]
 
 
 def test_an_app_that_is_installed_again_goes_on_with_what_was_begun(
-    saleor: Saleor, service: Service, app: str, storefront: Storefront, channel: Channel
+    saleor: Saleor,
+    service: Service,
+    app: str,
+    storefront: Storefront,
+    channel: Channel,
 ) -> None:
-    """Uninstalled and installed again while a shopper is at the payment page: the new installation, with a new token, reports the money."""
+    """Uninstalled and installed again while a shopper is at the payment page: the new installation,
+    with a new token, reports the money.
+    """
     (before,) = saleor.apps(app)
     begun = storefront.begin(storefront.checkout(channel))
     saleor.uninstall(app)
@@ -98,7 +136,11 @@ def test_an_app_that_is_installed_again_goes_on_with_what_was_begun(
     assert after["id"] != before["id"]
 
     pays_and_closes_the_tab(begun.payment_page)
-    until("the money is reported", lambda: saleor.transaction(begun.transaction)["chargedAmount"]["amount"] == TOTAL, 60)
+    until(
+        "the money is reported",
+        lambda: saleor.transaction(begun.transaction)["chargedAmount"]["amount"] == TOTAL,
+        60,
+    )
 
     checkout = storefront.checkout(channel)
     fresh = storefront.begin(checkout)
@@ -108,18 +150,29 @@ def test_an_app_that_is_installed_again_goes_on_with_what_was_begun(
 
 
 def test_an_app_that_is_deactivated_for_a_while_reports_what_it_could_not(
-    saleor: Saleor, app: str, storefront: Storefront, channel: Channel
+    saleor: Saleor,
+    app: str,
+    storefront: Storefront,
+    channel: Channel,
 ) -> None:
     begun = storefront.begin(storefront.checkout(channel))
     with saleor.deactivated(app):
         pays_and_closes_the_tab(begun.payment_page)
         time.sleep(5)  # the notification has come, and the report is refused
         assert saleor.transaction(begun.transaction)["chargedAmount"]["amount"] == 0
-    until("the money is reported", lambda: saleor.transaction(begun.transaction)["chargedAmount"]["amount"] == TOTAL, 120)
+    until(
+        "the money is reported",
+        lambda: saleor.transaction(begun.transaction)["chargedAmount"]["amount"] == TOTAL,
+        120,
+    )
 
 
 def test_without_the_app_a_storefront_cannot_begin_and_the_money_of_before_is_kept_for_a_person(
-    saleor: Saleor, service: Service, app: str, storefront: Storefront, channel: Channel
+    saleor: Saleor,
+    service: Service,
+    app: str,
+    storefront: Storefront,
+    channel: Channel,
 ) -> None:
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)

@@ -26,17 +26,26 @@ def charged(saleor: Saleor, attempt: Attempt) -> bool:
 
 def successes(saleor: Saleor, attempt: Attempt) -> list[Decimal]:
     """Return the amounts that Saleor noted as charged."""
-    return [amount for kind, amount in saleor.events(attempt.transaction) if kind == "CHARGE_SUCCESS"]
+    return [
+        amount for kind, amount in saleor.events(attempt.transaction) if kind == "CHARGE_SUCCESS"
+    ]
 
 
-def test_a_shopper_pays_and_has_a_paid_order(saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
+def test_a_shopper_pays_and_has_a_paid_order(
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
+) -> None:
     checkout = storefront.checkout(channel)
     assert "alipay" in str(storefront.ways_to_pay(checkout))
     begun = storefront.begin(checkout)
     assert begun.event == "CHARGE_ACTION_REQUIRED"
     assert begun.payment_page.startswith(gateway.base_url)
 
-    assert decides(begun.payment_page, "pay", storefront.return_url).startswith(storefront.return_url)
+    assert decides(begun.payment_page, "pay", storefront.return_url).startswith(
+        storefront.return_url,
+    )
     processed = storefront.process(begun.transaction)
     assert (processed.event, processed.reference) == ("CHARGE_SUCCESS", begun.reference)
 
@@ -44,26 +53,48 @@ def test_a_shopper_pays_and_has_a_paid_order(saleor: Saleor, storefront: Storefr
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
     assert gateway.service.find(begun.reference).status == "paid"
     gateway.control.wait_for_notifications()
-    time.sleep(2)  # the report that follows the notification is the same news again, and takes no second effect
+    # the report that follows the notification is the same news again, and takes no second effect
+    time.sleep(2)
     assert successes(saleor, begun) == [TOTAL]
     assert saleor.transaction(begun.transaction)["actions"] == ["REFUND"]
 
 
-def test_the_same_key_leads_to_the_same_payment(storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
+def test_the_same_key_leads_to_the_same_payment(
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
+) -> None:
     checkout, key = storefront.checkout(channel), secrets.token_hex(8)
     first, again = storefront.begin(checkout, key=key), storefront.begin(checkout, key=key)
-    assert (again.transaction, again.reference, again.payment_page) == (first.transaction, first.reference, first.payment_page)
-    assert len([one for one in gateway.service.transactions() if one.reference == first.reference]) == 1
+    assert (again.transaction, again.reference, again.payment_page) == (
+        first.transaction,
+        first.reference,
+        first.payment_page,
+    )
+    assert (
+        len([one for one in gateway.service.transactions() if one.reference == first.reference])
+        == 1
+    )
 
 
-def test_a_shopper_who_has_not_decided_is_led_to_the_same_payment_page_page(storefront: Storefront, channel: Channel) -> None:
+def test_a_shopper_who_has_not_decided_is_led_to_the_same_payment_page_page(
+    storefront: Storefront,
+    channel: Channel,
+) -> None:
     begun = storefront.begin(storefront.checkout(channel))
     processed = storefront.process(begun.transaction)
-    assert (processed.event, processed.reference, processed.payment_page) == (begun.event, begun.reference, begun.payment_page)
+    assert (processed.event, processed.reference, processed.payment_page) == (
+        begun.event,
+        begun.reference,
+        begun.payment_page,
+    )
 
 
 def test_a_shopper_who_is_declined_pays_with_another_method(
-    saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
 ) -> None:
     checkout = storefront.checkout(channel)
     declined = storefront.begin(checkout, "alipay")
@@ -79,7 +110,11 @@ def test_a_shopper_who_is_declined_pays_with_another_method(
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
 
 
-def test_a_shopper_who_changes_to_another_method_pays_once(saleor: Saleor, storefront: Storefront, channel: Channel) -> None:
+def test_a_shopper_who_changes_to_another_method_pays_once(
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+) -> None:
     """The first page stays open in a tab, unpaid; the order is paid with the second one."""
     checkout = storefront.checkout(channel)
     storefront.begin(checkout, "alipay")
@@ -89,8 +124,15 @@ def test_a_shopper_who_changes_to_another_method_pays_once(saleor: Saleor, store
     assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
 
 
-def test_a_double_click_leads_to_one_payment(saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
-    """Two transactions begin at the same moment, as of a storefront that gives no key: one payment page, and the money counts once."""
+def test_a_double_click_leads_to_one_payment(
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
+) -> None:
+    """Two transactions begin at the same moment, as of a storefront that gives no key: one payment
+    page, and the money counts once.
+    """
     checkout = storefront.checkout(channel)
     with ThreadPoolExecutor(2) as pool:
         both = list(pool.map(lambda _: storefront.begin(checkout), range(2)))
@@ -98,16 +140,25 @@ def test_a_double_click_leads_to_one_payment(saleor: Saleor, storefront: Storefr
     (payment_page,) = {one.payment_page for one in both}
     decides(payment_page, "pay", storefront.return_url)
     until("the money is reported", lambda: any(charged(saleor, one) for one in both))
-    assert sorted(storefront.process(one.transaction).event for one in both) == ["CHARGE_FAILURE", "CHARGE_SUCCESS"]
+    assert sorted(storefront.process(one.transaction).event for one in both) == [
+        "CHARGE_FAILURE",
+        "CHARGE_SUCCESS",
+    ]
     order = saleor.order(storefront.complete(checkout))
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
     assert gateway.service.find(both[0].reference).status == "paid"
 
 
 def test_a_second_payment_is_in_saleors_books_and_can_be_given_back(
-    saleor: Saleor, service: Service, storefront: Storefront, channel: Channel, gateway: Sandbox
+    saleor: Saleor,
+    service: Service,
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
 ) -> None:
-    """A shopper pays in two tabs, with two payment methods: both are money, a person is told, and one goes back."""
+    """A shopper pays in two tabs, with two payment methods: both are money, a person is told, and
+    one goes back.
+    """
     checkout = storefront.checkout(channel)
     both = [storefront.begin(checkout, method) for method in ("alipay", "paypal")]
     decides(both[0].payment_page, "pay", storefront.return_url)
@@ -123,8 +174,14 @@ def test_a_second_payment_is_in_saleors_books_and_can_be_given_back(
     assert gateway.service.find(both[1].reference).refunded_units == TOTAL * 100
 
 
-def test_a_shopper_who_never_comes_back_has_paid(saleor: Saleor, storefront: Storefront, channel: Channel) -> None:
-    """The notification leads to the report, and the checkout can be completed by whoever finds it."""
+def test_a_shopper_who_never_comes_back_has_paid(
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+) -> None:
+    """The notification leads to the report, and the checkout can be completed by whoever finds
+    it.
+    """
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
     pays_and_closes_the_tab(begun.payment_page)
@@ -134,7 +191,10 @@ def test_a_shopper_who_never_comes_back_has_paid(saleor: Saleor, storefront: Sto
 
 
 def test_a_shopper_who_never_comes_back_and_whose_notification_is_lost_has_paid(
-    saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
 ) -> None:
     gateway.control.fault("notification_missing")
     begun = storefront.begin(storefront.checkout(channel))
@@ -143,18 +203,29 @@ def test_a_shopper_who_never_comes_back_and_whose_notification_is_lost_has_paid(
     assert successes(saleor, begun) == [TOTAL]
 
 
-def test_the_order_of_a_shopper_who_never_comes_back_completes_by_itself(saleor: Saleor, storefront: Storefront) -> None:
+def test_the_order_of_a_shopper_who_never_comes_back_completes_by_itself(
+    saleor: Saleor,
+    storefront: Storefront,
+) -> None:
     """In a channel that completes paid checkouts, which Saleor's Celery beat does once a minute."""
     channel = saleor.channel("tillgate-completes", completes=True)
     begun = storefront.begin(storefront.checkout(channel))
     pays_and_closes_the_tab(begun.payment_page)
-    order = until("an order is made (does Saleor's Celery beat run?)", lambda: saleor.transaction(begun.transaction)["order"], 180)
+    order = until(
+        "an order is made (does Saleor's Celery beat run?)",
+        lambda: saleor.transaction(begun.transaction)["order"],
+        180,
+    )
     assert saleor.order(order["id"])["chargeStatus"] == "FULL"
 
 
 @pytest.mark.parametrize("fault", ["lost_request", "server_error", "delay"])
 def test_while_the_gateway_is_down_nothing_is_decided_and_afterwards_the_money_is_reported(
-    fault: str, saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
+    fault: str,
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
 ) -> None:
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
@@ -174,9 +245,14 @@ def test_while_the_gateway_is_down_nothing_is_decided_and_afterwards_the_money_i
 
 
 def test_money_that_comes_while_our_service_is_dead_is_reported_when_it_is_back(
-    saleor: Saleor, storefront: Storefront, channel: Channel, service: Service
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+    service: Service,
 ) -> None:
-    """The notification finds nobody, and Saleor, which finds nobody either, writes a failure of its own: money is money all the same."""
+    """The notification finds nobody, and Saleor, which finds nobody either, writes a failure of its
+    own: money is money all the same.
+    """
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
     service.kill()
@@ -190,7 +266,11 @@ def test_money_that_comes_while_our_service_is_dead_is_reported_when_it_is_back(
 
 @pytest.mark.parametrize("fault", ["lost_request", "lost_response", "server_error", "delay"])
 def test_a_gateway_that_is_down_at_the_start_answers_in_time_and_leaves_the_way_to_another_try(
-    fault: str, saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
+    fault: str,
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
 ) -> None:
     checkout = storefront.checkout(channel)
     gateway.control.set_options({"faults": {f"pay.{fault}": 1.0}, "delay_seconds": 60})
@@ -208,9 +288,14 @@ def test_a_gateway_that_is_down_at_the_start_answers_in_time_and_leaves_the_way_
 
 
 def test_a_checkout_that_is_paid_in_two_parts_is_paid_where_parts_are_allowed(
-    saleor: Saleor, storefront: Storefront, channel: Channel, service: Service
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+    service: Service,
 ) -> None:
-    """Saleor lets a storefront begin a transaction for a part of what a checkout costs, and another one for the rest."""
+    """Saleor lets a storefront begin a transaction for a part of what a checkout costs, and another
+    one for the rest.
+    """
     checkout, rest = storefront.checkout(channel), TOTAL - 10
     with service.configured(SALEOR_PARTS="true"):
         for method, amount in (("alipay", Decimal("10.00")), ("paypal", rest)):
@@ -218,14 +303,26 @@ def test_a_checkout_that_is_paid_in_two_parts_is_paid_where_parts_are_allowed(
             assert part.event == "CHARGE_ACTION_REQUIRED", part.message
             decides(part.payment_page, "pay", storefront.return_url)
             assert storefront.process(part.transaction).event == "CHARGE_SUCCESS"
-            until("the part is counted", lambda: saleor.transaction(part.transaction)["chargedAmount"]["amount"] == amount)  # noqa: B023  # at once
-            time.sleep(6)  # the next worker run carries the report: by then Saleor has taken note of the part
+            until(
+                "the part is counted",
+                lambda part=part, amount=amount: (
+                    saleor.transaction(part.transaction)["chargedAmount"]["amount"] == amount
+                ),
+            )
+            # the next worker run carries the report: by then Saleor has taken note of the part
+            time.sleep(6)
     order = saleor.order(storefront.complete(checkout))
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
 
 
-def test_nothing_more_is_paid_after_a_checkout_was(storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
-    """By default: a storefront that asks for the total again, from a tab that was left open, is refused."""
+def test_nothing_more_is_paid_after_a_checkout_was(
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
+) -> None:
+    """By default: a storefront that asks for the total again, from a tab that was left open, is
+    refused.
+    """
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
     decides(begun.payment_page, "pay", storefront.return_url)
@@ -238,9 +335,15 @@ def test_nothing_more_is_paid_after_a_checkout_was(storefront: Storefront, chann
 
 
 def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(
-    saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox, service: Service
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
+    service: Service,
 ) -> None:
-    """Saleor itself takes any amount from whoever has the checkout's identifier, and tells the total beside it."""
+    """Saleor itself takes any amount from whoever has the checkout's identifier, and tells the
+    total beside it.
+    """
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
     before = len(gateway.service.transactions())
@@ -257,7 +360,10 @@ def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(
 
 
 def test_a_checkout_that_becomes_dearer_while_its_page_is_open_is_told_and_the_rest_can_be_paid(
-    saleor: Saleor, storefront: Storefront, channel: Channel, service: Service
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+    service: Service,
 ) -> None:
     """In another tab, of which the App hears by asking before it reports the money."""
     checkout = storefront.checkout(channel)
@@ -276,9 +382,13 @@ def test_a_checkout_that_becomes_dearer_while_its_page_is_open_is_told_and_the_r
 
 
 def test_what_saleor_has_heard_of_by_an_answer_is_not_taken_for_money_from_elsewhere(
-    saleor: Saleor, storefront: Storefront, service: Service
+    saleor: Saleor,
+    storefront: Storefront,
+    service: Service,
 ) -> None:
-    order = storefront.complete(storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)))
+    order = storefront.complete(
+        storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)),
+    )
     key = secrets.token_hex(8)
     begun = storefront.begin(order, key=key, amount=TOTAL)
     decides(begun.payment_page, "pay", storefront.return_url)
@@ -288,8 +398,13 @@ def test_what_saleor_has_heard_of_by_an_answer_is_not_taken_for_money_from_elsew
     assert service.reviews(begun.reference) == []
 
 
-def test_an_order_that_was_placed_unpaid_is_paid_later(saleor: Saleor, storefront: Storefront) -> None:
-    order = storefront.complete(storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)))
+def test_an_order_that_was_placed_unpaid_is_paid_later(
+    saleor: Saleor,
+    storefront: Storefront,
+) -> None:
+    order = storefront.complete(
+        storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)),
+    )
     assert saleor.order(order)["chargeStatus"] == "NONE"
     begun = storefront.begin(order)
     decides(begun.payment_page, "pay", storefront.return_url)
@@ -297,7 +412,11 @@ def test_an_order_that_was_placed_unpaid_is_paid_later(saleor: Saleor, storefron
     assert saleor.order(order)["chargeStatus"] == "FULL"
 
 
-def test_a_checkout_and_the_order_that_it_became_are_paid_once(saleor: Saleor, storefront: Storefront, service: Service) -> None:
+def test_a_checkout_and_the_order_that_it_became_are_paid_once(
+    saleor: Saleor,
+    storefront: Storefront,
+    service: Service,
+) -> None:
     """Its payment page is open in a tab, while the order is paid with another payment method."""
     checkout = storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True))
     first = storefront.begin(checkout)
@@ -313,7 +432,11 @@ def test_a_checkout_and_the_order_that_it_became_are_paid_once(saleor: Saleor, s
     until("Saleor holds both", lambda: saleor.order(order)["chargeStatus"] == "OVERCHARGED")
 
 
-def test_an_order_whose_checkout_was_paid_is_not_paid_again(saleor: Saleor, storefront: Storefront, gateway: Sandbox) -> None:
+def test_an_order_whose_checkout_was_paid_is_not_paid_again(
+    saleor: Saleor,
+    storefront: Storefront,
+    gateway: Sandbox,
+) -> None:
     """Neither when the storefront asks for the total again, from a tab that was left open."""
     checkout = storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True))
     begun = storefront.begin(checkout)
@@ -329,8 +452,14 @@ def test_an_order_whose_checkout_was_paid_is_not_paid_again(saleor: Saleor, stor
     assert saleor.order(order)["chargeStatus"] == "FULL"
 
 
-def test_an_order_that_the_staff_cancelled_is_not_paid(saleor: Saleor, storefront: Storefront, gateway: Sandbox) -> None:
-    order = storefront.complete(storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)))
+def test_an_order_that_the_staff_cancelled_is_not_paid(
+    saleor: Saleor,
+    storefront: Storefront,
+    gateway: Sandbox,
+) -> None:
+    order = storefront.complete(
+        storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)),
+    )
     saleor.cancel(order)
     before = len(gateway.service.transactions())
     refused = storefront.begin(order)
@@ -340,10 +469,15 @@ def test_an_order_that_the_staff_cancelled_is_not_paid(saleor: Saleor, storefron
 
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_of_money_for_an_order_that_was_cancelled_while_its_page_was_open_a_person_is_told(
-    comes_back: bool, saleor: Saleor, storefront: Storefront, service: Service
+    comes_back: bool,
+    saleor: Saleor,
+    storefront: Storefront,
+    service: Service,
 ) -> None:
     """Saleor takes the money, and opens the order again."""
-    order = storefront.complete(storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)))
+    order = storefront.complete(
+        storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)),
+    )
     begun = storefront.begin(order)
     saleor.cancel(order)
     if comes_back:
@@ -358,7 +492,12 @@ def test_of_money_for_an_order_that_was_cancelled_while_its_page_was_open_a_pers
 
 
 @pytest.mark.parametrize("amount", ["0", "-1", "0.004"])
-def test_a_strange_amount_is_refused_and_creates_nothing(amount: str, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
+def test_a_strange_amount_is_refused_and_creates_nothing(
+    amount: str,
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
+) -> None:
     checkout, before = storefront.checkout(channel), len(gateway.service.transactions())
     try:
         refused = storefront.begin(checkout, amount=amount)
@@ -371,15 +510,23 @@ def test_a_strange_amount_is_refused_and_creates_nothing(amount: str, storefront
 
 
 def test_an_amount_with_three_decimals_is_rounded_by_saleor_and_charged_so(
-    saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
+    saleor: Saleor,
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
 ) -> None:
     begun = storefront.begin(storefront.checkout(channel), amount="24.904")
     assert gateway.service.find(begun.reference).amount == "24.90"
     assert {amount for _, amount in saleor.events(begun.transaction)} == {TOTAL}
 
 
-def test_a_channel_that_authorizes_first_is_charged_all_the_same(saleor: Saleor, storefront: Storefront) -> None:
-    """The gateway knows no authorization: what Saleor asks to be authorized is charged, and Saleor is told so."""
+def test_a_channel_that_authorizes_first_is_charged_all_the_same(
+    saleor: Saleor,
+    storefront: Storefront,
+) -> None:
+    """The gateway knows no authorization: what Saleor asks to be authorized is charged, and Saleor
+    is told so.
+    """
     channel = saleor.channel("tillgate-authorizes", strategy="AUTHORIZATION")
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
@@ -387,11 +534,18 @@ def test_a_channel_that_authorizes_first_is_charged_all_the_same(saleor: Saleor,
     decides(begun.payment_page, "pay", storefront.return_url)
     assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
     transaction = saleor.transaction(begun.transaction)
-    assert (transaction["chargedAmount"]["amount"], transaction["authorizedAmount"]["amount"]) == (TOTAL, 0)
+    assert (transaction["chargedAmount"]["amount"], transaction["authorizedAmount"]["amount"]) == (
+        TOTAL,
+        0,
+    )
     assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
 
 
-def test_another_currency_is_refused_and_creates_nothing(saleor: Saleor, storefront: Storefront, gateway: Sandbox) -> None:
+def test_another_currency_is_refused_and_creates_nothing(
+    saleor: Saleor,
+    storefront: Storefront,
+    gateway: Sandbox,
+) -> None:
     checkout = storefront.checkout(saleor.channel("tillgate-zloty", currency="PLN"))
     before = len(gateway.service.transactions())
     refused = storefront.begin(checkout)
@@ -412,12 +566,29 @@ def test_another_currency_is_refused_and_creates_nothing(saleor: Saleor, storefr
         {"returnUrl": "@"},
         {"method": "alipay", "returnUrl": "@", "more": "x" * 1_000_000},
     ],
-    ids=["null", "list", "text", "empty", "strange address", "script", "strange payment method", "no payment method", "1 MB"],
+    ids=[
+        "null",
+        "list",
+        "text",
+        "empty",
+        "strange address",
+        "script",
+        "strange payment method",
+        "no payment method",
+        "1 MB",
+    ],
 )
-def test_bad_data_is_refused_and_creates_nothing(data: object, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
+def test_bad_data_is_refused_and_creates_nothing(
+    data: object,
+    storefront: Storefront,
+    channel: Channel,
+    gateway: Sandbox,
+) -> None:
     checkout, before = storefront.checkout(channel), len(gateway.service.transactions())
     if isinstance(data, dict):
-        data = {name: storefront.return_url if value == "@" else value for name, value in data.items()}
+        data = {
+            name: storefront.return_url if value == "@" else value for name, value in data.items()
+        }
     try:
         refused = storefront.begin(checkout, data=data)
     except Refused:

@@ -43,14 +43,21 @@ def until_refunded(saleor: Saleor, sale: Sale, amount: str) -> None:
 
     def look() -> bool:
         found = saleor.transaction(sale.paid.transaction)
-        return (found["refundedAmount"]["amount"], found["refundPendingAmount"]["amount"]) == (Decimal(amount), 0)
+        return (found["refundedAmount"]["amount"], found["refundPendingAmount"]["amount"]) == (
+            Decimal(amount),
+            0,
+        )
 
     until(f"Saleor holds {amount} to be refunded", look)
 
 
 def refund_references(saleor: Saleor, sale: Sale) -> list[str]:
     """Return the references under which Saleor noted refunds as done."""
-    return [event["pspReference"] for event in saleor.transaction(sale.paid.transaction)["events"] if event["type"] == "REFUND_SUCCESS"]
+    return [
+        event["pspReference"]
+        for event in saleor.transaction(sale.paid.transaction)["events"]
+        if event["type"] == "REFUND_SUCCESS"
+    ]
 
 
 def test_all_is_given_back(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None:
@@ -61,7 +68,11 @@ def test_all_is_given_back(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None
     assert saleor.order(sale.order)["totalRefunded"]["amount"] == TOTAL
 
 
-def test_parts_are_given_back_each_under_its_own_reference(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None:
+def test_parts_are_given_back_each_under_its_own_reference(
+    saleor: Saleor,
+    gateway: Sandbox,
+    sale: Sale,
+) -> None:
     """Two parts of the same amount and the rest, to the cent."""
     for amount, sum_ in (("2.45", "2.45"), ("2.45", "4.90"), ("20.00", "24.90")):
         saleor.request(sale.paid.transaction, "REFUND", amount)
@@ -90,14 +101,24 @@ def test_no_more_than_was_paid_is_given_back(saleor: Saleor, gateway: Sandbox, s
     assert refunded_amount(gateway, sale) == TOTAL
     assert saleor.transaction(sale.paid.transaction)["actions"] == []
     saleor.request(sale.paid.transaction, "REFUND", "0.01")
-    until("the refusal is noted", lambda: ("REFUND_FAILURE", Decimal(0)) in saleor.events(sale.paid.transaction))
+    until(
+        "the refusal is noted",
+        lambda: ("REFUND_FAILURE", Decimal(0)) in saleor.events(sale.paid.transaction),
+    )
     assert refunded_amount(gateway, sale) == TOTAL
 
 
-def test_a_refund_that_the_gateway_refuses_takes_no_effect(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None:
+def test_a_refund_that_the_gateway_refuses_takes_no_effect(
+    saleor: Saleor,
+    gateway: Sandbox,
+    sale: Sale,
+) -> None:
     gateway.control.fault("refused", occasion="refund")
     saleor.request(sale.paid.transaction, "REFUND", "5.00")
-    until("the failure is noted", lambda: "REFUND_FAILURE" in dict(saleor.events(sale.paid.transaction)))
+    until(
+        "the failure is noted",
+        lambda: "REFUND_FAILURE" in dict(saleor.events(sale.paid.transaction)),
+    )
     until_refunded(saleor, sale, "0.00")
     saleor.request(sale.paid.transaction, "REFUND", "5.00")
     until_refunded(saleor, sale, "5.00")
@@ -105,7 +126,10 @@ def test_a_refund_that_the_gateway_refuses_takes_no_effect(saleor: Saleor, gatew
 
 
 def test_a_refund_of_unknown_outcome_stays_pending_until_its_notification_comes(
-    saleor: Saleor, gateway: Sandbox, service: Service, sale: Sale
+    saleor: Saleor,
+    gateway: Sandbox,
+    service: Service,
+    sale: Sale,
 ) -> None:
     """It is never sent again, neither by us nor because Saleor asks again."""
     gateway.control.set_options({"notification_on_refund": False})
@@ -113,7 +137,10 @@ def test_a_refund_of_unknown_outcome_stays_pending_until_its_notification_comes(
     saleor.request(sale.paid.transaction, "REFUND", "5.00")
     until("somebody is told of the refund", lambda: service.reviews(sale.paid.reference))
     found = saleor.transaction(sale.paid.transaction)
-    assert (found["refundedAmount"]["amount"], found["refundPendingAmount"]["amount"]) == (0, Decimal("5.00"))
+    assert (found["refundedAmount"]["amount"], found["refundPendingAmount"]["amount"]) == (
+        0,
+        Decimal("5.00"),
+    )
     assert refunded_amount(gateway, sale) == Decimal("5.00")
 
     gateway.control.notify(sale.paid.reference, "refund")
@@ -122,20 +149,36 @@ def test_a_refund_of_unknown_outcome_stays_pending_until_its_notification_comes(
     assert len(refund_references(saleor, sale)) == 1
 
 
-def test_a_gateway_that_does_not_answer_leaves_a_refund_pending(saleor: Saleor, gateway: Sandbox, service: Service, sale: Sale) -> None:
-    gateway.control.set_options({"faults": {"refund.delay": 1.0}, "delay_seconds": 60, "notification_on_refund": False})
+def test_a_gateway_that_does_not_answer_leaves_a_refund_pending(
+    saleor: Saleor,
+    gateway: Sandbox,
+    service: Service,
+    sale: Sale,
+) -> None:
+    gateway.control.set_options(
+        {"faults": {"refund.delay": 1.0}, "delay_seconds": 60, "notification_on_refund": False},
+    )
     saleor.request(sale.paid.transaction, "REFUND", "5.00")
     until("somebody is told of the refund", lambda: service.reviews(sale.paid.reference), 60)
-    assert saleor.transaction(sale.paid.transaction)["refundPendingAmount"]["amount"] == Decimal("5.00")
+    assert saleor.transaction(sale.paid.transaction)["refundPendingAmount"]["amount"] == Decimal(
+        "5.00",
+    )
     assert "REFUND_FAILURE" not in dict(saleor.events(sale.paid.transaction))
 
 
 def test_a_refund_that_is_asked_for_while_our_service_is_dead_is_not_given_back_and_may_be_asked_for_again(
-    saleor: Saleor, gateway: Sandbox, service: Service, sale: Sale
+    saleor: Saleor,
+    gateway: Sandbox,
+    service: Service,
+    sale: Sale,
 ) -> None:
     service.kill()
     saleor.request(sale.paid.transaction, "REFUND", "5.00")
-    until("Saleor gives up", lambda: "REFUND_FAILURE" in dict(saleor.events(sale.paid.transaction)), 120)
+    until(
+        "Saleor gives up",
+        lambda: "REFUND_FAILURE" in dict(saleor.events(sale.paid.transaction)),
+        120,
+    )
     service.start()
     assert refunded_amount(gateway, sale) == 0
     saleor.request(sale.paid.transaction, "REFUND", "5.00")

@@ -1,4 +1,6 @@
-"""What Stripe takes, as data: currencies, payment methods, languages, amounts and times. Each table names its source."""
+"""What Stripe takes, as data: currencies, payment methods, languages, amounts and times. Each table
+names its source.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +22,41 @@ _CURRENCIES: Final = _words(
     CRC PAB COP PEN CLP ARS UYU BOB PYG GYD SRD HTG KYD AWG ISK ALL AMD AZN BAM GEL KZT KGS UZS TJS MDL MKD RSD UAH BDT LKR NPR
     PKR MVR MMK KHR LAK MNT MOP BND FJD PGK SBD TOP VUV WST BIF DJF ETB GMD GNF KMF LRD LSL MGA MUR MWK MZN NAD SCR SLE SZL ZMW
     YER LBP AFN DZD AOA BWP CVE
-    """
+    """,
 )
-"""docs.stripe.com/currencies, "Supported presentment currencies". The account's country decides which of them it takes."""
+"""docs.stripe.com/currencies, "Supported presentment currencies". The account's country decides
+which of them it takes.
+"""
 
 _WHOLE: Final = frozenset(_words("BIF CLP DJF GNF JPY KMF KRW MGA PYG RWF VND VUV XAF XOF XPF"))
-"""docs.stripe.com/currencies, "Zero-decimal currencies". ISO 4217 gives MGA two decimals, which Stripe cannot take."""
+"""docs.stripe.com/currencies, "Zero-decimal currencies". ISO 4217 gives MGA two decimals, which
+Stripe cannot take.
+"""
 _THREE: Final = frozenset(_words("BHD JOD KWD OMR TND"))
 """docs.stripe.com/currencies, "Three-decimal currencies"."""
 _STEPS: Final = {
-    **dict.fromkeys(_THREE, Decimal("0.01")),  # "round ... to the nearest ten": the last of the three digits is 0
+    **dict.fromkeys(
+        _THREE,
+        Decimal("0.01"),
+    ),  # "round ... to the nearest ten": the last of the three digits is 0
     "MGA": Decimal(1),
 }
-"""The steps of amounts, where they are larger than the smallest unit of ISO 4217. Stripe writes ISK and UGX with two decimals, always 00;
-they have none in ISO 4217. HUF and TWD are charged with two decimals, and only paid out to the merchant in whole ones."""
+"""The steps of amounts, where they are larger than the smallest unit of ISO 4217. Stripe writes ISK
+and UGX with two decimals, always 00; they have none in ISO 4217. HUF and TWD are charged with two
+decimals, and only paid out to the merchant in whole ones.
+"""
 
 _LEAST: Final = """
     USD=0.50 AED=2.00 AUD=0.50 BGN=1.00 BRL=0.50 CAD=0.50 CHF=0.50 CZK=15.00 DKK=2.50 EUR=0.50 GBP=0.30 HKD=4.00 HUF=175.00
     INR=0.50 JPY=50 MXN=10 MYR=2 NOK=3.00 NZD=0.50 PLN=2.00 RON=2.00 SEK=3.00 SGD=0.50 THB=10
 """
-_MINIMUMS: Final = {currency: Decimal(amount) for currency, _, amount in (pair.partition("=") for pair in _words(_LEAST))}
-"""docs.stripe.com/currencies, "Minimum and maximum charge amounts". Stripe compares the others by their value."""
+_MINIMUMS: Final = {
+    currency: Decimal(amount)
+    for currency, _, amount in (pair.partition("=") for pair in _words(_LEAST))
+}
+"""docs.stripe.com/currencies, "Minimum and maximum charge amounts". Stripe compares the others by
+their value.
+"""
 
 _LABELS: Final = {
     "checkout": "",
@@ -80,32 +96,45 @@ _LABELS: Final = {
     "us_bank_account": "US bank account",
     "wechat_pay": "WeChat Pay",
 }
-"""Stripe's codes of payment methods with their names (docs.stripe.com/api/checkout/sessions/create, `allowed_payment_method_types`)."""
+"""Stripe's codes of payment methods with their names (docs.stripe.com/api/checkout/sessions/create,
+`allowed_payment_method_types`).
+"""
 
 _ONLY_TEXT: Final = """
     acss_debit=CAD+USD au_becs_debit=AUD bacs_debit=GBP bancontact=EUR blik=PLN boleto=BRL cashapp=USD eps=EUR fpx=MYR grabpay=MYR+SGD
     ideal=EUR kakao_pay=KRW konbini=JPY mobilepay=DKK+EUR+NOK+SEK multibanco=EUR naver_pay=KRW oxxo=MXN p24=EUR+PLN paynow=SGD pix=BRL
     promptpay=THB sepa_debit=EUR swish=SEK twint=CHF us_bank_account=USD
 """
-_ONLY: Final = {code: tuple(found.split("+")) for code, _, found in (pair.partition("=") for pair in _words(_ONLY_TEXT))}
-"""The currencies of payment methods that do not take most of them (docs.stripe.com/payments/payment-methods/payment-method-support)."""
+_ONLY: Final = {
+    code: tuple(found.split("+"))
+    for code, _, found in (pair.partition("=") for pair in _words(_ONLY_TEXT))
+}
+"""The currencies of payment methods that do not take most of them
+(docs.stripe.com/payments/payment-methods/payment-method-support).
+"""
 
 _BANK: Final = _words(
-    "acss_debit au_becs_debit bacs_debit bancontact eps fpx ideal multibanco p24 paynow pix promptpay sepa_debit us_bank_account"
+    "acss_debit au_becs_debit bacs_debit bancontact eps fpx ideal multibanco p24 paynow pix "
+    "promptpay sepa_debit us_bank_account",
 )
-_KINDS: Final = {**dict.fromkeys(_BANK, "bank"), **dict.fromkeys(_words("boleto konbini oxxo"), "counter")}
+_KINDS: Final = {
+    **dict.fromkeys(_BANK, "bank"),
+    **dict.fromkeys(_words("boleto konbini oxxo"), "counter"),
+}
 """The kinds of payment methods that are neither cards nor wallets, for the marks on the pages."""
 
 DEFAULT_METHOD: Final = "checkout"
-"""The payment method of an account that lists none: Stripe's page offers all that the merchant has switched on in the dashboard."""
+"""The payment method of an account that lists none: Stripe's page offers all that the merchant has
+switched on in the dashboard.
+"""
 
 LANGUAGES: Final = frozenset(
     _words(
         """
         bg cs da de el en en-GB es es-419 et fi fil fr fr-CA hr hu id it ja ko lt lv ms mt nb nl pl pt pt-BR ro ru sk sl
         sv th tr vi zh zh-HK zh-TW
-        """
-    )
+        """,
+    ),
 )
 """The languages of Stripe's page (docs.stripe.com/api/checkout/sessions/create, `locale`)."""
 
@@ -124,18 +153,41 @@ def method(code: str, label: str = "", currencies: tuple[str, ...] = ()) -> Meth
 
 _KEPT: Final = frozenset(
     {
-        *("id", "object", "type", "created", "livemode", "status", "payment_status", "amount_total", "currency"),
-        *("payment_intent", "intent_status", "amount_received", "last_error", "charge", "paid_with"),
-    }
+        *(
+            "id",
+            "object",
+            "type",
+            "created",
+            "livemode",
+            "status",
+            "payment_status",
+            "amount_total",
+            "currency",
+        ),
+        *(
+            "payment_intent",
+            "intent_status",
+            "amount_received",
+            "last_error",
+            "charge",
+            "paid_with",
+        ),
+    },
 )
-"""What is kept of an event, and of the evidence of an answer. The `data` of an event describes the shopper, and is none of it."""
+"""What is kept of an event, and of the evidence of an answer. The `data` of an event describes the
+shopper, and is none of it.
+"""
 
 STRIPE: Final = Dialect(
     name="stripe",
     gateway="stripe",
     base_url="https://api.stripe.com",
     required=(),
-    timeout_minutes=(31, 24 * 60 - 1),  # "from 30 minutes to 24 hours after Checkout Session creation", by Stripe's clock
+    # "from 30 minutes to 24 hours after Checkout Session creation", by Stripe's clock
+    timeout_minutes=(
+        31,
+        24 * 60 - 1,
+    ),
     currencies=_CURRENCIES,
     settle_currency_is_currency=False,
     methods=tuple(method(code) for code in _LABELS),
@@ -147,15 +199,23 @@ STRIPE: Final = Dialect(
 
 
 def to_units(amount: Decimal, currency: str) -> int:
-    """Return an amount in Stripe's smallest units; raise `InvalidRequest` for one that Stripe cannot take."""
+    """Return an amount in Stripe's smallest units; raise `InvalidRequest` for one that Stripe
+    cannot take.
+    """
     exact = Money(amount, currency).amount
     if (step := _STEPS.get(currency)) and exact % step:
-        raise InvalidRequest("amount", amount, f"cannot be paid with Stripe, which takes {currency} in steps of {step}")
+        raise InvalidRequest(
+            "amount",
+            amount,
+            f"cannot be paid with Stripe, which takes {currency} in steps of {step}",
+        )
     return int(exact.scaleb(_decimals(currency)))
 
 
 def from_units(units: int, currency: str) -> Decimal:
-    """Return the exact amount of so many of Stripe's smallest units, with the decimals of the currency where nothing is lost by it."""
+    """Return the exact amount of so many of Stripe's smallest units, with the decimals of the
+    currency where nothing is lost by it.
+    """
     amount = Decimal(units).scaleb(-_decimals(currency))
     with suppress(InvalidRequest):
         return Money(int(amount) if amount == int(amount) else amount, currency).amount
@@ -163,5 +223,7 @@ def from_units(units: int, currency: str) -> Decimal:
 
 
 def _decimals(currency: str) -> int:
-    """Return the decimals with which Stripe counts a currency, which are not always those of ISO 4217."""
+    """Return the decimals with which Stripe counts a currency, which are not always those of ISO
+    4217.
+    """
     return 0 if currency in _WHOLE else 3 if currency in _THREE else 2

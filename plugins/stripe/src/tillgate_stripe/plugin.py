@@ -1,7 +1,8 @@
 """The hooks: Stripe Checkout as a gateway.
 
-A payment is a Checkout Session, whose id is the transaction number. The reference stands in the session, in its metadata and in those of
-the payment intent. Stripe's events are hints: only the answer to a query moves a payment.
+A payment is a Checkout Session, whose id is the transaction number. The reference stands in the
+session, in its metadata and in those of the payment intent. Stripe's events are hints: only the
+answer to a query moves a payment.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ from tillgate import (
     Transaction,
     TransactionStatus,
 )
-from tillgate.hooks import DisputeStatus, Finding, Hint, RefundOutcome, ReportedDispute, ReportedRefund, hookimpl
+from tillgate.hooks import (
+    DisputeStatus,
+    Finding,
+    Hint,
+    RefundOutcome,
+    ReportedDispute,
+    ReportedRefund,
+    hookimpl,
+)
 from tillgate_stripe import examination
 from tillgate_stripe.api import Call, is_test_key
 from tillgate_stripe.dialect import DEFAULT_METHOD, LANGUAGES, STRIPE, from_units, method, to_units
@@ -43,11 +52,14 @@ _PAGE: Final = 100
 _SESSION_SECONDS: Final = 25 * 60 * 60
 """Longer than any session is open: one that is older and was attempted is in the search index."""
 _TOLERANCE_SECONDS: Final = 300
-"""The age of a signed notification that is still believed to be new (docs.stripe.com/webhooks/signature)."""
+"""The age of a signed notification that is still believed to be new
+(docs.stripe.com/webhooks/signature).
+"""
 _LONGEST_NAME: Final = 250
 _INTENT: Final = "pi_"
 _THIN: Final = (
-    "the notification is a thin event (v2): choose the payload style “snapshot”, and events of version 1,"
+    "the notification is a thin event (v2): choose the payload style “snapshot”, and events of "
+    "version 1,"
     " for the webhook endpoint at Stripe"
 )
 
@@ -65,8 +77,12 @@ _DISPUTES: Final = {
     "lost": DisputeStatus.LOST,
 }
 """The words of a dispute that has ended; every other word is an open one's."""
-_UNDER_WAY: Final = frozenset({"processing", "requires_action", "requires_capture", "requires_confirmation"})
-"""The words of a payment intent whose session is complete and unpaid, while the money is on its way."""
+_UNDER_WAY: Final = frozenset(
+    {"processing", "requires_action", "requires_capture", "requires_confirmation"},
+)
+"""The words of a payment intent whose session is complete and unpaid, while the money is on its
+way.
+"""
 
 
 def _is_ours(account: Account) -> bool:
@@ -74,7 +90,11 @@ def _is_ours(account: Account) -> bool:
 
 
 @hookimpl(tryfirst=True)
-def tillgate_pay(account: Account, request: PaymentRequest, deadline_seconds: float | None) -> CreatedPayment | None:
+def tillgate_pay(
+    account: Account,
+    request: PaymentRequest,
+    deadline_seconds: float | None,
+) -> CreatedPayment | None:
     """Create a Checkout Session."""
     if not _is_ours(account):
         return None
@@ -85,10 +105,19 @@ def tillgate_pay(account: Account, request: PaymentRequest, deadline_seconds: fl
         try:
             session = call.client.v1.checkout.sessions.create(params, {"idempotency_key": key})
         except stripe.InvalidRequestError as error:
-            if "customer_email" not in params or (error.param != "customer_email" and error.code != "email_invalid"):
+            if "customer_email" not in params or (
+                error.param != "customer_email" and error.code != "email_invalid"
+            ):
                 raise
-            del params["customer_email"]  # a mistyped address must not stop a sale; nothing was created, so another key is safe
-            session = call.client.v1.checkout.sessions.create(params, {"idempotency_key": f"{key}-without-email"})
+            del params[
+                "customer_email"
+                # a mistyped address must not stop a sale; nothing was created, so another key is
+                # safe
+            ]
+            session = call.client.v1.checkout.sessions.create(
+                params,
+                {"idempotency_key": f"{key}-without-email"},
+            )
     if not session.url or session.amount_total is None:
         raise call.unknown("the session has no payment page, or no amount")
     return CreatedPayment(
@@ -121,30 +150,38 @@ def _session_params(request: PaymentRequest) -> SessionCreateParams:
                     "unit_amount": to_units(request.amount, request.currency),
                     "product_data": product,
                 },
-            }
+            },
         ],
-        adaptive_pricing={"enabled": False},  # the shopper pays the order's own amount in its own currency
+        # the shopper pays the order's own amount in its own currency
+        adaptive_pricing={"enabled": False},
         success_url=request.callback_url.replace("{status}", "success"),
         cancel_url=request.callback_url.replace("{status}", "cancelled"),
         expires_at=int(time.time()) + request.timeout * 60,
-        locale=cast(Any, _language(request.language)),
+        locale=cast("Any", _language(request.language)),
     )
     if request.method != DEFAULT_METHOD:
-        params["allowed_payment_method_types"] = [cast(Any, request.method)]
+        params["allowed_payment_method_types"] = [cast("Any", request.method)]
     if request.email:
         params["customer_email"] = request.email
     return params
 
 
 def _language(language: str | None) -> str:
-    """Return Stripe's name of a language of Django's, or "auto" for one that Stripe's page does not speak."""
+    """Return Stripe's name of a language of Django's, or "auto" for one that Stripe's page does not
+    speak.
+    """
     wanted = {"zh-hans": "zh", "zh-hant": "zh-TW"}.get(language or "", language or "")
     known = {name.lower(): name for name in LANGUAGES}
     return known.get(wanted.lower()) or known.get(wanted.lower().partition("-")[0]) or "auto"
 
 
 @hookimpl(tryfirst=True)
-def tillgate_query(account: Account, reference: str, transaction_no: str | None, deadline_seconds: float | None) -> Transaction | None:
+def tillgate_query(
+    account: Account,
+    reference: str,
+    transaction_no: str | None,
+    deadline_seconds: float | None,
+) -> Transaction | None:
     """Retrieve a session by its id, or find it by its reference, with its refunds and disputes."""
     if not _is_ours(account):
         return None
@@ -160,25 +197,39 @@ def _session(call: Call, transaction_no: str | None) -> stripe.checkout.Session:
     ids = _of_intent(call, transaction_no) if transaction_no else _candidates(call)
     found = next(ids, None)
     if found is None:
-        names = f"is of {transaction_no}" if transaction_no else f"has the reference {call.reference}"
+        names = (
+            f"is of {transaction_no}" if transaction_no else f"has the reference {call.reference}"
+        )
         raise OrderNotFound("resource_missing", f"no Checkout Session {names}", 404)
     return call.client.v1.checkout.sessions.retrieve(found, _EXPAND)
 
 
 def _candidates(call: Call) -> Iterator[str]:
-    """Yield the ids of the sessions of a reference: first of the recent ones, then of those that the search index knows.
+    """Yield the ids of the sessions of a reference: first of the recent ones, then of those that
+    the search index knows.
 
-    Every session that may still be open is recent, and Stripe's list is complete; the index lags behind by a minute or so.
+    Every session that may still be open is recent, and Stripe's list is complete; the index lags
+    behind by a minute or so.
     """
     sessions, since = call.client.v1.checkout.sessions, int(time.time()) - _SESSION_SECONDS
     recent = sessions.list({"limit": _PAGE, "created": {"gte": since}})
-    yield from (session.id for session in recent.auto_paging_iter() if session.client_reference_id == call.reference)
+    yield from (
+        session.id
+        for session in recent.auto_paging_iter()
+        if session.client_reference_id == call.reference
+    )
     quoted = call.reference.replace("\\", "\\\\").replace("'", "\\'")
     try:
-        intents = call.client.v1.payment_intents.search({"query": f"metadata['reference']:'{quoted}'", "limit": 1}).data
+        intents = call.client.v1.payment_intents.search(
+            {"query": f"metadata['reference']:'{quoted}'", "limit": 1},
+        ).data
     except stripe.InvalidRequestError:  # merchants in India have no search
         older = sessions.list({"limit": _PAGE, "created": {"lt": since}})
-        yield from (session.id for session in older.auto_paging_iter() if session.client_reference_id == call.reference)
+        yield from (
+            session.id
+            for session in older.auto_paging_iter()
+            if session.client_reference_id == call.reference
+        )
         return
     for intent in intents:
         yield from _of_intent(call, intent.id)
@@ -192,14 +243,22 @@ def _of_intent(call: Call, intent: str) -> Iterator[str]:
 
 def _transaction(call: Call, session: stripe.checkout.Session) -> Transaction:
     if getattr(session, "livemode", None) is call.account.sandbox:
-        raise AnswerNotUnderstood("the session is in test mode and the account is live, or the other way round")
+        raise AnswerNotUnderstood(
+            "the session is in test mode and the account is live, or the other way round",
+        )
     currency = (session.currency or "").upper()
-    intent = session.payment_intent if isinstance(session.payment_intent, stripe.PaymentIntent) else None
+    intent = (
+        session.payment_intent if isinstance(session.payment_intent, stripe.PaymentIntent) else None
+    )
     status, word = _status(session, intent)
     units = session.amount_total
     if status is TransactionStatus.PAID and intent is not None:
         units = intent.amount_received
-    charge = intent.latest_charge if intent is not None and isinstance(intent.latest_charge, stripe.Charge) else None
+    charge = (
+        intent.latest_charge
+        if intent is not None and isinstance(intent.latest_charge, stripe.Charge)
+        else None
+    )
     return Transaction(
         reference=session.client_reference_id or "none",
         status=status,
@@ -214,10 +273,14 @@ def _transaction(call: Call, session: stripe.checkout.Session) -> Transaction:
     )
 
 
-def _status(session: stripe.checkout.Session, intent: stripe.PaymentIntent | None) -> tuple[TransactionStatus, str]:
+def _status(
+    session: stripe.checkout.Session,
+    intent: stripe.PaymentIntent | None,
+) -> tuple[TransactionStatus, str]:
     if session.status == "expired":
         return TransactionStatus.CLOSED, "expired"
-    if session.status == "open":  # a declined card too: the shopper may try another on the same page
+    # a declined card too: the shopper may try another on the same page
+    if session.status == "open":
         return TransactionStatus.PENDING, "open"
     if session.status != "complete":
         return TransactionStatus.UNRECOGNISED, str(session.status)
@@ -233,13 +296,28 @@ def _status(session: stripe.checkout.Session, intent: stripe.PaymentIntent | Non
     return TransactionStatus.UNRECOGNISED, f"complete, {stands}"
 
 
-def _evidence(session: stripe.checkout.Session, intent: stripe.PaymentIntent | None, charge: stripe.Charge | None) -> dict[str, Any]:
+def _evidence(
+    session: stripe.checkout.Session,
+    intent: stripe.PaymentIntent | None,
+    charge: stripe.Charge | None,
+) -> dict[str, Any]:
     """Return what the timeline keeps of an answer: nothing about the shopper."""
-    kept: dict[str, Any] = {name: getattr(session, name, None) for name in ("id", "status", "payment_status", "amount_total", "currency")}
+    kept: dict[str, Any] = {
+        name: getattr(session, name, None)
+        for name in ("id", "status", "payment_status", "amount_total", "currency")
+    }
     if intent is not None:
-        kept |= {"payment_intent": intent.id, "intent_status": intent.status, "amount_received": intent.amount_received}
+        kept |= {
+            "payment_intent": intent.id,
+            "intent_status": intent.status,
+            "amount_received": intent.amount_received,
+        }
         if error := intent.last_payment_error:
-            kept["last_error"] = getattr(error, "decline_code", None) or getattr(error, "code", None)
+            kept["last_error"] = getattr(error, "decline_code", None) or getattr(
+                error,
+                "code",
+                None,
+            )
     if charge is not None:
         details = getattr(charge, "payment_method_details", None)
         kept |= {"charge": charge.id, "paid_with": getattr(details, "type", None)}
@@ -247,14 +325,21 @@ def _evidence(session: stripe.checkout.Session, intent: stripe.PaymentIntent | N
 
 
 def _refunds(
-    call: Call, session: stripe.checkout.Session, charge: stripe.Charge | None, currency: str
+    call: Call,
+    session: stripe.checkout.Session,
+    charge: stripe.Charge | None,
+    currency: str,
 ) -> tuple[ReportedRefund, ...] | None:
-    """Return the refunds of a charge: none before there is one, and None where the answer does not say."""
+    """Return the refunds of a charge: none before there is one, and None where the answer does not
+    say.
+    """
     if charge is None or not currency:
         return None if session.payment_intent else ()
     listed = charge.refunds
     if listed is None or listed.has_more:
-        found = list(call.client.v1.refunds.list({"charge": charge.id, "limit": _PAGE}).auto_paging_iter())
+        found = list(
+            call.client.v1.refunds.list({"charge": charge.id, "limit": _PAGE}).auto_paging_iter(),
+        )
     else:
         found = listed.data
     return tuple(
@@ -268,24 +353,36 @@ def _refunds(
     )
 
 
-def _disputes(call: Call, session: stripe.checkout.Session, charge: stripe.Charge | None, currency: str) -> tuple[ReportedDispute, ...]:
+def _disputes(
+    call: Call,
+    session: stripe.checkout.Session,
+    charge: stripe.Charge | None,
+    currency: str,
+) -> tuple[ReportedDispute, ...]:
     if charge is None or not currency or not getattr(charge, "disputed", False):
         return ()
     found = call.client.v1.disputes.list({"charge": charge.id, "limit": _PAGE})
     return tuple(
         ReportedDispute(
             # A bank may count in another currency; then all of the payment is at stake.
-            amount=from_units(one.amount if one.currency.upper() == currency else session.amount_total or 0, currency),
+            amount=from_units(
+                one.amount if one.currency.upper() == currency else session.amount_total or 0,
+                currency,
+            ),
             status=_dispute_status(one.status, charge),
             dispute_no=one.id,
-            respond_by=datetime.fromtimestamp(due, UTC) if (due := one.evidence_details.due_by) else None,
+            respond_by=datetime.fromtimestamp(due, UTC)
+            if (due := one.evidence_details.due_by)
+            else None,
         )
         for one in found.auto_paging_iter()
     )
 
 
 def _dispute_status(word: str, charge: stripe.Charge) -> DisputeStatus:
-    """Return the state of a dispute; a full refund answers an inquiry, though Stripe keeps its word for a while."""
+    """Return the state of a dispute; a full refund answers an inquiry, though Stripe keeps its word
+    for a while.
+    """
     if word.startswith("warning_") and charge.refunded:
         return DisputeStatus.WON
     return _DISPUTES.get(word, DisputeStatus.OPEN)
@@ -300,7 +397,9 @@ def _outcome(call: Call, refund: stripe.Refund) -> RefundOutcome:
 
 @hookimpl(tryfirst=True)
 def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None:
-    """Refund the session's payment intent. Stripe remembers the refund's id for a day, and its metadata for ever."""
+    """Refund the session's payment intent. Stripe remembers the refund's id for a day, and its
+    metadata for ever.
+    """
     if not _is_ours(account):
         return None
     intent = _intent_to_refund(account, request)
@@ -310,8 +409,14 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None
     names = {"reference": request.reference, "refund_id": request.refund_id or ""}
     with call.errors():
         refund = call.client.v1.refunds.create(
-            {"payment_intent": intent, "amount": to_units(request.amount, request.currency), "metadata": names},
-            {"idempotency_key": f"tillgate-refund-{request.refund_id}"} if request.refund_id else {},
+            {
+                "payment_intent": intent,
+                "amount": to_units(request.amount, request.currency),
+                "metadata": names,
+            },
+            {"idempotency_key": f"tillgate-refund-{request.refund_id}"}
+            if request.refund_id
+            else {},
         )
     return _refunded(call, request, refund)
 
@@ -325,11 +430,19 @@ def _intent_to_refund(account: Account, request: RefundRequest) -> str | None:
     except Refused:
         raise
     except GatewayError as error:
-        raise NotSent("refund", request.reference, f"the payment could not be read: {error}") from None
+        raise NotSent(
+            "refund",
+            request.reference,
+            f"the payment could not be read: {error}",
+        ) from None
 
 
 def _intent_id(session: stripe.checkout.Session) -> str | None:
-    return session.payment_intent.id if isinstance(session.payment_intent, stripe.PaymentIntent) else session.payment_intent
+    return (
+        session.payment_intent.id
+        if isinstance(session.payment_intent, stripe.PaymentIntent)
+        else session.payment_intent
+    )
 
 
 def _refunded(call: Call, request: RefundRequest, refund: stripe.Refund) -> Refunded:
@@ -343,7 +456,11 @@ def _refunded(call: Call, request: RefundRequest, refund: stripe.Refund) -> Refu
 
 
 @hookimpl(tryfirst=True)
-def tillgate_query_refund(account: Account, request: RefundRequest, refund_no: str | None) -> Refunded | None:
+def tillgate_query_refund(
+    account: Account,
+    request: RefundRequest,
+    refund_no: str | None,
+) -> Refunded | None:
     """Retrieve a refund by its number, or find it by the id in its metadata."""
     if not _is_ours(account):
         return None
@@ -352,10 +469,28 @@ def tillgate_query_refund(account: Account, request: RefundRequest, refund_no: s
         if refund_no:
             return _refunded(call, request, call.client.v1.refunds.retrieve(refund_no))
         intent = _intent_id(_session(call, request.transaction_no))
-        listed = call.client.v1.refunds.list({"payment_intent": intent, "limit": _PAGE}).auto_paging_iter() if intent else ()
-        found = next((one for one in listed if request.refund_id and getattr(one.metadata, "refund_id", None) == request.refund_id), None)
+        listed = (
+            call.client.v1.refunds.list(
+                {"payment_intent": intent, "limit": _PAGE},
+            ).auto_paging_iter()
+            if intent
+            else ()
+        )
+        found = next(
+            (
+                one
+                for one in listed
+                if request.refund_id
+                and getattr(one.metadata, "refund_id", None) == request.refund_id
+            ),
+            None,
+        )
         if found is None:
-            raise OrderNotFound("resource_missing", f"no refund has the id {request.refund_id}", 404)
+            raise OrderNotFound(
+                "resource_missing",
+                f"no refund has the id {request.refund_id}",
+                404,
+            )
         return _refunded(call, request, found)
 
 
@@ -364,11 +499,17 @@ def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
     """Return the methods that the account lists, or Stripe's own choice on its page."""
     if not _is_ours(account):
         return None
-    return [method(one.code, one.label, one.currencies) for one in account.methods] or [method(DEFAULT_METHOD)]
+    return [method(one.code, one.label, one.currencies) for one in account.methods] or [
+        method(DEFAULT_METHOD),
+    ]
 
 
 @hookimpl(tryfirst=True)
-def tillgate_read_notification(account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
+def tillgate_read_notification(
+    account: Account,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> Sequence[Hint] | None:
     """Verify an event by the account's secrets, and return the payment that it is about.
 
     It asks Stripe nothing. A refund of the dashboard and a dispute name no reference: their hint is
@@ -416,14 +557,16 @@ def _verify(account: Account, signature: str, body: bytes) -> None:
 
 
 def _expect_recent(signature: str) -> None:
-    """Raise for a rightly signed event that is old: a copy of it may have been kept and sent again."""
+    """Raise for a rightly signed event that is old: a copy of it may have been kept and sent
+    again.
+    """
     signed_at = next(int(part[2:]) for part in signature.split(",") if part.startswith("t="))
     age = int(time.time()) - signed_at
     if age > _TOLERANCE_SECONDS:
         remedy = "check the clock of this machine (NTP)"
         raise SignatureMismatch(
             f"a notification is rightly signed, but was signed {age} seconds ago, and more than "
-            f"{_TOLERANCE_SECONDS} are refused: {remedy}, or it was held up or replayed on its way"
+            f"{_TOLERANCE_SECONDS} are refused: {remedy}, or it was held up or replayed on its way",
         )
 
 
@@ -434,7 +577,12 @@ def tillgate_examine_account(
     deadline_seconds: float | None,
     webhook_url: str | None,
 ) -> Sequence[Finding] | None:
-    """Examine the key, the webhook secrets and, online, the permissions, the webhook endpoints and the API version."""
+    """Examine the key, the webhook secrets and, online, the permissions, the webhook endpoints and
+    the API version.
+    """
     if not _is_ours(account):
         return None
-    return [*examination.of_settings(account), *(examination.at_stripe(account, deadline_seconds, webhook_url) if online else ())]
+    return [
+        *examination.of_settings(account),
+        *(examination.at_stripe(account, deadline_seconds, webhook_url) if online else ()),
+    ]

@@ -1,7 +1,9 @@
-"""The rules of the ledger check. Pure: rows and answers in, differences out; no network, and no query of its own.
+"""The rules of the ledger check. Pure: rows and answers in, differences out; no network, and no
+query of its own.
 
-`lifecycle.interpret` judges an answer of the gateway as everywhere: each change or review that would follow is a difference. Tillgate's own
-rows are judged one order at a time, against the operations' promise to write them together.
+`lifecycle.interpret` judges an answer of the gateway as everywhere: each change or review that
+would follow is a difference. Tillgate's own rows are judged one order at a time, against the
+operations' promise to write them together.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from typing import Final
 
 from tillgate import money
 from tillgate.django import dates
-from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
+from tillgate.django.models import (
+    NOTHING,
+    Order,
+    OutboxEvent,
+    OutboxEventKind,
+    Payment,
+    Refund,
+    Review,
+)
 from tillgate.django.orders.timeline import ACCEPTED, FORCE_EXPIRE, IMPORTED
 from tillgate.django.reviews.closing import ITSELF
 from tillgate.django.reviews.opening import HELD_REASONS, open_reviews_of
@@ -38,7 +48,9 @@ from tillgate.money import Money
 
 
 class DifferenceKind(StrEnum):
-    """The kinds of differences. A review that `interpret` would open has the name of its `ReviewReason` instead."""
+    """The kinds of differences. A review that `interpret` would open has the name of its
+    `ReviewReason` instead.
+    """
 
     PAID_THERE = "paid-there"
     """The gateway holds it as paid, and the ledger does not."""
@@ -68,9 +80,11 @@ class DifferenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One difference, in words for staff: Tillgate's statement, that of the other side, and the remedy.
+    """One difference, in words for staff: Tillgate's statement, that of the other side, and the
+    remedy.
 
-    `told` names the open review about it, and is empty without one. `reference` and `order` are empty where it is about neither.
+    `told` names the open review about it, and is empty without one. `reference` and `order` are
+    empty where it is about neither.
     """
 
     kind: DifferenceKind | ReviewReason
@@ -86,7 +100,8 @@ class Difference:
 class OrderLedger:
     """Everything in the ledger about an order, each list in the order in which it was written.
 
-    `last_events` holds the event of the last timeline entry that tells a status, by payment and by refund; empty where there is none.
+    `last_events` holds the event of the last timeline entry that tells a status, by payment and by
+    refund; empty where there is none.
     """
 
     order: Order
@@ -118,7 +133,10 @@ _KNOWN_THERE: Final = frozenset({PaymentStatus.PENDING, PaymentStatus.PAID})
 
 _ASK_NOW: Final = "“Poll now” in the admin"
 _SETTLE: Final = "settle it under “needs review” in the admin"
-_TELL_US: Final = "no run of the software does this: see which row was changed by hand, or tell Tillgate's authors"
+_TELL_US: Final = (
+    "no run of the software does this: see which row was changed by hand, or tell "
+    "Tillgate's authors"
+)
 
 
 def _difference(
@@ -139,7 +157,15 @@ def _difference(
             told = f"{review.resolved_by} resolved it: {review.resolution}"
     if told and remedy != _SETTLE:
         remedy = f"nothing, if that still holds; otherwise: {remedy}"
-    return Difference(kind=kind, reference=payment.reference, order=str(payment.order), here=here, there=there, remedy=remedy, told=told)
+    return Difference(
+        kind=kind,
+        reference=payment.reference,
+        order=str(payment.order),
+        here=here,
+        there=there,
+        remedy=remedy,
+        told=told,
+    )
 
 
 def _shown(payment: Payment) -> str:
@@ -151,25 +177,43 @@ def _time(moment: datetime) -> str:
     return f"{dates.local(moment):%Y-%m-%d %H:%M:%S %Z}".rstrip()
 
 
-# The gateway ------------------------------------------------------------------------------------------------------------------------------
+# The gateway --------------------------------------------------------------------------------------
 
 
-def compare_with_gateway(payment: Payment, facts: PaymentFacts, answer: Answer, reviews: Iterable[Review] = ()) -> Difference | None:
-    """Return where a payment and the gateway's answer about it differ. An answer that is inconclusive differs from nothing."""
+def compare_with_gateway(
+    payment: Payment,
+    facts: PaymentFacts,
+    answer: Answer,
+    reviews: Iterable[Review] = (),
+) -> Difference | None:
+    """Return where a payment and the gateway's answer about it differ. An answer that is
+    inconclusive differs from nothing.
+    """
     answer = in_context(facts, open_reviews_of(reviews), answer)
     kind = _kind(facts, answer)
     if kind is None:
         return None
     reason = ReviewReason.PAYMENT_UNKNOWN if kind is DifferenceKind.UNKNOWN_THERE else kind
     about = [review for review in reviews if review.reason == reason]
-    return _difference(kind, payment, _shown(payment), _said(answer), _what_to_do(kind, payment), about)
+    return _difference(
+        kind,
+        payment,
+        _shown(payment),
+        _said(answer),
+        _what_to_do(kind, payment),
+        about,
+    )
 
 
 def _kind(facts: PaymentFacts, answer: Answer) -> DifferenceKind | ReviewReason | None:
     if isinstance(answer, Inconclusive):
         return None
     was_known = facts.transaction_no or facts.status in _KNOWN_THERE
-    if isinstance(answer, NotFound) and (was_known or answer.was_reported_paid) and not is_forgotten(facts, answer):
+    if (
+        isinstance(answer, NotFound)
+        and (was_known or answer.was_reported_paid)
+        and not is_forgotten(facts, answer)
+    ):
         return DifferenceKind.UNKNOWN_THERE
     decision = interpret(facts, (), answer)
     if decision.review:
@@ -185,8 +229,13 @@ def _said(answer: Answer) -> str:
     if not isinstance(answer, Found):
         return "the gateway knows no such reference"
     found = answer.transaction
-    amount = f"{found.currency or 'no currency'} {'without an amount' if found.amount is None else found.amount}"
-    is_shown = found.settle_currency != found.currency and (found.settle_currency or answer.settles_in_currency)
+    amount = (
+        f"{found.currency or 'no currency'} "
+        f"{'without an amount' if found.amount is None else found.amount}"
+    )
+    is_shown = found.settle_currency != found.currency and (
+        found.settle_currency or answer.settles_in_currency
+    )
     settled = f", settled in {found.settle_currency or 'nothing'}" if is_shown else ""
     number = f"transaction {found.transaction_no}" if found.transaction_no else "no transactionNo"
     return f"the gateway says {found.status_text!r}, {amount}{settled}, {number}"
@@ -194,18 +243,27 @@ def _said(answer: Answer) -> str:
 
 def _what_to_do(kind: DifferenceKind | ReviewReason, payment: Payment) -> str:
     if kind in (DifferenceKind.PAID_THERE, DifferenceKind.OPEN_HERE):
-        worker = f"looks next at {_time(payment.next_poll_at)}" if payment.next_poll_at else "does not look any more"
+        worker = (
+            f"looks next at {_time(payment.next_poll_at)}"
+            if payment.next_poll_at
+            else "does not look any more"
+        )
         return f"{_ASK_NOW}; the worker {worker}"
     if kind is DifferenceKind.UNKNOWN_THERE:
-        return "run `manage.py tillgate doctor`: is it still the same merchant? A gateway may also forget what is old"
+        return (
+            "run `manage.py tillgate doctor`: is it still the same merchant? A gateway may "
+            "also forget what is old"
+        )
     return f"{_ASK_NOW}: that puts it under “needs review”"
 
 
-# The shop ---------------------------------------------------------------------------------------------------------------------------------
+# The shop -----------------------------------------------------------------------------------------
 
 
 def is_held_as_paid(ledger: OrderLedger) -> bool:
-    """Return whether the shop must hold the order to be paid. It may sell an entirely refunded order again."""
+    """Return whether the shop must hold the order to be paid. It may sell an entirely refunded
+    order again.
+    """
     payment = ledger.order.paid_by
     if payment is None:
         return False
@@ -214,7 +272,11 @@ def is_held_as_paid(ledger: OrderLedger) -> bool:
 
 def _is_refunded(ledger: OrderLedger, payment: Payment) -> bool:
     """Tell whether all of a payment was refunded."""
-    refunded_amount = money.total(one.amount for one in ledger.refunds if one.payment_id == payment.pk and one.status == _R.SUCCEEDED)
+    refunded_amount = money.total(
+        one.amount
+        for one in ledger.refunds
+        if one.payment_id == payment.pk and one.status == _R.SUCCEEDED
+    )
     return bool(refunded_amount >= payment.amount)
 
 
@@ -224,7 +286,10 @@ def compare_with_shop(ledger: OrderLedger, described: OrderDescription | None) -
     assert payment is not None
     here = f"the order is paid: {_shown(payment)}"
     if described is None:
-        there, remedy = "the shop knows no such order", "find out in the shop what became of it; the money can be refunded in the admin"
+        there, remedy = (
+            "the shop knows no such order",
+            "find out in the shop what became of it; the money can be refunded in the admin",
+        )
         return _difference(DifferenceKind.SHOP_UNAWARE, payment, here, there, remedy)
     if described.payable:
         there, remedy = (
@@ -235,14 +300,17 @@ def compare_with_shop(ledger: OrderLedger, described: OrderDescription | None) -
     return None
 
 
-# Our own books ----------------------------------------------------------------------------------------------------------------------------
+# Our own books ------------------------------------------------------------------------------------
 
 
 def examine(ledger: OrderLedger) -> Iterator[Difference]:
     """Yield where the ledger about an order differ among themselves."""
     payer = ledger.order.paid_by
     if payer is not None and payer.order_id != ledger.order.pk:
-        here, there = f"order {ledger.order} is paid by it", f"it is a payment of order {payer.order}"
+        here, there = (
+            f"order {ledger.order} is paid by it",
+            f"it is a payment of order {payer.order}",
+        )
         yield _difference(DifferenceKind.DELIVERED_UNPAID, payer, here, there, _TELL_US)
     for payment in ledger.payments:
         yield from _examine_timeline(ledger, payment, payment, _shown(payment))
@@ -250,7 +318,12 @@ def examine(ledger: OrderLedger) -> Iterator[Difference]:
         yield from _examine_refunds(ledger, payment)
 
 
-def _examine_timeline(ledger: OrderLedger, row: Payment | Refund, payment: Payment, here: str) -> Iterator[Difference]:
+def _examine_timeline(
+    ledger: OrderLedger,
+    row: Payment | Refund,
+    payment: Payment,
+    here: str,
+) -> Iterator[Difference]:
     event = ledger.last_events[row]
     if STATUS_OF_EVENT.get(event) != row.status:
         there = f"the last entry of its timeline is {event}" if event else "its timeline is empty"
@@ -258,19 +331,35 @@ def _examine_timeline(ledger: OrderLedger, row: Payment | Refund, payment: Payme
 
 
 def _examine_outbox_event(ledger: OrderLedger, payment: Payment) -> Iterator[Difference]:
-    """Return whether exactly the right payment was delivered as paid, and each other paid one has a review (I2, I3, I4)."""
-    outbox_events = [one for one in ledger.outbox_events if one.kind == OutboxEventKind.PAYMENT_PAID and one.payment_id == payment.pk]
+    """Return whether exactly the right payment was delivered as paid, and each other paid one has a
+    review (I2, I3, I4).
+    """
+    outbox_events = [
+        one
+        for one in ledger.outbox_events
+        if one.kind == OutboxEventKind.PAYMENT_PAID and one.payment_id == payment.pk
+    ]
     is_applied = any(one.done_at and one.outcome == PaidOutcome.APPLIED for one in outbox_events)
     is_payer = ledger.order.paid_by_id == payment.pk
-    held = [one for one in ledger.reviews if one.payment_id == payment.pk and one.reason in HELD_REASONS]
+    held = [
+        one for one in ledger.reviews if one.payment_id == payment.pk and one.reason in HELD_REASONS
+    ]
     here = _shown(payment)
     if payment.status != PaymentStatus.PAID:
         if is_applied or is_payer:
             there = "the shop has applied it" if is_applied else "the order is paid by it"
             yield _difference(DifferenceKind.DELIVERED_UNPAID, payment, here, there, _TELL_US)
     elif is_payer != is_applied:
-        there = "the shop was told of it and has applied it" if is_applied else "the shop has never applied it"
-        here += ", and the order is paid by it" if is_payer else f", and the order is paid by {ledger.order.paid_by or 'nothing'}"
+        there = (
+            "the shop was told of it and has applied it"
+            if is_applied
+            else "the shop has never applied it"
+        )
+        here += (
+            ", and the order is paid by it"
+            if is_payer
+            else f", and the order is paid by {ledger.order.paid_by or 'nothing'}"
+        )
         kind = DifferenceKind.NOT_RECORDED if is_applied else DifferenceKind.NOT_DELIVERED
         yield _difference(kind, payment, here, there, _TELL_US)
     elif is_payer:
@@ -278,13 +367,34 @@ def _examine_outbox_event(ledger: OrderLedger, payment: Payment) -> Iterator[Dif
     elif waiting := next((one for one in outbox_events if one.done_at is None), None):
         yield _waiting(ledger, payment, waiting, here, held)
     elif not outbox_events:
-        yield _difference(DifferenceKind.NOT_DELIVERED, payment, here, "nothing was ever queued to tell the shop", _TELL_US)
+        yield _difference(
+            DifferenceKind.NOT_DELIVERED,
+            payment,
+            here,
+            "nothing was ever queued to tell the shop",
+            _TELL_US,
+        )
     elif not held and not _is_refunded(ledger, payment):
-        there = f"the shop was told and has not applied it ({outbox_events[-1].outcome}), and no person knows"
-        yield _difference(DifferenceKind.NOT_SHOWN, payment, here, there, "refund it in the admin, or settle it in the shop")
+        there = (
+            f"the shop was told and has not applied it ({outbox_events[-1].outcome}), and no "
+            "person knows"
+        )
+        yield _difference(
+            DifferenceKind.NOT_SHOWN,
+            payment,
+            here,
+            there,
+            "refund it in the admin, or settle it in the shop",
+        )
 
 
-def _waiting(ledger: OrderLedger, payment: Payment, outbox_event: OutboxEvent, here: str, also: Sequence[Review] = ()) -> Difference:
+def _waiting(
+    ledger: OrderLedger,
+    payment: Payment,
+    outbox_event: OutboxEvent,
+    here: str,
+    also: Sequence[Review] = (),
+) -> Difference:
     there = (
         f"the shop was not told in {outbox_event.attempts} attempts: {outbox_event.fault[:200]}"
         if outbox_event.attempts
@@ -298,36 +408,82 @@ def _waiting(ledger: OrderLedger, payment: Payment, outbox_event: OutboxEvent, h
 
 def _examine_refunds(ledger: OrderLedger, payment: Payment) -> Iterator[Difference]:
     refunds = [refund for refund in ledger.refunds if refund.payment_id == payment.pk]
-    bound = money.total(refund.amount for refund in refunds if refund.status in BOUND_REFUND_STATUSES)
+    bound = money.total(
+        refund.amount for refund in refunds if refund.status in BOUND_REFUND_STATUSES
+    )
     paid = payment.amount if payment.status == PaymentStatus.PAID else NOTHING
     if bound > paid:
-        here = f"refunds of {Money(bound, payment.currency)}: refunded, on their way or of unknown outcome"
-        yield _difference(DifferenceKind.REFUNDS_EXCEED, payment, here, f"the payment is {_shown(payment)}", _TELL_US)
+        here = (
+            f"refunds of {Money(bound, payment.currency)}: refunded, on their way or of "
+            "unknown outcome"
+        )
+        yield _difference(
+            DifferenceKind.REFUNDS_EXCEED,
+            payment,
+            here,
+            f"the payment is {_shown(payment)}",
+            _TELL_US,
+        )
     for refund in refunds:
         here = f"refund of {Money(refund.amount, payment.currency)}: {refund.status}"
         yield from _examine_timeline(ledger, refund, payment, here)
         if refund.status == _R.UNKNOWN:
             there = "the gateway has not said whether it was done"
-            about = [one for one in ledger.reviews if one.refund_id == refund.pk and one.reason == ReviewReason.REFUND_UNKNOWN]
-            yield _difference(ReviewReason.REFUND_UNKNOWN, payment, here, there, "look at the gateway's back office", about)
+            about = [
+                one
+                for one in ledger.reviews
+                if one.refund_id == refund.pk and one.reason == ReviewReason.REFUND_UNKNOWN
+            ]
+            yield _difference(
+                ReviewReason.REFUND_UNKNOWN,
+                payment,
+                here,
+                there,
+                "look at the gateway's back office",
+                about,
+            )
         for reason, there in _REFUNDS_IN_DOUBT.items():
-            if about := [one for one in ledger.reviews if one.refund_id == refund.pk and one.reason == reason and not one.resolved_at]:
+            if about := [
+                one
+                for one in ledger.reviews
+                if one.refund_id == refund.pk and one.reason == reason and not one.resolved_at
+            ]:
                 yield _difference(reason, payment, here, there, _SETTLE, about)
         if refund.status in _TOLD_TO_SHOP:
             yield from _examine_refund_outbox_event(ledger, payment, refund, here)
 
 
-def _examine_refund_outbox_event(ledger: OrderLedger, payment: Payment, refund: Refund, here: str) -> Iterator[Difference]:
-    about = [one for one in ledger.outbox_events if one.kind == OutboxEventKind.REFUND_CHANGED and one.refund_id == refund.pk]
+def _examine_refund_outbox_event(
+    ledger: OrderLedger,
+    payment: Payment,
+    refund: Refund,
+    here: str,
+) -> Iterator[Difference]:
+    about = [
+        one
+        for one in ledger.outbox_events
+        if one.kind == OutboxEventKind.REFUND_CHANGED and one.refund_id == refund.pk
+    ]
     outbox_event = next((one for one in about if one.data.get("status") == refund.status), None)
     if outbox_event is None:
-        yield _difference(DifferenceKind.NOT_DELIVERED, payment, here, "nothing was ever queued to tell the shop", _TELL_US)
+        yield _difference(
+            DifferenceKind.NOT_DELIVERED,
+            payment,
+            here,
+            "nothing was ever queued to tell the shop",
+            _TELL_US,
+        )
     elif outbox_event.done_at is None:
         yield _waiting(ledger, payment, outbox_event, here)
 
 
 def duplicates(payment: Payment, duplicate: Payment, reviews: Iterable[Review]) -> Difference:
-    """Return the difference between two payments that are paid by one transaction of the gateway."""
+    """Return the difference between two payments that are paid by one transaction of the
+    gateway.
+    """
     here = f"{_shown(payment)}, as is payment {duplicate.reference} of order {duplicate.order}"
-    there, remedy = "a number stands for one transaction", "compare both with the gateway's back office"
+    there, remedy = (
+        "a number stands for one transaction",
+        "compare both with the gateway's back office",
+    )
     return _difference(ReviewReason.DUPLICATE_TRANSACTION_NO, payment, here, there, remedy, reviews)

@@ -1,4 +1,6 @@
-"""Figures, payments and refunds as CSV: names and numbers for programs, and cells that no spreadsheet takes for a formula."""
+"""Figures, payments and refunds as CSV: names and numbers for programs, and cells that no
+spreadsheet takes for a formula.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from tillgate.lifecycle import RefundStatus
 from tillgate.wire.texts import printable
 
 _BATCH: Final = 1000
-_FORMULA: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001  # spreadsheets read the wide signs too
+# spreadsheets read the wide signs too
+_FORMULA: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001
 _AFTER_SEMICOLON: Final = re.compile(rf"(;\s*)(?=[{re.escape(''.join(_FORMULA))}])")
 _LONGEST_NUMBER: Final = 11
 """The digits that every spreadsheet shows as they are."""
@@ -33,23 +36,69 @@ def figure_rows(figures: Iterable[Figure]) -> Iterator[Row]:
     """Yield the columns, and a row for each figure."""
     yield ["day", "kind", "method", "currency", "status", "count", "amount"]
     for one in figures:
-        yield [one.day, one.kind, one.method, one.currency, one.status, one.count, money.amount_text(one.amount, one.currency)]
+        yield [
+            one.day,
+            one.kind,
+            one.method,
+            one.currency,
+            one.status,
+            one.count,
+            money.amount_text(one.amount, one.currency),
+        ]
 
 
 def payment_rows(payments: QuerySet[Payment]) -> Iterator[Row]:
     """Yield the columns, and a row for each payment."""
     yield [
-        *("reference", "plugin", "order", "account", "sandbox", "method", "amount", "currency", "status"),
+        *(
+            "reference",
+            "plugin",
+            "order",
+            "account",
+            "sandbox",
+            "method",
+            "amount",
+            "currency",
+            "status",
+        ),
         *("started_at", "status_since", "transaction_no", "refunded_amount"),
     ]
-    columns = ("reference", "order__plugin", "order__key", "account", "sandbox", "method", "amount", "currency", "status")
-    chosen = payments.order_by("id").values_list("id", *columns, "created_at", "status_since", "transaction_no").iterator(chunk_size=_BATCH)
+    columns = (
+        "reference",
+        "order__plugin",
+        "order__key",
+        "account",
+        "sandbox",
+        "method",
+        "amount",
+        "currency",
+        "status",
+    )
+    chosen = (
+        payments.order_by("id")
+        .values_list("id", *columns, "created_at", "status_since", "transaction_no")
+        .iterator(chunk_size=_BATCH)
+    )
     while batch := list(itertools.islice(chosen, _BATCH)):
         refunded = defaultdict[int, list[Decimal]](list)
-        succeeded = Refund.objects.filter(payment__in=[row[0] for row in batch], status=RefundStatus.SUCCEEDED)
+        succeeded = Refund.objects.filter(
+            payment__in=[row[0] for row in batch],
+            status=RefundStatus.SUCCEEDED,
+        )
         for payment, part in succeeded.values_list("payment_id", "amount"):
             refunded[payment].append(part)
-        for payment, *names, sandbox, method, amount, currency, status, started, since, number in batch:
+        for (
+            payment,
+            *names,
+            sandbox,
+            method,
+            amount,
+            currency,
+            status,
+            started,
+            since,
+            number,
+        ) in batch:
             yield [
                 *(
                     *map(_as_text, names),
@@ -68,15 +117,45 @@ def payment_rows(payments: QuerySet[Payment]) -> Iterator[Row]:
 def refund_rows(refunds: QuerySet[Refund]) -> Iterator[Row]:
     """Yield the columns, and a row for each refund."""
     yield [
-        *("refund_id", "reference", "plugin", "order", "account", "sandbox", "method", "amount", "currency", "status"),
+        *(
+            "refund_id",
+            "reference",
+            "plugin",
+            "order",
+            "account",
+            "sandbox",
+            "method",
+            "amount",
+            "currency",
+            "status",
+        ),
         *("requested_at", "status_since", "refund_no", "external", "requested_by", "reason"),
     ]
     of_payment = ("reference", "order__plugin", "order__key", "account", "sandbox", "method")
     chosen = refunds.order_by("id").values_list(
-        *("refund_id", *(f"payment__{name}" for name in of_payment), "amount", "payment__currency", "status"),
+        *(
+            "refund_id",
+            *(f"payment__{name}" for name in of_payment),
+            "amount",
+            "payment__currency",
+            "status",
+        ),
         *("created_at", "status_since", "refund_no", "external", "requested_by", "reason"),
     )
-    for *names, sandbox, method, amount, currency, status, asked, since, number, external, by, reason in chosen.iterator(chunk_size=_BATCH):
+    for (
+        *names,
+        sandbox,
+        method,
+        amount,
+        currency,
+        status,
+        asked,
+        since,
+        number,
+        external,
+        by,
+        reason,
+    ) in chosen.iterator(chunk_size=_BATCH):
         yield [
             *(
                 *map(_as_text, names),
@@ -107,13 +186,16 @@ class _Line:
 
 
 def _safe(cell: str) -> str:
-    # Where a comma is the decimal sign, spreadsheets split lines at semicolons, even inside of quoted cells after the first.
+    # Where a comma is the decimal sign, spreadsheets split lines at semicolons, even inside of
+    # quoted cells after the first.
     text = _AFTER_SEMICOLON.sub(r"\1'", printable(cell))
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
 def _as_text(number: str | None) -> str:
-    """Return a number that names something as a spreadsheet leaves it: it would round long ones, and drop zeros in front."""
+    """Return a number that names something as a spreadsheet leaves it: it would round long ones,
+    and drop zeros in front.
+    """
     text = number or ""
     is_changed = text.isdigit() and (len(text) > _LONGEST_NUMBER or text.startswith("0"))
     return f"'{text}" if is_changed else text

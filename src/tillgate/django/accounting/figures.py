@@ -1,7 +1,9 @@
-"""The figures of a period: payments and refunds by day, payment method, currency and status, with exact totals. Reads only.
+"""The figures of a period: payments and refunds by day, payment method, currency and status, with
+exact totals. Reads only.
 
-Each payment and each refund counts on the day on which it reached its status: a payment on the day it was paid, a refund on the day it
-succeeded. Days are those of the project's time zone. Python adds: SQLite would add as floats, and MariaDB knows no time zones.
+Each payment and each refund counts on the day on which it reached its status: a payment on the day
+it was paid, a refund on the day it succeeded. Days are those of the project's time zone. Python
+adds: SQLite would add as floats, and MariaDB knows no time zones.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Figure:
-    """The number and the amount of the payments, or refunds, of one day, payment method, currency and status."""
+    """The number and the amount of the payments, or refunds, of one day, payment method, currency
+    and status.
+    """
 
     day: date
     kind: Kind
@@ -68,9 +72,15 @@ class Sum:
     def add(self, figure: Figure) -> None:
         """Add a figure, if its money has moved."""
         if (figure.kind, figure.status) == (Kind.PAYMENT, PaymentStatus.PAID):
-            self.paid_count, self.paid = self.paid_count + figure.count, money.total([self.paid, figure.amount])
+            self.paid_count, self.paid = (
+                self.paid_count + figure.count,
+                money.total([self.paid, figure.amount]),
+            )
         elif (figure.kind, figure.status) == (Kind.REFUND, RefundStatus.SUCCEEDED):
-            self.refunded_count, self.refunded = self.refunded_count + figure.count, money.total([self.refunded, figure.amount])
+            self.refunded_count, self.refunded = (
+                self.refunded_count + figure.count,
+                money.total([self.refunded, figure.amount]),
+            )
 
 
 def payments_between(since: datetime, until: datetime) -> QuerySet[Payment]:
@@ -89,14 +99,25 @@ def is_tested_only() -> bool:
 
 
 def figures(since: date, until: date, *, sandbox: bool = False) -> list[Figure]:
-    """Return the figures of some days, the oldest first: of real money, or of the tests. Both days are included."""
+    """Return the figures of some days, the oldest first: of real money, or of the tests. Both days
+    are included.
+    """
     days = [since + timedelta(days=number) for number in range((until - since).days + 1)]
-    starts, end = [_in_utc(dates.start_of(day)) for day in days], dates.start_of(until + timedelta(days=1))
+    starts, end = (
+        [_in_utc(dates.start_of(day)) for day in days],
+        dates.start_of(until + timedelta(days=1)),
+    )
     sums: dict[tuple[date, Kind, str, str, str], list[Any]] = defaultdict(lambda: [0, NOTHING])
     payments = payments_between(starts[0], end).filter(sandbox=sandbox)
     refunds = refunds_between(starts[0], end).filter(payment__sandbox=sandbox)
     for kind, rows, prefix in ((Kind.PAYMENT, payments, ""), (Kind.REFUND, refunds, "payment__")):
-        chosen: Any = rows.order_by().values_list("status_since", f"{prefix}method", f"{prefix}currency", "status", "amount")
+        chosen: Any = rows.order_by().values_list(
+            "status_since",
+            f"{prefix}method",
+            f"{prefix}currency",
+            "status",
+            "amount",
+        )
         for moment, method, currency, status, amount in chosen.iterator(chunk_size=_BATCH):
             entry = sums[days[bisect_right(starts, moment) - 1], kind, method, currency, status]
             entry[0] += 1

@@ -1,4 +1,6 @@
-"""Payments that another plugin has made: read from a file, verified by our own query, and written all together or not at all (I1)."""
+"""Payments that another plugin has made: read from a file, verified by our own query, and written
+all together or not at all (I1).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,15 @@ from tillgate.django.payments.reconciling import ask, facts_of
 from tillgate.django.refunds.external import enter_external
 from tillgate.django.worker.calls import Calls
 from tillgate.errors import InvalidRequest
-from tillgate.lifecycle import Answer, Found, Inconclusive, NotFound, PaymentStatus, interpret, next_poll
+from tillgate.lifecycle import (
+    Answer,
+    Found,
+    Inconclusive,
+    NotFound,
+    PaymentStatus,
+    interpret,
+    next_poll,
+)
 from tillgate.money import Money
 from tillgate.wire.dialects import RefundOutcome
 from tillgate.wire.messages import Transaction
@@ -53,11 +63,15 @@ class ImportRow:
 
 
 def read_rows(
-    lines: Iterable[Mapping[str | None, Any]], columns: Sequence[str], alias: str
+    lines: Iterable[Mapping[str | None, Any]],
+    columns: Sequence[str],
+    alias: str,
 ) -> tuple[list[ImportRow], list[FileFault], int]:
-    """Read the lines of a file, and return its payments, all faults, and how many payments are here already.
+    """Read the lines of a file, and return its payments, all faults, and how many payments are here
+    already.
 
-    A payment that is here already with the same amount is left out, so that an import can be run again.
+    A payment that is here already with the same amount is left out, so that an import can be run
+    again.
     """
     account = find_account(alias)
     if fault := _fault_of_columns(columns):
@@ -69,9 +83,20 @@ def read_rows(
         try:
             row = _read(line, cells, account)
             if row.reference in seen:
-                raise InvalidRequest("reference", row.reference, f"stands in line {seen[row.reference]} already")
+                raise InvalidRequest(
+                    "reference",
+                    row.reference,
+                    f"stands in line {seen[row.reference]} already",
+                )
         except InvalidRequest as error:
-            faults.append(FileFault(line=line, field=error.field, value=str(error.value)[:80], remedy=error.remedy))
+            faults.append(
+                FileFault(
+                    line=line,
+                    field=error.field,
+                    value=str(error.value)[:80],
+                    remedy=error.remedy,
+                ),
+            )
         else:
             seen[row.reference] = line
             rows.append(row)
@@ -79,8 +104,14 @@ def read_rows(
     for row in rows:
         if row.reference in known and known[row.reference] != row.price:
             remedy = f"is here already, with {known[row.reference]}"
-            faults.append(FileFault(line=row.line, field="reference", value=row.reference, remedy=remedy))
-    return [row for row in rows if row.reference not in known], sorted(faults, key=lambda fault: fault.line), len(known)
+            faults.append(
+                FileFault(line=row.line, field="reference", value=row.reference, remedy=remedy),
+            )
+    return (
+        [row for row in rows if row.reference not in known],
+        sorted(faults, key=lambda fault: fault.line),
+        len(known),
+    )
 
 
 def _fault_of_columns(columns: Sequence[str]) -> FileFault | None:
@@ -89,7 +120,10 @@ def _fault_of_columns(columns: Sequence[str]) -> FileFault | None:
             near = difflib.get_close_matches(name.lower(), _COLUMNS, n=1)
             meant = f": did you mean {near[0]!r}?" if near and near[0] != name else ""
             return FileFault(
-                line=1, field="column", value=name, remedy=f"is unknown or comes twice{meant} The columns are {', '.join(_COLUMNS)}"
+                line=1,
+                field="column",
+                value=name,
+                remedy=f"is unknown or comes twice{meant} The columns are {', '.join(_COLUMNS)}",
             )
     if missing := next((name for name in _REQUIRED if name not in columns), None):
         return FileFault(line=1, field="column", value=missing, remedy="is missing")
@@ -98,14 +132,22 @@ def _fault_of_columns(columns: Sequence[str]) -> FileFault | None:
 
 def _read(line: int, cells: Mapping[str | None, Any], account: Account) -> ImportRow:
     if cells.get(None) or None in cells.values():
-        raise InvalidRequest("line", "...", "has more or fewer values than the first line has columns")
+        raise InvalidRequest(
+            "line",
+            "...",
+            "has more or fewer values than the first line has columns",
+        )
     texts = {str(name): str(value).strip() for name, value in cells.items()}
     for name, longest in _LONGEST.items():
         if len(texts.get(name, "")) > longest:
             raise InvalidRequest(name, texts[name], f"is longer than {longest} characters")
     currency = money.currency_code(texts["currency"])
     if currency not in account.taken_currencies:
-        raise InvalidRequest("currency", currency, f"is not one of the account's currencies: {', '.join(account.taken_currencies)}")
+        raise InvalidRequest(
+            "currency",
+            currency,
+            f"is not one of the account's currencies: {', '.join(account.taken_currencies)}",
+        )
     amount = money.amount(texts["amount"], currency)
     if amount >= Decimal(10) ** (MOST_DIGITS - money.MOST_DECIMALS):
         raise InvalidRequest("amount", texts["amount"], "is more than can be recorded exactly")
@@ -142,14 +184,23 @@ def _known(references: list[str]) -> dict[str, Money]:
     known: dict[str, Money] = {}
     for start in range(0, len(references), _BATCH):
         rows = Payment.objects.filter(reference__in=references[start : start + _BATCH])
-        known |= {reference: Money(amount, currency) for reference, amount, currency in rows.values_list("reference", "amount", "currency")}
+        known |= {
+            reference: Money(amount, currency)
+            for reference, amount, currency in rows.values_list("reference", "amount", "currency")
+        }
     return known
 
 
-def verify_rows(rows: Sequence[ImportRow], alias: str, plugin: str) -> Iterator[tuple[ImportRow, Payment, Transaction | FileFault]]:
-    """Query the gateway about each payment, and yield it with the answer, or with the fault that the gateway's answer shows.
+def verify_rows(
+    rows: Sequence[ImportRow],
+    alias: str,
+    plugin: str,
+) -> Iterator[tuple[ImportRow, Payment, Transaction | FileFault]]:
+    """Query the gateway about each payment, and yield it with the answer, or with the fault that
+    the gateway's answer shows.
 
-    At most `TILLGATE["QUERIES_PER_SECOND"]` queries are sent in a second. Uses no database transaction.
+    At most `TILLGATE["QUERIES_PER_SECOND"]` queries are sent in a second. Uses no database
+    transaction.
     """
     outside_transactions("verify_rows")
     account = find_account(alias)
@@ -195,8 +246,12 @@ def _verified(row: ImportRow, payment: Payment, answer: Answer | None) -> Transa
     return FileFault(line=row.line, field="reference", value=row.reference, remedy=remedy)
 
 
-def write_payments(verified: Sequence[tuple[ImportRow, Payment, Transaction]], actor: str) -> list[FileFault]:
-    """Write verified payments with their orders and refunds, all or none, and return the faults for which none was written.
+def write_payments(
+    verified: Sequence[tuple[ImportRow, Payment, Transaction]],
+    actor: str,
+) -> list[FileFault]:
+    """Write verified payments with their orders and refunds, all or none, and return the faults for
+    which none was written.
 
     The shop hears nothing: it knows that its orders are paid.
     """
@@ -210,14 +265,27 @@ def write_payments(verified: Sequence[tuple[ImportRow, Payment, Transaction]], a
             )
             order = Order.objects.select_for_update().get(pk=order.pk)
             if order.paid_by_id is not None or order.closed_at is not None:
-                remedy = "is here already, and another payment has paid it" if order.paid_by_id else "is here already, and closed"
-                faults.append(FileFault(line=row.line, field="order", value=order.key, remedy=remedy))
+                remedy = (
+                    "is here already, and another payment has paid it"
+                    if order.paid_by_id
+                    else "is here already, and closed"
+                )
+                faults.append(
+                    FileFault(line=row.line, field="order", value=order.key, remedy=remedy),
+                )
                 continue
             payment.order = order
             try:
                 _write(order, payment, found, actor)
             except InvalidRequest as error:  # the gateway lists more refunds than the payment has
-                faults.append(FileFault(line=row.line, field=error.field, value=str(error.value), remedy=error.remedy))
+                faults.append(
+                    FileFault(
+                        line=row.line,
+                        field=error.field,
+                        value=str(error.value),
+                        remedy=error.remedy,
+                    ),
+                )
         if faults:
             transaction.set_rollback(True, using=database())
     return faults
@@ -226,7 +294,13 @@ def write_payments(verified: Sequence[tuple[ImportRow, Payment, Transaction]], a
 def _write(order: Order, payment: Payment, found: Transaction, actor: str) -> None:
     payment.transaction_no = found.transaction_no
     write_status(payment, PaymentStatus.PAID, payment.status_since)
-    payment.next_poll_at = next_poll(PaymentStatus.PAID, payment.status_since, payment.expires_at, timezone.now(), disputable())
+    payment.next_poll_at = next_poll(
+        PaymentStatus.PAID,
+        payment.status_since,
+        payment.expires_at,
+        timezone.now(),
+        disputable(),
+    )
     payment.save(force_insert=True)
     pay_order(order, payment)
     message = f"{payment.money} of another plugin, transaction {payment.transaction_no}"

@@ -1,7 +1,8 @@
-"""A settlement file of the gateway, compared with payments and refunds: each side's missing ones, and other differences. Reads only.
+"""A settlement file of the gateway, compared with payments and refunds: each side's missing ones,
+and other differences. Reads only.
 
-A line is a payment, or a refund if its amount is negative or its type says so. A wrong line is a fault with its line number and field,
-and no other line is lost by it.
+A line is a payment, or a refund if its amount is negative or its type says so. A wrong line is a
+fault with its line number and field, and no other line is lost by it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,23 @@ from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.texts import storable
 
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "reference": ("reference", "merchantreference", "paymentreference", "orderreference", "outtradeno", "transactionno", "transactionid"),
+    "reference": (
+        "reference",
+        "merchantreference",
+        "paymentreference",
+        "orderreference",
+        "outtradeno",
+        "transactionno",
+        "transactionid",
+    ),
     "amount": ("amount", "grossamount", "gross", "transactionamount", "paymentamount"),
     "fee": ("fee", "fees", "feeamount", "transactionfee", "servicefee"),
     "currency": ("currency", "currencycode", "transactioncurrency", "paymentcurrency"),
     "type": ("type", "transactiontype", "kind"),
 }
-"""The fields of a line, and the names of columns that are understood, without regard to capitals, spaces and signs."""
+"""The fields of a line, and the names of columns that are understood, without regard to capitals,
+spaces and signs.
+"""
 
 _REQUIRED: Final = ("reference", "amount")
 _MOST_LINES_BEFORE: Final = 20
@@ -70,7 +81,9 @@ class SettlementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFault:
-    """The fault of a line of a file: the field, its value and the remedy. `reference` is that of the line, where it has one."""
+    """The fault of a line of a file: the field, its value and the remedy. `reference` is that of
+    the line, where it has one.
+    """
 
     line: int
     field: str
@@ -84,7 +97,9 @@ class FileFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettlementRow:
-    """A payment or refund of the file. An amount is positive; without a currency it is of the payment's own."""
+    """A payment or refund of the file. An amount is positive; without a currency it is of the
+    payment's own.
+    """
 
     line: int
     kind: Kind
@@ -96,7 +111,9 @@ class SettlementRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettlementDifference:
-    """One difference: the amount and currency here, with the status, and those in the file, with the line."""
+    """One difference: the amount and currency here, with the status, and those in the file, with
+    the line.
+    """
 
     kind: SettlementKind
     about: Kind
@@ -110,7 +127,9 @@ class SettlementDifference:
 
 @dataclass(slots=True, kw_only=True)
 class Checked:
-    """The result: sums of the file by currency, differences and faults. Without a period nothing can be missing in the file."""
+    """The result: sums of the file by currency, differences and faults. Without a period nothing
+    can be missing in the file.
+    """
 
     since: datetime | None
     until: datetime | None
@@ -133,11 +152,16 @@ class Checked:
         return not self.differences and not self.faults
 
 
-# The file ---------------------------------------------------------------------------------------------------------------------------------
+# The file -----------------------------------------------------------------------------------------
 
 
-def read_file(content: bytes, columns: Mapping[str, str]) -> tuple[list[SettlementRow], list[FileFault]]:
-    """Return the rows of a file, and everything that is wrong with it. `columns` names a field's column if its name is another."""
+def read_file(
+    content: bytes,
+    columns: Mapping[str, str],
+) -> tuple[list[SettlementRow], list[FileFault]]:
+    """Return the rows of a file, and everything that is wrong with it. `columns` names a field's
+    column if its name is another.
+    """
     text = _decoded(content)
     for delimiter in _DELIMITERS:
         lines = _numbered(text, delimiter)
@@ -146,13 +170,20 @@ def read_file(content: bytes, columns: Mapping[str, str]) -> tuple[list[Settleme
                 return _read(lines, places)
     wanted = " and ".join(columns.get(name) or name for name in _REQUIRED)
     first = next((line for line in text.splitlines() if line.strip()), "")
-    return [], [FileFault(line=1, field="columns", value=first[:200], remedy=f"do not include {wanted}")]
+    return [], [
+        FileFault(line=1, field="columns", value=first[:200], remedy=f"do not include {wanted}"),
+    ]
 
 
-def _read(lines: Iterable[tuple[int, list[str]]], places: Mapping[str, int]) -> tuple[list[SettlementRow], list[FileFault]]:
+def _read(
+    lines: Iterable[tuple[int, list[str]]],
+    places: Mapping[str, int],
+) -> tuple[list[SettlementRow], list[FileFault]]:
     rows, faults = [], []
     read = [
-        (line, {name: cells[place] if place < len(cells) else "" for name, place in places.items()}) for line, cells in lines if any(cells)
+        (line, {name: cells[place] if place < len(cells) else "" for name, place in places.items()})
+        for line, cells in lines
+        if any(cells)
     ]
     forms = _forms([texts.get(name, "") for _, texts in read for name in ("amount", "fee")])
     for line, texts in read:
@@ -160,7 +191,15 @@ def _read(lines: Iterable[tuple[int, list[str]]], places: Mapping[str, int]) -> 
             rows.append(_row(line, texts, forms))
         except InvalidRequest as error:
             value, reference = str(error.value)[:80], texts["reference"]
-            faults.append(FileFault(line=line, field=error.field, value=value, remedy=error.remedy, reference=reference))
+            faults.append(
+                FileFault(
+                    line=line,
+                    field=error.field,
+                    value=value,
+                    remedy=error.remedy,
+                    reference=reference,
+                ),
+            )
     return rows, faults
 
 
@@ -175,7 +214,9 @@ def _decoded(content: bytes) -> str:
 
 
 def _numbered(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each line with its number. Each line is read alone: a quotation mark that is not closed loses no other line."""
+    """Yield the cells of each line with its number. Each line is read alone: a quotation mark that
+    is not closed loses no other line.
+    """
     for number, line in enumerate(_LINE_END.split(text), 1):
         try:
             cells = next(csv.reader([line], delimiter=delimiter), [])
@@ -207,7 +248,11 @@ def _row(line: int, texts: Mapping[str, str], forms: Sequence[str]) -> Settlemen
     if not reference:
         raise InvalidRequest("reference", reference, "is empty")
     if storable(reference) != reference:  # no database could look for it
-        raise InvalidRequest("reference", storable(reference), "has a character that no reference has")
+        raise InvalidRequest(
+            "reference",
+            storable(reference),
+            "has a character that no reference has",
+        )
     currency = texts.get("currency", "").upper()
     amount = _number("amount", texts["amount"], forms)
     if currency and money.read_amount(amount.copy_abs(), money.currency_code(currency)) is None:
@@ -225,7 +270,11 @@ def _row(line: int, texts: Mapping[str, str], forms: Sequence[str]) -> Settlemen
 
 def _forms(cells: Iterable[str]) -> Sequence[str]:
     """Return the forms in which the file writes numbers: one, if a cell shows which."""
-    shown = {fitting[0] for cell in set(cells) if len(fitting := [form for form in _FORMS if _value(_digits(cell), form) is not None]) == 1}
+    shown = {
+        fitting[0]
+        for cell in set(cells)
+        if len(fitting := [form for form in _FORMS if _value(_digits(cell), form) is not None]) == 1
+    }
     return list(shown) if len(shown) == 1 else list(_FORMS)
 
 
@@ -245,12 +294,16 @@ def _number(name: str, text: str, forms: Iterable[str]) -> Decimal:
     text = text.replace("\u2212", "-")
     values = {value for form in forms if (value := _value(_digits(text), form)) is not None}
     if len(values) != 1:
-        raise InvalidRequest(name, text, "may mean two numbers" if values else "is not an amount such as 12.50")
+        raise InvalidRequest(
+            name,
+            text,
+            "may mean two numbers" if values else "is not an amount such as 12.50",
+        )
     (value,) = values
     return -value if text.lstrip().startswith("-") else value
 
 
-# The comparison ---------------------------------------------------------------------------------------------------------------------------
+# The comparison -----------------------------------------------------------------------------------
 
 
 class _Found(NamedTuple):
@@ -271,8 +324,9 @@ def check_settlement(
 ) -> Checked:
     """Compare the rows of a file with payments and refunds.
 
-    The file must have every payment and refund of the period: without one, from its own first payment to its last. `account` limits
-    this to one account. A test payment must be there only if the file has test payments.
+    The file must have every payment and refund of the period: without one, from its own first
+    payment to its last. `account` limits this to one account. A test payment must be there only if
+    the file has test payments.
     """
     checked = Checked(since=since, until=until, rows=len(rows), faults=list(faults))
     matched: dict[Kind, dict[int, Any]] = {Kind.PAYMENT: {}, Kind.REFUND: {}}
@@ -288,7 +342,9 @@ def check_settlement(
 def _find(rows: Sequence[SettlementRow]) -> _Found:
     names = {row.reference for row in rows}
     payments: dict[str, Payment] = {}
-    for payment in Payment.objects.filter(Q(reference__in=names) | Q(transaction_no__in=names)).order_by("-id"):
+    for payment in Payment.objects.filter(
+        Q(reference__in=names) | Q(transaction_no__in=names),
+    ).order_by("-id"):
         payments |= {name: payment for name in (payment.transaction_no, payment.reference) if name}
     refunds: dict[str, Refund] = {}
     refunds_of: dict[int, list[Refund]] = defaultdict(list)
@@ -302,7 +358,11 @@ def _find(rows: Sequence[SettlementRow]) -> _Found:
 
 
 def _compare(row: SettlementRow, found: _Found, matched: dict[int, Any], checked: Checked) -> None:
-    own = found.payments.get(row.reference) if row.kind is Kind.PAYMENT else _refund_of(row, found, matched)
+    own = (
+        found.payments.get(row.reference)
+        if row.kind is Kind.PAYMENT
+        else _refund_of(row, found, matched)
+    )
     currency = row.currency or _currency_of(own or found.payments.get(row.reference))
     sums = checked.paid if row.kind is Kind.PAYMENT else checked.refunded
     sums[currency] = money.EXACT.add(sums[currency], row.amount)
@@ -313,25 +373,47 @@ def _compare(row: SettlementRow, found: _Found, matched: dict[int, Any], checked
     if kind is None:
         checked.matched += 1
     else:
-        checked.differences.append(_difference(kind, row.kind, row.reference, own, there=(row.amount, currency), line=row.line))
+        checked.differences.append(
+            _difference(
+                kind,
+                row.kind,
+                row.reference,
+                own,
+                there=(row.amount, currency),
+                line=row.line,
+            ),
+        )
 
 
-def _kind(row: SettlementRow, currency: str, own: Payment | Refund | None, matched: Mapping[int, Any]) -> SettlementKind | None:
+def _kind(
+    row: SettlementRow,
+    currency: str,
+    own: Payment | Refund | None,
+    matched: Mapping[int, Any],
+) -> SettlementKind | None:
     if own is None:
         return SettlementKind.MISSING_HERE
     if own.pk in matched:
         return SettlementKind.DUPLICATE
     if own.status not in (PaymentStatus.PAID, RefundStatus.SUCCEEDED):
         return SettlementKind.NOT_DONE_HERE
-    return None if (own.amount, _currency_of(own)) == (row.amount, currency) else SettlementKind.AMOUNT
+    return (
+        None if (own.amount, _currency_of(own)) == (row.amount, currency) else SettlementKind.AMOUNT
+    )
 
 
 def _refund_of(row: SettlementRow, found: _Found, matched: Mapping[int, Any]) -> Refund | None:
-    """Return the refund of that name or, where the file names the payment, its next refund of the same amount."""
+    """Return the refund of that name or, where the file names the payment, its next refund of the
+    same amount.
+    """
     payment = found.payments.get(row.reference)
     if payment is None:
         return found.refunds.get(row.reference)
-    free = [one for one in found.refunds_of[payment.pk] if one.pk not in matched and one.amount == row.amount]
+    free = [
+        one
+        for one in found.refunds_of[payment.pk]
+        if one.pk not in matched and one.amount == row.amount
+    ]
     return min(free, key=lambda one: one.status != RefundStatus.SUCCEEDED, default=None)
 
 
@@ -341,7 +423,11 @@ def _currency_of(own: Payment | Refund | None) -> str:
     return str(own.payment.currency if isinstance(own, Refund) else own.currency)
 
 
-def _add_missing(checked: Checked, matched: Mapping[Kind, Mapping[int, Any]], account: str | None) -> None:
+def _add_missing(
+    checked: Checked,
+    matched: Mapping[Kind, Mapping[int, Any]],
+    account: str | None,
+) -> None:
     """Add the paid payments, and the refunds if the file has any, that the file lacks."""
     payments = [one for one in matched[Kind.PAYMENT].values() if one.status == PaymentStatus.PAID]
     times = sorted(one.status_since for one in payments)
@@ -352,21 +438,60 @@ def _add_missing(checked: Checked, matched: Mapping[Kind, Mapping[int, Any]], ac
     tests = {one.sandbox for one in payments} or {False}
     chosen = {"sandbox__in": tests} | ({"account": account} if account else {})
     unread = {fault.reference for fault in checked.faults}
-    for payment in payments_between(checked.since, checked.until).filter(status=PaymentStatus.PAID, **chosen).order_by("id").iterator():
-        if payment.pk not in matched[Kind.PAYMENT] and not unread & {payment.reference, payment.transaction_no}:
-            checked.differences.append(_difference(SettlementKind.MISSING_IN_FILE, Kind.PAYMENT, payment.reference, payment))
+    for payment in (
+        payments_between(checked.since, checked.until)
+        .filter(status=PaymentStatus.PAID, **chosen)
+        .order_by("id")
+        .iterator()
+    ):
+        if payment.pk not in matched[Kind.PAYMENT] and not unread & {
+            payment.reference,
+            payment.transaction_no,
+        }:
+            checked.differences.append(
+                _difference(
+                    SettlementKind.MISSING_IN_FILE,
+                    Kind.PAYMENT,
+                    payment.reference,
+                    payment,
+                ),
+            )
     if not checked.refunded:
         return
     of_payments = {f"payment__{name}": value for name, value in chosen.items()}
-    refunds = refunds_between(checked.since, checked.until).filter(status=RefundStatus.SUCCEEDED, **of_payments)
+    refunds = refunds_between(checked.since, checked.until).filter(
+        status=RefundStatus.SUCCEEDED,
+        **of_payments,
+    )
     for refund in refunds.select_related("payment").order_by("id").iterator():
         if refund.pk not in matched[Kind.REFUND]:
-            checked.differences.append(_difference(SettlementKind.MISSING_IN_FILE, Kind.REFUND, refund.payment.reference, refund))
+            checked.differences.append(
+                _difference(
+                    SettlementKind.MISSING_IN_FILE,
+                    Kind.REFUND,
+                    refund.payment.reference,
+                    refund,
+                ),
+            )
 
 
-def _difference(kind: SettlementKind, about: Kind, reference: str, own: Payment | Refund | None, **there: Any) -> SettlementDifference:
+def _difference(
+    kind: SettlementKind,
+    about: Kind,
+    reference: str,
+    own: Payment | Refund | None,
+    **there: Any,
+) -> SettlementDifference:
     if own is None:
         return SettlementDifference(kind=kind, about=about, reference=reference, **there)
     payment_id = own.payment_id if isinstance(own, Refund) else own.pk
     here = (own.amount, _currency_of(own))
-    return SettlementDifference(kind=kind, about=about, reference=reference, here=here, status=own.status, payment_id=payment_id, **there)
+    return SettlementDifference(
+        kind=kind,
+        about=about,
+        reference=reference,
+        here=here,
+        status=own.status,
+        payment_id=payment_id,
+        **there,
+    )

@@ -12,18 +12,36 @@ from django.utils.timezone import is_naive, make_aware, make_naive
 
 from tillgate.django import dates
 
-WHEN: Final = "a day such as 2026-01-31, a moment such as 2026-01-31T18:00, or how long ago: 7d, 12h, 30m"
+WHEN: Final = (
+    "a day such as 2026-01-31, a moment such as 2026-01-31T18:00, or how long ago: 7d, 12h, 30m"
+)
 
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
-_YEARS: Final = (1900, 9998)  # at the ends of the calendar the next day, or the same time in another zone, does not exist
+# at the ends of the calendar the next day, or the same time in another zone, does not exist
+_YEARS: Final = (
+    1900,
+    9998,
+)
 
 Moment = date | datetime | timedelta
 
 
 def add_period(parser: CommandParser, *, since: str | None, until: str | None, about: str) -> None:
     """Add the two options, with their defaults and the rows that the period is about."""
-    parser.add_argument("--since", type=moment, default=since, metavar="WHEN", help=f"{about} since then. WHEN is {WHEN}")
-    parser.add_argument("--until", type=moment, default=until, metavar="WHEN", help=f"{about} until then, that day included")
+    parser.add_argument(
+        "--since",
+        type=moment,
+        default=since,
+        metavar="WHEN",
+        help=f"{about} since then. WHEN is {WHEN}",
+    )
+    parser.add_argument(
+        "--until",
+        type=moment,
+        default=until,
+        metavar="WHEN",
+        help=f"{about} until then, that day included",
+    )
 
 
 def moment(text: str) -> Moment:
@@ -31,13 +49,20 @@ def moment(text: str) -> Moment:
     if ago := re.fullmatch(r"(\d{1,4})([mhd])", text):
         return timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
-        moment = date.fromisoformat(text) if len(text) <= len("2026-01-31") else datetime.fromisoformat(text)
+        moment = (
+            date.fromisoformat(text)
+            if len(text) <= len("2026-01-31")
+            else datetime.fromisoformat(text)
+        )
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a day (2026-01-31), a moment (2026-01-31T18:00) or how long ago (7d, 12h, 30m)"
+            f"{text!r} is not a day (2026-01-31), a moment (2026-01-31T18:00) or how long ago "
+            "(7d, 12h, 30m)",
         ) from None
     if not _YEARS[0] <= moment.year <= _YEARS[1]:
-        raise argparse.ArgumentTypeError(f"{text!r} is out of range: give a year from {_YEARS[0]} to {_YEARS[1]}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is out of range: give a year from {_YEARS[0]} to {_YEARS[1]}",
+        )
     return moment
 
 

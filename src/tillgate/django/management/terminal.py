@@ -1,4 +1,6 @@
-"""The common part of the subcommands: output on the terminal, a stop flag for signals, and messages about the database."""
+"""The common part of the subcommands: output on the terminal, a stop flag for signals, and messages
+about the database.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tillgate.errors import ConfigurationError
 
 
 class Stop:
-    """Whether a signal asked the process to end. No `threading.Event`: its lock may be held by the very code that a signal interrupts."""
+    """Whether a signal asked the process to end. No `threading.Event`: its lock may be held by the
+    very code that a signal interrupts.
+    """
 
     def __init__(self) -> None:
         self.is_asked = False
@@ -42,7 +46,9 @@ class Stop:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[Stop]:
-    """Yield the flag that SIGINT and SIGTERM set; a second signal ends the process in the usual way."""
+    """Yield the flag that SIGINT and SIGTERM set; a second signal ends the process in the usual
+    way.
+    """
     stopped = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stopped  # only the main thread receives signals
@@ -63,7 +69,9 @@ def stopped_by_signals() -> Iterator[Stop]:
 
 
 class Voice:
-    """Prints progress on a terminal, one line a second at most; elsewhere it prints only results."""
+    """Prints progress on a terminal, one line a second at most; elsewhere it prints only
+    results.
+    """
 
     def __init__(self, command: BaseCommand, verbosity: int, *, tells_time: bool = False) -> None:
         self._command = command
@@ -91,26 +99,36 @@ class Voice:
 
 
 def say(command: BaseCommand, line: str) -> None:
-    """Write a line immediately. If the reader has left, such as `head`, the work and the exit status stay the same."""
+    """Write a line immediately. If the reader has left, such as `head`, the work and the exit
+    status stay the same.
+    """
     try:
         command.stdout.write(line)
         command.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        # Python flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def require_tables(returncode: int = 1) -> None:
-    """Raise when the database has no tables of Tillgate. If the database is unreachable, raise nothing: its next user reports that."""
+    """Raise when the database has no tables of Tillgate. If the database is unreachable, raise
+    nothing: its next user reports that.
+    """
     try:
         tables = connections[database()].introspection.table_names()
     except DatabaseFault:
         return
     if Payment._meta.db_table not in tables:
-        raise CommandError("The database has no tables of Tillgate yet: run `manage.py migrate`.", returncode=returncode)
+        raise CommandError(
+            "The database has no tables of Tillgate yet: run `manage.py migrate`.",
+            returncode=returncode,
+        )
 
 
 def require_account(alias: str, returncode: int = 1) -> None:
-    """Refuse an unknown alias without payments: its empty result would look like one without differences."""
+    """Refuse an unknown alias without payments: its empty result would look like one without
+    differences.
+    """
     if Payment.objects.filter(account=alias).exists():
         return
     try:

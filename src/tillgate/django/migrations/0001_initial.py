@@ -30,7 +30,15 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Order",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
                 ("plugin", models.CharField(max_length=64, verbose_name="plugin")),
                 ("key", tillgate.django.models.ExactField(max_length=128, verbose_name="key")),
                 ("created_at", models.DateTimeField(verbose_name="begun")),
@@ -49,10 +57,32 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Payment",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
                 ("reference", models.CharField(max_length=64, unique=True)),
-                ("notification_key", tillgate.django.models.ExactField(default=tillgate.django.models.new_key, max_length=32, unique=True)),
-                ("return_key", tillgate.django.models.ExactField(default=tillgate.django.models.new_key, max_length=32, unique=True)),
+                (
+                    "notification_key",
+                    tillgate.django.models.ExactField(
+                        default=tillgate.django.models.new_key,
+                        max_length=32,
+                        unique=True,
+                    ),
+                ),
+                (
+                    "return_key",
+                    tillgate.django.models.ExactField(
+                        default=tillgate.django.models.new_key,
+                        max_length=32,
+                        unique=True,
+                    ),
+                ),
                 ("account", models.CharField(max_length=128, verbose_name="account")),
                 ("merchant_no", models.CharField(max_length=64)),
                 ("base_url", models.CharField(max_length=255)),
@@ -80,7 +110,10 @@ class Migration(migrations.Migration):
                 ),
                 ("status_text", models.CharField(blank=True, max_length=32)),
                 ("is_processing", models.BooleanField(default=False)),
-                ("transaction_no", models.CharField(blank=True, db_index=True, max_length=255, null=True)),
+                (
+                    "transaction_no",
+                    models.CharField(blank=True, db_index=True, max_length=255, null=True),
+                ),
                 ("payment_url", models.TextField(blank=True)),
                 ("created_at", models.DateTimeField(db_index=True, verbose_name="started")),
                 ("page_closes_at", models.DateTimeField()),
@@ -92,7 +125,14 @@ class Migration(migrations.Migration):
                 ("forged_notifications", models.PositiveIntegerField(default=0)),
                 ("repeated_notifications", models.PositiveIntegerField(default=0)),
                 ("last_notification", models.CharField(blank=True, max_length=32)),
-                ("order", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="payments", to="tillgate.order")),
+                (
+                    "order",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="payments",
+                        to="tillgate.order",
+                    ),
+                ),
             ],
             options={
                 "verbose_name": "payment",
@@ -104,15 +144,41 @@ class Migration(migrations.Migration):
             model_name="order",
             name="paid_by",
             field=models.OneToOneField(
-                blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tillgate.payment"
+                blank=True,
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="+",
+                to="tillgate.payment",
             ),
         ),
         migrations.CreateModel(
             name="Refund",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("notification_key", tillgate.django.models.ExactField(default=tillgate.django.models.new_key, max_length=32, unique=True)),
-                ("refund_id", models.CharField(default=tillgate.django.models.new_refund_id, max_length=64, unique=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
+                (
+                    "notification_key",
+                    tillgate.django.models.ExactField(
+                        default=tillgate.django.models.new_key,
+                        max_length=32,
+                        unique=True,
+                    ),
+                ),
+                (
+                    "refund_id",
+                    models.CharField(
+                        default=tillgate.django.models.new_refund_id,
+                        max_length=64,
+                        unique=True,
+                    ),
+                ),
                 ("refund_no", models.CharField(blank=True, max_length=255, null=True)),
                 ("amount", tillgate.django.models.MoneyField(decimal_places=3, max_digits=15)),
                 (
@@ -140,7 +206,14 @@ class Migration(migrations.Migration):
                 ("due_at", models.DateTimeField(blank=True, db_index=True, null=True)),
                 ("notifications", models.PositiveIntegerField(default=0)),
                 ("confirmed", models.BooleanField(default=False)),
-                ("payment", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="refunds", to="tillgate.payment")),
+                (
+                    "payment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="refunds",
+                        to="tillgate.payment",
+                    ),
+                ),
             ],
             options={
                 "verbose_name": "refund",
@@ -151,7 +224,15 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="OutboxEvent",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
                 (
                     "kind",
                     models.CharField(
@@ -176,7 +257,11 @@ class Migration(migrations.Migration):
                 ("outcome", models.CharField(blank=True, max_length=32)),
                 (
                     "order",
-                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="outbox_events", to="tillgate.order"),
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="outbox_events",
+                        to="tillgate.order",
+                    ),
                 ),
                 (
                     "payment",
@@ -208,11 +293,23 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Notification",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
                 (
                     "kind",
                     models.CharField(
-                        choices=[("payment", "payment notification"), ("refund", "refund notification"), ("return", "shopper's return")],
+                        choices=[
+                            ("payment", "payment notification"),
+                            ("refund", "refund notification"),
+                            ("return", "shopper's return"),
+                        ],
                         max_length=16,
                     ),
                 ),
@@ -224,7 +321,9 @@ class Migration(migrations.Migration):
                 (
                     "payment",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="kept_notifications", to="tillgate.payment"
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="kept_notifications",
+                        to="tillgate.payment",
                     ),
                 ),
                 (
@@ -247,13 +346,27 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Review",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
                 ("account", models.CharField(blank=True, max_length=128, verbose_name="account")),
                 ("reason", models.CharField(db_index=True, max_length=64)),
                 (
                     "status",
                     models.CharField(
-                        choices=[("open", "open"), ("resolved", "resolved"), ("dismissed", "dismissed")], default="open", max_length=16
+                        choices=[
+                            ("open", "open"),
+                            ("resolved", "resolved"),
+                            ("dismissed", "dismissed"),
+                        ],
+                        default="open",
+                        max_length=16,
                     ),
                 ),
                 ("reported_paid", models.BooleanField(default=False)),
@@ -272,7 +385,11 @@ class Migration(migrations.Migration):
                 (
                     "order",
                     models.ForeignKey(
-                        blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name="reviews", to="tillgate.order"
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="reviews",
+                        to="tillgate.order",
                     ),
                 ),
                 (
@@ -288,20 +405,31 @@ class Migration(migrations.Migration):
                 (
                     "payment",
                     models.ForeignKey(
-                        blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name="reviews", to="tillgate.payment"
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="reviews",
+                        to="tillgate.payment",
                     ),
                 ),
                 (
                     "refund",
                     models.ForeignKey(
-                        blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name="reviews", to="tillgate.refund"
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="reviews",
+                        to="tillgate.refund",
                     ),
                 ),
             ],
             options={
                 "verbose_name": "review",
                 "verbose_name_plural": "needs review",
-                "permissions": [("resolve_review", "Can resolve what needs review"), ("refund_payment", "Can refund payments")],
+                "permissions": [
+                    ("resolve_review", "Can resolve what needs review"),
+                    ("refund_payment", "Can refund payments"),
+                ],
                 "default_permissions": ("view",),
             },
         ),
@@ -309,29 +437,56 @@ class Migration(migrations.Migration):
             model_name="outboxevent",
             name="review",
             field=models.ForeignKey(
-                blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name="outbox_events", to="tillgate.review"
+                blank=True,
+                null=True,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="outbox_events",
+                to="tillgate.review",
             ),
         ),
         migrations.CreateModel(
             name="TimelineEntry",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
                 ("at", models.DateTimeField()),
                 ("event", models.CharField(max_length=64)),
                 ("actor", models.CharField(max_length=160)),
                 ("message", models.TextField()),
                 ("evidence", models.JSONField(default=dict)),
-                ("order", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="timeline", to="tillgate.order")),
+                (
+                    "order",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="timeline",
+                        to="tillgate.order",
+                    ),
+                ),
                 (
                     "payment",
                     models.ForeignKey(
-                        blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name="timeline", to="tillgate.payment"
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="timeline",
+                        to="tillgate.payment",
                     ),
                 ),
                 (
                     "refund",
                     models.ForeignKey(
-                        blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name="timeline", to="tillgate.refund"
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="timeline",
+                        to="tillgate.refund",
                     ),
                 ),
             ],
@@ -356,7 +511,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name="order",
-            constraint=models.UniqueConstraint(fields=("plugin", "key"), name="tillgate_order_plugin_key"),
+            constraint=models.UniqueConstraint(
+                fields=("plugin", "key"),
+                name="tillgate_order_plugin_key",
+            ),
         ),
         migrations.AddIndex(
             model_name="notification",

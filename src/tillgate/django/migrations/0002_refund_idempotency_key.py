@@ -14,6 +14,9 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name="refund",
-            constraint=models.UniqueConstraint(fields=("payment", "idempotency_key"), name="tillgate_refund_key"),
+            constraint=models.UniqueConstraint(
+                fields=("payment", "idempotency_key"),
+                name="tillgate_refund_key",
+            ),
         ),
     ]

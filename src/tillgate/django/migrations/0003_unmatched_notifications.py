@@ -32,10 +32,26 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.RunPython(migrations.RunPython.noop, forget_unmatched),
-        migrations.AddField("notification", "account", models.CharField(blank=True, db_default="", max_length=128, verbose_name="account")),
-        migrations.AddField("notification", "unmatched", ExactField(blank=True, max_length=255, null=True)),
-        migrations.AddField("notification", "due_at", models.DateTimeField(blank=True, db_index=True, null=True)),
+        migrations.AddField(
+            "notification",
+            "account",
+            models.CharField(blank=True, db_default="", max_length=128, verbose_name="account"),
+        ),
+        migrations.AddField(
+            "notification",
+            "unmatched",
+            ExactField(blank=True, max_length=255, null=True),
+        ),
+        migrations.AddField(
+            "notification",
+            "due_at",
+            models.DateTimeField(blank=True, db_index=True, null=True),
+        ),
         migrations.AddConstraint(
-            "notification", models.UniqueConstraint(fields=("account", "unmatched"), name="tillgate_notification_unmatched")
+            "notification",
+            models.UniqueConstraint(
+                fields=("account", "unmatched"),
+                name="tillgate_notification_unmatched",
+            ),
         ),
     ]

@@ -15,7 +15,14 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Lane",
             fields=[
-                ("name", tillgate.django.models.ExactField(max_length=128, primary_key=True, serialize=False)),
+                (
+                    "name",
+                    tillgate.django.models.ExactField(
+                        max_length=128,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
                 ("rests_until", models.DateTimeField(blank=True, null=True)),
                 ("silent_since", models.DateTimeField(blank=True, null=True)),
                 ("answered_at", models.DateTimeField(blank=True, null=True)),

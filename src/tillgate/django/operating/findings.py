@@ -1,4 +1,6 @@
-"""The doctor of a project: every check of the settings and the database, and of each account by a signed query that moves no money."""
+"""The doctor of a project: every check of the settings and the database, and of each account by a
+signed query that moves no money.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from tillgate.wire.texts import described
 
 
 def examine() -> Iterator[Finding]:
-    """Check the settings, the accounts and the database, in this order; yield each finding as it arrives."""
+    """Check the settings, the accounts and the database, in this order; yield each finding as it
+    arrives.
+    """
     for name, area in checks.AREAS.items():
         yield _found(name, area())
     yield from _accounts()
@@ -38,7 +42,8 @@ def examine() -> Iterator[Finding]:
         return
     for name, area in checks.DATABASE_AREAS.items():
         yield _found(name, area(), _worker() if name == "worker" else "in order")
-    for label in sorted(tag for tag in registry.tags_available() if tag.startswith("tillgate_")):  # the app labels of shop plugins
+    # the app labels of shop plugins
+    for label in sorted(tag for tag in registry.tags_available() if tag.startswith("tillgate_")):
         yield _found(label, run_checks(tags=[label], databases=[database()]))
     yield from _refusals()
     yield _due_work()
@@ -47,8 +52,14 @@ def examine() -> Iterator[Finding]:
 
 
 def _found(name: str, messages: Iterable[CheckMessage], well: str = "in order") -> Finding:
-    """Return the messages of a check as one finding, without those that the project has silenced."""
-    finding = " ".join(f"{message.msg} {message.hint or ''} ({message.id})" for message in messages if not message.is_silenced())
+    """Return the messages of a check as one finding, without those that the project has
+    silenced.
+    """
+    finding = " ".join(
+        f"{message.msg} {message.hint or ''} ({message.id})"
+        for message in messages
+        if not message.is_silenced()
+    )
     return Finding(name=name, passed=not finding, finding=finding or well)
 
 
@@ -62,7 +73,9 @@ def _accounts() -> Iterator[Finding]:
 
 
 def accounts_in_use() -> list[str]:
-    """Return every account of the settings, and the accounts from plugins that have open payments."""
+    """Return every account of the settings, and the accounts from plugins that have open
+    payments.
+    """
     aliases = list(get_settings().accounts)
     with suppress(DatabaseError):  # reported by another check
         watched = Payment.objects.filter(next_poll_at__isnull=False).order_by()
@@ -70,17 +83,40 @@ def accounts_in_use() -> list[str]:
     return aliases
 
 
-def examine_account(alias: str, *, deadline_seconds: float | None = None, attempts: int | None = None) -> Iterator[Finding]:
+def examine_account(
+    alias: str,
+    *,
+    deadline_seconds: float | None = None,
+    attempts: int | None = None,
+) -> Iterator[Finding]:
     """Check one account with a signed query that moves no money, bounded as in `Gateway.query`."""
     try:
         account = find_account(alias)
     except Exception as error:  # a plugin may raise anything
-        fault = f"a plugin that was asked for it raised {described(error)}: correct it, or remove it"
-        yield Finding(name=f"account {alias}", passed=False, finding=str(error) if isinstance(error, TillgateError) else fault)
+        fault = (
+            f"a plugin that was asked for it raised {described(error)}: correct it, or remove it"
+        )
+        yield Finding(
+            name=f"account {alias}",
+            passed=False,
+            finding=str(error) if isinstance(error, TillgateError) else fault,
+        )
         return
-    source = f"TILLGATE['ACCOUNTS'][{alias!r}]" if alias in get_settings().accounts else "kept by a plugin"
-    configured = Configured(account=account, sources=dict.fromkeys(("base_url", "merchant_no", "token"), source))
-    for check in doctor.examine(configured, deadline_seconds=deadline_seconds, attempts=attempts, webhook_url=_webhook_url(alias)):
+    source = (
+        f"TILLGATE['ACCOUNTS'][{alias!r}]"
+        if alias in get_settings().accounts
+        else "kept by a plugin"
+    )
+    configured = Configured(
+        account=account,
+        sources=dict.fromkeys(("base_url", "merchant_no", "token"), source),
+    )
+    for check in doctor.examine(
+        configured,
+        deadline_seconds=deadline_seconds,
+        attempts=attempts,
+        webhook_url=_webhook_url(alias),
+    ):
         if check.name != "plugins":  # they are the project's, not an account's
             yield Finding(name=f"{alias}: {check.name}", passed=check.passed, finding=check.finding)
 
@@ -94,12 +130,22 @@ def _webhook_url(alias: str) -> str | None:
 def _migrations() -> Finding:
     try:
         executor = MigrationExecutor(connections[database()])
-        plan = executor.migration_plan([key for key in executor.loader.graph.leaf_nodes() if key[0] == "tillgate"])
+        plan = executor.migration_plan(
+            [key for key in executor.loader.graph.leaf_nodes() if key[0] == "tillgate"],
+        )
     except DatabaseError as error:
-        return Finding(name="migrations", passed=False, finding=f"the database {database()!r} cannot be read: {type(error).__name__}")
+        return Finding(
+            name="migrations",
+            passed=False,
+            finding=f"the database {database()!r} cannot be read: {type(error).__name__}",
+        )
     if plan:
         names = ", ".join(migration.name for migration, _ in plan)
-        return Finding(name="migrations", passed=False, finding=f"not applied: {names}. Run `manage.py migrate`.")
+        return Finding(
+            name="migrations",
+            passed=False,
+            finding=f"not applied: {names}. Run `manage.py migrate`.",
+        )
     return Finding(name="migrations", passed=True, finding="all applied")
 
 
@@ -117,7 +163,11 @@ def _due_work() -> Finding:
     """Count the due work of each chore; the worker's check reports work that waits too long."""
     now = timezone.now()
     waiting = [one for one in queue() if one.waiting]
-    found = [f"{one.chore.name} {one.waiting}, since {checks.explain_age(now - one.oldest)}" for one in waiting if one.oldest]
+    found = [
+        f"{one.chore.name} {one.waiting}, since {checks.explain_age(now - one.oldest)}"
+        for one in waiting
+        if one.oldest
+    ]
     return Finding(name="due work", passed=True, finding="; ".join(found) or "none")
 
 
@@ -131,7 +181,8 @@ def _refused_notifications() -> Iterator[Finding]:
         if refused := refused_since(alias):
             age = checks.explain_age(timezone.now() - refused[0])
             finding = (
-                f"the newest {len(refused)} were signed with none of the account's secrets, the last {age} ago: "
+                f"the newest {len(refused)} were signed with none of the account's secrets, the "
+                f"last {age} ago: "
                 "if the gateway sent them, correct TOKEN or WEBHOOK_SECRETS"
             )
             yield Finding(name=f"notifications of {alias}", passed=False, finding=finding)

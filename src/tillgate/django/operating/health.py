@@ -1,4 +1,6 @@
-"""The health of the payments, as far as the database knows it: accounts, worker, queues, open reviews, and money that waits for staff."""
+"""The health of the payments, as far as the database knows it: accounts, worker, queues, open
+reviews, and money that waits for staff.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from tillgate.account import Account
 from tillgate.django.accounts import find_account
 from tillgate.django.checks import clocks_apart
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Heartbeat, Notification, NotificationKind, Payment, Refund, Review
+from tillgate.django.models import (
+    Heartbeat,
+    Notification,
+    NotificationKind,
+    Payment,
+    Refund,
+    Review,
+)
 from tillgate.django.operating.findings import accounts_in_use
 from tillgate.django.payments.admission import open_refusals
 from tillgate.django.payments.refusals import refused_since
@@ -33,8 +42,8 @@ from tillgate.money import Money
 class AccountHealth:
     """One account. `account` is None where it is not configured.
 
-    `refused_creations` tells why the gateway creates no payments. `refused_notifications` counts the
-    newest notifications that were forged, up to the number of a review.
+    `refused_creations` tells why the gateway creates no payments. `refused_notifications` counts
+    the newest notifications that were forged, up to the number of a review.
     """
 
     alias: str
@@ -51,8 +60,8 @@ class AccountHealth:
 class Health:
     """The whole: `worker_at` is when the worker last ran, and `queue` the due work by chore.
 
-    `held` is money that waits for staff, `refunds` money of queued refunds. `clocks_apart` is by how
-    many seconds the database's clock is ahead of this machine's, 0.0 if by few.
+    `held` is money that waits for staff, `refunds` money of queued refunds. `clocks_apart` is by
+    how many seconds the database's clock is ahead of this machine's, 0.0 if by few.
     """
 
     accounts: tuple[AccountHealth, ...]
@@ -71,9 +80,14 @@ def health() -> Health:
     """Return the health now. It reads the database only."""
     now, late = timezone.now(), timedelta(minutes=get_settings().worker_late_minutes)
     worker_at = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
-    queued = Refund.objects.filter(status=RefundStatus.QUEUED).values_list("amount", "payment__currency")
+    queued = Refund.objects.filter(status=RefundStatus.QUEUED).values_list(
+        "amount",
+        "payment__currency",
+    )
     opened = Review.objects.filter(resolved_at__isnull=True)
-    held = Payment.objects.filter(pk__in=opened.filter(Q(reason__in=HELD_REASONS) | Q(reported_paid=True)).values("payment"))
+    held = Payment.objects.filter(
+        pk__in=opened.filter(Q(reason__in=HELD_REASONS) | Q(reported_paid=True)).values("payment"),
+    )
     return Health(
         accounts=tuple(map(_account, accounts_in_use())),
         worker_at=worker_at,
@@ -91,10 +105,16 @@ def health() -> Health:
 def _account(alias: str) -> AccountHealth:
     try:
         account = find_account(alias)
-    except Exception:  # a plugin that keeps it may raise anything; the test of the connection shows it
+    except (
+        Exception
+    ):  # a plugin that keeps it may raise anything; the test of the connection shows it
         account = None
     refused = refused_since(alias)
-    received = Notification.objects.filter(payment__account=alias).exclude(kind=NotificationKind.RETURN).order_by("-pk")
+    received = (
+        Notification.objects.filter(payment__account=alias)
+        .exclude(kind=NotificationKind.RETURN)
+        .order_by("-pk")
+    )
     return AccountHealth(
         alias=alias,
         account=account,
@@ -112,4 +132,6 @@ def totals(amounts: Iterable[tuple[Decimal, str]]) -> tuple[Money, ...]:
     by_currency = defaultdict[str, list[Decimal]](list)
     for amount, currency in amounts:
         by_currency[currency].append(amount)
-    return tuple(Money(money.total(found), currency) for currency, found in sorted(by_currency.items()))
+    return tuple(
+        Money(money.total(found), currency) for currency, found in sorted(by_currency.items())
+    )

@@ -1,7 +1,7 @@
 """The observers that come with the app: a structured log, and OpenTelemetry where it is installed.
 
-They are plugins like any other, registered when the app is ready. To disable them, block their names before that:
-`hooks.plugin_manager().set_blocked("tillgate-log")`.
+They are plugins like any other, registered when the app is ready. To disable them, block their
+names before that: `hooks.plugin_manager().set_blocked("tillgate-log")`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,15 @@ _FIELDS: Final = (
     "actor",
     "message",
 )
-"""The event fields that go into the log. The list is closed: a plugin's event may contain unreviewed data."""
+"""The event fields that go into the log. The list is closed: a plugin's event may contain
+unreviewed data.
+"""
 
 
 class LogObserver:
-    """Writes each event as one record of the logger `tillgate.events`, with the event's fields as attributes of the record."""
+    """Writes each event as one record of the logger `tillgate.events`, with the event's fields as
+    attributes of the record.
+    """
 
     @hooks.hookimpl
     def tillgate_event(self, event: hooks.Event) -> None:
@@ -64,11 +68,16 @@ def _telemetry() -> object | None:
     return TelemetryObserver()
 
 
-_BUILT_IN: Final[Mapping[str, Callable[[], object | None]]] = {LOG_NAME: LogObserver, TELEMETRY_NAME: _telemetry}
+_BUILT_IN: Final[Mapping[str, Callable[[], object | None]]] = {
+    LOG_NAME: LogObserver,
+    TELEMETRY_NAME: _telemetry,
+}
 
 
 def register() -> None:
-    """Register the observers that are not blocked, once. The system checks report a plugin manager that cannot be built."""
+    """Register the observers that are not blocked, once. The system checks report a plugin manager
+    that cannot be built.
+    """
     try:
         manager = hooks.plugin_manager()
     except ConfigurationError:

@@ -15,7 +15,9 @@ from tillgate.django.models import Order, database
 from tillgate.errors import TillgateError
 
 _PATIENCE_SECONDS: Final = 1.0
-"""For the order's lock: other operations hold it for milliseconds, and a shop's handler that hangs for ever."""
+"""For the order's lock: other operations hold it for milliseconds, and a shop's handler that hangs
+for ever.
+"""
 AFTER_A_CALL_SECONDS: Final = 10.0
 """The same for the writing of a gateway's answer, which no other process has."""
 _IS_LOCKED: Final = frozenset({"55P03", 1205, 3572})
@@ -25,44 +27,62 @@ _View = TypeVar("_View", bound=Callable[..., Any])
 
 
 class InsideTransaction(RuntimeError):
-    """An operation that uses the network was called inside a transaction, or where the host commits by hand; nothing was sent."""
+    """An operation that uses the network was called inside a transaction, or where the host commits
+    by hand; nothing was sent.
+    """
 
 
 class OrderHeld(OperationalError, TillgateError):
-    """Another transaction holds the order's lock for longer than an operation waits. Nothing was changed; staff are told to try again."""
+    """Another transaction holds the order's lock for longer than an operation waits. Nothing was
+    changed; staff are told to try again.
+    """
 
 
 def durable() -> transaction.Atomic:
-    """Return a transaction that is committed when it ends: it is not nested in the host's, and the host does not commit it by hand."""
+    """Return a transaction that is committed when it ends: it is not nested in the host's, and the
+    host does not commit it by hand.
+    """
     _refuse_by_hand("this")
     return transaction.atomic(using=database(), durable=True)
 
 
 def _refuse_by_hand(operation: str) -> None:
-    """Raise where autocommit is off: Django then leaves even a durable transaction open, for the host to commit or to roll back."""
+    """Raise where autocommit is off: Django then leaves even a durable transaction open, for the
+    host to commit or to roll back.
+    """
     connection = connections[database()]
-    is_on = connection.autocommit if connection.connection else connection.settings_dict["AUTOCOMMIT"]
+    is_on = (
+        connection.autocommit if connection.connection else connection.settings_dict["AUTOCOMMIT"]
+    )
     if not is_on and not connection.in_atomic_block:
         raise InsideTransaction(
-            f"{operation} must be kept at once, and was called while autocommit of database {connection.alias!r} is off: "
-            "turn it on (transaction.set_autocommit(True), and no AUTOCOMMIT in the settings), or queue the work"
+            f"{operation} must be kept at once, and was called while autocommit of database "
+            f"{connection.alias!r} is off: "
+            "turn it on (transaction.set_autocommit(True), and no AUTOCOMMIT in the settings), or "
+            "queue the work",
         )
 
 
 def outside_transactions(operation: str) -> None:
-    """Raise unless no transaction of ours or the host's is open, since the network is about to be used."""
+    """Raise unless no transaction of ours or the host's is open, since the network is about to be
+    used.
+    """
     _refuse_by_hand(operation)
     for connection in connections.all(initialized_only=True):
         if connection.in_atomic_block:
             raise InsideTransaction(
-                f"{operation} uses the network and was called inside a transaction of database {connection.alias!r}: "
-                "call it after the transaction, queue the work, or exempt the view from ATOMIC_REQUESTS"
+                f"{operation} uses the network and was called inside a transaction of database "
+                f"{connection.alias!r}: "
+                "call it after the transaction, queue the work, or exempt the view from "
+                "ATOMIC_REQUESTS",
             )
 
 
 @contextmanager
 def network() -> Iterator[None]:
-    """Use the network, and reconnect to the database afterwards: the result must be kept, though the connection was cut."""
+    """Use the network, and reconnect to the database afterwards: the result must be kept, though
+    the connection was cut.
+    """
     try:
         yield
     finally:
@@ -70,14 +90,22 @@ def network() -> Iterator[None]:
 
 
 def reconnect_if_cut() -> None:
-    """Let go of a connection that a restart, a failover or a proxy has cut while something else was waited for."""
+    """Let go of a connection that a restart, a failover or a proxy has cut while something else was
+    waited for.
+    """
     connection = connections[database()]
-    if connection.connection is not None and not connection.in_atomic_block and not connection.is_usable():
+    if (
+        connection.connection is not None
+        and not connection.in_atomic_block
+        and not connection.is_usable()
+    ):
         connection.close()
 
 
 def without_atomic_requests(view: _View) -> _View:
-    """Exempt a view from ATOMIC_REQUESTS of every database: it uses the network, and Django's own decorator exempts one."""
+    """Exempt a view from ATOMIC_REQUESTS of every database: it uses the network, and Django's own
+    decorator exempts one.
+    """
     for alias in connections:
         view = transaction.non_atomic_requests(using=alias)(view)
     return view
@@ -85,35 +113,48 @@ def without_atomic_requests(view: _View) -> _View:
 
 @contextmanager
 def in_the_shops_hands() -> Iterator[None]:
-    """Let the shop's own code work within our transaction; raise when it has swallowed a failure of the database.
+    """Let the shop's own code work within our transaction; raise when it has swallowed a failure of
+    the database.
 
-    Its writes are then undone without a word: Django goes back to the savepoint where a statement had failed, and at a deadlock InnoDB
-    rolls the whole transaction back, so that the savepoint is gone and leaving it fails.
+    Its writes are then undone without a word: Django goes back to the savepoint where a statement
+    had failed, and at a deadlock InnoDB rolls the whole transaction back, so that the savepoint is
+    gone and leaving it fails.
     """
     with transaction.atomic(using=database()):
         yield
         if transaction.get_rollback(using=database()):
-            raise transaction.TransactionManagementError("a failure of the database was swallowed, and what was written is undone")
+            raise transaction.TransactionManagementError(
+                "a failure of the database was swallowed, and what was written is undone",
+            )
 
 
 @contextmanager
 def locked_order(order_id: int, *, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[Order]:
-    """Hold an order's lock in a durable transaction; read everything about its payments again under it.
+    """Hold an order's lock in a durable transaction; read everything about its payments again under
+    it.
 
-    Raise `OrderHeld` where another transaction keeps it for longer than `patience_seconds`: a page must not wait for a handler that hangs.
-    SQLite locks no single row: there a transaction waits for as long as the connection's `timeout` says.
+    Raise `OrderHeld` where another transaction keeps it for longer than `patience_seconds`: a page
+    must not wait for a handler that hangs. SQLite locks no single row: there a transaction waits
+    for as long as the connection's `timeout` says.
     """
     with locked(Order.objects.filter(pk=order_id), patience_seconds=patience_seconds) as order:
         yield order
 
 
 @contextmanager
-def locked(only: QuerySet[Order], *, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[Order]:
+def locked(
+    only: QuerySet[Order],
+    *,
+    patience_seconds: float = _PATIENCE_SECONDS,
+) -> Iterator[Order]:
     """Do the same with the order that a query finds."""
     until = time.monotonic() + patience_seconds
     while (begun := _begin(only)) is None:
         if time.monotonic() > until:
-            raise OrderHeld(f"another transaction holds the order for more than {patience_seconds:g} s: try again in a moment")
+            raise OrderHeld(
+                f"another transaction holds the order for more than {patience_seconds:g} s: try "
+                "again in a moment",
+            )
         time.sleep(random.uniform(0.01, 0.05))  # noqa: S311  # spreads the tries, guards nothing
     transaction_, order = begun
     with transaction_:
@@ -122,7 +163,9 @@ def locked(only: QuerySet[Order], *, patience_seconds: float = _PATIENCE_SECONDS
 
 @contextmanager
 def joined_order(order_id: int) -> Iterator[Order]:
-    """Hold an order's lock in the transaction that is open, which waits as long as the database lets it, else like `locked_order`."""
+    """Hold an order's lock in the transaction that is open, which waits as long as the database
+    lets it, else like `locked_order`.
+    """
     if not connections[database()].in_atomic_block:
         with locked_order(order_id) as order:
             yield order
@@ -147,4 +190,8 @@ def _begin(only: QuerySet[Order]) -> tuple[ExitStack, Order] | None:
 
 def _codes(error: OperationalError) -> list[object]:
     """Return the codes that the drivers give an error."""
-    return [getattr(error.__cause__, "sqlstate", None), getattr(error.__cause__, "pgcode", None), *error.args[:1]]
+    return [
+        getattr(error.__cause__, "sqlstate", None),
+        getattr(error.__cause__, "pgcode", None),
+        *error.args[:1],
+    ]

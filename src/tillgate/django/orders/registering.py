@@ -21,39 +21,56 @@ from tillgate.lifecycle import (
 def new_order(plugin: str, order_key: str, **fields: Any) -> Order:
     """Write the row of an order that the shop has named for the first time."""
     now = timezone.now()
-    order = Order(plugin=plugin, key=order_key, created_at=now, purge_check_at=now + PURGE_CHECK, **fields)
+    order = Order(
+        plugin=plugin,
+        key=order_key,
+        created_at=now,
+        purge_check_at=now + PURGE_CHECK,
+        **fields,
+    )
     order.save(force_insert=True)
     return order
 
 
 def open_order(plugin: str, order_key: str, actor: str = "shop") -> None:
-    """Register an order that waits for its first payment. Touches the database only: call it where the shop writes the order.
+    """Register an order that waits for its first payment. Touches the database only: call it where
+    the shop writes the order.
 
-    If no payment ever starts, the shop receives `order_unpaid` as for any other order. Call it again after that if the shop waits for the
-    order once more.
+    If no payment ever starts, the shop receives `order_unpaid` as for any other order. Call it
+    again after that if the shop waits for the order once more.
     """
     check_at = unpaid_check_at()
     with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
         order = new_order(plugin, order_key, unpaid_check_at=check_at)
         record("order.opened", order, actor, "the shop placed the order")
         return
-    told = Order.objects.filter(plugin=plugin, key=order_key, unpaid_check_at=None, paid_by=None, closed_at=None)
+    told = Order.objects.filter(
+        plugin=plugin,
+        key=order_key,
+        unpaid_check_at=None,
+        paid_by=None,
+        closed_at=None,
+    )
     told.exclude(payments__status__in=OPEN_PAYMENT_STATUSES).update(unpaid_check_at=check_at)
 
 
 def registered(plugin: str, order_key: str) -> Order:
-    """Return an order's row, and write it if there is none: an address names the order by it. Nothing else follows from the row."""
+    """Return an order's row, and write it if there is none: an address names the order by it.
+    Nothing else follows from the row.
+    """
     orders = Order.objects.filter(plugin=plugin, key=order_key)
     if (order := orders.first()) is not None:
         return order
     with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
         new_order(plugin, order_key)
     with transaction.atomic(using=database()):
-        return orders.select_for_update().get()  # a locking read: another process may have written it since this transaction began
+        # a locking read: another process may have written it since this transaction began
+        return orders.select_for_update().get()
 
 
 def close_order(plugin: str, order_key: str, actor: str = "shop") -> None:
-    """Register that the shop closed an order: no payment can start any more, and open ones stay watched. Touches the database only.
+    """Register that the shop closed an order: no payment can start any more, and open ones stay
+    watched. Touches the database only.
 
     Does nothing for an order that was never opened, is closed, or that a payment has paid.
     """

@@ -1,4 +1,6 @@
-"""The one place that writes a status. Every write asks the table of its machine (`tillgate.lifecycle`) first."""
+"""The one place that writes a status. Every write asks the table of its machine
+(`tillgate.lifecycle`) first.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,12 @@ _MACHINES: Final[dict[type[Model], tuple[Any, Transitions[Any]]]] = {
 
 
 def write_status(
-    row: Payment | Refund | Review, new: PaymentStatus | RefundStatus | ReviewStatus, now: datetime | None = None
+    row: Payment | Refund | Review,
+    new: PaymentStatus | RefundStatus | ReviewStatus,
+    now: datetime | None = None,
 ) -> list[str]:
-    """Give a row a new status in memory, with its time, and return the names of the columns to save.
+    """Give a row a new status in memory, with its time, and return the names of the columns to
+    save.
 
     Raises `IllegalTransition` where the machine's table does not lead there.
     """
@@ -42,17 +47,26 @@ def write_status(
     row.status = move(transitions, statuses(row.status), new).value
     if now is None:
         return ["status"]
-    row.status_since = now  # type: ignore[union-attr]  # a review keeps its times in other columns, and gives none
+    # a review keeps its times in other columns, and gives none
+    row.status_since = now  # type: ignore[union-attr]
     return ["status", "status_since"]
 
 
-def write_status_of(rows: QuerySet[Any], old: PaymentStatus | ReviewStatus, new: PaymentStatus | ReviewStatus, **columns: Any) -> bool:
-    """Move rows from one status to another in one statement, with other columns, and return whether there were any.
+def write_status_of(
+    rows: QuerySet[Any],
+    old: PaymentStatus | ReviewStatus,
+    new: PaymentStatus | ReviewStatus,
+    **columns: Any,
+) -> bool:
+    """Move rows from one status to another in one statement, with other columns, and return whether
+    there were any.
 
     Raises `IllegalTransition` where the machine's table does not lead there.
     """
     _, transitions = _MACHINES[rows.model]
-    return bool(rows.filter(status=old.value).update(status=move(transitions, old, new).value, **columns))
+    return bool(
+        rows.filter(status=old.value).update(status=move(transitions, old, new).value, **columns),
+    )
 
 
 def pay_order(order: Order, payment: Payment) -> None:
@@ -76,8 +90,16 @@ def reopen_order(order: Order) -> None:
     order.save(update_fields=["closed_at"])
 
 
-def queue_event(order: Order, kind: OutboxEventKind, *, delay: timedelta = timedelta(), **fields: Any) -> OutboxEvent:
-    """Write a shop event to the outbox, due now or after a delay, within the running transaction."""
+def queue_event(
+    order: Order,
+    kind: OutboxEventKind,
+    *,
+    delay: timedelta = timedelta(),
+    **fields: Any,
+) -> OutboxEvent:
+    """Write a shop event to the outbox, due now or after a delay, within the running
+    transaction.
+    """
     due = timezone.now() + delay
     event = OutboxEvent(order=order, kind=kind, created_at=due, due_at=due, **fields)
     event.save(force_insert=True)
@@ -87,15 +109,33 @@ def queue_event(order: Order, kind: OutboxEventKind, *, delay: timedelta = timed
 def deliver_event(event: OutboxEvent, outcome: str = "") -> None:
     """Note that an outbox event was delivered, and its outcome."""
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.DELIVERED)
-    event.done_at, event.due_at, event.begun_at, event.fault, event.outcome = timezone.now(), None, None, "", outcome
+    event.done_at, event.due_at, event.begun_at, event.fault, event.outcome = (
+        timezone.now(),
+        None,
+        None,
+        "",
+        outcome,
+    )
     event.attempts += 1
     event.save(update_fields=["done_at", "due_at", "begun_at", "attempts", "fault", "outcome"])
 
 
-def fail_event(event: OutboxEvent, fault: str, due_at: datetime | None, begun_at: datetime | None = None) -> None:
-    """Note that a delivery failed, and when the worker tries again; `begun_at` where it has begun to."""
+def fail_event(
+    event: OutboxEvent,
+    fault: str,
+    due_at: datetime | None,
+    begun_at: datetime | None = None,
+) -> None:
+    """Note that a delivery failed, and when the worker tries again; `begun_at` where it has begun
+    to.
+    """
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.FAILING)
-    event.attempts, event.fault, event.due_at, event.begun_at = event.attempts + 1, fault, due_at, begun_at
+    event.attempts, event.fault, event.due_at, event.begun_at = (
+        event.attempts + 1,
+        fault,
+        due_at,
+        begun_at,
+    )
     event.save(update_fields=["attempts", "fault", "due_at", "begun_at"])
 
 

@@ -1,4 +1,6 @@
-"""The timeline and the observers: every change leaves an entry and an event, an unchanged payment leaves neither (I10)."""
+"""The timeline and the observers: every change leaves an entry and an event, an unchanged payment
+leaves neither (I10).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def record(
     evidence: Mapping[str, Any] | None = None,
     told: Mapping[str, str] | None = None,
 ) -> None:
-    """Add an entry within the running transaction, and emit it to the observers after the commit, with more fields for them in `told`."""
+    """Add an entry within the running transaction, and emit it to the observers after the commit,
+    with more fields for them in `told`.
+    """
     at = timezone.now()
     entry = TimelineEntry(
         order=order,
@@ -49,25 +53,49 @@ def record(
         evidence=_storable(evidence or {}),
     )
     entry.save(force_insert=True)
-    fields: dict[str, object] = {"actor": actor, "message": message, "order": str(order), **(told or {})}
+    fields: dict[str, object] = {
+        "actor": actor,
+        "message": message,
+        "order": str(order),
+        **(told or {}),
+    }
     if payment:
-        fields |= {"method": payment.method, "amount": str(payment.amount), "currency": payment.currency, "status": payment.status}
+        fields |= {
+            "method": payment.method,
+            "amount": str(payment.amount),
+            "currency": payment.currency,
+            "status": payment.status,
+        }
         fields |= {"transaction_no": payment.transaction_no} if payment.transaction_no else {}
     if refund:
-        fields |= {"refund": refund.pk, "refund_amount": str(refund.amount), "refund_status": refund.status}
+        fields |= {
+            "refund": refund.pk,
+            "refund_amount": str(refund.amount),
+            "refund_status": refund.status,
+        }
         fields |= {"refund_no": refund.refund_no} if refund.refund_no else {}
-    said = hooks.Event(name=event, at=at, reference=payment.reference if payment else None, fields=fields)
+    said = hooks.Event(
+        name=event,
+        at=at,
+        reference=payment.reference if payment else None,
+        fields=fields,
+    )
     transaction.on_commit(lambda: hooks.emit(said), using=database())
 
 
 def _storable(evidence: Mapping[str, Any]) -> dict[str, Any]:
-    """Return evidence as JSON knows it: exact numbers become the text they had, and no text is endless or bottomless."""
+    """Return evidence as JSON knows it: exact numbers become the text they had, and no text is
+    endless or bottomless.
+    """
 
     def plain(value: Any, depth: int = 0) -> Any:
         if isinstance(value, Mapping | list | tuple) and depth == _DEEPEST:
             return "..."
         if isinstance(value, Mapping):
-            return {str(name)[:100]: plain(member, depth + 1) for name, member in list(value.items())[:50]}
+            return {
+                str(name)[:100]: plain(member, depth + 1)
+                for name, member in list(value.items())[:50]
+            }
         if isinstance(value, list | tuple):
             return [plain(member, depth + 1) for member in value[:50]]
         if value is None or isinstance(value, bool | int):

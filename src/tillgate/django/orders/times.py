@@ -17,7 +17,9 @@ Stop = Callable[[], bool]
 """Says that no new work may begin."""
 
 PURGE_CHECK: Final = timedelta(days=30)
-"""The longest time between two checks whether an order has details that are older than they are kept: a changed setting counts by then."""
+"""The longest time between two checks whether an order has details that are older than they are
+kept: a changed setting counts by then.
+"""
 
 
 def never() -> bool:
@@ -26,19 +28,25 @@ def never() -> bool:
 
 
 def disputable() -> timedelta:
-    """Return how long a payment that has ended is polled: a bank may take its money back, and money may come late."""
+    """Return how long a payment that has ended is polled: a bank may take its money back, and money
+    may come late.
+    """
     return timedelta(days=get_settings().disputable_days)
 
 
 def pay_until(order: Order) -> datetime | None:
-    """Return when no payment of an order can start any more, so that its goods are not held for ever; None before its first payment."""
+    """Return when no payment of an order can start any more, so that its goods are not held for
+    ever; None before its first payment.
+    """
     settings = get_settings()
     minutes = max(settings.order_payable_for_minutes, settings.order_unpaid_after_minutes)
     return order.tried_since + timedelta(minutes=minutes) if order.tried_since else None
 
 
 def unpaid_check_at(until: datetime | None = None) -> datetime:
-    """Return when the worker checks whether an order is unpaid: the shopper may pay again until then, and no later than `until`."""
+    """Return when the worker checks whether an order is unpaid: the shopper may pay again until
+    then, and no later than `until`.
+    """
     check_at = timezone.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
     return min(check_at, until or check_at)
 

@@ -46,7 +46,14 @@ def review_value(review: Review) -> hooks.Review:
     payment = payment_value(review.payment) if review.payment else None
     account = (review.account or None) if order is None else None
     message = Mask([review.payment], [review.refund]).text(review.message)
-    return hooks.Review(id=str(review.pk), reason=review.reason, message=message, order=order, payment=payment, account=account)
+    return hooks.Review(
+        id=str(review.pk),
+        reason=review.reason,
+        message=message,
+        order=order,
+        payment=payment,
+        account=account,
+    )
 
 
 def remote_event_value(outbox_event: OutboxEvent) -> hooks.RemoteEvent:

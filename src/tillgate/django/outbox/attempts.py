@@ -27,7 +27,9 @@ from tillgate.wire.texts import storable
 _log = logging.getLogger("tillgate")
 
 LEASE: Final = timedelta(minutes=2)
-"""For a delivery: after it another worker takes an event of a process that was killed, or whose handler hangs."""
+"""For a delivery: after it another worker takes an event of a process that was killed, or whose
+handler hangs.
+"""
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 FIRST_PAUSE: Final = timedelta(seconds=10)
 
@@ -37,7 +39,9 @@ class ProcessEnded(Exception):
 
 
 def is_free(outbox_event: OutboxEvent, leased_until: datetime | None) -> bool:
-    """Return whether an event is due, or this process has claimed it; another worker's claim has another end."""
+    """Return whether an event is due, or this process has claimed it; another worker's claim has
+    another end.
+    """
     due = outbox_event.due_at
     return due is None or due == leased_until or due <= timezone.now()
 
@@ -49,30 +53,44 @@ def settle_failing(outbox_event: OutboxEvent) -> None:
 
 
 def may_begin(claimed: OutboxEvent, leased_until: datetime) -> bool:
-    """Return whether a claimed event may be delivered now. One whose process ended is tried at once the first time, later after a pause.
+    """Return whether a claimed event may be delivered now. One whose process ended is tried at once
+    the first time, later after a pause.
 
     `claimed` is the event as it was before the claim.
     """
     if claimed.begun_at is None:
         return True
-    ended = ProcessEnded(f"the process that began to deliver it at {dates.local(claimed.begun_at):%H:%M:%S} was killed, or hung")
+    ended = ProcessEnded(
+        f"the process that began to deliver it at {dates.local(claimed.begun_at):%H:%M:%S} was "
+        "killed, or hung",
+    )
     _log.error("outbox event %s of order %s: %s", claimed.event_id, claimed.order_id, ended)
     note_failure(claimed.order_id, claimed.pk, ended, leased_until)
     return claimed.attempts == 0
 
 
-def note_failure(order_id: int, outbox_event_id: int, error: Exception, leased_until: datetime | None = None) -> None:
-    """Note that an outbox event failed, unless another worker has carried it out since, and when it is tried next.
+def note_failure(
+    order_id: int,
+    outbox_event_id: int,
+    error: Exception,
+    leased_until: datetime | None = None,
+) -> None:
+    """Note that an outbox event failed, unless another worker has carried it out since, and when it
+    is tried next.
 
-    `leased_until` is the end of this process's lease, where it goes on with an event whose process ended.
+    `leased_until` is the end of this process's lease, where it goes on with an event whose process
+    ended.
     """
     with locked_order(order_id) as order:
-        outbox_event = order.outbox_events.select_related("payment", "refund").get(pk=outbox_event_id)
+        outbox_event = order.outbox_events.select_related("payment", "refund").get(
+            pk=outbox_event_id,
+        )
         if outbox_event.done_at is not None:
             return
         fault = without_personal_data(storable(f"{type(error).__name__}: {error}"))[:1000]
         has_ended = isinstance(error, ProcessEnded)
-        if has_ended and outbox_event.attempts == 0:  # it may have had another cause: this process goes on with it under its own mark
+        # it may have had another cause: this process goes on with it under its own mark
+        if has_ended and outbox_event.attempts == 0:
             fail_event(outbox_event, fault, leased_until, begun_at=timezone.now())
             return
         pause = min(_LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(outbox_event.attempts, 20))
@@ -81,7 +99,8 @@ def note_failure(order_id: int, outbox_event_id: int, error: Exception, leased_u
         # Neither a handler that ends its process nor an uninstalled plugin comes back by itself.
         if has_ended or not hooks.is_loaded(order.plugin) or outbox_event.attempts >= tries:
             payment, refund = outbox_event.payment, outbox_event.refund
-            # Without the number of attempts: after a dismissal only another failure opens a new review.
+            # Without the number of attempts: after a dismissal only another failure opens a new
+            # review.
             facts = {"order": str(order), "error": outbox_event.fault[:200], **_named(outbox_event)}
             open_review(
                 ReviewReason.DELIVERY_FAILING,
@@ -99,11 +118,15 @@ def note_failure(order_id: int, outbox_event_id: int, error: Exception, leased_u
 def _named(outbox_event: OutboxEvent) -> dict[str, str]:
     """Return the facts that name an outbox event in a review."""
     is_remote = outbox_event.kind == OutboxEventKind.REMOTE
-    return {"case": "remote", "name": outbox_event.name} if is_remote else {"kind": outbox_event.kind}
+    return (
+        {"case": "remote", "name": outbox_event.name} if is_remote else {"kind": outbox_event.kind}
+    )
 
 
 def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
-    """Abandon a failing remote event, as staff decided, so that the event behind it has its turn."""
+    """Abandon a failing remote event, as staff decided, so that the event behind it has its
+    turn.
+    """
     with locked_order(outbox_event.order_id) as order:
         row = order.outbox_events.select_related("payment").get(pk=outbox_event.pk)
         if row.done_at is not None:
@@ -121,4 +144,6 @@ def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
 def retry(outbox_event_id: int) -> None:
     """Make an outbox event due now, as staff decided."""
     with durable():
-        OutboxEvent.objects.filter(pk=outbox_event_id, done_at__isnull=True).update(due_at=timezone.now())
+        OutboxEvent.objects.filter(pk=outbox_event_id, done_at__isnull=True).update(
+            due_at=timezone.now(),
+        )

@@ -1,10 +1,12 @@
 """Outbox events: the shop hears of each change, in order per order.
 
-A local one (the shop's database) takes effect exactly once: one transaction runs the handler and marks it done, or does neither (I3). A
-remote one (HTTP, mail) is carried at least once under a stable event id, claimed by a lease. The two kinds do not wait for each other.
+A local one (the shop's database) takes effect exactly once: one transaction runs the handler and
+marks it done, or does neither (I3). A remote one (HTTP, mail) is carried at least once under a
+stable event id, claimed by a lease. The two kinds do not wait for each other.
 
-A claim marks an event with the time at which its delivery begins, and the end of the delivery removes the mark. A claim that finds a mark
-knows that the process before it was killed, or hung until it was ended: that counts as an attempt.
+A claim marks an event with the time at which its delivery begins, and the end of the delivery
+removes the mark. A claim that finds a mark knows that the process before it was killed, or hung
+until it was ended: that counts as an attempt.
 """
 
 from __future__ import annotations
@@ -27,7 +29,13 @@ from tillgate.django.orders.locking import (
 )
 from tillgate.django.orders.status import deliver_event
 from tillgate.django.orders.timeline import record
-from tillgate.django.outbox.attempts import FIRST_PAUSE, is_free, may_begin, note_failure, settle_failing
+from tillgate.django.outbox.attempts import (
+    FIRST_PAUSE,
+    is_free,
+    may_begin,
+    note_failure,
+    settle_failing,
+)
 from tillgate.django.outbox.handlers import HANDLERS
 from tillgate.lifecycle import BOUND_REFUND_STATUSES
 
@@ -38,20 +46,26 @@ _places: Final = threading.BoundedSemaphore(2)
 
 
 def deliver(order_id: int) -> int:
-    """Carry out an order's local outbox events that are due, oldest first; return how many were done.
+    """Carry out an order's local outbox events that are due, oldest first; return how many were
+    done.
 
-    Leave them to the worker where a handler of another process has the order, or handlers hold the most threads of this process.
+    Leave them to the worker where a handler of another process has the order, or handlers hold the
+    most threads of this process.
     """
     return _deliver_if_free(order_id) or 0
 
 
 def deliver_due(order_id: int) -> bool:
-    """Deliver the due events of an order: the process that wrote them may still deliver them, or has died before it.
+    """Deliver the due events of an order: the process that wrote them may still deliver them, or
+    has died before it.
 
     Return whether they had their turn, and are not left to the worker.
     """
     waiting = OutboxEvent.objects.filter(order_id=order_id, done_at__isnull=True)
-    return not waiting.exclude(kind=OutboxEventKind.REMOTE).exists() or _deliver_if_free(order_id) is not None
+    return (
+        not waiting.exclude(kind=OutboxEventKind.REMOTE).exists()
+        or _deliver_if_free(order_id) is not None
+    )
 
 
 def _deliver_if_free(order_id: int) -> int | None:
@@ -67,12 +81,16 @@ def _deliver_if_free(order_id: int) -> int | None:
 
 
 def deliver_now(order_id: int) -> int:
-    """Carry out an order's local outbox events that are due; raise `OrderHeld` where another process has the order."""
+    """Carry out an order's local outbox events that are due; raise `OrderHeld` where another
+    process has the order.
+    """
     return _deliver_until(order_id, None)
 
 
 def deliver_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
-    """Carry out the oldest local event of an order, which a worker has claimed, and those behind it; return how many were done."""
+    """Carry out the oldest local event of an order, which a worker has claimed, and those behind
+    it; return how many were done.
+    """
     if not may_begin(claimed, leased_until):
         return 0
     try:
@@ -94,21 +112,35 @@ def _deliver_until(order_id: int, leased_until: datetime | None) -> int:
 
 
 def _deliver_next(order_id: int, leased_until: datetime | None) -> tuple[bool, bool]:
-    """Carry out the oldest local outbox event, and tell whether there is another and whether this one was done."""
+    """Carry out the oldest local outbox event, and tell whether there is another and whether this
+    one was done.
+    """
     outbox_event: OutboxEvent | None = None
     try:
         with locked_order(order_id) as order:
-            waiting = order.outbox_events.exclude(kind=OutboxEventKind.REMOTE).filter(done_at__isnull=True)
-            refunds = Refund.objects.filter(payment=OuterRef("payment"), status__in=BOUND_REFUND_STATUSES)
-            oldest = list(waiting.select_related("payment").annotate(has_refunds=Exists(refunds)).order_by("id")[:2])
+            waiting = order.outbox_events.exclude(kind=OutboxEventKind.REMOTE).filter(
+                done_at__isnull=True,
+            )
+            refunds = Refund.objects.filter(
+                payment=OuterRef("payment"),
+                status__in=BOUND_REFUND_STATUSES,
+            )
+            oldest = list(
+                waiting.select_related("payment")
+                .annotate(has_refunds=Exists(refunds))
+                .order_by("id")[:2],
+            )
             if not oldest or not is_free(oldest[0], leased_until):
                 return False, False
             outbox_event = oldest[0]
             _carry_out(order, outbox_event)
-    except Exception as error:  # the shop's handler may raise anything, and the payment keeps its true status
+    except (
+        Exception
+    ) as error:  # the shop's handler may raise anything, and the payment keeps its true status
         if outbox_event is None:
             raise
-        # In a transaction of its own: after a deadlock the database has rolled the whole other one back.
+        # In a transaction of its own: after a deadlock the database has rolled the whole other one
+        # back.
         _log.exception("outbox event %s of order %s failed", outbox_event.event_id, order_id)
         reconnect_if_cut()
         note_failure(order_id, outbox_event.pk, error)
@@ -122,5 +154,14 @@ def _carry_out(order: Order, outbox_event: OutboxEvent) -> None:
         outcome = HANDLERS[OutboxEventKind(outbox_event.kind)](order, outbox_event)
     deliver_event(outbox_event, outcome)
     settle_failing(outbox_event)
-    message = f"the shop was told: {outbox_event.kind}" + (f" ({outbox_event.outcome})" if outbox_event.outcome else "")
-    record("event.delivered", order, f"outbox:{outbox_event.event_id}", message, payment=outbox_event.payment, refund=outbox_event.refund)
+    message = f"the shop was told: {outbox_event.kind}" + (
+        f" ({outbox_event.outcome})" if outbox_event.outcome else ""
+    )
+    record(
+        "event.delivered",
+        order,
+        f"outbox:{outbox_event.event_id}",
+        message,
+        payment=outbox_event.payment,
+        refund=outbox_event.refund,
+    )

@@ -22,7 +22,9 @@ _NOT_APPLIED_REASONS: Final = reasons(ends=End.APPLIED)
 
 
 def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
-    """Deliver a paid payment, unless the order was paid by another, closed, or costs more by now (I4)."""
+    """Deliver a paid payment, unless the order was paid by another, closed, or costs more by now
+    (I4).
+    """
     payment = outbox_event.payment
     assert payment is not None
     payment.order = order
@@ -47,11 +49,23 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
     if described.amount > payment.amount:
         _hold(payment, ReviewReason.UNDERPAID, _costs_by_now(payment, described))
         return hooks.PaidOutcome.UNDERPAID.value
-    outcome = hooks.call_owner(order.plugin, "tillgate_payment_paid", payment=payment_value(payment))
+    outcome = hooks.call_owner(
+        order.plugin,
+        "tillgate_payment_paid",
+        payment=payment_value(payment),
+    )
     if outcome is None and not hooks.implements(order.plugin, "tillgate_payment_paid"):
-        raise ConfigurationError("plugin", order.plugin, "does not implement tillgate_payment_paid, which marks an order paid")
+        raise ConfigurationError(
+            "plugin",
+            order.plugin,
+            "does not implement tillgate_payment_paid, which marks an order paid",
+        )
     if outcome not in set(hooks.PaidOutcome):
-        raise ConfigurationError("tillgate_payment_paid", outcome, f"of plugin {order.plugin} must return a PaidOutcome")
+        raise ConfigurationError(
+            "tillgate_payment_paid",
+            outcome,
+            f"of plugin {order.plugin} must return a PaidOutcome",
+        )
     if outcome == hooks.PaidOutcome.APPLIED:
         pay_order(order, payment)
         if AGAIN in outbox_event.data:  # staff have decided about the former refusal
@@ -60,7 +74,11 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
         if described.amount < payment.amount:
             _hold(payment, ReviewReason.OVERPAID, _costs_by_now(payment, described))
     else:
-        reason = ReviewReason.UNDERPAID if outcome == hooks.PaidOutcome.UNDERPAID else ReviewReason.PAID_NOT_PAYABLE
+        reason = (
+            ReviewReason.UNDERPAID
+            if outcome == hooks.PaidOutcome.UNDERPAID
+            else ReviewReason.PAID_NOT_PAYABLE
+        )
         _hold(payment, reason, {"case": "outcome", "outcome": outcome})
     return str(outcome)
 
@@ -68,9 +86,15 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
 def _over(outbox_event: OutboxEvent, payment: Payment) -> str:
     """Say why there is nothing to deliver any more, or nothing if there is."""
     # The statement that found the event tells of refunds; nearly all payments have none.
-    if vars(outbox_event)["has_refunds"] and (AGAIN in outbox_event.data or payment.refunded_amount >= payment.amount):
-        return "given-back"  # it pays nothing any more, and a payment that staff redeliver must be whole
-    if AGAIN in outbox_event.data and Review.objects.filter(pk=outbox_event.data[AGAIN], resolved_at__isnull=False).exists():
+    if vars(outbox_event)["has_refunds"] and (
+        AGAIN in outbox_event.data or payment.refunded_amount >= payment.amount
+    ):
+        # it pays nothing any more, and a payment that staff redeliver must be whole
+        return "given-back"
+    if (
+        AGAIN in outbox_event.data
+        and Review.objects.filter(pk=outbox_event.data[AGAIN], resolved_at__isnull=False).exists()
+    ):
         return "settled-otherwise"  # while it waited; resolving takes the order's lock too
     return ""
 
@@ -80,14 +104,26 @@ def _costs_by_now(payment: Payment, described: hooks.OrderDescription) -> dict[s
 
 
 def _hold(payment: Payment, reason: ReviewReason, facts: Mapping[str, Any]) -> None:
-    open_review(reason, facts, "outbox", order=payment.order, payment=payment, account=payment.account)
+    open_review(
+        reason,
+        facts,
+        "outbox",
+        order=payment.order,
+        payment=payment,
+        account=payment.account,
+    )
 
 
 def is_unpaid(order: Order) -> bool:
-    """Return whether no payment has paid an order and none of it is open. Entirely refunded money that never paid it does not count."""
+    """Return whether no payment has paid an order and none of it is open. Entirely refunded money
+    that never paid it does not count.
+    """
     if order.paid_by_id or order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists():
         return False
-    return all(payment.refunded_amount >= payment.amount for payment in order.payments.filter(status=PaymentStatus.PAID))
+    return all(
+        payment.refunded_amount >= payment.amount
+        for payment in order.payments.filter(status=PaymentStatus.PAID)
+    )
 
 
 def _order_unpaid(order: Order, outbox_event: OutboxEvent) -> str:
@@ -106,7 +142,11 @@ def _refund_changed(order: Order, outbox_event: OutboxEvent) -> str:
     assert refund is not None
     assert payment is not None
     refund.payment, payment.order = payment, order
-    hooks.call_owner(order.plugin, "tillgate_refund_changed", refund=refund_value(refund, outbox_event.data.get("status")))
+    hooks.call_owner(
+        order.plugin,
+        "tillgate_refund_changed",
+        refund=refund_value(refund, outbox_event.data.get("status")),
+    )
     return str(outbox_event.data.get("status", ""))
 
 

@@ -37,19 +37,33 @@ def enqueue_remote(
     refund_id: str | None = None,
     delay: timedelta = timedelta(),
 ) -> str:
-    """Queue something that the plugin carries over the network after commit, by its `tillgate_deliver`; return its event id.
+    """Queue something that the plugin carries over the network after commit, by its
+    `tillgate_deliver`; return its event id.
 
-    Called by a plugin inside its own local handler, so that both happen or neither. An event with a `delay`, such as a reminder, is due
-    after it, and holds up no other event of the order before.
+    Called by a plugin inside its own local handler, so that both happen or neither. An event with a
+    `delay`, such as a reminder, is due after it, and holds up no other event of the order before.
     """
     order = Order.objects.get(plugin=plugin, key=order_key)
-    payment, refund = Payment(pk=int(payment_id)) if payment_id else None, Refund(pk=int(refund_id)) if refund_id else None
-    outbox_event = queue_event(order, OutboxEventKind.REMOTE, payment=payment, refund=refund, name=name, data=data or {}, delay=delay)
+    payment, refund = (
+        Payment(pk=int(payment_id)) if payment_id else None,
+        Refund(pk=int(refund_id)) if refund_id else None,
+    )
+    outbox_event = queue_event(
+        order,
+        OutboxEventKind.REMOTE,
+        payment=payment,
+        refund=refund,
+        name=name,
+        data=data or {},
+        delay=delay,
+    )
     return str(outbox_event.event_id)
 
 
 def deliver_remote(order_id: int) -> int:
-    """Carry an order's remote outbox events that are due over the network, oldest first; return how many were done."""
+    """Carry an order's remote outbox events that are due over the network, oldest first; return how
+    many were done.
+    """
     outside_transactions("deliver_remote")
     done = 0
     while claimed := _claim_remote(order_id):
@@ -61,7 +75,9 @@ def deliver_remote(order_id: int) -> int:
 
 
 def carry_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
-    """Carry a remote event over the network, which this process has claimed; return 1, or 0 where that failed or must wait."""
+    """Carry a remote event over the network, which this process has claimed; return 1, or 0 where
+    that failed or must wait.
+    """
     if not may_begin(claimed, leased_until):
         return 0
     order_id, plugin = claimed.order_id, claimed.order.plugin
@@ -70,30 +86,54 @@ def carry_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
             row.order = claimed.order
     try:
         with network(), translation.override(settings.LANGUAGE_CODE):
-            said = hooks.call_owner(plugin, "tillgate_deliver", outbox_event=remote_event_value(claimed))
+            said = hooks.call_owner(
+                plugin,
+                "tillgate_deliver",
+                outbox_event=remote_event_value(claimed),
+            )
     except Exception as error:  # a plugin may raise anything, and the delivery is tried again
         _log.exception("remote outbox event %s of order %s failed", claimed.event_id, claimed.order)
         note_failure(order_id, claimed.pk, error)
         return 0
     with locked_order(order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
-        # As it is by now: where the lease ran out, another worker may have carried it too, or failed to.
-        event = order.outbox_events.filter(pk=claimed.pk, done_at__isnull=True).select_related("payment").first()
+        # As it is by now: where the lease ran out, another worker may have carried it too, or
+        # failed to.
+        event = (
+            order.outbox_events.filter(pk=claimed.pk, done_at__isnull=True)
+            .select_related("payment")
+            .first()
+        )
         if event:
             deliver_event(event)
             settle_failing(event)
-            message = without_personal_data(storable(said)) if isinstance(said, str) else f"carried over the network: {event.name}"
-            record("event.delivered", order, f"outbox:{event.event_id}", message, payment=event.payment)
+            message = (
+                without_personal_data(storable(said))
+                if isinstance(said, str)
+                else f"carried over the network: {event.name}"
+            )
+            record(
+                "event.delivered",
+                order,
+                f"outbox:{event.event_id}",
+                message,
+                payment=event.payment,
+            )
     return 1
 
 
 def _claim_remote(order_id: int) -> tuple[OutboxEvent, datetime] | None:
-    """Take the order's oldest remote event for the length of the lease, unless it is not due or another process has it.
+    """Take the order's oldest remote event for the length of the lease, unless it is not due or
+    another process has it.
 
     Return it as it was, and the end of the lease.
     """
     now = timezone.now()
     with locked_order(order_id) as order:
-        waiting = order.outbox_events.filter(kind=OutboxEventKind.REMOTE, done_at__isnull=True, created_at__lte=now)
+        waiting = order.outbox_events.filter(
+            kind=OutboxEventKind.REMOTE,
+            done_at__isnull=True,
+            created_at__lte=now,
+        )
         event = waiting.select_related("order", "payment", "refund__payment").order_by("id").first()
         if event is None or not is_free(event, None):
             return None

@@ -1,4 +1,6 @@
-"""The style and the script of the shopper's pages, read once; their addresses contain a hash of the content, for browsers' caches."""
+"""The style and the script of the shopper's pages, read once; their addresses contain a hash of the
+content, for browsers' caches.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,15 @@ class _Asset:
 
 def _read(name: str, content_type: str) -> _Asset:
     text = (_FOLDER / name).read_text("utf-8")
-    return _Asset(text, f"{content_type}; charset=utf-8", hashlib.sha256(text.encode()).hexdigest()[:12])
+    return _Asset(
+        text,
+        f"{content_type}; charset=utf-8",
+        hashlib.sha256(text.encode()).hexdigest()[:12],
+    )
 
 
 ASSETS: Final[Mapping[str, _Asset]] = MappingProxyType(
-    {"pages.css": _read("pages.css", "text/css"), "poll.js": _read("poll.js", "text/javascript")}
+    {"pages.css": _read("pages.css", "text/css"), "poll.js": _read("poll.js", "text/javascript")},
 )
 
 

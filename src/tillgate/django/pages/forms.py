@@ -1,4 +1,6 @@
-"""The payment method choice: plain radio buttons in a fieldset, which a shop's own CSS can style."""
+"""The payment method choice: plain radio buttons in a fieldset, which a shop's own CSS can
+style.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tillgate.wire.methods import Terminal
 
 
 class MethodForm(forms.Form):
-    """Choose one of the payment methods that the owner enabled; the first is preselected, so that keyboard users need one key."""
+    """Choose one of the payment methods that the owner enabled; the first is preselected, so that
+    keyboard users need one key.
+    """
 
     method = forms.ChoiceField(widget=forms.RadioSelect, label=_("How would you like to pay?"))
 
@@ -29,12 +33,17 @@ class MethodForm(forms.Form):
         others: Mapping[str, object] | None = None,
         **options: Any,
     ) -> None:
-        """`account` is the name of the account, and `price` the order's: a method that cannot take it is shown and cannot be chosen.
+        """`account` is the name of the account, and `price` the order's: a method that cannot take
+        it is shown and cannot be chosen.
 
-        `others` are the shop's own ways to pay, codes with names, such as cash on delivery. They stand below, in the same list.
+        `others` are the shop's own ways to pay, codes with names, such as cash on delivery. They
+        stand below, in the same list.
         """
         super().__init__(*arguments, **options)
-        own = [MethodChoice(code=code, label=str(name), currencies=(), kind="counter") for code, name in (others or {}).items()]
+        own = [
+            MethodChoice(code=code, label=str(name), currencies=(), kind="counter")
+            for code, name in (others or {}).items()
+        ]
         self.methods = (*choices_for(find_account(account), price), *own)
         field = self.fields["method"]
         assert isinstance(field, forms.ChoiceField)
@@ -46,11 +55,16 @@ class MethodForm(forms.Form):
     def rows(self) -> list[tuple[MethodChoice, BoundWidget | None]]:
         """Return every method with its radio button, or None for one that cannot take the order."""
         radios = {radio.data["value"]: radio for radio in self["method"]}
-        return [(method, radios.get(method.code)) for method in self.methods if method.code in radios or method.problem]
+        return [
+            (method, radios.get(method.code))
+            for method in self.methods
+            if method.code in radios or method.problem
+        ]
 
 
 class RefundForm(forms.Form):
-    """The amount and the reason of a refund, of at most the money that is left. The operation validates them too.
+    """The amount and the reason of a refund, of at most the money that is left. The operation
+    validates them too.
 
     Show it to staff with the permission `tillgate.refund_payment`.
     """
@@ -66,6 +80,8 @@ class RefundForm(forms.Form):
 
 
 def terminal_of(user_agent: str) -> Terminal:
-    """Return the shopper's terminal: a phone's browser, or a desktop's. The terminals of apps are only for apps that declare them."""
+    """Return the shopper's terminal: a phone's browser, or a desktop's. The terminals of apps are
+    only for apps that declare them.
+    """
     is_phone = any(mark in user_agent for mark in ("Mobi", "Android", "iPhone"))
     return Terminal.WAP if is_phone else Terminal.ONLINE

@@ -18,7 +18,12 @@ from tillgate.django.models import Payment
 from tillgate.django.orders.locking import OrderHeld, without_atomic_requests
 from tillgate.django.payments import notifications, refusals, webhooks
 from tillgate.errors import AnswerNotUnderstood
-from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, may_be_signed, read_notification
+from tillgate.wire.notifications import (
+    LARGEST_NOTIFICATION_BYTES,
+    Notification,
+    may_be_signed,
+    read_notification,
+)
 
 _log = logging.getLogger("tillgate")
 
@@ -27,17 +32,25 @@ def _body_of(request: HttpRequest) -> bytes:
     # One byte above the limit shows that the body is too long; the rest stays unread.
     try:
         return request.read(LARGEST_NOTIFICATION_BYTES + 1)
-    except UnreadablePostError:  # the connection broke: the request alone is a hint, and not an error of ours to mail about
+    except (
+        UnreadablePostError
+    ):  # the connection broke: the request alone is a hint, and not an error of ours to mail about
         return b""
 
 
 def received(request: HttpRequest) -> Notification:
     """Return what a request brought, as the wire reads it."""
-    return read_notification(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), _body_of(request))
+    return read_notification(
+        request.headers.get("Content-Type", ""),
+        request.META.get("QUERY_STRING", ""),
+        _body_of(request),
+    )
 
 
 def _from_stranger(request: HttpRequest) -> Notification | None:
-    """Parse a notification at an unknown address only where it may be signed: anyone can send it."""
+    """Parse a notification at an unknown address only where it may be signed: anyone can send
+    it.
+    """
     query, body = request.META.get("QUERY_STRING", ""), _body_of(request)
     if not may_be_signed(query, body):
         return None
@@ -45,7 +58,9 @@ def _from_stranger(request: HttpRequest) -> Notification | None:
 
 
 def acknowledgement(payment: Payment) -> HttpResponse:
-    """Return the answer that the gateway expects for a stored notification (unspecified behaviour 9)."""
+    """Return the answer that the gateway expects for a stored notification (unspecified behaviour
+    9).
+    """
     return HttpResponse(dialect_of(payment).acknowledgement, content_type="text/plain")
 
 
@@ -57,7 +72,9 @@ def _acknowledged(account: Account | None) -> HttpResponse:
 
 
 def _asked_to_come_again(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answer 503 to a notification that cannot be judged now, so that the gateway sends it again and nobody is mailed an error."""
+    """Answer 503 to a notification that cannot be judged now, so that the gateway sends it again
+    and nobody is mailed an error.
+    """
 
     @wraps(view)
     def receive(request: HttpRequest, *args: str, **kwargs: str) -> HttpResponse:
@@ -67,7 +84,12 @@ def _asked_to_come_again(view: Callable[..., HttpResponse]) -> Callable[..., Htt
             _log.warning("%s", error)
         except OrderHeld as error:
             _log.warning("a notification has to come again: %s", error)
-        return HttpResponse("try again later", status=503, content_type="text/plain", headers={"Retry-After": "60"})
+        return HttpResponse(
+            "try again later",
+            status=503,
+            content_type="text/plain",
+            headers={"Retry-After": "60"},
+        )
 
     return receive
 
@@ -111,8 +133,9 @@ def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
 def webhook(request: HttpRequest, alias: str) -> HttpResponse:
     """Receive a notification at the address of an account, for a gateway plugin that reads it.
 
-    The answer to one that is not the gateway's, or that the plugin cannot read, is 400. One about payments that Tillgate does not know is
-    acknowledged: a gateway's account may serve other software too.
+    The answer to one that is not the gateway's, or that the plugin cannot read, is 400. One about
+    payments that Tillgate does not know is acknowledged: a gateway's account may serve other
+    software too.
     """
     body = _body_of(request)
     if len(body) > LARGEST_NOTIFICATION_BYTES:
@@ -121,5 +144,9 @@ def webhook(request: HttpRequest, alias: str) -> HttpResponse:
         account = webhooks.receive_webhook(alias, request.headers, body)
     except AnswerNotUnderstood as error:
         _log.warning("a notification at the address of the account %r is refused: %s", alias, error)
-        return HttpResponse("not a notification of the gateway", status=400, content_type="text/plain")
+        return HttpResponse(
+            "not a notification of the gateway",
+            status=400,
+            content_type="text/plain",
+        )
     return _acknowledged(account)

@@ -1,4 +1,6 @@
-"""The texts about a payment for its shopper: one table, by stored facts. The words of a return may choose a text, never a status (I7)."""
+"""The texts about a payment for its shopper: one table, by stored facts. The words of a return may
+choose a text, never a status (I7).
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ from tillgate.lifecycle import PaymentStatus, ReviewReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The texts of the return page. `sign` is the style of its icon. `awaits`: the page checks by itself until there is other news.
+    """The texts of the return page. `sign` is the style of its icon. `awaits`: the page checks by
+    itself until there is other news.
 
-    `offers`: the page offers to pay, as "buttons" where nothing was paid, and as quiet "links" where the shopper may have paid.
+    `offers`: the page offers to pay, as "buttons" where nothing was paid, and as quiet "links"
+    where the shopper may have paid.
     """
 
     title: str | Promise
@@ -30,19 +34,28 @@ class Outcome:
 
 
 PAID: Final = Outcome(
-    title=_("Thank you, your payment has arrived"), text=_("The shop knows about it. You can close this page."), sign="paid-sign"
+    title=_("Thank you, your payment has arrived"),
+    text=_("The shop knows about it. You can close this page."),
+    sign="paid-sign",
 )
 _REFUNDED: Final = Outcome(
-    title=_("Your payment was refunded"), text=_("Your money is on its way back. Your payment method decides how long this takes.")
+    title=_("Your payment was refunded"),
+    text=_("Your money is on its way back. Your payment method decides how long this takes."),
 )
 _CHANGED: Final = Outcome(
     title=_("Your payment has arrived, and the shop reviews it"),
-    text=_("The order has changed or was cancelled before. The shop will be in touch with you. You do not have to do anything."),
+    text=_(
+        "The order has changed or was cancelled before. The shop will be in touch with you. You "
+        "do not have to do anything.",
+    ),
 )
 _REVIEWED: Final = {
     ReviewReason.SECOND_PAYMENT: Outcome(
         title=_("This order was paid twice"),
-        text=_("The shop reviews this and refunds one of the two payments. You do not have to do anything."),
+        text=_(
+            "The shop reviews this and refunds one of the two payments. You do not have to do "
+            "anything.",
+        ),
     ),
     ReviewReason.OVERPAID: Outcome(
         title=_("You have paid more than the order costs"),
@@ -56,29 +69,41 @@ _REVIEWED: Final = {
 _UNDER_REVIEW: Final = Outcome(
     title=_("Your payment is under review"),
     text=_(
-        "The payment service says that you have paid, and something about it is not in order. The shop knows about it. Please ask the shop "
-        "before you pay again."
+        "The payment service says that you have paid, and something about it is not in order. The "
+        "shop knows about it. Please ask the shop "
+        "before you pay again.",
     ),
 )
 _ON_ITS_WAY: Final = Outcome(
     title=_("Your payment is on its way"),
     text=_(
-        "You have finished, and your money needs some time to arrive, perhaps some days. The shop keeps your order until then. You need "
-        "not pay again."
+        "You have finished, and your money needs some time to arrive, perhaps some days. The shop "
+        "keeps your order until then. You need "
+        "not pay again.",
     ),
 )
-_PAID_OTHERWISE: Final = Outcome(title=_("This order is already paid"), text=_("You do not have to do anything."), sign="paid-sign")
+_PAID_OTHERWISE: Final = Outcome(
+    title=_("This order is already paid"),
+    text=_("You do not have to do anything."),
+    sign="paid-sign",
+)
 _CONFIRMING: Final = Outcome(
     title=_("Confirming your payment"),
-    text=_("This usually takes a few seconds. You do not have to do anything, and you may close this page: your order is safe."),
+    text=_(
+        "This usually takes a few seconds. You do not have to do anything, and you may close this "
+        "page: your order is safe.",
+    ),
     awaits=True,
 )
-"""Nothing invites a shopper who has just paid to pay again. It also stands while the shop is being told; the page does not wait for it."""
+"""Nothing invites a shopper who has just paid to pay again. It also stands while the shop is being
+told; the page does not wait for it.
+"""
 _UNANSWERED: Final = Outcome(
     title=_("We are still waiting for the payment service"),
     text=_(
-        "If you have paid, the shop marks your order as paid as soon as the payment service confirms it. You need not pay again. If you "
-        "have not paid, nothing was charged."
+        "If you have paid, the shop marks your order as paid as soon as the payment service "
+        "confirms it. You need not pay again. If you "
+        "have not paid, nothing was charged.",
     ),
     awaits=True,
     offers="links",
@@ -95,15 +120,30 @@ def _unpaid(title: str | Promise, text: str | Promise) -> Outcome:
     return Outcome(title=title, text=text, sign="warn-sign", offers="buttons")
 
 
-_DECLINED: Final = _unpaid(_("Your payment was declined"), _("Your bank or the payment service did not accept it. Nothing was charged."))
+_DECLINED: Final = _unpaid(
+    _("Your payment was declined"),
+    _("Your bank or the payment service did not accept it. Nothing was charged."),
+)
 _CANCELLED: Final = _unpaid(_("The payment was cancelled"), _("Nothing was charged."))
-_CLOSED: Final = _unpaid(_("The payment was not made"), _("It was cancelled, or its time had passed. Nothing was charged."))
-_EXPIRED: Final = _unpaid(_("The time to pay has passed"), _("The payment page has closed. Nothing was charged."))
-_UNAVAILABLE: Final = _unpaid(_("This payment method is not available now"), _("Nothing was charged."))
+_CLOSED: Final = _unpaid(
+    _("The payment was not made"),
+    _("It was cancelled, or its time had passed. Nothing was charged."),
+)
+_EXPIRED: Final = _unpaid(
+    _("The time to pay has passed"),
+    _("The payment page has closed. Nothing was charged."),
+)
+_UNAVAILABLE: Final = _unpaid(
+    _("This payment method is not available now"),
+    _("Nothing was charged."),
+)
 
 _UNPAID: Final[dict[tuple[PaymentStatus, str | None], Outcome]] = {
     (PaymentStatus.FAILED, None): _DECLINED,
-    (PaymentStatus.FAILED, ""): _UNAVAILABLE,  # no answer of the gateway: it refused to begin the payment
+    (
+        PaymentStatus.FAILED,
+        "",
+    ): _UNAVAILABLE,  # no answer of the gateway: it refused to begin the payment
     (PaymentStatus.CLOSED, None): _CLOSED,
     (PaymentStatus.CLOSED, "cancelled"): _CANCELLED,
     (PaymentStatus.CLOSED, "canceled"): _CANCELLED,
@@ -115,23 +155,41 @@ _UNPAID: Final[dict[tuple[PaymentStatus, str | None], Outcome]] = {
 _INSTEAD: Final[tuple[tuple[Callable[[Payment], object], Outcome], ...]] = (
     (lambda payment: reported_paid([payment.pk]), _UNDER_REVIEW),
     (lambda payment: payment.is_open and payment.is_processing, _ON_ITS_WAY),
-    (lambda payment: payment.is_open and is_order_paid(payment.order), replace(_PAID_OTHERWISE, awaits=True)),  # it may be a second payment
+    # it may be a second payment
+    (
+        lambda payment: payment.is_open and is_order_paid(payment.order),
+        replace(_PAID_OTHERWISE, awaits=True),
+    ),
     (lambda payment: not payment.is_open and is_order_paid(payment.order), _PAID_OTHERWISE),
 )
-"""The cases that count before the status of a payment that is not paid. The first that applies counts."""
+"""The cases that count before the status of a payment that is not paid. The first that applies
+counts.
+"""
 
 
-def outcome_of(payment: Payment, *, says_paid: bool = False, is_patient: bool = True, is_told: bool = True) -> Outcome:
+def outcome_of(
+    payment: Payment,
+    *,
+    says_paid: bool = False,
+    is_patient: bool = True,
+    is_told: bool = True,
+) -> Outcome:
     """Return the texts about a payment.
 
-    `says_paid`: the return's own words say so, which is a hint and no more (I7); `is_patient`: the page has not waited for long;
-    `is_told`: the shop has had its turn to hear of the payment.
+    `says_paid`: the return's own words say so, which is a hint and no more (I7); `is_patient`: the
+    page has not waited for long; `is_told`: the shop has had its turn to hear of the payment.
     """
     if payment.status == PaymentStatus.PAID:
         if payment.refunded_amount >= payment.amount:
             return _REFUNDED
-        reasons = payment.reviews.filter(resolved_at__isnull=True, reason__in=_REVIEWED).values_list("reason", flat=True)
-        return next((_REVIEWED[ReviewReason(reason)] for reason in reasons), PAID if is_told else _CONFIRMING)
+        reasons = payment.reviews.filter(
+            resolved_at__isnull=True,
+            reason__in=_REVIEWED,
+        ).values_list("reason", flat=True)
+        return next(
+            (_REVIEWED[ReviewReason(reason)] for reason in reasons),
+            PAID if is_told else _CONFIRMING,
+        )
     if instead := next((outcome for applies, outcome in _INSTEAD if applies(payment)), None):
         return instead
     if not payment.is_open:
@@ -147,6 +205,8 @@ def _of_unpaid(status: str, status_text: str) -> Outcome:
 
 
 def unpaid_detail(payment: Payment) -> str:
-    """Return in a sentence why a payment ended unpaid, for the shopper; empty for any other payment."""
+    """Return in a sentence why a payment ended unpaid, for the shopper; empty for any other
+    payment.
+    """
     is_unpaid = not payment.is_open and payment.status != PaymentStatus.PAID
     return f"{_of_unpaid(payment.status, payment.status_text).title}." if is_unpaid else ""

@@ -1,9 +1,11 @@
-"""The pages. The gateway posts to the notification addresses, shoppers come back to the return page, and no page needs a session.
+"""The pages. The gateway posts to the notification addresses, shoppers come back to the return
+page, and no page needs a session.
 
-An unknown address returns 404 and stores no row, unless the gateway's signature shows that the database has lost a payment. Tillgate
-stores every request to a known address and then returns 200, even for invalid content: after "bad request" a gateway only sends the same
-again. If storing fails, the answer is 500, or 503 where another process holds the order; the gateway's next try or the worker makes up for
-it.
+An unknown address returns 404 and stores no row, unless the gateway's signature shows that the
+database has lost a payment. Tillgate stores every request to a known address and then returns 200,
+even for invalid content: after "bad request" a gateway only sends the same again. If storing fails,
+the answer is 500, or 503 where another process holds the order; the gateway's next try or the
+worker makes up for it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,13 @@ from tillgate.django.pages.assets import ASSETS
 from tillgate.django.pages.forms import MethodForm, terminal_of
 from tillgate.django.pages.gateways import received
 from tillgate.django.pages.outcomes import PAID, outcome_of
-from tillgate.django.pages.tickets import is_shopper, pay_url, read_start_ticket, read_ticket, remember_shopper
+from tillgate.django.pages.tickets import (
+    is_shopper,
+    pay_url,
+    read_start_ticket,
+    read_ticket,
+    remember_shopper,
+)
 from tillgate.django.payments import notifications, starting
 from tillgate.django.payments.admission import NotPayable, TryLater
 from tillgate.django.payments.creating import Started, StartOutcome
@@ -57,10 +65,14 @@ _log = logging.getLogger("tillgate")
 
 _POLL_SECONDS: Final = 3
 _PATIENT_POLLS: Final = 40
-"""The number of requests of a waiting page; after that, in two minutes, it describes the next steps."""
+"""The number of requests of a waiting page; after that, in two minutes, it describes the next
+steps.
+"""
 _LATE_POLL_SECONDS: Final = 20
 _LATE_POLLS: Final = 180
-"""The number of requests of a page that describes the next steps: for an hour it turns by itself when money arrives."""
+"""The number of requests of a page that describes the next steps: for an hour it turns by itself
+when money arrives.
+"""
 
 
 @login_not_required
@@ -69,16 +81,19 @@ _LATE_POLLS: Final = 180
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def return_page(request: HttpRequest, key: str) -> HttpResponse:
-    """Say what is known of a payment, and offer the next steps. A shopper who has paid goes on to the shop at once.
+    """Say what is known of a payment, and offer the next steps. A shopper who has paid goes on to
+    the shop at once.
 
-    No session is needed: wallets return in another browser. The page offers another payment method too. So the return address, which the
-    shopper's browser and the gateway know, gives the authority to pay the order. That harms nobody: the pay page shows no more of the
-    order than this one, and another person could only pay for the shopper. Only the browser that started the payment may change or cancel
-    the order.
+    No session is needed: wallets return in another browser. The page offers another payment method
+    too. So the return address, which the shopper's browser and the gateway know, gives the
+    authority to pay the order. That harms nobody: the pay page shows no more of the order than this
+    one, and another person could only pay for the shopper. Only the browser that started the
+    payment may change or cancel the order.
     """
     look_now_and_then()
     read = cache(partial(received, request))  # the address first: strangers cost no parsing
-    if request.GET.get("wait") or request.method == "HEAD":  # the page refreshes itself, or a scanner looks: neither counts as a return
+    # the page refreshes itself, or a scanner looks: neither counts as a return
+    if request.GET.get("wait") or request.method == "HEAD":
         payment = Payment.objects.select_related("order").filter(return_key=key).first()
     else:
         payment = notifications.receive_return(key, read, request.method or "")
@@ -87,35 +102,58 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
     is_told = payment.is_open or _tell_shop(payment)
     order = _described_if_possible(payment) if payment.is_open else None
     if order and not order.payable:
-        payment.refresh_from_db()  # a notification may have paid the order since the payment was read
+        # a notification may have paid the order since the payment was read
+        payment.refresh_from_db()
     waits, word = _waits(request), read().parameters.get("status", "")
-    is_patient, says_paid = waits < _PATIENT_POLLS, dialect_of(payment).status(word) is TransactionStatus.PAID
+    is_patient, says_paid = (
+        waits < _PATIENT_POLLS,
+        dialect_of(payment).status(word) is TransactionStatus.PAID,
+    )
     outcome = outcome_of(payment, says_paid=says_paid, is_patient=is_patient, is_told=is_told)
     home = _home(payment)
     if home and outcome is PAID:
         return _private(HttpResponseRedirect(home))
     order = order or _described_if_possible(payment)
-    may_pay = bool(outcome.offers and order and order.payable and not order.is_free and not payment.order.closed_at)
+    may_pay = bool(
+        outcome.offers
+        and order
+        and order.payable
+        and not order.is_free
+        and not payment.order.closed_at,
+    )
     may_change = may_pay and is_shopper(request, payment)
-    choose_url = pay_url(payment.order.plugin, payment.order.key, may_change=may_change) if may_pay and _may_choose_here(payment) else ""
+    choose_url = (
+        pay_url(payment.order.plugin, payment.order.key, may_change=may_change)
+        if may_pay and _may_choose_here(payment)
+        else ""
+    )
     if home and outcome.offers and not payment.is_open and not choose_url:
-        return _private(HttpResponseRedirect(home))  # the shop has its own page for another choice, or the order takes no payment
+        # the shop has its own page for another choice, or the order takes no payment
+        return _private(HttpResponseRedirect(home))
     if may_pay and order and not choose_url:
         choose_url = _web_address(order.choose_url) or ""
     is_polling = outcome.awaits and is_patient
-    is_late = not is_patient and payment.is_open and not payment.is_in_doubt and not payment.is_processing
-    next_url, tired_url = (f"{request.path}?{urlencode({'wait': wait, 'status': word})}" for wait in (waits + 1, _PATIENT_POLLS))
+    is_late = (
+        not is_patient and payment.is_open and not payment.is_in_doubt and not payment.is_processing
+    )
+    next_url, tired_url = (
+        f"{request.path}?{urlencode({'wait': wait, 'status': word})}"
+        for wait in (waits + 1, _PATIENT_POLLS)
+    )
     page = {
         "outcome": outcome,
         "payment": payment,
         "order": order,
         "method": label_of(payment.method),
-        "refunded_amount": payment.refunded_amount if payment.refunded_amount < payment.amount else None,  # all of it is an outcome
+        "refunded_amount": payment.refunded_amount
+        if payment.refunded_amount < payment.amount
+        else None,  # all of it is an outcome
         "is_polling": is_polling,
         "poll_seconds": _POLL_SECONDS,
         "poll": (is_polling or is_late)
         and {
-            "statusUrl": reverse("tillgate:status", args=[key]) + ("?offers=payment" if may_pay else ""),
+            "statusUrl": reverse("tillgate:status", args=[key])
+            + ("?offers=payment" if may_pay else ""),
             "settledUrl": next_url,
             "tiredUrl": tired_url if is_polling else "",
             "seconds": _POLL_SECONDS if is_polling else _LATE_POLL_SECONDS,
@@ -124,7 +162,9 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         },
         "next_url": next_url,
         "look_again_url": request.path if payment.is_open else "",
-        "payment_url": payment.payment_url if may_pay and may_go_on(payment) and _costs_as_paid(order, payment) else "",
+        "payment_url": payment.payment_url
+        if may_pay and may_go_on(payment) and _costs_as_paid(order, payment)
+        else "",
         "choose_url": choose_url,
         "change_url": _web_address(order.change_url) if may_change and order else None,
         "home_url": home,
@@ -138,7 +178,8 @@ def _waits(request: HttpRequest) -> int:
 
 
 def _tell_shop(payment: Payment) -> bool:
-    """Deliver the shop event of a settled payment first, or the shop's page might say that the order is open.
+    """Deliver the shop event of a settled payment first, or the shop's page might say that the
+    order is open.
 
     Return whether it had its turn: a page does not wait for a handler that hangs.
     """
@@ -152,7 +193,11 @@ def _tell_shop(payment: Payment) -> bool:
 def _home(payment: Payment) -> str | None:
     """Return the shop's page for a payment, if the shop chose an allowed address."""
     try:
-        url = hooks.call_owner(payment.order.plugin, "tillgate_return_url", payment=payment_value(payment))
+        url = hooks.call_owner(
+            payment.order.plugin,
+            "tillgate_return_url",
+            payment=payment_value(payment),
+        )
         return _web_address(url)
     except Exception:  # the shop's own code may raise anything
         _log.exception("the shop's page for %s could not be found", payment.reference)
@@ -169,13 +214,18 @@ def _web_address(url: object) -> str | None:
 
 
 def _may_choose_here(payment: Payment) -> bool:
-    """Tell whether our pay page can start another payment of the order: it uses the default account, and no data of the plugin's own."""
+    """Tell whether our pay page can start another payment of the order: it uses the default
+    account, and no data of the plugin's own.
+    """
     return payment.account == "default" and not payment.data.keys() - {"language"}
 
 
 def _costs_as_paid(order: hooks.OrderDescription | None, payment: Payment) -> bool:
     """Tell whether an order costs what its payment asks for: it may have been edited since."""
-    return order is not None and (order.amount, order.currency) == (payment.amount, payment.currency)
+    return order is not None and (order.amount, order.currency) == (
+        payment.amount,
+        payment.currency,
+    )
 
 
 def _described_if_possible(payment: Payment) -> hooks.OrderDescription | None:
@@ -187,8 +237,13 @@ def _described_if_possible(payment: Payment) -> hooks.OrderDescription | None:
 
 
 def _described(plugin: str, order_key: str) -> hooks.OrderDescription | None:
-    with transaction.atomic(using=database()):  # as at start and delivery: a plugin may lock the rows that it reads
-        described: hooks.OrderDescription | None = hooks.call_owner(plugin, "tillgate_describe_order", order_key=order_key)
+    # as at start and delivery: a plugin may lock the rows that it reads
+    with transaction.atomic(using=database()):
+        described: hooks.OrderDescription | None = hooks.call_owner(
+            plugin,
+            "tillgate_describe_order",
+            order_key=order_key,
+        )
     return described
 
 
@@ -205,9 +260,11 @@ def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpRespo
 @require_safe
 @without_atomic_requests
 def status(request: HttpRequest, key: str) -> HttpResponse:
-    """Return the state of a payment to its waiting page, and whether the page must change. It only reads rows.
+    """Return the state of a payment to its waiting page, and whether the page must change. It only
+    reads rows.
 
-    A page that offers to pay must also change when another payment has paid the order, or the order was closed.
+    A page that offers to pay must also change when another payment has paid the order, or the order
+    was closed.
     """
     fields = ("pk", "status", "is_processing", "order__paid_by", "order__closed_at")
     found = Payment.objects.filter(return_key=key).values_list(*fields).first()
@@ -215,7 +272,12 @@ def status(request: HttpRequest, key: str) -> HttpResponse:
         raise Http404
     number, stands, is_processing, paid_by, closed_at = found
     is_over = "offers" in request.GET and bool(paid_by or closed_at)
-    is_settled = stands not in OPEN_PAYMENT_STATUSES or is_processing or is_over or bool(reported_paid([number]))
+    is_settled = (
+        stands not in OPEN_PAYMENT_STATUSES
+        or is_processing
+        or is_over
+        or bool(reported_paid([number]))
+    )
     return _private(JsonResponse({"status": stands, "settled": is_settled}))
 
 
@@ -225,13 +287,17 @@ def status(request: HttpRequest, key: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def pay(request: HttpRequest, ticket: str) -> HttpResponse:
-    """Pay an order, or pay it again with another payment method. The ticket is the shop's authority over the order.
+    """Pay an order, or pay it again with another payment method. The ticket is the shop's authority
+    over the order.
 
     The return page gives a ticket of less authority to any holder of its address.
     """
     for may_change in (True, False):
         if authority := read_ticket(ticket, may_change=may_change):
-            choice, told = request.POST if request.method == "POST" else None, request.GET.get("held", "")
+            choice, told = (
+                request.POST if request.method == "POST" else None,
+                request.GET.get("held", ""),
+            )
             return _pay(request, *authority, choice, told=told, may_change=may_change)
     raise Http404
 
@@ -242,7 +308,9 @@ def pay(request: HttpRequest, ticket: str) -> HttpResponse:
 @never_cache
 @require_safe
 def start(request: HttpRequest, ticket: str) -> HttpResponse:
-    """Start the payment that the shopper chose on a page of the shop. A repeated request gets the same payment page."""
+    """Start the payment that the shopper chose on a page of the shop. A repeated request gets the
+    same payment page.
+    """
     chosen = read_start_ticket(ticket)
     if chosen is None:
         raise Http404
@@ -251,41 +319,75 @@ def start(request: HttpRequest, ticket: str) -> HttpResponse:
 
 
 def _pay(
-    request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str, Any] | None, *, told: str = "", may_change: bool = True
+    request: HttpRequest,
+    plugin: str,
+    order_key: str,
+    choice: Mapping[str, Any] | None,
+    *,
+    told: str = "",
+    may_change: bool = True,
 ) -> HttpResponse:
-    """Start the chosen payment and redirect the shopper, or show the page for another choice; that posts to `tillgate:pay`.
+    """Start the chosen payment and redirect the shopper, or show the page for another choice; that
+    posts to `tillgate:pay`.
 
-    `choice` holds the field `method`, or is None without a choice. `told` names the payments that the page showed as paid: if more money
-    has come since, the page says so before the shopper pays again (I4). The payment carries the shopper's language, for mail. Without
-    `may_change` the holder of the ticket may be a stranger, who only pays.
+    `choice` holds the field `method`, or is None without a choice. `told` names the payments that
+    the page showed as paid: if more money has come since, the page says so before the shopper pays
+    again (I4). The payment carries the shopper's language, for mail. Without `may_change` the
+    holder of the ticket may be a stranger, who only pays.
     """
     look_now_and_then()
     payments = _payments_of(plugin, order_key)
     form, is_asked_back = MethodForm(choice), False
     if choice is not None and _holds_news(payments, told):
-        form, is_asked_back, choice = MethodForm(initial={"method": choice.get("method")}), True, None
+        form, is_asked_back, choice = (
+            MethodForm(initial={"method": choice.get("method")}),
+            True,
+            None,
+        )
     problem = ""
     if choice is not None and form.is_valid():
         try:
             terminal = terminal_of(request.headers.get("User-Agent", ""))
             data = {"language": get_language()}
             method = form.cleaned_data["method"]
-            started = starting.start_payment(plugin, order_key, method=method, terminal=terminal, data=data, despite=told.split())
+            started = starting.start_payment(
+                plugin,
+                order_key,
+                method=method,
+                terminal=terminal,
+                data=data,
+                despite=told.split(),
+            )
         except NotPayable as error:
             problem = _("This order cannot be paid: %(detail)s.") % {"detail": error}
         except TillgateError as error:
             level = logging.WARNING if isinstance(error, TryLater) else logging.ERROR
-            _log.log(level, "payment of order %s:%s could not be started: %s", plugin, order_key, error, exc_info=level == logging.ERROR)
-            problem = _("The payment could not be started, and nothing was charged. Please try again later or ask the shop.")
+            _log.log(
+                level,
+                "payment of order %s:%s could not be started: %s",
+                plugin,
+                order_key,
+                error,
+                exc_info=level == logging.ERROR,
+            )
+            problem = _(
+                "The payment could not be started, and nothing was charged. Please try again "
+                "later or ask the shop.",
+            )
         else:
             if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):
                 return _private(_onward(request, started, may_change=may_change), "same-origin")
             problem = started.outcome.message
     held, under_review, on_its_way = _held(payments), _under_review(payments), _on_its_way(payments)
-    paid_by = payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None)
+    paid_by = payments.filter(order__paid_by=F("pk")).first() or (
+        held[0] if held and is_order_paid(held[0].order) else None
+    )
     is_refunded = paid_by is not None and paid_by.refunded_amount >= paid_by.amount
     if paid_by and not is_refunded:
-        return _private(render(request, "tillgate/pay.html", {"is_paid": True, "home_url": _home(paid_by)}), "same-origin")
+        return _private(
+            render(request, "tillgate/pay.html", {"is_paid": True, "home_url": _home(paid_by)}),
+            "same-origin",
+        )
     try:
         described = _described(plugin, order_key)
     except ConfigurationError:  # the plugin that made the ticket is no longer installed
@@ -301,8 +403,14 @@ def _pay(
     if detail is None and (price := _price(described)):
         form = MethodForm(choice, price=price, initial=form.initial)
         if form.methods and all(method.problem for method in form.methods):
-            unable = _("None of our payment methods takes %(amount)s.") % {"amount": money_text(price.amount, price.currency)}
-    change_url = _web_address(described.change_url) if may_change and not (held or under_review or on_its_way) else None
+            unable = _("None of our payment methods takes %(amount)s.") % {
+                "amount": money_text(price.amount, price.currency),
+            }
+    change_url = (
+        _web_address(described.change_url)
+        if may_change and not (held or under_review or on_its_way)
+        else None
+    )
     names = _names([*held, *under_review, *on_its_way])
     page = {
         "form": form,
@@ -319,14 +427,21 @@ def _pay(
         "under_review": _methods_of(under_review),
         "on_its_way": _methods_of(on_its_way),
         # In the address, since a shop may have a form of its own.
-        "pay_url": pay_url(plugin, order_key, may_change=may_change) + (f"?{urlencode({'held': names})}" if names else ""),
+        "pay_url": pay_url(plugin, order_key, may_change=may_change)
+        + (f"?{urlencode({'held': names})}" if names else ""),
     }
-    # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
-    return _private(render(request, "tillgate/pay.html", page, status=409 if problem and not is_free else 200), "same-origin")
+    # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection
+    # refuses.
+    return _private(
+        render(request, "tillgate/pay.html", page, status=409 if problem and not is_free else 200),
+        "same-origin",
+    )
 
 
 def _price(described: hooks.OrderDescription) -> Money | None:
-    """Return the price of an order, or None where it is no exact amount: starting the payment refuses it with a reason."""
+    """Return the price of an order, or None where it is no exact amount: starting the payment
+    refuses it with a reason.
+    """
     try:
         return Money(described.amount, described.currency)
     except TillgateError:
@@ -334,25 +449,36 @@ def _price(described: hooks.OrderDescription) -> Money | None:
 
 
 def _payments_of(plugin: str, order_key: str) -> QuerySet[Payment]:
-    return Payment.objects.select_related("order").filter(order__plugin=plugin, order__key=order_key)
+    return Payment.objects.select_related("order").filter(
+        order__plugin=plugin,
+        order__key=order_key,
+    )
 
 
 def _held(payments: QuerySet[Payment]) -> list[Payment]:
-    """Return an order's paid payments that are not entirely refunded, including those that did not pay the order."""
+    """Return an order's paid payments that are not entirely refunded, including those that did not
+    pay the order.
+    """
     newest_first = payments.filter(status=PaymentStatus.PAID).order_by("-id")
     return [payment for payment in newest_first if payment.refunded_amount < payment.amount]
 
 
 def _under_review(payments: QuerySet[Payment]) -> list[Payment]:
-    """Return an order's payments that are reported paid although a check failed: staff review them."""
+    """Return an order's payments that are reported paid although a check failed: staff review
+    them.
+    """
     newest_first = list(payments.exclude(status=PaymentStatus.PAID).order_by("-id"))
     called = reported_paid([payment.pk for payment in newest_first])
     return [payment for payment in newest_first if payment.pk in called]
 
 
 def _on_its_way(payments: QuerySet[Payment]) -> list[Payment]:
-    """Return an order's payments of which the shopper has finished, and the money has not arrived."""
-    return list(payments.filter(status__in=OPEN_PAYMENT_STATUSES, is_processing=True).order_by("-id"))
+    """Return an order's payments of which the shopper has finished, and the money has not
+    arrived.
+    """
+    return list(
+        payments.filter(status__in=OPEN_PAYMENT_STATUSES, is_processing=True).order_by("-id"),
+    )
 
 
 def _names(held: list[Payment]) -> str:
@@ -364,30 +490,45 @@ def _methods_of(payments: list[Payment]) -> str:
 
 
 def _holds_news(payments: QuerySet[Payment], told: str) -> bool:
-    """Tell whether money came, or may have come, that the shopper's page did not show: the page may be older."""
+    """Tell whether money came, or may have come, that the shopper's page did not show: the page may
+    be older.
+    """
     came = [*_held(payments), *_under_review(payments), *_on_its_way(payments)]
-    return any(payment.reference not in told.split() for payment in came) and not is_order_paid(came[0].order)
+    return any(payment.reference not in told.split() for payment in came) and not is_order_paid(
+        came[0].order,
+    )
 
 
 def _shown_held(held: list[Payment]) -> dict[str, Any] | None:
-    """Return the message about money that did not pay the order, such as too little: its review is open (I4)."""
+    """Return the message about money that did not pay the order, such as too little: its review is
+    open (I4).
+    """
     if not held:
         return None
     currencies = dict.fromkeys(payment.currency for payment in held)
     return {
         "method": _methods_of(held),
-        "amount": ", ".join(_held_text([payment for payment in held if payment.currency == currency]) for currency in currencies),
+        "amount": ", ".join(
+            _held_text([payment for payment in held if payment.currency == currency])
+            for currency in currencies
+        ),
     }
 
 
 def _held_text(held: list[Payment]) -> str:
-    amount = money.total(money.left_of(payment.amount, [payment.refunded_amount]) for payment in held)
+    amount = money.total(
+        money.left_of(payment.amount, [payment.refunded_amount]) for payment in held
+    )
     return money_text(amount, held[0].currency)
 
 
 def _begun(payments: QuerySet[Payment], amount: Decimal, currency: str) -> dict[str, Any] | None:
     """Return the newest open payment of an order for this amount, or None."""
-    newest_first = payments.filter(status__in=OPEN_PAYMENT_STATUSES, amount=amount, currency=currency).order_by("-id")
+    newest_first = payments.filter(
+        status__in=OPEN_PAYMENT_STATUSES,
+        amount=amount,
+        currency=currency,
+    ).order_by("-id")
     payment = next(filter(may_go_on, newest_first), None)
     if payment is None:
         return None
@@ -399,9 +540,11 @@ def _begun(payments: QuerySet[Payment], amount: Decimal, currency: str) -> dict[
 
 
 def _onward(request: HttpRequest, started: Started, *, may_change: bool) -> HttpResponse:
-    """Send the shopper to the payment page, by a page of ours that goes on at once, or to the return page of a paid order.
+    """Send the shopper to the payment page, by a page of ours that goes on at once, or to the
+    return page of a paid order.
 
-    Under the content security policy `form-action 'self'` Chromium refuses a redirect to another site after a form, without a word.
+    Under the content security policy `form-action 'self'` Chromium refuses a redirect to another
+    site after a form, without a word.
     """
     if started.outcome is not StartOutcome.REDIRECT:
         return HttpResponseRedirect(reverse("tillgate:return", args=[started.payment.return_key]))
@@ -416,10 +559,16 @@ def _onward(request: HttpRequest, started: Started, *, may_change: bool) -> Http
 @require_safe
 @without_atomic_requests
 def asset(request: HttpRequest, name: str) -> HttpResponse:
-    """Serve the style and the script of our pages as separate files, which a strict content security policy allows.
+    """Serve the style and the script of our pages as separate files, which a strict content
+    security policy allows.
 
-    They need no `collectstatic` and no server for static files: a shopper's page must never lack them.
+    They need no `collectstatic` and no server for static files: a shopper's page must never lack
+    them.
     """
     if name not in ASSETS:
         raise Http404
-    return HttpResponse(ASSETS[name].text, content_type=ASSETS[name].content_type, headers={"Cache-Control": "public, max-age=86400"})
+    return HttpResponse(
+        ASSETS[name].text,
+        content_type=ASSETS[name].content_type,
+        headers={"Cache-Control": "public, max-age=86400"},
+    )

@@ -26,7 +26,9 @@ MAY_REFUND: Final = "tillgate.refund_payment"
 MAY_RESOLVE: Final = "tillgate.resolve_review"
 
 MOST_SHOWN: Final = 300
-"""The limit of rows of one kind on a page, such as timeline entries: more than most payments ever have."""
+"""The limit of rows of one kind on a page, such as timeline entries: more than most payments ever
+have.
+"""
 
 _LONGEST_ID: Final = 18
 """The number of digits that every database accepts for the id of a row."""
@@ -34,7 +36,12 @@ _LONGEST_ID: Final = 18
 
 def badge(word: words.Word) -> SafeString:
     """Return a word with its icon; the tone only adds a colour."""
-    return format_html('<span class="tillgate-badge {}">{} {}</span>', word.tone, words.icon(word.icon), word.label)
+    return format_html(
+        '<span class="tillgate-badge {}">{} {}</span>',
+        word.tone,
+        words.icon(word.icon),
+        word.label,
+    )
 
 
 def staff_of(request: HttpRequest) -> str:
@@ -44,7 +51,11 @@ def staff_of(request: HttpRequest) -> str:
 
 def row_id(given: str | None) -> int:
     """Return the id of a row from a form, or 0 if the form has none."""
-    return int(given) if given and given.isascii() and given.isdigit() and len(given) <= _LONGEST_ID else 0
+    return (
+        int(given)
+        if given and given.isascii() and given.isdigit() and len(given) <= _LONGEST_ID
+        else 0
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,15 @@ def timeline_of(entries: QuerySet[TimelineEntry], mask: Mask) -> Newest[Line]:
         word = words.event(entry.event)
         message = mask.text(entry.message)
         actor = mask.text(words.actor_of(entry.actor))
-        line = Line(entry.at, str(word.label), words.icon(word.icon), word.tone, message, actor, mask.evidence(entry.evidence))
+        line = Line(
+            entry.at,
+            str(word.label),
+            words.icon(word.icon),
+            word.tone,
+            message,
+            actor,
+            mask.evidence(entry.evidence),
+        )
         lines.append(line)
     return lines
 
@@ -96,15 +115,22 @@ def refund_outcome(refund: Refund, mask: Mask) -> tuple[int, str]:
         said = gettext("%(amount)s was not refunded: %(answer)s.")
         return messages.ERROR, said % {"amount": amount, "answer": mask.text(refund.answer)}
     if refund.status == RefundStatus.PENDING:
-        said = gettext("The gateway has accepted the refund of %(amount)s. Tillgate asks until it is done.")
+        said = gettext(
+            "The gateway has accepted the refund of %(amount)s. Tillgate asks until it is done.",
+        )
         return messages.INFO, said % {"amount": amount}
     if refund.status == RefundStatus.UNKNOWN:
         said = gettext(
-            "The outcome of the refund of %(amount)s is unknown, and Tillgate never sends it again. Check the gateway, and mark the refund "
-            "as done or not done in its review."
+            "The outcome of the refund of %(amount)s is unknown, and Tillgate never sends it "
+            "again. Check the gateway, and mark the refund "
+            "as done or not done in its review.",
         )
         return messages.WARNING, said % {"amount": amount}
-    if refund.status == RefundStatus.QUEUED and refund.answer:  # a sending was tried, and the request could not leave
-        said = gettext("The refund of %(amount)s could not be sent yet, and the worker tries it again: %(answer)s.")
+    # a sending was tried, and the request could not leave
+    if refund.status == RefundStatus.QUEUED and refund.answer:
+        said = gettext(
+            "The refund of %(amount)s could not be sent yet, and the worker tries it again: "
+            "%(answer)s.",
+        )
         return messages.WARNING, said % {"amount": amount, "answer": mask.text(refund.answer)}
     return messages.INFO, gettext("The refund of %(amount)s is on its way.") % {"amount": amount}

@@ -1,7 +1,8 @@
-"""Tickets: the authority to pay one order, as a signed address that expires. The shop and the return page hand them out.
+"""Tickets: the authority to pay one order, as a signed address that expires. The shop and the
+return page hand them out.
 
-A ticket names the order by its key and by the moment at which Tillgate registered it. A database that was restored may give the key to
-another shopper's order, and never with the same moment.
+A ticket names the order by its key and by the moment at which Tillgate registered it. A database
+that was restored may give the key to another shopper's order, and never with the same moment.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ _START_VALID_FOR: Final = timedelta(hours=1)
 
 
 def pay_url(plugin: str, order_key: str, *, may_change: bool = True) -> str:
-    """Return the path of the page where an order can be paid, or paid again; give it only to a person with the authority to pay the order.
+    """Return the path of the page where an order can be paid, or paid again; give it only to a
+    person with the authority to pay the order.
 
-    It is valid for a week: make a new one for each page and mail. The page also leads to the shop's page that changes or cancels the
-    order, but not with `may_change=False`.
+    It is valid for a week: make a new one for each page and mail. The page also leads to the shop's
+    page that changes or cancels the order, but not with `may_change=False`.
     """
     return reverse("tillgate:pay", args=[new_ticket(plugin, order_key, may_change=may_change)])
 
@@ -40,19 +42,26 @@ def new_ticket(plugin: str, order_key: str, *, may_change: bool = True) -> str:
 
 
 def read_ticket(ticket: str, *, may_change: bool = True) -> tuple[str, str] | None:
-    """Return the plugin and the order's key of a ticket, or None when it is forged, too old, or of an order that the database has lost."""
+    """Return the plugin and the order's key of a ticket, or None when it is forged, too old, or of
+    an order that the database has lost.
+    """
     try:
-        plugin, order_key, moment = signing.loads(ticket, salt=_SALT if may_change else _PAY_ONLY_SALT, max_age=VALID_FOR)
+        plugin, order_key, moment = signing.loads(
+            ticket,
+            salt=_SALT if may_change else _PAY_ONLY_SALT,
+            max_age=VALID_FOR,
+        )
     except (signing.BadSignature, ValueError, TypeError):
         return None
     return (str(plugin), str(order_key)) if _names(plugin, order_key, moment) else None
 
 
 def remember_shopper(response: HttpResponse, payment: Payment, *, is_secure: bool) -> None:
-    """Keep the shopper's ticket in the browser that starts a payment, in a cookie that only the payment's return page gets.
+    """Keep the shopper's ticket in the browser that starts a payment, in a cookie that only the
+    payment's return page gets.
 
-    The return address itself travels through the gateway, histories and logs, so its holder may be a stranger. The cookie needs no
-    session, which a shop may lack, and ends with the browser's.
+    The return address itself travels through the gateway, histories and logs, so its holder may be
+    a stranger. The cookie needs no session, which a shop may lack, and ends with the browser's.
     """
     ticket = new_ticket(payment.order.plugin, payment.order.key)
     path = reverse("tillgate:return", args=[payment.return_key])
@@ -60,23 +69,36 @@ def remember_shopper(response: HttpResponse, payment: Payment, *, is_secure: boo
 
 
 def is_shopper(request: HttpRequest, payment: Payment) -> bool:
-    """Tell whether the browser at a return page started the payment, with the shop's authority over its order."""
-    return read_ticket(request.COOKIES.get(_COOKIE, "")) == (payment.order.plugin, payment.order.key)
+    """Tell whether the browser at a return page started the payment, with the shop's authority over
+    its order.
+    """
+    return read_ticket(request.COOKIES.get(_COOKIE, "")) == (
+        payment.order.plugin,
+        payment.order.key,
+    )
 
 
 def start_url(plugin: str, order_key: str, method: str) -> str:
-    """Return the path that starts a payment with the method that a shopper just chose; it is valid for that method, and for an hour.
+    """Return the path that starts a payment with the method that a shopper just chose; it is valid
+    for that method, and for an hour.
 
-    It serves shops that handle the choice inside a transaction: the request after the redirect calls the gateway.
+    It serves shops that handle the choice inside a transaction: the request after the redirect
+    calls the gateway.
     """
     held = [plugin, order_key, _moment(registered(plugin, order_key)), method]
     return reverse("tillgate:start", args=[signing.dumps(held, salt=_START_SALT)])
 
 
 def read_start_ticket(ticket: str) -> tuple[str, str, str] | None:
-    """Return the plugin, the order's key and the payment method of such a ticket, or None as in `read_ticket`."""
+    """Return the plugin, the order's key and the payment method of such a ticket, or None as in
+    `read_ticket`.
+    """
     try:
-        plugin, order_key, moment, method = signing.loads(ticket, salt=_START_SALT, max_age=_START_VALID_FOR)
+        plugin, order_key, moment, method = signing.loads(
+            ticket,
+            salt=_START_SALT,
+            max_age=_START_VALID_FOR,
+        )
     except (signing.BadSignature, ValueError, TypeError):
         return None
     return (str(plugin), str(order_key), str(method)) if _names(plugin, order_key, moment) else None

@@ -1,10 +1,12 @@
 """Whether the pages may create payments at an account, by how its last creations ended.
 
-A gateway that hangs would hold every thread of a web server: after two creations in a row that hung, in any process, the pages
-create none for half a minute. Then one press at a time tries, until one does not hang. Queries for a waiting shopper stop likewise.
-A gateway that is down, but says so at once, holds no thread: the next shopper may try.
+A gateway that hangs would hold every thread of a web server: after two creations in a row that
+hung, in any process, the pages create none for half a minute. Then one press at a time tries, until
+one does not hang. Queries for a waiting shopper stop likewise. A gateway that is down, but says so
+at once, holds no thread: the next shopper may try.
 
-A gateway that refuses every shopper sells nothing either: after three refusals in a row with one payment method a review opens.
+A gateway that refuses every shopper sells nothing either: after three refusals in a row with one
+payment method a review opens.
 """
 
 from __future__ import annotations
@@ -23,7 +25,13 @@ from tillgate.django.orders.status import write_status_of
 from tillgate.django.reviews.closing import settle
 from tillgate.django.reviews.opening import open_review
 from tillgate.errors import ConfigurationError, InvalidRequest, Refused, TillgateError
-from tillgate.lifecycle import PaymentStatus, ReviewReason, ReviewStatus, account_reason, decide_creation
+from tillgate.lifecycle import (
+    PaymentStatus,
+    ReviewReason,
+    ReviewStatus,
+    account_reason,
+    decide_creation,
+)
 from tillgate.wire.messages import CreatedPayment
 
 _CREATIONS: Final = "creations:"
@@ -44,7 +52,9 @@ class NotPayable(Exception):
 
 
 class TryLater(TillgateError):
-    """No payment was started now, and nothing was sent: the gateway does not answer, or the order had many payments just now."""
+    """No payment was started now, and nothing was sent: the gateway does not answer, or the order
+    had many payments just now.
+    """
 
 
 class CreationState(Enum):
@@ -69,13 +79,20 @@ def creation_state(account: str, method: str) -> CreationState:
 
 
 def take_trial(account: str) -> bool:
-    """Take the right to try the gateway after a rest: one press has it until its call ends, or its process is lost."""
+    """Take the right to try the gateway after a rest: one press has it until its call ends, or its
+    process is lost.
+    """
     now = timezone.now()
     rested = Heartbeat.objects.filter(name=name_of(_CREATIONS, account), at__lte=now)
     return bool(rested.update(at=now + _REST))
 
 
-def note_creation(payment: Payment, outcome: CreatedPayment | TillgateError, seconds: float, before: CreationState) -> None:
+def note_creation(
+    payment: Payment,
+    outcome: CreatedPayment | TillgateError,
+    seconds: float,
+    before: CreationState,
+) -> None:
     """Note how a creation ended after so many seconds, which began in the state `before`."""
     account, is_doubtful = payment.account, before is not CreationState.SOUND
     if seconds >= HUNG_SECONDS and not isinstance(outcome, _ANSWERS):
@@ -110,7 +127,11 @@ def _note_refusal(account: str, method: str, error: TillgateError) -> None:
 
 
 def _forget_refusals(account: str, method: str) -> None:
-    about = Review.objects.filter(reason=ReviewReason.CREATIONS_REFUSED, account=account, facts__method=method)
+    about = Review.objects.filter(
+        reason=ReviewReason.CREATIONS_REFUSED,
+        account=account,
+        facts__method=method,
+    )
     settle(about, "a payment was created")
     # The next refusals are a new case, though they may say the same.
     dismissed = about.filter(status=ReviewStatus.DISMISSED)
@@ -134,5 +155,6 @@ def resting_queries(account: str) -> QuerySet[Heartbeat]:
 
 def note_hung_query(account: str) -> None:
     """Note that a page waited in vain for a query."""
-    # No answer takes this back, as that would cost a statement each time: only a second one soon counts.
+    # No answer takes this back, as that would cost a statement each time: only a second one soon
+    # counts.
     _note_unanswered(name_of(_QUERIES, account), _REST)

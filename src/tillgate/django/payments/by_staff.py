@@ -29,43 +29,76 @@ from tillgate.wire.personal import without_personal_data
 
 
 def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
-    """Mark a payment as expired that no answer settles, as staff decided; money that arrives later is still found.
+    """Mark a payment as expired that no answer settles, as staff decided; money that arrives later
+    is still found.
 
-    `about` is the review that staff answer for, as they read it, and `newest` the last of the payment's reviews at that time. Raises
-    `InvalidRequest` when the review is not open any more, when another review says more, and when the payment can still be paid or is
-    settled.
+    `about` is the review that staff answer for, as they read it, and `newest` the last of the
+    payment's reviews at that time. Raises `InvalidRequest` when the review is not open any more,
+    when another review says more, and when the payment can still be paid or is settled.
     """
     assert about.payment is not None
     row = about.payment
     with locked_order(row.order_id) as order:
         payment = Payment.objects.select_for_update().get(pk=row.pk)
         payment.order = order
-        open_rows = Review.objects.filter(payment=payment, reason__in=UNAPPLIED_REASONS, resolved_at__isnull=True).order_by("pk")
+        open_rows = Review.objects.filter(
+            payment=payment,
+            reason__in=UNAPPLIED_REASONS,
+            resolved_at__isnull=True,
+        ).order_by("pk")
         if not open_rows.filter(pk=about.pk).exists():
-            raise InvalidRequest("review", about.pk, "was resolved by somebody else in the meantime")
+            raise InvalidRequest(
+                "review",
+                about.pk,
+                "was resolved by somebody else in the meantime",
+            )
         if more := _said_beyond(about, newest, open_rows):
-            raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {more.message}")
+            raise InvalidRequest(
+                "payment",
+                payment.reference,
+                f"is known to the gateway by now: {more.message}",
+            )
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
         if payment.is_processing:
-            raise InvalidRequest("payment", payment.reference, "is on its way: the gateway has not said that it failed")
+            raise InvalidRequest(
+                "payment",
+                payment.reference,
+                "is on its way: the gateway has not said that it failed",
+            )
         if timezone.now() < payment.expires_at:
-            raise InvalidRequest("payment", payment.reference, f"can still be paid, until {dates.local(payment.expires_at):%Y-%m-%d %H:%M}")
+            raise InvalidRequest(
+                "payment",
+                payment.reference,
+                f"can still be paid, until {dates.local(payment.expires_at):%Y-%m-%d %H:%M}",
+            )
         detail = f"a person marks it as expired: {without_personal_data(note)}"
-        decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, detail=detail)
+        decision = Decision(
+            status=PaymentStatus.EXPIRED,
+            transaction_no=payment.transaction_no,
+            detail=detail,
+        )
         for pk, version in open_rows.values_list("pk", "version"):
             resolve(pk, detail, staff, dismissed=(pk, version) == (about.pk, about.version))
         write_status_and_review(
-            order, payment, decision, Inconclusive(detail=detail), f"{BY_STAFF}{staff}", heard=row.notifications, event=FORCE_EXPIRE
+            order,
+            payment,
+            decision,
+            Inconclusive(detail=detail),
+            f"{BY_STAFF}{staff}",
+            heard=row.notifications,
+            event=FORCE_EXPIRE,
         )
     deliver_due(row.order_id)
     return payment
 
 
 def _said_beyond(about: Review, newest: int, open_rows: Iterable[Review]) -> Review | None:
-    """Return the open review of a payment that claims more than the one that staff read, or as much of being paid and is newer.
+    """Return the open review of a payment that claims more than the one that staff read, or as much
+    of being paid and is newer.
 
-    Once the gateway has reported the payment paid, only staff who have read that can end it, whichever answers follow.
+    Once the gateway has reported the payment paid, only staff who have read that can end it,
+    whichever answers follow.
     """
     most = max(open_rows, key=lambda one: (one.claim, one.pk))
     is_unread = most.claim > Claim.UNPAID and most.pk > newest
@@ -73,10 +106,12 @@ def _said_beyond(about: Review, newest: int, open_rows: Iterable[Review]) -> Rev
 
 
 def accept_as_paid(about: Review, staff: str, answer: Answer) -> Payment:
-    """Take a payment for paid with the amount that the gateway reports, as staff decide; the shop decides whether that is enough.
+    """Take a payment for paid with the amount that the gateway reports, as staff decide; the shop
+    decides whether that is enough.
 
-    `about` is the review that staff have read, and `answer` a fresh one. Raises `InvalidRequest` where the review is closed or says
-    something else by now, and where the answer differs in more than the amount, or in another amount than staff have read.
+    `about` is the review that staff have read, and `answer` a fresh one. Raises `InvalidRequest`
+    where the review is closed or says something else by now, and where the answer differs in more
+    than the amount, or in another amount than staff have read.
     """
     assert about.payment is not None
     with locked_order(about.payment.order_id) as order:
@@ -86,16 +121,39 @@ def accept_as_paid(about: Review, staff: str, answer: Answer) -> Payment:
         if review.resolved_at or review.version != about.version:
             raise InvalidRequest("review", about.pk, "was resolved, or says something else by now")
         amount = answer.transaction.amount if isinstance(answer, Found) else None
-        if amount is None or not isinstance(answer, Found) or str(amount) != about.facts.get("found"):
-            raise InvalidRequest("answer", payment.reference, f"does not report the amount {about.facts.get('found')} any more")
+        if (
+            amount is None
+            or not isinstance(answer, Found)
+            or str(amount) != about.facts.get("found")
+        ):
+            raise InvalidRequest(
+                "answer",
+                payment.reference,
+                f"does not report the amount {about.facts.get('found')} any more",
+            )
         decision = interpret(replace(facts_of(payment), amount=amount), (), answer)
         if decision.status is not PaymentStatus.PAID:
-            raise InvalidRequest("answer", payment.reference, f"cannot be accepted as paid: {decision.detail}")
-        detail = f"accepted as paid: {payment.currency} {amount} instead of {payment.currency} {payment.amount}"
+            raise InvalidRequest(
+                "answer",
+                payment.reference,
+                f"cannot be accepted as paid: {decision.detail}",
+            )
+        detail = (
+            f"accepted as paid: {payment.currency} {amount} instead of {payment.currency} "
+            f"{payment.amount}"
+        )
         payment.amount = amount
         payment.save(update_fields=["amount"])
         resolve(review.pk, detail, staff)
         accepted = replace(decision, detail=detail)
-        write_status_and_review(order, payment, accepted, answer, f"{BY_STAFF}{staff}", heard=payment.notifications, event=ACCEPTED)
+        write_status_and_review(
+            order,
+            payment,
+            accepted,
+            answer,
+            f"{BY_STAFF}{staff}",
+            heard=payment.notifications,
+            event=ACCEPTED,
+        )
     deliver(payment.order_id)
     return payment

@@ -48,25 +48,35 @@ CREATION_SECONDS: Final = 10.0
 
 
 class StartOutcome(StrEnum):
-    """The result of an attempt to start a payment. `message` tells the problem to a shopper, and is empty without one."""
+    """The result of an attempt to start a payment. `message` tells the problem to a shopper, and is
+    empty without one.
+    """
 
     REDIRECT = "redirect"
     """Send the shopper to the payment page."""
     PAID = "paid"
     """It turned out that the order is paid."""
     REFUSED = "refused"
-    """The gateway refused, or no request could leave: nothing was charged, and the shopper may try another payment method."""
+    """The gateway refused, or no request could leave: nothing was charged, and the shopper may try
+    another payment method.
+    """
     UNKNOWN = "unknown"
-    """It is unknown whether the gateway created it; it is watched, and the shopper may try again."""
+    """It is unknown whether the gateway created it; it is watched, and the shopper may try
+    again.
+    """
 
     @property
     def message(self) -> str:
         """The problem, for a shopper in the active language; empty without one."""
         if self is StartOutcome.REFUSED:
-            return _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later.")
+            return _(
+                "This way of paying cannot be used now. Nothing was charged. Please choose "
+                "another, or try again later.",
+            )
         if self is StartOutcome.UNKNOWN:
             return _(
-                "The payment service did not answer. If you were charged, your order will be marked paid automatically. You can try again."
+                "The payment service did not answer. If you were charged, your order will be "
+                "marked paid automatically. You can try again.",
             )
         return ""
 
@@ -86,7 +96,10 @@ def _page_minutes(description: hooks.OrderDescription, account: Account, now: da
     if description.payable_until:
         wanted = min(wanted, int(description.payable_until.timestamp() - now.timestamp()) // 60)
         if wanted < least:
-            raise NotPayable(_("too little time is left to pay for it: the payment page needs %(minutes)s min") % {"minutes": least})
+            raise NotPayable(
+                _("too little time is left to pay for it: the payment page needs %(minutes)s min")
+                % {"minutes": least},
+            )
     return account.dialect.timeout(wanted)
 
 
@@ -131,7 +144,10 @@ def new_payment(
         method=method,
         terminal=terminal,
         ipn_url=settings.address("tillgate:payment-notification", payment.notification_key),
-        callback_url=callback_url(settings.address("tillgate:return", payment.return_key), account.dialect.macros),
+        callback_url=callback_url(
+            settings.address("tillgate:return", payment.return_key),
+            account.dialect.macros,
+        ),
         description=payment.description,
         timeout=minutes,
         email=description.email,
@@ -141,8 +157,16 @@ def new_payment(
     return payment, request
 
 
-def create(payment: Payment, account: Account, request: PaymentRequest, actor: str, state: CreationState) -> Started:
-    """Create the payment at the gateway and write the outcome, unless an early notification has brought a later status."""
+def create(
+    payment: Payment,
+    account: Account,
+    request: PaymentRequest,
+    actor: str,
+    state: CreationState,
+) -> Started:
+    """Create the payment at the gateway and write the outcome, unless an early notification has
+    brought a later status.
+    """
     outcome: CreatedPayment | TillgateError
     began = time.monotonic()
     try:
@@ -150,7 +174,9 @@ def create(payment: Payment, account: Account, request: PaymentRequest, actor: s
             outcome = hooks.pay(account, request, deadline_seconds=CREATION_SECONDS)
     except TillgateError as error:
         outcome = error
-    except Exception as error:  # a plugin around the gateway may raise anything, after sending or before
+    except (
+        Exception
+    ) as error:  # a plugin around the gateway may raise anything, after sending or before
         _log.exception("the creation of %s failed in a plugin", payment.reference)
         outcome = TillgateError(f"{type(error).__name__} in a plugin")
     status, seconds = decide_creation(outcome), time.monotonic() - began
@@ -161,28 +187,64 @@ def create(payment: Payment, account: Account, request: PaymentRequest, actor: s
         rows = Payment.objects.filter(pk=payment.pk)
         now = timezone.now()
         if isinstance(outcome, CreatedPayment):
-            known: dict[str, Any] = {"transaction_no": outcome.transaction_no, "payment_url": outcome.payment_url}
-            message, evidence = f"transaction {outcome.transaction_no}", kept_fields(outcome.raw, account.dialect.kept_fields)
+            known: dict[str, Any] = {
+                "transaction_no": outcome.transaction_no,
+                "payment_url": outcome.payment_url,
+            }
+            message, evidence = (
+                f"transaction {outcome.transaction_no}",
+                kept_fields(outcome.raw, account.dialect.kept_fields),
+            )
             due = next_poll(status, payment.created_at, payment.expires_at, now)
         else:
-            known, message, evidence = {}, without_personal_data(str(outcome)), {"error": type(outcome).__name__}
+            known, message, evidence = (
+                {},
+                without_personal_data(str(outcome)),
+                {"error": type(outcome).__name__},
+            )
             due = next_poll(status, now, payment.expires_at, now, disputable())
         if status == PaymentStatus.CREATED:
-            record("payment.outcome-unknown", order, actor, message, payment=payment, evidence=evidence)
+            record(
+                "payment.outcome-unknown",
+                order,
+                actor,
+                message,
+                payment=payment,
+                evidence=evidence,
+            )
         elif write_status_of(
-            rows.filter(status_since=payment.status_since), PaymentStatus.CREATED, status, status_since=now, next_poll_at=due, **known
+            rows.filter(status_since=payment.status_since),
+            PaymentStatus.CREATED,
+            status,
+            status_since=now,
+            next_poll_at=due,
+            **known,
         ):
-            assign(payment, {"status": status.value, "status_since": now, "next_poll_at": due, **known})
+            assign(
+                payment,
+                {"status": status.value, "status_since": now, "next_poll_at": due, **known},
+            )
             record(f"payment.{status}", order, actor, message, payment=payment, evidence=evidence)
             after_change(order, payment)
-        else:  # a notification was quicker than the answer, which still tells where the shopper pays
+        else:
+            # a notification was quicker than the answer, which still tells where the shopper pays
             payment.refresh_from_db()
             payment.payment_url = known.get("payment_url", "")
             payment.transaction_no = payment.transaction_no or known.get("transaction_no") or None
             payment.save(update_fields=["payment_url", "transaction_no"])
-            record("payment.answered-late", order, actor, message, payment=payment, evidence=evidence)
-        if isinstance(outcome, TillgateError) and (reason := account_reason(outcome.__cause__ or outcome)):
-            # A case of the account and not of this payment (unspecified behaviour 7): an answer in order about it does not end the case.
+            record(
+                "payment.answered-late",
+                order,
+                actor,
+                message,
+                payment=payment,
+                evidence=evidence,
+            )
+        if isinstance(outcome, TillgateError) and (
+            reason := account_reason(outcome.__cause__ or outcome)
+        ):
+            # A case of the account and not of this payment (unspecified behaviour 7): an answer in
+            # order about it does not end the case.
             facts, about = {"error": outcome}, {"reference": payment.reference}
             open_review(reason, facts, actor, account=payment.account, evidence=about)
     note_creation(payment, outcome, seconds, state)
@@ -190,9 +252,15 @@ def create(payment: Payment, account: Account, request: PaymentRequest, actor: s
 
 
 def as_started(payment: Payment, detail: str) -> Started:
-    """Return a payment with the next step for the shopper; `detail` says why it has no payment page."""
+    """Return a payment with the next step for the shopper; `detail` says why it has no payment
+    page.
+    """
     if payment.status == PaymentStatus.PAID:
         return Started(payment=payment, outcome=StartOutcome.PAID)
     if payment.payment_url and payment.is_open:
         return Started(payment=payment, outcome=StartOutcome.REDIRECT)
-    return Started(payment=payment, outcome=StartOutcome.UNKNOWN if payment.is_open else StartOutcome.REFUSED, detail=detail)
+    return Started(
+        payment=payment,
+        outcome=StartOutcome.UNKNOWN if payment.is_open else StartOutcome.REFUSED,
+        detail=detail,
+    )

@@ -20,12 +20,15 @@ from tillgate.lifecycle import (
 from tillgate.money import Money
 
 _LEAVE_TIME: Final = timedelta(minutes=2)
-"""A payment page that closes sooner is not handed out again, since the shopper could not finish; for one that is open for minutes only a
-quarter of its time is enough."""
+"""A payment page that closes sooner is not handed out again, since the shopper could not finish;
+for one that is open for minutes only a quarter of its time is enough.
+"""
 _WAIT_FOR_DUPLICATE_SECONDS: Final = 3.0
 _YOUNG: Final = timedelta(seconds=10)
 _LOST_AFTER: Final = timedelta(seconds=5)
-"""A creation has ended, or was lost with its process, so long after the longest time that it may take."""
+"""A creation has ended, or was lost with its process, so long after the longest time that it may
+take.
+"""
 
 
 def siblings_of(order: Order) -> list[Payment]:
@@ -37,19 +40,32 @@ def siblings_of(order: Order) -> list[Payment]:
     return found
 
 
-def duplicate_of(siblings: list[Payment], method: str, amount: Money, alias: str, account: Account) -> Payment | None:
+def duplicate_of(
+    siblings: list[Payment],
+    method: str,
+    amount: Money,
+    alias: str,
+    account: Account,
+) -> Payment | None:
     """Return the payment that makes another one needless.
 
-    That is a paid one with an undelivered event (I4), or else the open one from the first click of a double click.
+    That is a paid one with an undelivered event (I4), or else the open one from the first click of
+    a double click.
     """
-    standing = [sibling for sibling in siblings if sibling.is_open or sibling.status == PaymentStatus.PAID]
+    standing = [
+        sibling for sibling in siblings if sibling.is_open or sibling.status == PaymentStatus.PAID
+    ]
     # However many were begun since: each of their payment pages would take the money once more.
     for payment in sorted(standing, key=lambda sibling: not vars(sibling)["is_untold"]):
         if payment.status == PaymentStatus.PAID:
             if vars(payment)["is_untold"] and payment.refunded_amount < payment.amount:
                 return payment
             continue
-        if (payment.method, payment.money, payment.account) != (method, amount, alias) or not is_made_by(payment, account):
+        if (payment.method, payment.money, payment.account) != (
+            method,
+            amount,
+            alias,
+        ) or not is_made_by(payment, account):
             continue
         if is_being_created(payment) or (is_page_live(payment) and not reported_paid([payment.pk])):
             return payment
@@ -64,31 +80,44 @@ def _untold() -> QuerySet[OutboxEvent]:
 def may_go_on(payment: Payment) -> bool:
     """Return whether the shopper may go to the payment page of a payment again.
 
-    The page is live, the payment is not reported paid, the order is neither closed nor paid by another (I4), and the account can still
-    query the payment.
+    The page is live, the payment is not reported paid, the order is neither closed nor paid by
+    another (I4), and the account can still query the payment.
     """
-    if not is_page_live(payment) or payment.order.closed_at or is_order_paid(payment.order) or reported_paid([payment.pk]):
+    if (
+        not is_page_live(payment)
+        or payment.order.closed_at
+        or is_order_paid(payment.order)
+        or reported_paid([payment.pk])
+    ):
         return False
     return maker_if_known(payment) is not None
 
 
 def is_order_paid(order: Order) -> bool:
-    """Return whether a payment has paid an order, though the event may be undelivered yet; a refunded one pays nothing."""
+    """Return whether a payment has paid an order, though the event may be undelivered yet; a
+    refunded one pays nothing.
+    """
     if order.paid_by_id is not None:
         return True
     untold = _untold().filter(order=order).select_related("payment")
-    return any(one.payment is not None and one.payment.refunded_amount < one.payment.amount for one in untold)
+    return any(
+        one.payment is not None and one.payment.refunded_amount < one.payment.amount
+        for one in untold
+    )
 
 
 def is_page_live(payment: Payment) -> bool:
     """Tell whether a shopper can still finish on the payment page of a payment."""
     now, is_open_for = timezone.now(), payment.page_closes_at - payment.created_at
     is_in_time = now < payment.page_closes_at - min(_LEAVE_TIME, is_open_for / 4)
-    return payment.is_open and not payment.is_processing and bool(payment.payment_url) and is_in_time
+    return (
+        payment.is_open and not payment.is_processing and bool(payment.payment_url) and is_in_time
+    )
 
 
 def is_being_created(payment: Payment) -> bool:
-    """Tell whether another press may be creating a payment at this moment: it is young and has no address.
+    """Tell whether another press may be creating a payment at this moment: it is young and has no
+    address.
 
     A creation without an end, whose gateway hangs, is young for as long as a creation can last.
     """
@@ -98,13 +127,18 @@ def is_being_created(payment: Payment) -> bool:
     if age < _YOUNG:
         return True
     account = maker_if_known(payment)
-    if account is None or age >= timedelta(seconds=min(account.deadline_seconds, CREATION_SECONDS)) + _LOST_AFTER:
+    if (
+        account is None
+        or age >= timedelta(seconds=min(account.deadline_seconds, CREATION_SECONDS)) + _LOST_AFTER
+    ):
         return False
     return not payment.timeline.filter(event="payment.outcome-unknown").exists()
 
 
 def wait_for_creation(payment: Payment, seconds: float = 10.0) -> None:
-    """Wait until the other press has created a payment, or could not, and no longer than `seconds`; the payment is then as it stands."""
+    """Wait until the other press has created a payment, or could not, and no longer than `seconds`;
+    the payment is then as it stands.
+    """
     until = time.monotonic() + seconds
     while not payment.payment_url and payment.is_open and time.monotonic() < until:
         time.sleep(0.1)
@@ -114,5 +148,6 @@ def wait_for_creation(payment: Payment, seconds: float = 10.0) -> None:
 def hand_out(duplicate: Payment) -> Started:
     """Return an open payment with its page, once the press that creates it has ended."""
     age = (timezone.now() - duplicate.created_at).total_seconds()
-    wait_for_creation(duplicate, max(0.0, _WAIT_FOR_DUPLICATE_SECONDS - age))  # what hangs is not waited for
+    # what hangs is not waited for
+    wait_for_creation(duplicate, max(0.0, _WAIT_FOR_DUPLICATE_SECONDS - age))
     return as_started(duplicate, "the payment could not be started")

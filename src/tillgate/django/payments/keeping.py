@@ -26,14 +26,20 @@ _log = logging.getLogger("tillgate")
 _KEPT_PER_PAYMENT: Final = 20
 _KEPT_BYTES: Final = 8 * 1024
 
-COUNT_REPEATED: Final = "UPDATE {payments} SET repeated_notifications = repeated_notifications + 1 WHERE id = %s"
-_COUNT: Final = "UPDATE {payments} SET notifications = %s, last_notification = %s WHERE id = %s AND notifications = %s"
+COUNT_REPEATED: Final = (
+    "UPDATE {payments} SET repeated_notifications = repeated_notifications + 1 WHERE id = %s"
+)
+_COUNT: Final = (
+    "UPDATE {payments} SET notifications = %s, last_notification = %s WHERE id = %s "
+    "AND notifications = %s"
+)
 _REPLACE: Final = (
     "UPDATE {kept} SET kind = %s, received_at = %s, method = %s, signature = %s, evidence = %s"
     " WHERE payment_id = %s AND slot = %s AND COALESCE(refund_id, 0) = %s"
 )
 _ADD: Final = (
-    "INSERT INTO {kept} (kind, received_at, method, signature, evidence, payment_id, slot, refund_id)"
+    "INSERT INTO {kept} (kind, received_at, method, signature, evidence, payment_id, slot, "
+    "refund_id)"
     " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
 )
 
@@ -42,26 +48,44 @@ _ADD: Final = (
 def sql(statement: str, alias: str) -> str:
     """Return a statement about our tables, by the names that the project gives them there."""
     quote = connections[alias].ops.quote_name
-    return statement.format(payments=quote(Payment._meta.db_table), kept=quote(Notification._meta.db_table))
+    return statement.format(
+        payments=quote(Payment._meta.db_table),
+        kept=quote(Notification._meta.db_table),
+    )
 
 
 @contextmanager
 def kept_all_the_same(reference: str) -> Iterator[None]:
-    """Log every error: the sender's notification is stored. A lock may be held too long, and the worker does the remaining work."""
+    """Log every error: the sender's notification is stored. A lock may be held too long, and the
+    worker does the remaining work.
+    """
     try:
         yield
     except Exception:
         _log.exception("what a notification of %s leads to could not be done", reference)
 
 
-def digest(kind: NotificationKind, received: Received, method: str, signature: NotificationSignature) -> str:
+def digest(
+    kind: NotificationKind,
+    received: Received,
+    method: str,
+    signature: NotificationSignature,
+) -> str:
     """Return a hash that two notifications share which say the same, through the same door."""
-    said = [kind.value, method, signature.value, received.fault, sorted(received.evidence().items())]
+    said = [
+        kind.value,
+        method,
+        signature.value,
+        received.fault,
+        sorted(received.evidence().items()),
+    ]
     return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
 
 def signature_of(account: Account | None, received: Received) -> NotificationSignature:
-    """Return the state of a notification's signature, by the dialect of the account that made the payment (unspecified 8)."""
+    """Return the state of a notification's signature, by the dialect of the account that made the
+    payment (unspecified 8).
+    """
     if account is None:
         return NotificationSignature.ABSENT
     rule = account.dialect.notification_signature
@@ -74,14 +98,19 @@ def signature_of(account: Account | None, received: Received) -> NotificationSig
 
 
 def is_late(payment: Payment, said: str, *, is_forged: bool) -> bool:
-    """Count a notification of a paid payment that says no more than paid, and return whether it is one. Tail polls find later changes.
+    """Count a notification of a paid payment that says no more than paid, and return whether it is
+    one. Tail polls find later changes.
 
-    The row is changed as it was read; when it has changed since, it is for `claim_poll` to read it again.
+    The row is changed as it was read; when it has changed since, it is for `claim_poll` to read it
+    again.
     """
     if payment.status != PaymentStatus.PAID or is_forged:
         return False
     with connections[database()].cursor() as cursor:
-        cursor.execute(sql(_COUNT, database()), [payment.notifications + 1, said, payment.pk, payment.notifications])
+        cursor.execute(
+            sql(_COUNT, database()),
+            [payment.notifications + 1, said, payment.pk, payment.notifications],
+        )
         if cursor.rowcount:
             payment.notifications += 1
         return bool(cursor.rowcount)
@@ -97,10 +126,18 @@ def keep(
     count: int,
     refund: Refund | None = None,
 ) -> None:
-    """Keep the so manieth notification of a payment or refund in one of its slots, in place of the oldest when all are taken."""
+    """Keep the so manieth notification of a payment or refund in one of its slots, in place of the
+    oldest when all are taken.
+    """
     connection = connections[database()]
     received_at = connection.ops.adapt_datetimefield_value(timezone.now())
-    kept = [kind.value, received_at, method[:8], signature.value, connection.ops.adapt_json_value(evidence, None)]
+    kept = [
+        kind.value,
+        received_at,
+        method[:8],
+        signature.value,
+        connection.ops.adapt_json_value(evidence, None),
+    ]
     slot, refund_id = (count - 1) % _KEPT_PER_PAYMENT, refund.pk if refund else None
     with connection.cursor() as cursor:
         if count > _KEPT_PER_PAYMENT:

@@ -1,7 +1,9 @@
-"""Notifications: the app stores a bounded number, acknowledges each, and reconciles the payment. Evidence, not truth (I7).
+"""Notifications: the app stores a bounded number, acknowledges each, and reconciles the payment.
+Evidence, not truth (I7).
 
-Gateways repeat their notifications, so the cost of each one decides how many a shop can bear. The statements for every notification are
-therefore written in SQL here, or built by the ORM once: building them again took most of a notification's time.
+Gateways repeat their notifications, so the cost of each one decides how many a shop can bear. The
+statements for every notification are therefore written in SQL here, or built by the ORM once:
+building them again took most of a notification's time.
 """
 
 from __future__ import annotations
@@ -18,9 +20,24 @@ from tillgate.django.accounts import dialect_of, maker_if_known
 from tillgate.django.models import NotificationKind, Payment, Refund, database
 from tillgate.django.orders.locking import durable, locked_order
 from tillgate.django.outbox.delivering import deliver
-from tillgate.django.payments.keeping import COUNT_REPEATED, bounded, digest, is_late, keep, kept_all_the_same, signature_of, sql
+from tillgate.django.payments.keeping import (
+    COUNT_REPEATED,
+    bounded,
+    digest,
+    is_late,
+    keep,
+    kept_all_the_same,
+    signature_of,
+    sql,
+)
 from tillgate.django.payments.reconciling import apply_answer, ask, claim_poll
-from tillgate.django.payments.refusals import ACCOUNT_GONE, CannotBeJudged, tell_of_forged, tell_of_refused, tell_of_unjudged
+from tillgate.django.payments.refusals import (
+    ACCOUNT_GONE,
+    CannotBeJudged,
+    tell_of_forged,
+    tell_of_refused,
+    tell_of_unjudged,
+)
 from tillgate.django.refunds.settling import settle_by_notification
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, PaymentStatus
 from tillgate.wire.dialects import TransactionStatus
@@ -35,7 +52,9 @@ Reader = Callable[[], Received]
 
 
 def receive_payment_notification(key: str, read: Reader, method: str) -> Payment | None:
-    """Store a payment notification and reconcile its payment; return the payment, or None for an unknown address, without reading."""
+    """Store a payment notification and reconcile its payment; return the payment, or None for an
+    unknown address, without reading.
+    """
     payment = _find(key)
     if payment is None:
         return None
@@ -43,21 +62,40 @@ def receive_payment_notification(key: str, read: Reader, method: str) -> Payment
     payment.maker = account = maker_if_known(payment)
     signature = signature_of(account, received)
     kept = account.dialect.kept_fields if account else KEPT_FIELDS
-    answered = receive(payment, NotificationKind.PAYMENT, received, method, signature, "webhook", kept=kept)
+    answered = receive(
+        payment,
+        NotificationKind.PAYMENT,
+        received,
+        method,
+        signature,
+        "webhook",
+        kept=kept,
+    )
     answered.maker = account
     return answered
 
 
 def receive_return(key: str, read: Reader, method: str) -> Payment | None:
-    """Store a shopper's return and reconcile the payment; return the payment, or None for an unknown address, without reading."""
+    """Store a shopper's return and reconcile the payment; return the payment, or None for an
+    unknown address, without reading.
+    """
     payment = Payment.objects.select_related("order").filter(return_key=key).first()
     if payment is None:
         return None
-    return receive(payment, NotificationKind.RETURN, read(), method, NotificationSignature.ABSENT, "return", kept=KEPT_FIELDS)
+    return receive(
+        payment,
+        NotificationKind.RETURN,
+        read(),
+        method,
+        NotificationSignature.ABSENT,
+        "return",
+        kept=KEPT_FIELDS,
+    )
 
 
 def receive_refund_notification(key: str, read: Reader, method: str) -> Refund | None:
-    """Store a refund notification; a signed one of the documented shape settles a refund (I7, unspecified 14).
+    """Store a refund notification; a signed one of the documented shape settles a refund (I7,
+    unspecified 14).
 
     Any other only makes the worker ask soon. Storing and believing happen together, or not at all.
     Raises `CannotBeJudged` when the account for its signature cannot be found.
@@ -80,13 +118,26 @@ def receive_refund_notification(key: str, read: Reader, method: str) -> Refund |
         refund_no=refund.refund_no,
         refunded=refund.money,
     )
-    with locked_order(refund.payment.order_id) as order:  # before the refund's own row, as everywhere
+    with locked_order(
+        refund.payment.order_id,
+    ) as order:  # before the refund's own row, as everywhere
         rows = Refund.objects.filter(pk=refund.pk)
-        refund.notifications = rows.select_for_update().values_list("notifications", flat=True).get() + 1
+        refund.notifications = (
+            rows.select_for_update().values_list("notifications", flat=True).get() + 1
+        )
         rows.update(notifications=refund.notifications, **({"confirmed": True} if confirms else {}))
         kept = bounded(received, account.dialect.kept_fields)
-        keep(refund.payment, NotificationKind.REFUND, kept, method, signature, refund=refund, count=refund.notifications)
-        # In the transaction that stores it: no later run reads a stored notification. Any other notification is a hint to ask.
+        keep(
+            refund.payment,
+            NotificationKind.REFUND,
+            kept,
+            method,
+            signature,
+            refund=refund,
+            count=refund.notifications,
+        )
+        # In the transaction that stores it: no later run reads a stored notification. Any other
+        # notification is a hint to ask.
         has_settled = confirms and settle_by_notification(order, refund.pk)
         rows.filter(status__in=UNSETTLED_REFUND_STATUSES).update(due_at=timezone.now())
     with kept_all_the_same(refund.payment.reference):
@@ -107,11 +158,15 @@ def _find(key: str) -> Payment | None:
 
 @functools.cache
 def _look_up(alias: str) -> tuple[str, Callable[[tuple[Any, ...]], Payment]]:
-    """Return the ORM's statement that finds a payment by its notifications' address, and a function that reads its answer."""
+    """Return the ORM's statement that finds a payment by its notifications' address, and a function
+    that reads its answer.
+    """
     fields = Payment._meta.concrete_fields
     compiler = Payment.objects.using(alias).filter(notification_key="").query.get_compiler(alias)
     statement, _ = compiler.as_sql()
-    converters = compiler.get_converters([field.get_col(Payment._meta.db_table) for field in fields])
+    converters = compiler.get_converters(
+        [field.get_col(Payment._meta.db_table) for field in fields],
+    )
 
     def read(row: tuple[Any, ...]) -> Payment:
         [values] = compiler.apply_converters([row], converters) if converters else [row]
@@ -139,15 +194,23 @@ def receive(
     """
     said = digest(kind, received, method, signature)
     is_forged = signature is NotificationSignature.FORGED
-    takes_back = kind is NotificationKind.PAYMENT and not is_forged and _takes_back(payment, received)
+    takes_back = (
+        kind is NotificationKind.PAYMENT and not is_forged and _takes_back(payment, received)
+    )
     even_if_paid = even_if_paid or takes_back
-    if payment.status == PaymentStatus.PAID and payment.last_notification == said and not is_forged and not takes_back:
+    if (
+        payment.status == PaymentStatus.PAID
+        and payment.last_notification == said
+        and not is_forged
+        and not takes_back
+    ):
         with connections[database()].cursor() as cursor:
             cursor.execute(sql(COUNT_REPEATED, database()), [payment.pk])
         return payment
     counted = {"notifications": 1, "forged_notifications": 1} if is_forged else {"notifications": 1}
     with durable():
-        # The payment's row first: the insert of a notification locks it too, and InnoDB could not raise that lock for two at the same time.
+        # The payment's row first: the insert of a notification locks it too, and InnoDB could not
+        # raise that lock for two at the same time.
         waits = not even_if_paid and is_late(payment, said, is_forged=is_forged)
         may_ask = not waits and claim_poll(payment, said, even_if_paid=even_if_paid, **counted)
         keep(payment, kind, bounded(received, kept), method, signature, count=payment.notifications)
@@ -163,6 +226,12 @@ def receive(
 
 
 def _takes_back(payment: Payment, received: Received) -> bool:
-    """Return whether a notification of a paid payment gives it another status, such as "reversed": a bank may have taken the money back."""
+    """Return whether a notification of a paid payment gives it another status, such as "reversed":
+    a bank may have taken the money back.
+    """
     word = received.parameters.get("status", "")
-    return payment.status == PaymentStatus.PAID and bool(word) and dialect_of(payment).status(word) is not TransactionStatus.PAID
+    return (
+        payment.status == PaymentStatus.PAID
+        and bool(word)
+        and dialect_of(payment).status(word) is not TransactionStatus.PAID
+    )

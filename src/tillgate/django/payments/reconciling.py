@@ -1,4 +1,6 @@
-"""Return, notification and worker lead to one `reconcile`: query the gateway and apply the answer."""
+"""Return, notification and worker lead to one `reconcile`: query the gateway and apply the
+answer.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,13 @@ from tillgate.django.outbox.delivering import deliver, deliver_due
 from tillgate.django.payments.admission import note_hung_query, resting_queries
 from tillgate.django.refunds.external import book_reported_refunds, refund_news
 from tillgate.django.reviews.closing import ITSELF, Heard, conclude
-from tillgate.django.reviews.opening import ACCOUNT_REASONS, open_key, open_review, open_reviews_of, version_of
+from tillgate.django.reviews.opening import (
+    ACCOUNT_REASONS,
+    open_key,
+    open_review,
+    open_reviews_of,
+    version_of,
+)
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import (
     Answer,
@@ -54,23 +62,46 @@ _HANG_SECONDS: Final = 4.0
 """A quick query that took longer held a thread of the web server in vain."""
 _POLL_LEASE: Final = timedelta(minutes=1)
 """Longer than a quick look takes: if its process dies, the worker looks then."""
-_CLAIMED: Final = ("status_since", "last_polled_at", "next_poll_at", "notifications", "forged_notifications")
-"""A changed row of a payment has another value here. None has an index: InnoDB would lock by the index first, against the lock order."""
+_CLAIMED: Final = (
+    "status_since",
+    "last_polled_at",
+    "next_poll_at",
+    "notifications",
+    "forged_notifications",
+)
+"""A changed row of a payment has another value here. None has an index: InnoDB would lock by the
+index first, against the lock order.
+"""
 
 
 def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, actor: str) -> None:
     """Open a review when the gateway gave the same number to another payment; recording goes on."""
     # A sandbox and a live gateway count for themselves.
-    duplicates = Payment.objects.filter(transaction_no=transaction_no, sandbox=payment.sandbox).exclude(pk=payment.pk)
+    duplicates = Payment.objects.filter(
+        transaction_no=transaction_no,
+        sandbox=payment.sandbox,
+    ).exclude(pk=payment.pk)
     if duplicate := duplicates.first():
-        facts = {"transaction_no": transaction_no, "payment": payment.reference, "other": duplicate.reference}
-        open_review(ReviewReason.DUPLICATE_TRANSACTION_NO, facts, actor, order=order, payment=payment, account=payment.account)
+        facts = {
+            "transaction_no": transaction_no,
+            "payment": payment.reference,
+            "other": duplicate.reference,
+        }
+        open_review(
+            ReviewReason.DUPLICATE_TRANSACTION_NO,
+            facts,
+            actor,
+            order=order,
+            payment=payment,
+            account=payment.account,
+        )
 
 
 def reconcile(payment: Payment, actor: str) -> Payment:
     """Ask the gateway about a payment, apply the answer, and return the payment as it now stands.
 
-    At most one query is sent per payment in the throttle interval (I7); when it is not yet time, the next look is brought forward.
+    At most one query is sent per payment in the throttle interval (I7); when it is not yet time,
+    the next look is brought forward.
     """
     outside_transactions("reconcile")
     if not claim_poll(payment):
@@ -78,35 +109,63 @@ def reconcile(payment: Payment, actor: str) -> Payment:
     return apply_answer(payment, ask(payment, quickly=True), actor)
 
 
-def claim_poll(payment: Payment, said: str = "", *, even_if_paid: bool = False, **counted: int) -> bool:
-    """Take the right to query a payment now, and return whether it was given: not when the payment was queried just now.
+def claim_poll(
+    payment: Payment,
+    said: str = "",
+    *,
+    even_if_paid: bool = False,
+    **counted: int,
+) -> bool:
+    """Take the right to query a payment now, and return whether it was given: not when the payment
+    was queried just now.
 
-    In both cases the worker polls soon, should this process die or the right be denied (I7). `counted` are counters of notifications to
-    raise in the same statement, and `said` is a hash of the notification, which asks about a paid payment only with `even_if_paid`. The
-    statement changes the row only as it was read; a row that has changed since is read again, under its lock.
+    In both cases the worker polls soon, should this process die or the right be denied (I7).
+    `counted` are counters of notifications to raise in the same statement, and `said` is a hash of
+    the notification, which asks about a paid payment only with `even_if_paid`. The statement
+    changes the row only as it was read; a row that has changed since is read again, under its lock.
     """
     rows, rest = Payment.objects.filter(pk=payment.pk), resting_queries(payment.account)
     changes, may_ask = _claim(payment, said, counted, even_if_paid=even_if_paid)
     unchanged = rows.filter(**{name: getattr(payment, name) for name in _CLAIMED})
     # The same statement sees whether the gateway hangs.
     if not (unchanged.filter(~Exists(rest)) if may_ask else unchanged).update(**changes):
-        # PostgreSQL has locked the row for a change already, though there was none. Raised to FOR UPDATE, that lock may have to queue
-        # behind another notification that waits for this one: so it is not raised.
+        # PostgreSQL has locked the row for a change already, though there was none. Raised to FOR
+        # UPDATE, that lock may have to queue behind another notification that waits for this one:
+        # so it is not raised.
         no_key = connections[database()].features.has_select_for_no_key_update
         with transaction.atomic(using=database()):
             assign(payment, rows.select_for_update(no_key=no_key).values().get())
-            changes, may_ask = _claim(payment, said, counted, even_if_paid=even_if_paid, hangs=rest.exists())
+            changes, may_ask = _claim(
+                payment,
+                said,
+                counted,
+                even_if_paid=even_if_paid,
+                hangs=rest.exists(),
+            )
             rows.update(**changes)
     assign(payment, changes)
     return may_ask
 
 
-def _claim(payment: Payment, said: str, counted: dict[str, int], *, even_if_paid: bool, hangs: bool = False) -> tuple[dict[str, Any], bool]:
-    changes: dict[str, Any] = {name: getattr(payment, name) + more for name, more in counted.items()}
+def _claim(
+    payment: Payment,
+    said: str,
+    counted: dict[str, int],
+    *,
+    even_if_paid: bool,
+    hangs: bool = False,
+) -> tuple[dict[str, Any], bool]:
+    changes: dict[str, Any] = {
+        name: getattr(payment, name) + more for name, more in counted.items()
+    }
     if said:
         changes["last_notification"] = said
     if counted and payment.status == PaymentStatus.PAID and not even_if_paid:
-        return changes, False  # the notification says no more than paid; tail polls find later changes
+        # the notification says no more than paid; tail polls find later changes
+        return (
+            changes,
+            False,
+        )
     now, throttle = timezone.now(), timedelta(seconds=get_settings().notification_throttle_seconds)
     if hangs:  # each query would hold one more thread, and the worker asks soon
         return changes | {"next_poll_at": min(now, payment.next_poll_at or now)}, False
@@ -123,7 +182,8 @@ def assign(payment: Payment, values: Mapping[str, object]) -> None:
 
 
 def ask(payment: Payment, *, quickly: bool = False) -> Answer:
-    """Query the gateway about a payment, through the account that made it. Uses no database transaction; never raises.
+    """Query the gateway about a payment, through the account that made it. Uses no database
+    transaction; never raises.
 
     `quickly` is for a waiting shopper or gateway: one short attempt, since the worker polls again.
     """
@@ -132,7 +192,10 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
         account = account_of(payment)
         hooks.expect_gateway(account)
     except TillgateError as error:
-        return Inconclusive(detail=without_personal_data(str(error)), review=ReviewReason.ACCOUNT_GONE)
+        return Inconclusive(
+            detail=without_personal_data(str(error)),
+            review=ReviewReason.ACCOUNT_GONE,
+        )
     except Exception as error:  # a plugin that keeps the account may raise anything
         _log.exception("the account of %s could not be found", payment.reference)
         return Inconclusive(detail=f"{type(error).__name__} in a plugin")
@@ -141,14 +204,23 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
     try:
         with network():
             found = hooks.query(
-                account, payment.reference, transaction_no=payment.transaction_no, deadline_seconds=deadline_seconds, attempts=attempts
+                account,
+                payment.reference,
+                transaction_no=payment.transaction_no,
+                deadline_seconds=deadline_seconds,
+                attempts=attempts,
             )
-        raw, word = kept_fields(found.raw, account.dialect.kept_fields), without_personal_data(found.status_text)
+        raw, word = (
+            kept_fields(found.raw, account.dialect.kept_fields),
+            without_personal_data(found.status_text),
+        )
         found = replace(found, raw=raw, status_text=word)
         return answer_of(found, asked_at, account.dialect)
     except TillgateError as error:
         return answer_of(error, asked_at, account.dialect)
-    except Exception as error:  # a plugin around the gateway may raise anything, and none of it is news
+    except (
+        Exception
+    ) as error:  # a plugin around the gateway may raise anything, and none of it is news
         _log.exception("the query of %s failed in a plugin", payment.reference)
         return Inconclusive(detail=f"{type(error).__name__} in a plugin")
     finally:
@@ -172,8 +244,14 @@ def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
     )
 
 
-def is_unchanged(payment: Payment, decision: Decision, told: Mapping[str, str] = _NOBODY_KNOWS) -> bool:
-    """Return whether a decision leaves everything about a payment as it is; `told` has the versions of its open reviews, by their keys."""
+def is_unchanged(
+    payment: Payment,
+    decision: Decision,
+    told: Mapping[str, str] = _NOBODY_KNOWS,
+) -> bool:
+    """Return whether a decision leaves everything about a payment as it is; `told` has the versions
+    of its open reviews, by their keys.
+    """
     if decision.status != payment.status or decision.transaction_no != payment.transaction_no:
         return False
     if decision.is_conclusive and decision.is_processing != payment.is_processing:
@@ -181,7 +259,9 @@ def is_unchanged(payment: Payment, decision: Decision, told: Mapping[str, str] =
     if decision.review is None:
         return True
     known = told.get(matter_of(payment, decision.review))
-    return known is not None and (decision.review in ACCOUNT_REASONS or known == _compared(payment, decision)[1])
+    return known is not None and (
+        decision.review in ACCOUNT_REASONS or known == _compared(payment, decision)[1]
+    )
 
 
 def matter_of(payment: Payment, reason: ReviewReason) -> str:
@@ -193,13 +273,15 @@ def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
     """Apply an answer of the gateway to a payment, and deliver the events to the shop."""
     fresh = write_answer(payment, answer, actor)
     if fresh is not payment:
-        tell = deliver if fresh.status != payment.status else deliver_due  # a payment that does not move seldom has an event
+        # a payment that does not move seldom has an event
+        tell = deliver if fresh.status != payment.status else deliver_due
         tell(payment.order_id)
     return fresh
 
 
 def write_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
-    """Apply an answer of the gateway to a payment, under its order's lock, and queue the events for the shop.
+    """Apply an answer of the gateway to a payment, under its order's lock, and queue the events for
+    the shop.
 
     Return the payment itself where the answer leaves its order alone, else its row as it is then.
     """
@@ -213,7 +295,9 @@ def write_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
     if not decision.is_conclusive:
         if decision.review:
             # The account's reviews are in no order's timeline, and need no order's lock.
-            with durable() if decision.review in ACCOUNT_REASONS else locked_order(payment.order_id):
+            with (
+                durable() if decision.review in ACCOUNT_REASONS else locked_order(payment.order_id)
+            ):
                 _raise(payment.order, payment, decision, actor)
         reschedule([payment], decision)
         return payment
@@ -226,7 +310,14 @@ def write_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
             return fresh
         is_written = not is_unchanged(fresh, decision)
         if is_written:
-            write_status_and_review(order, fresh, decision, answer, actor, heard=payment.notifications)
+            write_status_and_review(
+                order,
+                fresh,
+                decision,
+                answer,
+                actor,
+                heard=payment.notifications,
+            )
         if reported := refund_news(fresh, answer):
             book_reported_refunds(order, fresh, reported, actor)
         if not is_written and not isinstance(answer, Inconclusive):
@@ -237,18 +328,24 @@ def write_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
 
 def decide_about(payment: Payment, answer: Answer) -> Decision:
     """Return the decision about an answer, with the payment's open reviews."""
-    return interpret(facts_of(payment), open_reviews_of(payment.reviews.filter(resolved_at__isnull=True)), answer)
+    return interpret(
+        facts_of(payment),
+        open_reviews_of(payment.reviews.filter(resolved_at__isnull=True)),
+        answer,
+    )
 
 
 def _is_stale(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
-    """Tell whether the gateway was asked before the payment came to its status, and moves it nowhere.
+    """Tell whether the gateway was asked before the payment came to its status, and moves it
+    nowhere.
 
     So it is when it has come to it since it was read; `read` is older than the question.
     """
     has_moved = payment.status_since != read.status_since
     is_earlier = not isinstance(answer, Inconclusive) and answer.asked_at < payment.status_since
     is_stale = decision.status == payment.status and (has_moved or is_earlier)
-    # An unpaid payment may be settled by staff, or because the gateway did not know it: a late report that it is paid counts.
+    # An unpaid payment may be settled by staff, or because the gateway did not know it: a late
+    # report that it is paid counts.
     return is_stale and not (decision.reported_paid and payment.status in _OVER_UNPAID)
 
 
@@ -258,14 +355,24 @@ def reschedule(payments: list[Payment], decision: Decision) -> None:
     for payment in payments:
         due = next_poll_after(payment, decision, now)
         # A notification that came since it was claimed has brought the next look forward (I7).
-        rows = Payment.objects.filter(pk=payment.pk, status_since=payment.status_since, notifications=payment.notifications)
+        rows = Payment.objects.filter(
+            pk=payment.pk,
+            status_since=payment.status_since,
+            notifications=payment.notifications,
+        )
         rows.update(next_poll_at=due)
 
 
 def next_poll_after(payment: Payment, decision: Decision, now: datetime) -> datetime | None:
     """Return when a payment is polled next after an answer that has been written."""
     when = next_poll if decision.is_last_word else next_retry
-    return when(PaymentStatus(payment.status), watched_since(payment), payment.expires_at, now, disputable())
+    return when(
+        PaymentStatus(payment.status),
+        watched_since(payment),
+        payment.expires_at,
+        now,
+        disputable(),
+    )
 
 
 def watched_since(payment: Payment) -> datetime:
@@ -274,9 +381,18 @@ def watched_since(payment: Payment) -> datetime:
 
 
 def write_status_and_review(
-    order: Order, payment: Payment, decision: Decision, answer: Answer, actor: str, *, heard: int, event: str = ""
+    order: Order,
+    payment: Payment,
+    decision: Decision,
+    answer: Answer,
+    actor: str,
+    *,
+    heard: int,
+    event: str = "",
 ) -> None:
-    """Write a decision. `heard` counts the notifications before the query; `event` names the timeline entry of a new status."""
+    """Write a decision. `heard` counts the notifications before the query; `event` names the
+    timeline entry of a new status.
+    """
     now = timezone.now()
     moved = decision.status != payment.status
     if moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
@@ -286,23 +402,45 @@ def write_status_and_review(
     payment.transaction_no, payment.is_processing = decision.transaction_no, decision.is_processing
     changed = write_status(payment, decision.status, now) if moved else []
     if moved:
-        payment.status_text = answer.transaction.status_text[:32] if isinstance(answer, Found) else ""
+        payment.status_text = (
+            answer.transaction.status_text[:32] if isinstance(answer, Found) else ""
+        )
     due = next_poll_after(payment, decision, now)
-    if payment.notifications > heard and payment.next_poll_at and decision.status is not PaymentStatus.PAID:
-        due = min(due or payment.next_poll_at, payment.next_poll_at)  # a notification that came since has brought it forward (I7)
+    if (
+        payment.notifications > heard
+        and payment.next_poll_at
+        and decision.status is not PaymentStatus.PAID
+    ):
+        # a notification that came since has brought it forward (I7)
+        due = min(due or payment.next_poll_at, payment.next_poll_at)
     payment.next_poll_at = due
-    payment.save(update_fields=[*changed, "status_text", "transaction_no", "is_processing", "next_poll_at"])
+    payment.save(
+        update_fields=[*changed, "status_text", "transaction_no", "is_processing", "next_poll_at"],
+    )
     _raise(order, payment, decision, actor)
     if not isinstance(answer, Inconclusive):  # a person's word ends nothing that an answer has said
         conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))
     if moved:
         evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
-        record(event or f"payment.{decision.status}", order, actor, decision.detail, payment=payment, evidence=evidence)
+        record(
+            event or f"payment.{decision.status}",
+            order,
+            actor,
+            decision.detail,
+            payment=payment,
+            evidence=evidence,
+        )
         after_change(order, payment)
     if has_finished:
         record("payment.processing", order, actor, decision.detail, payment=payment)
     elif is_identified and not moved:
-        record("payment.identified", order, actor, f"transaction {decision.transaction_no}", payment=payment)
+        record(
+            "payment.identified",
+            order,
+            actor,
+            f"transaction {decision.transaction_no}",
+            payment=payment,
+        )
 
 
 def _who(actor: str) -> str:
@@ -323,7 +461,9 @@ def _raise(order: Order, payment: Payment, decision: Decision, actor: str) -> No
 
 
 def _compared(payment: Payment, decision: Decision) -> tuple[dict[str, str], str]:
-    """Return the facts of the review that a decision opens, as they are stored, and their version."""
+    """Return the facts of the review that a decision opens, as they are stored, and their
+    version.
+    """
     assert decision.review is not None
     facts = decision.facts if decision.is_conclusive else {"error": decision.detail}
     subject = payment.account if decision.review in ACCOUNT_REASONS else payment.reference

@@ -23,17 +23,33 @@ class CannotBeJudged(Exception):
     """A notification came that cannot be judged now. It is not kept: it has to come again."""
 
 
-ACCOUNT_GONE: Final = "a notification of a refund of %s has to come again: the account that made the payment could not be found"
+ACCOUNT_GONE: Final = (
+    "a notification of a refund of %s has to come again: the account that made "
+    "the payment could not be found"
+)
 _LOOKED_AT: Final = 1000
 """Forged notifications are counted among so many newest ones, which bounds the search."""
 
 
 def tell_of_unjudged(refund: Refund) -> None:
-    """Open a review about a notification that cannot be judged: gateways do not repeat theirs for ever."""
+    """Open a review about a notification that cannot be judged: gateways do not repeat theirs for
+    ever.
+    """
     payment = refund.payment
-    facts = {"case": "refund", "amount": refund.amount, "currency": payment.currency, "payment": payment.reference}
+    facts = {
+        "case": "refund",
+        "amount": refund.amount,
+        "currency": payment.currency,
+        "payment": payment.reference,
+    }
     with durable():
-        open_review(ReviewReason.ACCOUNT_GONE, facts, "webhook", payment=payment, account=payment.account)
+        open_review(
+            ReviewReason.ACCOUNT_GONE,
+            facts,
+            "webhook",
+            payment=payment,
+            account=payment.account,
+        )
 
 
 def tell_of_forged(payment: Payment, actor: str) -> None:
@@ -44,7 +60,14 @@ def tell_of_forged(payment: Payment, actor: str) -> None:
             facts = {"count": payment.forged_notifications}
             reason = ReviewReason.FORGED_NOTIFICATIONS
             with locked_order(payment.order_id) as order:
-                open_review(reason, facts, actor, order=order, payment=payment, account=payment.account)
+                open_review(
+                    reason,
+                    facts,
+                    actor,
+                    order=order,
+                    payment=payment,
+                    account=payment.account,
+                )
     else:
         tell_of_refused(payment.account, actor)
 
@@ -56,7 +79,11 @@ def keep_refused(alias: str) -> None:
     """
     limit = get_settings().forged_notifications_before_review
     if len(refused_since(alias)) < limit:
-        forged = Notification.objects.filter(payment=None, account=alias, signature=NotificationSignature.FORGED)
+        forged = Notification.objects.filter(
+            payment=None,
+            account=alias,
+            signature=NotificationSignature.FORGED,
+        )
         oldest = forged.order_by("-pk").values_list("pk", flat=True)[limit - 1 :]
         forged.filter(pk__in=list(oldest)).delete()
         Notification.objects.create(

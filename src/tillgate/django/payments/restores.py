@@ -1,4 +1,5 @@
-"""After a restore or a failover: the database may have lost its last changes, though the gateway and the shoppers know of them.
+"""After a restore or a failover: the database may have lost its last changes, though the gateway
+and the shoppers know of them.
 
 PostgreSQL gives each promoted or restored server another timeline: that mark shows it by itself.
 Elsewhere staff note it by the command. The worker asks about each queued refund in any case before
@@ -30,24 +31,42 @@ from tillgate.wire.dialects import TransactionStatus
 _log = logging.getLogger("tillgate")
 
 DATABASE: Final = "database"
-"""The heartbeat of the database itself: `at` is when it was first seen, or last restored; its detail names its server."""
+"""The heartbeat of the database itself: `at` is when it was first seen, or last restored; its
+detail names its server.
+"""
 _ASKED_SINCE: Final = timedelta(days=30)
-"""The payments of so long a time before a restore are asked about: they may have been paid or refunded since."""
+"""The payments of so long a time before a restore are asked about: they may have been paid or
+refunded since.
+"""
 _TOLD_FOR: Final = timedelta(days=3)
-"""So long after a restore an account's own address may tell of a lost payment; later it tells of other software's."""
-_NO_MONEY: Final = frozenset({TransactionStatus.PENDING, TransactionStatus.PROCESSING, TransactionStatus.FAILED, TransactionStatus.CLOSED})
+"""So long after a restore an account's own address may tell of a lost payment; later it tells of
+other software's.
+"""
+_NO_MONEY: Final = frozenset(
+    {
+        TransactionStatus.PENDING,
+        TransactionStatus.PROCESSING,
+        TransactionStatus.FAILED,
+        TransactionStatus.CLOSED,
+    },
+)
 _MESSAGE: Final = "the database was restored: its request may have left before"
 _SERVER: Final = """
-SELECT system_identifier, CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END
+SELECT system_identifier, CASE WHEN pg_is_in_recovery() THEN ''
+    ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END
 FROM pg_control_system()
 """
 _unnamed: Final[set[str]] = set()
-"""The databases that do not tell this process their server: it has no right to ask, or they have no timeline."""
+"""The databases that do not tell this process their server: it has no right to ask, or they have no
+timeline.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """The consequences of a restore: how many queued refunds are unknown now, and how many payments are asked about."""
+    """The consequences of a restore: how many queued refunds are unknown now, and how many payments
+    are asked about.
+    """
 
     refunds: int
     payments: int
@@ -56,14 +75,21 @@ class Restored:
 def note_restored(since: datetime, actor: str, until: datetime | None = None) -> Restored:
     """Note that the database lost its changes after `since`, and open a review.
 
-    A refund that was queued then, or `until` a later moment, may have been sent: it is unknown, and never sent again (I6). The worker
-    asks about the payments of the 30 days before. Safe to repeat.
+    A refund that was queued then, or `until` a later moment, may have been sent: it is unknown, and
+    never sent again (I6). The worker asks about the payments of the 30 days before. Safe to repeat.
     """
     outside_transactions("restored")
     until = until or since
-    queued = Refund.objects.filter(status=RefundStatus.QUEUED, created_at__lte=until).order_by("pk").values_list("pk", flat=True)
+    queued = (
+        Refund.objects.filter(status=RefundStatus.QUEUED, created_at__lte=until)
+        .order_by("pk")
+        .values_list("pk", flat=True)
+    )
     refunds = sum(doubt(pk, actor, _MESSAGE) for pk in queued)
-    payments = Payment.objects.filter(created_at__gte=since - _ASKED_SINCE, created_at__lte=until).update(next_poll_at=timezone.now())
+    payments = Payment.objects.filter(
+        created_at__gte=since - _ASKED_SINCE,
+        created_at__lte=until,
+    ).update(next_poll_at=timezone.now())
     with durable():
         facts = {"since": f"{dates.local(since):%Y-%m-%d %H:%M:%S %Z}".rstrip(), "refunds": refunds}
         open_review(ReviewReason.ROWS_LOST, facts, actor)
@@ -72,7 +98,9 @@ def note_restored(since: datetime, actor: str, until: datetime | None = None) ->
 
 
 def look_for_restore() -> bool:
-    """Return whether another server or timeline has taken over since the last call of any process, and if so, do as `note_restored`."""
+    """Return whether another server or timeline has taken over since the last call of any process,
+    and if so, do as `note_restored`.
+    """
     row = Heartbeat.objects.filter(name=DATABASE).first()
     server = _server()
     if row is None:
@@ -80,13 +108,18 @@ def look_for_restore() -> bool:
         return False
     known = row.detail.get("server")
     if known and server and known != server:
-        _log.error("the database was restored, or another server took over: queued refunds are not sent, and staff have a review")
+        _log.error(
+            "the database was restored, or another server took over: queued refunds are not sent, "
+            "and staff have a review",
+        )
         now = timezone.now()
         newest = TimelineEntry.objects.order_by("-pk").values_list("at", flat=True).first()
         note_restored(newest or now, "worker", now)
         return True
     if server and not known:
-        Heartbeat.objects.filter(name=DATABASE, at=row.at).update(detail={**row.detail, "server": server})
+        Heartbeat.objects.filter(name=DATABASE, at=row.at).update(
+            detail={**row.detail, "server": server},
+        )
     return False
 
 
@@ -101,7 +134,11 @@ def _server() -> str:
             identifier, timeline = cursor.fetchone()
     except DatabaseFault as error:
         if connection.is_usable():
-            _log.info("the database does not tell its timeline, so staff must note a failover themselves: %s", error)
+            _log.info(
+                "the database does not tell its timeline, so staff must note a failover "
+                "themselves: %s",
+                error,
+            )
             _unnamed.add(connection.alias)
         reconnect_if_cut()
         return ""
@@ -120,7 +157,13 @@ def is_told(reference: str, alias: str) -> bool:
     return told.filter(facts__reference=reference).exists()
 
 
-def tell_of_lost(alias: str, account: Account, reference: str, said: Mapping[str, str], answer: Answer) -> None:
+def tell_of_lost(
+    alias: str,
+    account: Account,
+    reference: str,
+    said: Mapping[str, str],
+    answer: Answer,
+) -> None:
     """Open a review about a lost payment that a signed notification names, if money is behind it.
 
     The gateway's answer to a query says so; the notification's own word counts where there is none.

@@ -1,4 +1,6 @@
-"""Payments begin here: started for an order, or handed out again; and an order is closed, after which none can begin."""
+"""Payments begin here: started for an order, or handed out again; and an order is closed, after
+which none can begin.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,20 @@ from tillgate.django.orders.locking import (
 from tillgate.django.orders.registering import new_order
 from tillgate.django.orders.timeline import record
 from tillgate.django.orders.times import pay_until, stop_after
-from tillgate.django.payments.admission import CreationState, NotPayable, TryLater, creation_state, take_trial
+from tillgate.django.payments.admission import (
+    CreationState,
+    NotPayable,
+    TryLater,
+    creation_state,
+    take_trial,
+)
 from tillgate.django.payments.creating import Started, StartOutcome, create, new_payment
-from tillgate.django.payments.handing_out import duplicate_of, hand_out, is_being_created, siblings_of
+from tillgate.django.payments.handing_out import (
+    duplicate_of,
+    hand_out,
+    is_being_created,
+    siblings_of,
+)
 from tillgate.django.payments.reconciling import reconcile
 from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import (
@@ -45,7 +58,9 @@ from tillgate.wire.methods import Terminal
 _log = logging.getLogger("tillgate")
 _T = TypeVar("_T")
 _LOOKS_SECONDS: Final = 5.0
-"""For the polls of an order's open payments, possibly many, before another begins: the shopper waits."""
+"""For the polls of an order's open payments, possibly many, before another begins: the shopper
+waits.
+"""
 
 
 def start_payment(
@@ -61,12 +76,15 @@ def start_payment(
 ) -> Started:
     """Start a payment of an order, or hand out the open one for the same payment method and amount.
 
-    `terminal` is where the shopper is, in a browser or on a telephone, `account` the name of one of the settings or of a plugin, and `data`
-    is stored for the hooks. `tillgate_describe_order` says the amount, and whether the order may be paid. A payment whose money is on its
-    way forbids another, unless the shopper has read so: `despite` has the references of such payments. An order that holds money, or has a
-    payment under review, is not refused here: the pages of `pay_url` and `start_url` ask the shopper first.
+    `terminal` is where the shopper is, in a browser or on a telephone, `account` the name of one of
+    the settings or of a plugin, and `data` is stored for the hooks. `tillgate_describe_order` says
+    the amount, and whether the order may be paid. A payment whose money is on its way forbids
+    another, unless the shopper has read so: `despite` has the references of such payments. An order
+    that holds money, or has a payment under review, is not refused here: the pages of `pay_url` and
+    `start_url` ask the shopper first.
 
-    Raises `NotPayable`, `TryLater`, `InvalidRequest` or `ConfigurationError` before any request is sent.
+    Raises `NotPayable`, `TryLater`, `InvalidRequest` or `ConfigurationError` before any request is
+    sent.
     """
     outside_transactions("start")
     offered = get_settings().payment_methods
@@ -78,29 +96,51 @@ def start_payment(
     for sibling in siblings:
         if has_looked_long():
             break  # the worker asks about the others
-        if is_being_created(sibling) or (state is CreationState.RESTS and sibling.account == account):
+        if is_being_created(sibling) or (
+            state is CreationState.RESTS and sibling.account == account
+        ):
             continue  # no shopper has its address yet, or its gateway does not answer
         # One of them may be paid by now, and its notification lost.
         seen = reconcile(sibling, actor)
         if seen.status == PaymentStatus.PAID:
             return Started(payment=seen, outcome=StartOutcome.PAID)
         if seen.is_open and seen.is_processing and seen.reference not in despite:
-            raise NotPayable(_("a payment with %(method)s is on its way already") % {"method": label_of(seen.method)})
+            raise NotPayable(
+                _("a payment with %(method)s is on its way already")
+                % {"method": label_of(seen.method)},
+            )
 
     def begin(order: Order, *, is_new: bool) -> tuple[Payment, PaymentRequest | None]:
         description = _describe(order)
         amount = _payable_amount(order, description)
         _check_method(chosen, method, Money(amount, description.currency))
         siblings = [] if is_new else siblings_of(order)
-        if duplicate := duplicate_of(siblings, method, Money(amount, description.currency), account, chosen):
+        if duplicate := duplicate_of(
+            siblings,
+            method,
+            Money(amount, description.currency),
+            account,
+            chosen,
+        ):
             return duplicate, None
         _check_pace(order, siblings)
-        if state is CreationState.RESTS or (state is CreationState.TRIAL and not take_trial(account)):
+        if state is CreationState.RESTS or (
+            state is CreationState.TRIAL and not take_trial(account)
+        ):
             raise TryLater(f"account {account!r}: the gateway does not answer")
         if order.tried_since is None:
             order.tried_since = timezone.now()
             order.save(update_fields=["tried_since"])
-        payment, request = new_payment(order, description, amount, method, terminal, account, chosen, data or {})
+        payment, request = new_payment(
+            order,
+            description,
+            amount,
+            method,
+            terminal,
+            account,
+            chosen,
+            data or {},
+        )
         payment.save(force_insert=True)
         record("payment.created", order, actor, f"{payment.money} with {method}", payment=payment)
         return payment, request
@@ -123,7 +163,9 @@ def _look_up(plugin: str, order_key: str) -> tuple[int | None, list[Payment]]:
     rows = Order.objects.filter(plugin=plugin, key=order_key).annotate(open=is_open)
     found = list(rows.values_list("pk", "open__pk"))
     ids = [payment_id for _, payment_id in found if payment_id]
-    siblings = Payment.objects.select_related("order").filter(pk__in=ids).order_by("-pk") if ids else []
+    siblings = (
+        Payment.objects.select_related("order").filter(pk__in=ids).order_by("-pk") if ids else []
+    )
     return found[0][0] if found else None, list(siblings)
 
 
@@ -134,7 +176,8 @@ def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callab
             with durable():
                 return begin(new_order(plugin, order_key, tried_since=timezone.now()), is_new=True)
         except IntegrityError:
-            # Another process wrote the row in the same moment. That transaction is over: on InnoDB both would wait for the other's lock.
+            # Another process wrote the row in the same moment. That transaction is over: on InnoDB
+            # both would wait for the other's lock.
             order_id = Order.objects.values_list("pk", flat=True).get(plugin=plugin, key=order_key)
     try:
         with locked_order(order_id) as order:
@@ -147,24 +190,33 @@ def _describe(order: Order) -> hooks.OrderDescription:
     with in_the_shops_hands():
         described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     if not isinstance(described, hooks.OrderDescription):
-        detail = f"describes no order {order.key!r}: the shop does not know it, or tillgate_describe_order is not implemented"
+        detail = (
+            f"describes no order {order.key!r}: the shop does not know it, or "
+            "tillgate_describe_order is not implemented"
+        )
         raise ConfigurationError("plugin", order.plugin, detail)
     return described
 
 
 def why_not(order: Order | None, description: hooks.OrderDescription) -> str | None:
-    """Return why no payment of an order can start now, as a clause that a shopper understands; None if one can."""
+    """Return why no payment of an order can start now, as a clause that a shopper understands; None
+    if one can.
+    """
     if description.not_payable_detail is not None:
         return description.not_payable_detail
     if order and order.closed_at:
         return _("the order is closed")
-    ends = [end.timestamp() for end in (description.payable_until, order and pay_until(order)) if end]
+    ends = [
+        end.timestamp() for end in (description.payable_until, order and pay_until(order)) if end
+    ]
     is_over = any(end <= timezone.now().timestamp() for end in ends)
     return _("the time to pay for it is over") if is_over else None
 
 
 def _check_pace(order: Order, siblings: list[Payment]) -> None:
-    """Raise unless another payment of an order may start now. Counted under its lock: of many presses at once, each counts the others."""
+    """Raise unless another payment of an order may start now. Counted under its lock: of many
+    presses at once, each counts the others.
+    """
     settings, now = get_settings(), timezone.now()
     in_its_time = sum(payment.created_at >= (order.tried_since or now) for payment in siblings)
     in_last_minute = sum(payment.created_at > now - timedelta(minutes=1) for payment in siblings)
@@ -191,9 +243,17 @@ def _check_method(account: Account, method: str, price: Money) -> None:
     """Raise `NotPayable` unless the account takes a price with a payment method."""
     if price.currency not in account.taken_currencies:
         detail = _("only %(ours)s can be paid, and the order is in %(currency)s")
-        raise NotPayable(detail % {"ours": ", ".join(account.taken_currencies), "currency": price.currency})
+        raise NotPayable(
+            detail % {"ours": ", ".join(account.taken_currencies), "currency": price.currency},
+        )
     choices = {choice.code: choice for choice in choices_for(account, price)}
     if method not in choices:
-        raise InvalidRequest("method", method, f"is not offered by the account: {', '.join(choices)}")
+        raise InvalidRequest(
+            "method",
+            method,
+            f"is not offered by the account: {', '.join(choices)}",
+        )
     if choices[method].problem:
-        raise NotPayable(_("this amount cannot be paid with this payment method; please choose another"))
+        raise NotPayable(
+            _("this amount cannot be paid with this payment method; please choose another"),
+        )

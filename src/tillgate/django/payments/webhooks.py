@@ -1,4 +1,6 @@
-"""Notifications at an account's own address: they name a payment themselves, or none that is known."""
+"""Notifications at an account's own address: they name a payment themselves, or none that is
+known.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,18 @@ _LONGEST_PAUSE: Final = timedelta(hours=1)
 _ASKED_FOR: Final = timedelta(days=30)
 """So long the worker asks which payment a notification is about."""
 _NEWEST: Final = 20
-"""The accounts of so many payments may have signed a notification at an unknown address, beside those of the settings."""
+"""The accounts of so many payments may have signed a notification at an unknown address, beside
+those of the settings.
+"""
 
 
 def receive_unknown(key: str, read: Callable[[], Received | None]) -> Account | None:
-    """Receive a notification at an unknown address: the database may have lost the payment, or a refund.
+    """Receive a notification at an unknown address: the database may have lost the payment, or a
+    refund.
 
-    Return the account that has signed it; None for one without a signature of ours, which leads to nothing. A payment that is here is
-    reconciled. Another one waits for the worker. `read` returns None for a text not worth parsing.
+    Return the account that has signed it; None for one without a signature of ours, which leads to
+    nothing. A payment that is here is reconciled. Another one waits for the worker. `read` returns
+    None for a text not worth parsing.
     """
     if len(key) != len(new_key()):
         return None
@@ -114,7 +120,12 @@ def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Acco
     return account
 
 
-def _hints_of(alias: str, account: Account, headers: Mapping[str, str], body: bytes) -> tuple[hooks.Hint, ...] | None:
+def _hints_of(
+    alias: str,
+    account: Account,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> tuple[hooks.Hint, ...] | None:
     """Let the plugin read a notification; whatever fails in it, the gateway is asked to repeat."""
     try:
         return hooks.read_notification(account, headers, body)
@@ -135,18 +146,33 @@ def _hints_of(alias: str, account: Account, headers: Mapping[str, str], body: by
 
 
 def _names(hints: Iterable[hooks.Hint], name: str) -> set[str]:
-    """Return the references or numbers of hints. Text that no row can hold names no payment of ours."""
+    """Return the references or numbers of hints. Text that no row can hold names no payment of
+    ours.
+    """
     found = (getattr(hint, name) for hint in hints)
-    return {one for one in found if isinstance(one, str) and 0 < len(one) <= LONGEST_NUMBER and storable(one) == one}
+    return {
+        one
+        for one in found
+        if isinstance(one, str) and 0 < len(one) <= LONGEST_NUMBER and storable(one) == one
+    }
 
 
 def _ask_about_refunds(payment: Payment) -> None:
     """Make unsettled refunds due: a notification may be about one, however often it is repeated."""
-    unsettled = Refund.objects.filter(payment=payment, status__in=UNSETTLED_REFUND_STATUSES, due_at__gt=timezone.now())
+    unsettled = Refund.objects.filter(
+        payment=payment,
+        status__in=UNSETTLED_REFUND_STATUSES,
+        due_at__gt=timezone.now(),
+    )
     unsettled.update(due_at=timezone.now())
 
 
-def _wait_for_worker(alias: str, names: Iterable[str], received: Received, kept: Collection[str]) -> None:
+def _wait_for_worker(
+    alias: str,
+    names: Iterable[str],
+    received: Received,
+    kept: Collection[str],
+) -> None:
     """Store a notification about payments that are not known here: the worker asks the gateway."""
     now = timezone.now()
     rows = [
@@ -167,7 +193,10 @@ def _wait_for_worker(alias: str, names: Iterable[str], received: Received, kept:
     if rows:
         # A repeated one finds its row, and brings it forward: it may tell of something new.
         Notification.objects.bulk_create(rows, ignore_conflicts=True)
-        named = Notification.objects.filter(account=alias, unmatched__in=[row.unmatched for row in rows])
+        named = Notification.objects.filter(
+            account=alias,
+            unmatched__in=[row.unmatched for row in rows],
+        )
         named.filter(due_at__gt=now).update(due_at=now, received_at=now)
 
 

@@ -20,8 +20,21 @@ from tillgate.django.orders.locking import (
 )
 from tillgate.django.orders.timeline import record
 from tillgate.django.outbox.delivering import deliver
-from tillgate.django.refunds.limits import ELSEWHERE_REASONS, RefundNotPossible, check_open, check_seen, refundable
-from tillgate.django.refunds.settling import OVER_ONCE_REFUNDED, conclude_refunded, note_as_sent, settle_locked, tell_shop, withdraw_locked
+from tillgate.django.refunds.limits import (
+    ELSEWHERE_REASONS,
+    RefundNotPossible,
+    check_open,
+    check_seen,
+    refundable,
+)
+from tillgate.django.refunds.settling import (
+    OVER_ONCE_REFUNDED,
+    conclude_refunded,
+    note_as_sent,
+    settle_locked,
+    tell_shop,
+    withdraw_locked,
+)
 from tillgate.django.reviews.closing import ITSELF, resolve, settle
 from tillgate.django.reviews.opening import open_review
 from tillgate.errors import InvalidRequest
@@ -52,12 +65,14 @@ def record_external_refund(
     about: Review | None = None,
     read: str | None = None,
 ) -> Refund:
-    """Enter a refund that was made elsewhere, so that the refundable amount is right again (I5). `seen` is as in `refund`.
+    """Enter a refund that was made elsewhere, so that the refundable amount is right again (I5).
+    `seen` is as in `refund`.
 
-    A made refund is a fact and a queued one a wish: queued refunds without a refundable amount are withdrawn, the newest first. A queued
-    one that a notification has confirmed is a fact as well. `about` is the review that it resolves, by default the payment's
-    `changed-after-paid`: each *failed* refund that was made after all is entered alone. `read` is the version of that review on the form,
-    or empty without one: a review with other facts is not resolved.
+    A made refund is a fact and a queued one a wish: queued refunds without a refundable amount are
+    withdrawn, the newest first. A queued one that a notification has confirmed is a fact as well.
+    `about` is the review that it resolves, by default the payment's `changed-after-paid`: each
+    *failed* refund that was made after all is entered alone. `read` is the version of that review
+    on the form, or empty without one: a review with other facts is not resolved.
     """
     payment = Payment.objects.get(pk=payment_id)
     exact = money.amount(amount, payment.currency)
@@ -81,11 +96,21 @@ def record_external_refund(
 
 
 def enter_external(
-    order: Order, payment: Payment, amount: Decimal, actor: str, *, requested_by: str = "", refund_no: str | None = None
+    order: Order,
+    payment: Payment,
+    amount: Decimal,
+    actor: str,
+    *,
+    requested_by: str = "",
+    refund_no: str | None = None,
 ) -> Refund:
-    """Write a refund that was made elsewhere, under the order's lock; raise `InvalidRequest` where it is more than can be refunded (I5)."""
+    """Write a refund that was made elsewhere, under the order's lock; raise `InvalidRequest` where
+    it is more than can be refunded (I5).
+    """
     left = refundable(payment)
-    waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED, confirmed=False).order_by("-pk"))
+    waiting = list(
+        payment.refunds.filter(status=RefundStatus.QUEUED, confirmed=False).order_by("-pk"),
+    )
     most = Money(money.total([left, *(refund.amount for refund in waiting)]), payment.currency)
     if amount > most.amount:
         remedy = f"is more than the {most} that can still be refunded of {payment.reference}"
@@ -108,48 +133,108 @@ def enter_external(
         status_since=now,
     )
     entered.save(force_insert=True)
-    record("refund.external", order, actor, f"{entered.money} was refunded elsewhere", payment=payment, refund=entered)
+    record(
+        "refund.external",
+        order,
+        actor,
+        f"{entered.money} was refunded elsewhere",
+        payment=payment,
+        refund=entered,
+    )
     return entered
 
 
 def refund_news(payment: Payment, answer: Answer) -> tuple[ReportedRefund, ...]:
-    """Return the refunds of a paid payment that an answer lists, or none where each is known here as it is listed."""
-    if payment.status != PaymentStatus.PAID or not isinstance(answer, Found) or not answer.transaction.refunds:
+    """Return the refunds of a paid payment that an answer lists, or none where each is known here
+    as it is listed.
+    """
+    if (
+        payment.status != PaymentStatus.PAID
+        or not isinstance(answer, Found)
+        or not answer.transaction.refunds
+    ):
         return ()
     pairs, made_elsewhere = match_refunds(_known_refunds(payment), answer.transaction.refunds)
     is_news = _moves(pairs) or any(one.outcome is RefundOutcome.SUCCEEDED for one in made_elsewhere)
     return answer.transaction.refunds if is_news else ()
 
 
-def book_reported_refunds(order: Order, payment: Payment, reported: Collection[ReportedRefund], actor: str) -> None:
-    """Settle refunds as the gateway lists them, and enter those that were made elsewhere, once, under the order's lock."""
+def book_reported_refunds(
+    order: Order,
+    payment: Payment,
+    reported: Collection[ReportedRefund],
+    actor: str,
+) -> None:
+    """Settle refunds as the gateway lists them, and enter those that were made elsewhere, once,
+    under the order's lock.
+    """
     pairs, made_elsewhere = match_refunds(_known_refunds(payment), reported)
     for known, there in _moves(pairs):
         if known.status is RefundStatus.QUEUED:
-            note_as_sent(order, payment, known.id, actor, "the gateway lists it: its request has left")
-        message, status = f"the gateway lists it as {there.outcome}", RefundStatus(there.outcome.value)
-        only_from = UNSETTLED_REFUND_STATUSES if known.status is not RefundStatus.QUEUED else (RefundStatus.SENDING,)
-        settle_locked(order, known.id, status, message, actor, only_from=only_from, refund_no=there.refund_no)
-    returned = money.total(here.amount for here, there in pairs if (here.status, there.outcome) == _RETURNED)
+            note_as_sent(
+                order,
+                payment,
+                known.id,
+                actor,
+                "the gateway lists it: its request has left",
+            )
+        message, status = (
+            f"the gateway lists it as {there.outcome}",
+            RefundStatus(there.outcome.value),
+        )
+        only_from = (
+            UNSETTLED_REFUND_STATUSES
+            if known.status is not RefundStatus.QUEUED
+            else (RefundStatus.SENDING,)
+        )
+        settle_locked(
+            order,
+            known.id,
+            status,
+            message,
+            actor,
+            only_from=only_from,
+            refund_no=there.refund_no,
+        )
+    returned = money.total(
+        here.amount for here, there in pairs if (here.status, there.outcome) == _RETURNED
+    )
     for there in made_elsewhere:
         if there.outcome is not RefundOutcome.SUCCEEDED:
             continue
         try:
             entered = enter_external(order, payment, there.amount, actor, refund_no=there.refund_no)
         except InvalidRequest:
-            if there.amount <= returned:  # in place of one that came back, which the books still have
+            # in place of one that came back, which the books still have
+            if there.amount <= returned:
                 returned = money.left_of(returned, [there.amount])
-                reviews = Review.objects.filter(refund__payment=payment, reason=ReviewReason.REFUND_RETURNED)
-                settle(reviews, f"{Money(there.amount, payment.currency)} was refunded again elsewhere", ITSELF)
+                reviews = Review.objects.filter(
+                    refund__payment=payment,
+                    reason=ReviewReason.REFUND_RETURNED,
+                )
+                settle(
+                    reviews,
+                    f"{Money(there.amount, payment.currency)} was refunded again elsewhere",
+                    ITSELF,
+                )
                 continue
             facts = {"status": f"refunded {Money(there.amount, payment.currency)} more"}
-            open_review(ReviewReason.CHANGED_AFTER_PAID, facts, actor, order=order, payment=payment, account=payment.account)
+            open_review(
+                ReviewReason.CHANGED_AFTER_PAID,
+                facts,
+                actor,
+                order=order,
+                payment=payment,
+                account=payment.account,
+            )
             continue
         conclude_refunded(payment, ITSELF, OVER_ONCE_REFUNDED)
         tell_shop(entered)
 
 
-def _moves(pairs: Iterable[tuple[KnownRefund, ReportedRefund]]) -> list[tuple[KnownRefund, ReportedRefund]]:
+def _moves(
+    pairs: Iterable[tuple[KnownRefund, ReportedRefund]],
+) -> list[tuple[KnownRefund, ReportedRefund]]:
     """Return the pairs of which the gateway's word says more than is known here."""
     contradicted = (RefundStatus.FAILED, RefundOutcome.SUCCEEDED), _RETURNED
     return [
@@ -164,13 +249,23 @@ def _moves(pairs: Iterable[tuple[KnownRefund, ReportedRefund]]) -> list[tuple[Kn
 def _known_refunds(payment: Payment) -> list[KnownRefund]:
     columns = ("pk", "amount", "status", "refund_id", "refund_no", "external")
     return [
-        KnownRefund(id=pk, amount=amount, status=RefundStatus(status), refund_id=refund_id, refund_no=refund_no, external=external)
-        for pk, amount, status, refund_id, refund_no, external in payment.refunds.order_by("pk").values_list(*columns)
+        KnownRefund(
+            id=pk,
+            amount=amount,
+            status=RefundStatus(status),
+            refund_id=refund_id,
+            refund_no=refund_no,
+            external=external,
+        )
+        for pk, amount, status, refund_id, refund_no, external in payment.refunds.order_by(
+            "pk",
+        ).values_list(*columns)
     ]
 
 
 def find_trace(payment: Payment, answer: Answer) -> str:
-    """Return what in an answer shows a refund of which the database knows nothing, or an empty text.
+    """Return what in an answer shows a refund of which the database knows nothing, or an empty
+    text.
 
     The refunds that the answer lists are booked before. The rows are read after the answer: a
     refund that another process sends meanwhile has its row.
@@ -184,5 +279,7 @@ def find_trace(payment: Payment, answer: Answer) -> str:
     has_left = any(one.status not in (RefundStatus.QUEUED, RefundStatus.FAILED) for one in known)
     is_listed = bool(found.refunds)  # this one by its names: it is booked
     if found.status is TransactionStatus.REFUNDED and not has_left and not is_listed:
-        return "the gateway says refunded, though no refund is known to have left: it may be this one"
+        return (
+            "the gateway says refunded, though no refund is known to have left: it may be this one"
+        )
     return ""

@@ -30,33 +30,55 @@ class RefundNotPossible(TillgateError):
 
 
 def refundable(payment: Payment, refunds: Iterable[Refund] | None = None) -> Decimal:
-    """Return how much of a payment can still be refunded. `refunds` are its refunds, if the caller has read them."""
+    """Return how much of a payment can still be refunded. `refunds` are its refunds, if the caller
+    has read them.
+    """
     if payment.status != PaymentStatus.PAID:
         return NOTHING
     if refunds is None:
         refunds = payment.refunds.filter(status__in=BOUND_REFUND_STATUSES)
-    return max(NOTHING, money.left_of(payment.amount, [one.amount for one in refunds if one.status in BOUND_REFUND_STATUSES]))
+    return max(
+        NOTHING,
+        money.left_of(
+            payment.amount,
+            [one.amount for one in refunds if one.status in BOUND_REFUND_STATUSES],
+        ),
+    )
 
 
 def blocking_reason(payment: Payment) -> str | None:
     """Return the reason of an open review that blocks refunds, a dispute's first, or None."""
-    blocking = Review.objects.filter(payment=payment, reason__in=ELSEWHERE_REASONS, resolved_at__isnull=True)
+    blocking = Review.objects.filter(
+        payment=payment,
+        reason__in=ELSEWHERE_REASONS,
+        resolved_at__isnull=True,
+    )
     reasons_found = set(blocking.values_list("reason", flat=True))
-    return next((one for one in (ReviewReason.DISPUTED, *reasons_found) if one in reasons_found), None)
+    return next(
+        (one for one in (ReviewReason.DISPUTED, *reasons_found) if one in reasons_found),
+        None,
+    )
 
 
 def check_seen(payment: Payment, seen: int | None) -> None:
     """Raise when there is a newer refund than the newest on the form."""
     if seen is not None and (newer := payment.refunds.filter(pk__gt=seen).first()):
-        raise RefundNotPossible(f"a refund of {newer.money} of payment {payment.reference} was asked for in the meantime")
+        raise RefundNotPossible(
+            f"a refund of {newer.money} of payment {payment.reference} was asked for in the "
+            "meantime",
+        )
 
 
 def check_open(about: Review | None) -> None:
-    """Raise when the review that a refund is to resolve is resolved, or has other facts by now. Both need the order's lock too."""
+    """Raise when the review that a refund is to resolve is resolved, or has other facts by now.
+    Both need the order's lock too.
+    """
     if about is None:
         return
     by_now = Review.objects.select_for_update().get(pk=about.pk)
     if by_now.resolved_at:
-        raise RefundNotPossible(f"{by_now.resolved_by} had resolved it already: {by_now.resolution}")
+        raise RefundNotPossible(
+            f"{by_now.resolved_by} had resolved it already: {by_now.resolution}",
+        )
     if by_now.version != about.version:
         raise RefundNotPossible(f"it says something else by now: {by_now.message}")

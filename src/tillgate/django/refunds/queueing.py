@@ -24,7 +24,13 @@ from tillgate.django.orders.locking import (
     outside_transactions,
 )
 from tillgate.django.orders.timeline import record
-from tillgate.django.refunds.limits import RefundNotPossible, blocking_reason, check_open, check_seen, refundable
+from tillgate.django.refunds.limits import (
+    RefundNotPossible,
+    blocking_reason,
+    check_open,
+    check_seen,
+    refundable,
+)
 from tillgate.django.refunds.sending import send_refund
 from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import (
@@ -51,17 +57,29 @@ def refund(
 ) -> Refund:
     """Refund part or all of a payment now, and return the refund with its outcome.
 
-    A key that a refund of the payment already has returns that refund, even a failed one; with another amount it raises
-    `RefundNotPossible`. Without a key each call asks for a refund of its own.
+    A key that a refund of the payment already has returns that refund, even a failed one; with
+    another amount it raises `RefundNotPossible`. Without a key each call asks for a refund of its
+    own.
 
-    `seen` is the id of the newest refund on the form, 0 for none: if there is a newer one by now (a second press of the button, or a
-    colleague), nothing is sent and `RefundNotPossible` is raised. The same happens if `about`, the review that the refund is to resolve, is
-    resolved: the event may have been delivered again, so that this money pays the order. Another transaction may hold the order: before the
-    refund is queued that is `RefundNotPossible` too; later the refund is returned as it stands, and the worker goes on with it.
+    `seen` is the id of the newest refund on the form, 0 for none: if there is a newer one by now (a
+    second press of the button, or a colleague), nothing is sent and `RefundNotPossible` is raised.
+    The same happens if `about`, the review that the refund is to resolve, is resolved: the event
+    may have been delivered again, so that this money pays the order. Another transaction may hold
+    the order: before the refund is queued that is `RefundNotPossible` too; later the refund is
+    returned as it stands, and the worker goes on with it.
     """
     outside_transactions("refund")
     try:
-        queued, is_new = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen, about)
+        queued, is_new = _queue(
+            payment_id,
+            amount,
+            staff,
+            reason,
+            data or {},
+            idempotency_key,
+            seen,
+            about,
+        )
     except OrderHeld as error:
         raise RefundNotPossible(str(error)) from None
     # An earlier refund of the same key is the worker's, which asks the gateway before it sends.
@@ -83,9 +101,20 @@ def queue_refund(
     idempotency_key: str | None = None,
     seen: int | None = None,
 ) -> Refund:
-    """Queue a refund inside the running transaction; it is sent on commit, or by the worker. The options are as in `refund`."""
-    with transaction.atomic(using=database()):  # where the host commits by hand, only in here can something be done on commit
-        queued, is_new = _queue(payment_id, amount, staff, reason, data or {}, idempotency_key, seen)
+    """Queue a refund inside the running transaction; it is sent on commit, or by the worker. The
+    options are as in `refund`.
+    """
+    # where the host commits by hand, only in here can something be done on commit
+    with transaction.atomic(using=database()):
+        queued, is_new = _queue(
+            payment_id,
+            amount,
+            staff,
+            reason,
+            data or {},
+            idempotency_key,
+            seen,
+        )
         if is_new:
             transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
     return queued
@@ -110,21 +139,34 @@ def _queue(
         payment = Payment.objects.select_for_update().get(pk=payment_id)
         payment.order = order
         refunds = list(payment.refunds.select_for_update())
-        # Before all other checks: what happened since the first call, such as its own refund, must not refuse the second.
+        # Before all other checks: what happened since the first call, such as its own refund, must
+        # not refuse the second.
         if earlier := _refund_of_key(payment, refunds, idempotency_key, exact):
             return earlier, False
         if payment.status != PaymentStatus.PAID:
-            raise RefundNotPossible(f"payment {payment.reference} is {payment.status}, and only a paid one can be refunded")
+            raise RefundNotPossible(
+                f"payment {payment.reference} is {payment.status}, and only a paid one can be "
+                "refunded",
+            )
         if (blocked_by := blocking_reason(payment)) == ReviewReason.DISPUTED:
-            detail = "is disputed: no refund is sent until the shopper's bank has decided, since it may take the money itself"
+            detail = (
+                "is disputed: no refund is sent until the shopper's bank has decided, since "
+                "it may take the money itself"
+            )
             raise RefundNotPossible(f"payment {payment.reference} {detail}")
         if blocked_by:
-            raise RefundNotPossible(f"payment {payment.reference} may have been refunded elsewhere: enter that amount first")
+            raise RefundNotPossible(
+                f"payment {payment.reference} may have been refunded elsewhere: enter that amount "
+                "first",
+            )
         check_seen(payment, seen)
         check_open(about)
         left = refundable(payment, refunds)
         if exact > left:
-            remedy = f"is more than the {Money(left, currency)} that can still be refunded of {payment.reference}"
+            remedy = (
+                f"is more than the {Money(left, currency)} that can still be refunded of "
+                f"{payment.reference}"
+            )
             raise InvalidRequest("amount", str(Money(exact, currency)), remedy)
         now = timezone.now()
         queued = Refund(
@@ -140,17 +182,33 @@ def _queue(
         )
         queued.save(force_insert=True)
         actor = f"staff:{staff}" if staff else "shop"
-        record("refund.queued", order, actor, str(queued.money) + (f": {queued.reason}" if reason else ""), payment=payment, refund=queued)
+        record(
+            "refund.queued",
+            order,
+            actor,
+            str(queued.money) + (f": {queued.reason}" if reason else ""),
+            payment=payment,
+            refund=queued,
+        )
     return queued, True
 
 
 def _check_key(key: str | None) -> None:
     if key is not None and (not 0 < len(key) <= LONGEST_IDEMPOTENCY_KEY or storable(key) != key):
         # An empty key, such as one that a form has lost, would make one refund of all.
-        raise InvalidRequest("idempotency_key", key[:40], f"must have 1 to {LONGEST_IDEMPOTENCY_KEY} characters that a database stores")
+        raise InvalidRequest(
+            "idempotency_key",
+            key[:40],
+            f"must have 1 to {LONGEST_IDEMPOTENCY_KEY} characters that a database stores",
+        )
 
 
-def _refund_of_key(payment: Payment, refunds: Iterable[Refund], key: str | None, amount: Decimal) -> Refund | None:
+def _refund_of_key(
+    payment: Payment,
+    refunds: Iterable[Refund],
+    key: str | None,
+    amount: Decimal,
+) -> Refund | None:
     earlier = next((one for one in refunds if one.idempotency_key == key), None) if key else None
     if earlier is None:
         return None
@@ -158,19 +216,35 @@ def _refund_of_key(payment: Payment, refunds: Iterable[Refund], key: str | None,
     if earlier.amount != amount:
         asked = Money(amount, payment.currency)
         remedy = f"repeat that amount, or choose a new key to refund {asked} as well"
-        raise RefundNotPossible(f"idempotency key {key!r} already names a refund of {earlier.money} of {payment.reference}: {remedy}")
+        raise RefundNotPossible(
+            f"idempotency key {key!r} already names a refund of {earlier.money} of "
+            f"{payment.reference}: {remedy}",
+        )
     return earlier
 
 
-def find_repeated(payment: Payment, amount: Decimal | str, idempotency_key: str | None) -> Refund | None:
-    """Return the refund that the same key has named before, or None; raise `RefundNotPossible` where its amount is another."""
+def find_repeated(
+    payment: Payment,
+    amount: Decimal | str,
+    idempotency_key: str | None,
+) -> Refund | None:
+    """Return the refund that the same key has named before, or None; raise `RefundNotPossible`
+    where its amount is another.
+    """
     if not idempotency_key:
         return None
-    return _refund_of_key(payment, payment.refunds.all(), idempotency_key, money.amount(amount, payment.currency))
+    return _refund_of_key(
+        payment,
+        payment.refunds.all(),
+        idempotency_key,
+        money.amount(amount, payment.currency),
+    )
 
 
 def _send_quietly(refund_id: int) -> None:
-    """Send after the host's commit, where an exception would look like a failure of the host's transaction."""
+    """Send after the host's commit, where an exception would look like a failure of the host's
+    transaction.
+    """
     try:
         send_refund(refund_id)
     except Exception:  # the worker sends it

@@ -57,7 +57,16 @@ def settle_refund(
 ) -> Refund:
     """Settle a refund under its order's lock, and tell the shop."""
     with locked_order(sent.payment.order_id, patience_seconds=patience_seconds) as order:
-        refund, has_moved = settle_locked(order, sent.pk, status, answer, actor, only_from=only_from, staff=staff, refund_no=refund_no)
+        refund, has_moved = settle_locked(
+            order,
+            sent.pk,
+            status,
+            answer,
+            actor,
+            only_from=only_from,
+            staff=staff,
+            refund_no=refund_no,
+        )
     if has_moved:
         deliver(order.pk)
     return refund
@@ -81,9 +90,17 @@ def settle_locked(
     refund = Refund.objects.select_related("payment").get(pk=refund_id)
     refund.payment.order = order
     if refund.status not in only_from:
-        if refund.status == RefundStatus.FAILED and status is RefundStatus.SUCCEEDED and staff == ITSELF:
+        if (
+            refund.status == RefundStatus.FAILED
+            and status is RefundStatus.SUCCEEDED
+            and staff == ITSELF
+        ):
             _doubt_refusal(refund, "notification" if actor == "webhook" else "answer", actor)
-        if refund.status == RefundStatus.SUCCEEDED and status is RefundStatus.FAILED and staff == ITSELF:
+        if (
+            refund.status == RefundStatus.SUCCEEDED
+            and status is RefundStatus.FAILED
+            and staff == ITSELF
+        ):
             # The shopper has no money, and the shop's books say otherwise.
             _open_review_once(ReviewReason.REFUND_RETURNED, {}, actor, refund)
         return refund, False
@@ -95,7 +112,14 @@ def settle_locked(
     refund.answer, refund.refund_no = answer[:255], refund.refund_no or refund_no
     refund.due_at = due_after(refund, status, now)
     refund.save(update_fields=[*changed, "answer", "refund_no", "due_at"])
-    record(f"refund.{status}", order, actor, answer or str(refund.money), payment=refund.payment, refund=refund)
+    record(
+        f"refund.{status}",
+        order,
+        actor,
+        answer or str(refund.money),
+        payment=refund.payment,
+        refund=refund,
+    )
     if was in UNSETTLED_REFUND_STATUSES:
         settle(Review.objects.filter(refund=refund, reason__in=_UNSETTLED_REASONS), answer, staff)
     tell_of_waiting(refund, answer)
@@ -113,38 +137,60 @@ def settle_locked(
 def due_after(refund: Refund, status: RefundStatus, now: datetime) -> datetime | None:
     """Return when a refund that came to a status is sent or asked about next."""
     if status is RefundStatus.QUEUED:
-        return now + min(max(_SEND_AGAIN_AFTER, now - refund.created_at), LONGEST_PAUSE)  # twice as long each time
+        # twice as long each time
+        return now + min(max(_SEND_AGAIN_AFTER, now - refund.created_at), LONGEST_PAUSE)
     return next_refund_poll(now, now) if status in UNSETTLED_REFUND_STATUSES else None
 
 
 def tell_of_waiting(refund: Refund, answer: str) -> None:
-    """Open a review about a refund that could not be sent for hours, and take it back once it waits no longer."""
+    """Open a review about a refund that could not be sent for hours, and take it back once it waits
+    no longer.
+    """
     if refund.status != RefundStatus.QUEUED:
-        settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT), f"it waits no longer: {refund.status}")
+        settle(
+            Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT),
+            f"it waits no longer: {refund.status}",
+        )
         return
     waited = timezone.now() - refund.created_at
     if waited >= _TOLD_AFTER:
         hours = int(waited.total_seconds() // 3600)
-        _open_review_once(ReviewReason.REFUND_NOT_SENT, {"answer": answer, "hours": hours}, "refund", refund)
+        _open_review_once(
+            ReviewReason.REFUND_NOT_SENT,
+            {"answer": answer, "hours": hours},
+            "refund",
+            refund,
+        )
 
 
 def _conclude_refund(refund: Refund) -> None:
     """Resolve the reviews that a refund has ended."""
     staff = refund.requested_by or ITSELF
     if refund.reason == ReviewReason.OVERPAID:
-        settle(Review.objects.filter(payment=refund.payment, reason=ReviewReason.OVERPAID), f"{refund.money} was refunded", staff)
-    # Behind two orders there may be the same money: refunded for another reason, it leaves the other order without.
-    asked = {ReviewReason.DUPLICATE_TRANSACTION_NO} if refund.reason == ReviewReason.DUPLICATE_TRANSACTION_NO else set()
+        settle(
+            Review.objects.filter(payment=refund.payment, reason=ReviewReason.OVERPAID),
+            f"{refund.money} was refunded",
+            staff,
+        )
+    # Behind two orders there may be the same money: refunded for another reason, it leaves the
+    # other order without.
+    asked = (
+        {ReviewReason.DUPLICATE_TRANSACTION_NO}
+        if refund.reason == ReviewReason.DUPLICATE_TRANSACTION_NO
+        else set()
+    )
     conclude_refunded(refund.payment, staff, OVER_ONCE_REFUNDED | asked)
 
 
 def conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReason]) -> None:
     """Resolve the reviews that an entirely refunded payment has ended (I4).
 
-    `over` has their reasons: all of them where staff entered an external refund. A refund of ours that completes the amount may follow
-    a *failed* one that was made after all, and then more than the paid amount was refunded.
+    `over` has their reasons: all of them where staff entered an external refund. A refund of ours
+    that completes the amount may follow a *failed* one that was made after all, and then more than
+    the paid amount was refunded.
 
-    If the payment never paid its order, the order may be unpaid by now, and its stock is to be released.
+    If the payment never paid its order, the order may be unpaid by now, and its stock is to be
+    released.
     """
     refunded_amount, order = payment.refunded_amount, payment.order
     if refunded_amount < payment.amount:
@@ -163,37 +209,84 @@ def conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReaso
 def tell_shop(refund: Refund) -> None:
     """Queue the event by which the shop hears of a refund's new status."""
     payment = refund.payment
-    queue_event(payment.order, OutboxEventKind.REFUND_CHANGED, payment=payment, refund=refund, data={"status": str(refund.status)})
+    queue_event(
+        payment.order,
+        OutboxEventKind.REFUND_CHANGED,
+        payment=payment,
+        refund=refund,
+        data={"status": str(refund.status)},
+    )
 
 
 def settle_by_notification(order: Order, refund_id: int) -> bool:
-    """Let a notification on the refund's own address settle a pending or unknown refund: the one thing that it settles alone (I7).
+    """Let a notification on the refund's own address settle a pending or unknown refund: the one
+    thing that it settles alone (I7).
 
-    Under the order's lock, in the transaction that stores the notification; returns whether there is an event for the shop. The worker
-    books a queued refund soon, whose request was taken not to have left.
+    Under the order's lock, in the transaction that stores the notification; returns whether there
+    is an event for the shop. The worker books a queued refund soon, whose request was taken not to
+    have left.
     """
     Refund.objects.filter(pk=refund_id, status=RefundStatus.QUEUED).update(due_at=timezone.now())
     answer = "the gateway's notification confirmed it"
-    _, has_moved = settle_locked(order, refund_id, RefundStatus.SUCCEEDED, answer, "webhook", only_from=UNSETTLED_REFUND_STATUSES)
+    _, has_moved = settle_locked(
+        order,
+        refund_id,
+        RefundStatus.SUCCEEDED,
+        answer,
+        "webhook",
+        only_from=UNSETTLED_REFUND_STATUSES,
+    )
     return has_moved
 
 
 def _doubt_refusal(refund: Refund, who: str, actor: str) -> None:
-    """Open a review when a refund that is held to be refused was made: nothing more is refunded until a person has polled (I5)."""
-    _open_review_once(ReviewReason.REFUND_CONTRADICTED, {"answer": refund.answer, "case": who}, actor, refund)
+    """Open a review when a refund that is held to be refused was made: nothing more is refunded
+    until a person has polled (I5).
+    """
+    _open_review_once(
+        ReviewReason.REFUND_CONTRADICTED,
+        {"answer": refund.answer, "case": who},
+        actor,
+        refund,
+    )
 
 
-def _open_review_once(reason: ReviewReason, facts: Mapping[str, Any], actor: str, refund: Refund) -> None:
-    """Open a review about a refund that had none for this reason, not even a closed one: gateways repeat their notifications."""
+def _open_review_once(
+    reason: ReviewReason,
+    facts: Mapping[str, Any],
+    actor: str,
+    refund: Refund,
+) -> None:
+    """Open a review about a refund that had none for this reason, not even a closed one: gateways
+    repeat their notifications.
+    """
     if not Review.objects.filter(refund=refund, reason=reason).exists():
         open_refund_review(reason, facts, actor, refund)
 
 
-def open_refund_review(reason: ReviewReason, facts: Mapping[str, Any], actor: str, refund: Refund) -> None:
+def open_refund_review(
+    reason: ReviewReason,
+    facts: Mapping[str, Any],
+    actor: str,
+    refund: Refund,
+) -> None:
     """Open a review about a refund."""
     payment = refund.payment
-    facts = {"amount": refund.amount, "currency": payment.currency, "payment": payment.reference, **facts}
-    open_review(reason, facts, actor, order=payment.order, payment=payment, refund=refund, account=payment.account)
+    facts = {
+        "amount": refund.amount,
+        "currency": payment.currency,
+        "payment": payment.reference,
+        **facts,
+    }
+    open_review(
+        reason,
+        facts,
+        actor,
+        order=payment.order,
+        payment=payment,
+        refund=refund,
+        account=payment.account,
+    )
 
 
 def settle_by_staff(refund_id: int, *, done: bool, staff: str) -> Refund:
@@ -201,25 +294,42 @@ def settle_by_staff(refund_id: int, *, done: bool, staff: str) -> Refund:
     refund = Refund.objects.select_related("payment").get(pk=refund_id)
     status = RefundStatus.SUCCEEDED if done else RefundStatus.FAILED
     answer = f"{staff} found that it was {'done' if done else 'not done'}"
-    return settle_refund(refund, status, answer, f"staff:{staff}", only_from=UNSETTLED_REFUND_STATUSES, staff=staff)
+    return settle_refund(
+        refund,
+        status,
+        answer,
+        f"staff:{staff}",
+        only_from=UNSETTLED_REFUND_STATUSES,
+        staff=staff,
+    )
 
 
 def note_as_sent(order: Order, payment: Payment, refund_id: int, actor: str, message: str) -> None:
-    """Let a queued refund count as sent, since its request has left after all: it can be settled, and is never sent again (I6)."""
+    """Let a queued refund count as sent, since its request has left after all: it can be settled,
+    and is never sent again (I6).
+    """
     refund = Refund.objects.get(pk=refund_id)
     refund.save(update_fields=write_status(refund, RefundStatus.SENDING, timezone.now()))
     record("refund.sending", order, actor, message, payment=payment, refund=refund)
 
 
 def withdraw(refund_id: int, *, staff: str) -> Refund:
-    """Give up a refund that waits to be sent, as a person wishes. Raises `RefundNotPossible` when it does not wait any more."""
+    """Give up a refund that waits to be sent, as a person wishes. Raises `RefundNotPossible` when
+    it does not wait any more.
+    """
     row = Refund.objects.select_related("payment").get(pk=refund_id)
     with locked_order(row.payment.order_id) as order:
         refund = Refund.objects.get(pk=refund_id)
         if refund.status != RefundStatus.QUEUED:
-            raise RefundNotPossible(f"the refund is {refund.status} by now, and only one that waits to be sent can be withdrawn")
+            raise RefundNotPossible(
+                f"the refund is {refund.status} by now, and only one that waits to be sent can be "
+                "withdrawn",
+            )
         if refund.confirmed:
-            raise RefundNotPossible("a notification says that the refund was done; it is booked when it is sent next, and not sent again")
+            raise RefundNotPossible(
+                "a notification says that the refund was done; it is booked when it is sent next, "
+                "and not sent again",
+            )
         withdrawn = withdraw_locked(refund, order, f"staff:{staff}", f"by {staff}")
     deliver(order.pk)
     return withdrawn
@@ -228,18 +338,34 @@ def withdraw(refund_id: int, *, staff: str) -> Refund:
 def withdraw_locked(refund: Refund, order: Order, actor: str, detail: str) -> Refund:
     """Give up a refund that was not sent, under the order's lock."""
     answer = f"withdrawn before it was sent: {detail}"
-    withdrawn, _ = settle_locked(order, refund.pk, RefundStatus.FAILED, answer, actor, only_from=(RefundStatus.QUEUED,))
+    withdrawn, _ = settle_locked(
+        order,
+        refund.pk,
+        RefundStatus.FAILED,
+        answer,
+        actor,
+        only_from=(RefundStatus.QUEUED,),
+    )
     return withdrawn
 
 
 def doubt(refund_id: int, actor: str, message: str) -> bool:
-    """Note that a queued refund may have been sent before: its outcome is unknown (I6). Return whether it was queued."""
+    """Note that a queued refund may have been sent before: its outcome is unknown (I6). Return
+    whether it was queued.
+    """
     row = Refund.objects.select_related("payment").get(pk=refund_id)
     with locked_order(row.payment.order_id) as order:
         if not Refund.objects.filter(pk=refund_id, status=RefundStatus.QUEUED).exists():
             return False
         row.payment.order = order
         note_as_sent(order, row.payment, refund_id, actor, message)
-        settle_locked(order, refund_id, RefundStatus.UNKNOWN, message, actor, only_from=(RefundStatus.SENDING,))
+        settle_locked(
+            order,
+            refund_id,
+            RefundStatus.UNKNOWN,
+            message,
+            actor,
+            only_from=(RefundStatus.SENDING,),
+        )
     deliver(order.pk)
     return True

@@ -1,4 +1,6 @@
-"""`{% load tillgate %}`: the payment method choice, amounts, the shop, the test mode, and the address where an order can be paid."""
+"""`{% load tillgate %}`: the payment method choice, amounts, the shop, the test mode, and the
+address where an order can be paid.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,17 @@ register = template.Library()
 
 @register.inclusion_tag("tillgate/method_choice.html")
 def method_choice(form: MethodForm | None = None) -> dict[str, Any]:
-    """Render the choice of payment methods as a fieldset of radio buttons, for a form of the shop's own."""
+    """Render the choice of payment methods as a fieldset of radio buttons, for a form of the shop's
+    own.
+    """
     return {"form": form or MethodForm()}
 
 
 @register.inclusion_tag("tillgate/test_mode.html", name="test_mode")
 def say_test_mode(sandbox: object = "") -> dict[str, bool]:
-    """Say that no money moves, on a page of a sandbox's payment. Without a payment the account `default` decides."""
+    """Say that no money moves, on a page of a sandbox's payment. Without a payment the account
+    `default` decides.
+    """
     if isinstance(sandbox, bool):
         return {"is_test": sandbox}
     with suppress(TillgateError):  # a shop whose payments name their accounts needs no `default`
@@ -38,9 +44,14 @@ def say_test_mode(sandbox: object = "") -> dict[str, bool]:
 
 @register.simple_tag
 def shop() -> dict[str, str]:
-    """Return the name of the shop, and its front page on this host: several sites may share a database."""
+    """Return the name of the shop, and its front page on this host: several sites may share a
+    database.
+    """
     settings = get_settings()
-    return {"name": settings.shop_name or urlsplit(settings.public_url).netloc, "url": get_script_prefix()}
+    return {
+        "name": settings.shop_name or urlsplit(settings.public_url).netloc,
+        "url": get_script_prefix(),
+    }
 
 
 register.filter("money", money_text)

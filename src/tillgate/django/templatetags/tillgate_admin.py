@@ -12,9 +12,12 @@ register = template.Library()
 
 @register.inclusion_tag("tillgate/admin/needs_review.html", takes_context=True)
 def review_banner(context: Context) -> dict[str, Any]:
-    """Show the count of open reviews, and the way to the health page, on Tillgate's page of the admin's index."""
+    """Show the count of open reviews, and the way to the health page, on Tillgate's page of the
+    admin's index.
+    """
     from tillgate.django.pages.admin.base import (
-        banner_context,  # here: Django loads every module of tags, also in projects without the admin
+        # here: Django loads every module of tags, also in projects without the admin
+        banner_context,
     )
 
     return banner_context(context["request"])

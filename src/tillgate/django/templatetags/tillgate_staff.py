@@ -1,4 +1,6 @@
-"""`{% load tillgate_staff %}`: icons, badges, and amounts without their currency, for every page that staff reads."""
+"""`{% load tillgate_staff %}`: icons, badges, and amounts without their currency, for every page
+that staff reads.
+"""
 
 from django import template
 

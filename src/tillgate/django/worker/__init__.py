@@ -1,1 +1,3 @@
-"""The worker: a table of chores (`chores.py`), their runner (`runner.py`), and its runs (`run.py`)."""
+"""The worker: a table of chores (`chores.py`), their runner (`runner.py`), and its runs
+(`run.py`).
+"""

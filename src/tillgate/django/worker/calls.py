@@ -1,4 +1,6 @@
-"""Queries of one account's payments, bounded in number, rate and time, until the gateway is silent."""
+"""Queries of one account's payments, bounded in number, rate and time, until the gateway is
+silent.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,21 @@ Ask = Callable[[Payment], Answer]
 class Calls:
     """The queries of one turn; with a single connection they happen in the caller's thread."""
 
-    def __init__(self, ask: Ask, *, stop: Stop = never, ends: float | None = None, connections: int | None = None) -> None:
+    def __init__(
+        self,
+        ask: Ask,
+        *,
+        stop: Stop = never,
+        ends: float | None = None,
+        connections: int | None = None,
+    ) -> None:
         settings = get_settings()
         self._ask, self._stop, self._ends = ask, stop, ends
         self._gap = 1 / settings.queries_per_second if settings.queries_per_second else 0.0
         self._next, self._lock = time.monotonic(), threading.Lock()
         self._at_once = connections or settings.poll_connections
-        self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="tillgate-query")  # its threads begin when they are needed
+        # its threads begin when they are needed
+        self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="tillgate-query")
         self._in_a_row = 0
         self.detail = ""
         """What the last inconclusive answer said."""
@@ -47,7 +57,12 @@ class Calls:
     def __enter__(self) -> Calls:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._pool.shutdown()
 
     @property
@@ -72,16 +87,24 @@ class Calls:
         if self._at_once == 1:
             self._work(left, answers)
             return answers
-        working = [self._pool.submit(self._work_in_thread, left, answers) for _ in range(min(self._at_once, len(payments)))]
+        working = [
+            self._pool.submit(self._work_in_thread, left, answers)
+            for _ in range(min(self._at_once, len(payments)))
+        ]
         for one in working:
             one.result()
         return answers
 
-    def _work_in_thread(self, left: deque[tuple[int, Payment]], answers: list[Answer | None]) -> None:
+    def _work_in_thread(
+        self,
+        left: deque[tuple[int, Payment]],
+        answers: list[Answer | None],
+    ) -> None:
         try:
             self._work(left, answers)
         finally:
-            connections.close_all()  # this thread's own: a plugin that keeps accounts may have read one
+            # this thread's own: a plugin that keeps accounts may have read one
+            connections.close_all()
 
     def _work(self, left: deque[tuple[int, Payment]], answers: list[Answer | None]) -> None:
         while left and not self.is_over and self._wait():
@@ -92,7 +115,9 @@ class Calls:
             answers[place] = self._answer(payment)
 
     def _wait(self) -> bool:
-        """Wait for the next moment at which the rate lets a query pass; return whether that is in time."""
+        """Wait for the next moment at which the rate lets a query pass; return whether that is in
+        time.
+        """
         if not self._gap:
             return self._ends is None or time.monotonic() < self._ends
         with self._lock:
@@ -107,7 +132,9 @@ class Calls:
     def _answer(self, payment: Payment) -> Answer:
         try:
             answer = self._ask(payment)
-        except Exception as error:  # a plugin may raise anything about its account, and that is inconclusive
+        except (
+            Exception
+        ) as error:  # a plugin may raise anything about its account, and that is inconclusive
             _log.exception("the query of %s failed", payment.reference)
             answer = Inconclusive(detail=f"{type(error).__name__} in a plugin")
         if not isinstance(answer, Inconclusive):

@@ -15,7 +15,14 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from tillgate.django.models import Notification, Order, OutboxEvent, OutboxEventKind, Payment, Refund
+from tillgate.django.models import (
+    Notification,
+    Order,
+    OutboxEvent,
+    OutboxEventKind,
+    Payment,
+    Refund,
+)
 from tillgate.django.orders.locking import locked_order
 from tillgate.django.orders.status import queue_event
 from tillgate.django.outbox import attempts, delivering, handlers, remote
@@ -67,11 +74,19 @@ def _failed_events() -> QuerySet[OutboxEvent]:
 
 
 def _remote_events() -> QuerySet[OutboxEvent]:
-    return first_of_each_order(is_remote=True).filter(_FRESH).select_related("payment", "refund__payment")
+    return (
+        first_of_each_order(is_remote=True)
+        .filter(_FRESH)
+        .select_related("payment", "refund__payment")
+    )
 
 
 def _failed_remote_events() -> QuerySet[OutboxEvent]:
-    return first_of_each_order(is_remote=True).exclude(_FRESH).select_related("payment", "refund__payment")
+    return (
+        first_of_each_order(is_remote=True)
+        .exclude(_FRESH)
+        .select_related("payment", "refund__payment")
+    )
 
 
 def _send(refund: Refund, _: datetime) -> None:
@@ -93,7 +108,9 @@ def _mark_lost(refund: Refund, _: datetime) -> None:
 
 
 def _queue_unpaid(claimed: Order, leased_until: datetime) -> int:
-    """Queue "the order is unpaid" for an unpaid order whose time to pay again has passed; return how many were queued."""
+    """Queue "the order is unpaid" for an unpaid order whose time to pay again has passed; return
+    how many were queued.
+    """
     with locked_order(claimed.pk) as order:
         if order.unpaid_check_at != leased_until:
             return 0  # something has set another time meanwhile

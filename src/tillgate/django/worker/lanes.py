@@ -37,7 +37,9 @@ def _write(name: str, **columns: Any) -> None:
 
 
 def take_turn(name: str, interval: timedelta) -> bool:
-    """Take the right to do something once in an interval; the lane of the one that gets it rests."""
+    """Take the right to do something once in an interval; the lane of the one that gets it
+    rests.
+    """
     now = timezone.now()
     Lane.objects.bulk_create([Lane(name=name)], ignore_conflicts=True)
     is_awake = Q(rests_until=None) | Q(rests_until__lte=now)
@@ -53,7 +55,9 @@ def in_turn(due: Mapping[str, datetime]) -> list[str]:
     would come first again and again.
     """
     now = timezone.now()
-    rests: dict[str, Any] = dict(Lane.objects.filter(rests_until__isnull=False).values_list("name", "rests_until"))
+    rests: dict[str, Any] = dict(
+        Lane.objects.filter(rests_until__isnull=False).values_list("name", "rests_until"),
+    )
     waiting = {account: max(since, rests.get(account, since)) for account, since in due.items()}
     awake = [account for account, since in waiting.items() if since <= now]
     return sorted(awake, key=lambda account: (waiting[account], account))
@@ -75,7 +79,12 @@ def rest(account: str, detail: str, *, is_told: bool, pause: timedelta = PAUSE) 
     if told_after:
         minutes = int((now - since).total_seconds() // 60)
         with durable():
-            open_review(ReviewReason.GATEWAY_SILENT, {"minutes": minutes, "error": detail}, "worker", account=account)
+            open_review(
+                ReviewReason.GATEWAY_SILENT,
+                {"minutes": minutes, "error": detail},
+                "worker",
+                account=account,
+            )
 
 
 def wake(account: str) -> None:
@@ -93,9 +102,17 @@ def note_answer(account: str) -> None:
 
 
 def answered_at(account: str) -> datetime | None:
-    """Return when an account's gateway last did what it was asked: a query, or the start of a payment."""
-    heard: Any = Lane.objects.filter(name=account, answered_at__isnull=False).values_list("answered_at", flat=True)
-    moved = Payment.objects.filter(account=account, status__in=(PaymentStatus.PENDING, PaymentStatus.PAID)).order_by("-pk")
+    """Return when an account's gateway last did what it was asked: a query, or the start of a
+    payment.
+    """
+    heard: Any = Lane.objects.filter(name=account, answered_at__isnull=False).values_list(
+        "answered_at",
+        flat=True,
+    )
+    moved = Payment.objects.filter(
+        account=account,
+        status__in=(PaymentStatus.PENDING, PaymentStatus.PAID),
+    ).order_by("-pk")
     return max([*heard, *moved.values_list("status_since", flat=True)[:1]], default=None)
 
 
@@ -110,7 +127,9 @@ def rests_until(account: str) -> datetime | None:
 
 
 def has_answered(account: str, since: datetime) -> bool:
-    """Return whether a query, and not staff, brought a payment to a status since then: a notification or a return causes queries too."""
+    """Return whether a query, and not staff, brought a payment to a status since then: a
+    notification or a return causes queries too.
+    """
     answered = Payment.objects.filter(account=account, status__in=_ANSWERED)
     held = Exists(TimelineEntry.objects.filter(payment=OuterRef("pk"), event=FORCE_EXPIRE))
     answered = answered.exclude(held, status=PaymentStatus.EXPIRED)

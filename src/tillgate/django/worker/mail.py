@@ -49,7 +49,8 @@ class AlertFailed(Exception):
 
 
 def mail_reviews() -> int:
-    """Mail the reviews since the last mail, if mail is due and has recipients; return the number of mails sent.
+    """Mail the reviews since the last mail, if mail is due and has recipients; return the number of
+    mails sent.
 
     Reviews that a mail server refuses stay unmailed, and the next mail carries them.
     """
@@ -57,13 +58,19 @@ def mail_reviews() -> int:
     recipients = recipients_of_reviews()
 
     def send(reviews: list[Review]) -> None:
-        EmailMessage(*_rendered(reviews), from_email=get_settings().review_mail_from, to=recipients).send()
+        EmailMessage(
+            *_rendered(reviews),
+            from_email=get_settings().review_mail_from,
+            to=recipients,
+        ).send()
 
     return _tell("mailed_at", MAIL_LANE, send) if recipients else 0
 
 
 def alert_reviews() -> int:
-    """Send the same by POST to the owner's address, if it is set; return the number of alerts sent."""
+    """Send the same by POST to the owner's address, if it is set; return the number of alerts
+    sent.
+    """
     outside_transactions("alert_reviews")
     return _tell("alerted_at", ALERT_LANE, _alert) if get_settings().alert_webhook_url else 0
 
@@ -74,7 +81,9 @@ def _tell(column: str, lane: str, send: Callable[[list[Review]], None]) -> int:
     untold = Review.objects.filter(**{f"{column}__isnull": True}, resolved_at__isnull=True)
     if not untold.exists() or not take_turn(lane, interval):
         return 0
-    waiting = list(untold.select_related("order", "payment", "refund__payment").order_by("id")[:_MOST_AT_ONCE])
+    waiting = list(
+        untold.select_related("order", "payment", "refund__payment").order_by("id")[:_MOST_AT_ONCE],
+    )
     if not waiting:
         return 0  # a person was quicker
     with network():
@@ -87,7 +96,8 @@ def _tell(column: str, lane: str, send: Callable[[list[Review]], None]) -> int:
         for row in told:
             if column == "mailed_at" and row.pk in in_words:
                 row.mailed = [*row.mailed, counted[row.pk].version]
-            if row.version == counted[row.pk].version:  # else it says something else by now, and is sent once more
+            # else it says something else by now, and is sent once more
+            if row.version == counted[row.pk].version:
                 setattr(row, column, timezone.now())
         Review.objects.bulk_update(told, [column, "mailed"])
     return 1
@@ -97,19 +107,34 @@ def _alert(reviews: list[Review]) -> None:
     url, (subject, text) = get_settings().alert_webhook_url, _rendered(reviews)
     assert url
     facts = [_facts(review) for review in reviews[:_MOST_IN_ONE_MAIL]]
-    # Slack reads the text, and would take "<!channel>" from the description of an order for a command.
-    told = {"text": escape(f"{subject}\n\n{text}", quote=False), "count": len(reviews), "reviews": facts}
+    # Slack reads the text, and would take "<!channel>" from the description of an order for a
+    # command.
+    told = {
+        "text": escape(f"{subject}\n\n{text}", quote=False),
+        "count": len(reviews),
+        "reviews": facts,
+    }
     body, sent_at = json.dumps(told).encode(), str(int(timezone.now().timestamp()))
-    headers = {"Content-Type": "application/json", TIMESTAMP: sent_at, SIGNATURE: signature_of(sent_at, body)}
+    headers = {
+        "Content-Type": "application/json",
+        TIMESTAMP: sent_at,
+        SIGNATURE: signature_of(sent_at, body),
+    }
     if problem := post(url.get_secret_value(), body, headers, seconds=_ALERT_SECONDS):
         raise AlertFailed(problem)
 
 
 def signature_of(sent_at: str, body: bytes) -> str:
-    """Return the signature of an alert: HMAC-SHA256, in hexadecimal digits, over the timestamp, a dot and the body."""
+    """Return the signature of an alert: HMAC-SHA256, in hexadecimal digits, over the timestamp, a
+    dot and the body.
+    """
     key = get_settings().alert_webhook_secret
     assert key
-    return hmac.new(key.get_secret_value().encode(), sent_at.encode() + b"." + body, "sha256").hexdigest()
+    return hmac.new(
+        key.get_secret_value().encode(),
+        sent_at.encode() + b"." + body,
+        "sha256",
+    ).hexdigest()
 
 
 def _facts(review: Review) -> dict[str, str | None]:
@@ -131,12 +156,22 @@ def _facts(review: Review) -> dict[str, str | None]:
 
 def _rendered(reviews: list[Review]) -> tuple[str, str]:
     """Return subject and text of a message about some reviews."""
-    subject = ngettext("%(count)d payment needs review", "%(count)d payments need review", len(reviews)) % {"count": len(reviews)}
+    subject = ngettext(
+        "%(count)d payment needs review",
+        "%(count)d payments need review",
+        len(reviews),
+    ) % {"count": len(reviews)}
     lines = [_in_words(review) for review in reviews[:_MOST_IN_ONE_MAIL]]
     if more := len(reviews) - len(lines):
-        lines.append(ngettext("... and %(count)d more.", "... and %(count)d more.", more) % {"count": more})
+        lines.append(
+            ngettext("... and %(count)d more.", "... and %(count)d more.", more) % {"count": more},
+        )
     where = _address("changelist")
-    lines.append(gettext("All open reviews: %(url)s") % {"url": where} if where else gettext("See “Needs review” on the staff pages."))
+    lines.append(
+        gettext("All open reviews: %(url)s") % {"url": where}
+        if where
+        else gettext("See “Needs review” on the staff pages."),
+    )
     return subject, "\n\n".join(lines)
 
 
@@ -153,7 +188,9 @@ def _mask(review: Review) -> Mask:
 
 
 def _page_of(review: Review) -> str:
-    """Return the address of the page with a review: the shop plugin's own, or the review's card in the admin."""
+    """Return the address of the page with a review: the shop plugin's own, or the review's card in
+    the admin.
+    """
     value, url = review_value(review), None
     try:
         if review.order:
@@ -166,7 +203,9 @@ def _page_of(review: Review) -> str:
 
 
 def _address(page: str, *arguments: int) -> str:
-    """Return the address of a page of reviews in the admin, or "" in a project without the admin."""
+    """Return the address of a page of reviews in the admin, or "" in a project without the
+    admin.
+    """
     with suppress(NoReverseMatch):
         anchor = f"#review-{arguments[0]}" if arguments else ""
         return get_settings().address(f"admin:tillgate_review_{page}", *arguments) + anchor
@@ -179,4 +218,6 @@ def recipients_of_reviews() -> list[str]:
     if chosen:
         return list(chosen)
     # Before Django 6 a manager is a pair of name and address, from then on an address.
-    return [manager if isinstance(manager, str) else manager[1] for manager in django_settings.MANAGERS]
+    return [
+        manager if isinstance(manager, str) else manager[1] for manager in django_settings.MANAGERS
+    ]

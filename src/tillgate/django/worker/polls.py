@@ -14,7 +14,14 @@ from django.utils import timezone
 
 from tillgate.django.models import Payment, Review
 from tillgate.django.orders.locking import locked_order, reconnect_if_cut
-from tillgate.django.payments.reconciling import ask, facts_of, is_unchanged, matter_of, next_poll_after, write_answer
+from tillgate.django.payments.reconciling import (
+    ask,
+    facts_of,
+    is_unchanged,
+    matter_of,
+    next_poll_after,
+    write_answer,
+)
 from tillgate.django.refunds.external import refund_news
 from tillgate.django.reviews.closing import Heard, conclude
 from tillgate.django.reviews.opening import ACCOUNT_REASONS, open_among, open_review
@@ -38,8 +45,12 @@ def poll(batch: Batch) -> None:
     calls = batch.turn.keep(_CallsOfTurn)
     answers = calls.answers(batch.rows)
     reconnect_if_cut()
-    heard = [(payment, answer) for payment, answer in zip(batch.rows, answers, strict=True) if answer]
-    batch.left = [payment for payment, answer in zip(batch.rows, answers, strict=True) if answer is None]
+    heard = [
+        (payment, answer) for payment, answer in zip(batch.rows, answers, strict=True) if answer
+    ]
+    batch.left = [
+        payment for payment, answer in zip(batch.rows, answers, strict=True) if answer is None
+    ]
     _Answers(batch, heard).apply()
     batch.turn.is_over = calls.is_silent
 
@@ -51,7 +62,12 @@ class _CallsOfTurn(Calls):
         super().__init__(ask, stop=turn.run.stop, ends=turn.ends)
         self._account = turn.account
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         super().__exit__(kind, error, trace)
         if error is not None:
             return
@@ -76,7 +92,9 @@ class _Answers:
         """Apply each, and write together what they leave as it was."""
         decisions = [interpret(facts_of(payment), (), answer) for payment, answer in self._heard]
         told = open_among(
-            matter_of(payment, decision.review) for (payment, _), decision in zip(self._heard, decisions, strict=True) if decision.review
+            matter_of(payment, decision.review)
+            for (payment, _), decision in zip(self._heard, decisions, strict=True)
+            if decision.review
         )
         for (payment, answer), decision in zip(self._heard, decisions, strict=True):
             self._take(payment, answer, decision)
@@ -100,7 +118,8 @@ class _Answers:
         """Count an answer, and keep what the reviews need of it."""
         self._turn.work.count(self._turn.chore.name)
         if decision.is_conclusive and not isinstance(answer, Inconclusive):
-            # `write_answer` concludes an answer that moves the payment, with all that is known then.
+            # `write_answer` concludes an answer that moves the payment, with all that is known
+            # then.
             is_in_order = decision.is_in_order and decision.status == payment.status
             self._in_order.append(Heard(payment, answer, is_in_order=is_in_order))
         if not decision.is_conclusive:
@@ -124,9 +143,15 @@ class _Answers:
 
 
 def _open_unanswered(payments: list[Payment]) -> None:
-    """Open a review about payments that should long be settled, unless the account has the trouble."""
+    """Open a review about payments that should long be settled, unless the account has the
+    trouble.
+    """
     account = payments[0].account
-    wrong = Review.objects.filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
+    wrong = Review.objects.filter(
+        account=account,
+        reason__in=ACCOUNT_REASONS,
+        resolved_at__isnull=True,
+    )
     told_at = wrong.order_by("-opened_at").values_list("opened_at", flat=True).first()
     if told_at and not has_answered(account, told_at):
         return

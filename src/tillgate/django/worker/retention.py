@@ -1,8 +1,10 @@
-"""Retention, erasure and export: everything that Tillgate stores about an order, and the part of it that may be personal.
+"""Retention, erasure and export: everything that Tillgate stores about an order, and the part of it
+that may be personal.
 
-Details are notifications, answers of the gateway and texts. The worker purges those of an order that has not changed for long, and erasure
-does the same immediately. The facts about the money stay: amounts, statuses, references, numbers and times. An order with anything open is
-left alone, since staff and worker still need its details.
+Details are notifications, answers of the gateway and texts. The worker purges those of an order
+that has not changed for long, and erasure does the same immediately. The facts about the money
+stay: amounts, statuses, references, numbers and times. An order with anything open is left alone,
+since staff and worker still need its details.
 """
 
 from __future__ import annotations
@@ -17,7 +19,16 @@ from django.utils import timezone
 
 from tillgate.django import dates
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry, database
+from tillgate.django.models import (
+    Notification,
+    Order,
+    OutboxEvent,
+    Payment,
+    Refund,
+    Review,
+    TimelineEntry,
+    database,
+)
 from tillgate.django.orders.locking import locked_order
 from tillgate.django.orders.timeline import ERASED, record
 from tillgate.django.orders.times import PURGE_CHECK
@@ -25,19 +36,24 @@ from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, RefundStatus, ReviewReason
 
 _TEXT_FACTS: Final = frozenset({"answer", "because", "detail", "error", "name"})
-"""The facts of a review that are texts. The others are compared values: amounts, numbers and words of the gateway."""
+"""The facts of a review that are texts. The others are compared values: amounts, numbers and words
+of the gateway.
+"""
 _CODED_REASONS: Final = tuple(map(str, ReviewReason))
 """The reasons of refunds that the code reads."""
-_NOT_EXPORTED: Final = frozenset({"notification_key", "return_key", "payment_url", "open_key", "last_notification"})
+_NOT_EXPORTED: Final = frozenset(
+    {"notification_key", "return_key", "payment_url", "open_key", "last_notification"},
+)
 """The addresses that grant access to their holder, and hashes."""
 
 
 def purge_order(order_id: int, leased_until: datetime) -> bool:
-    """Purge an order if its details, or all of it, are older than they are kept; set the next check, and return whether it did.
+    """Purge an order if its details, or all of it, are older than they are kept; set the next
+    check, and return whether it did.
 
-    Nothing is purged while anything about the order is open, or the worker polls a payment of it: the gateway may still report a change,
-    such as a dispute. An order that the shop's own rows protect keeps its payments. A worker has claimed it
-    until `leased_until`.
+    Nothing is purged while anything about the order is open, or the worker polls a payment of it:
+    the gateway may still report a change, such as a dispute. An order that the shop's own rows
+    protect keeps its payments. A worker has claimed it until `leased_until`.
     """
     settings = get_settings()
     with locked_order(order_id) as order:
@@ -46,14 +62,20 @@ def purge_order(order_id: int, leased_until: datetime) -> bool:
             return False  # another process was quicker
         is_polled = order.payments.filter(next_poll_at__isnull=False).exists()
         is_open, is_purged = is_polled or _open_business(order) is not None, False
-        if not is_open and _is_over(changed_at, settings.payments_kept_days, now) and _delete(order):
+        if (
+            not is_open
+            and _is_over(changed_at, settings.payments_kept_days, now)
+            and _delete(order)
+        ):
             return True
         if not is_open and _is_over(changed_at, settings.details_kept_days, now):
             is_purged = _erase(order, "worker")
         order.purge_check_at = now + PURGE_CHECK
         if not is_open and settings.details_kept_days is not None:
             ends = changed_at + timedelta(days=settings.details_kept_days)
-            order.purge_check_at = min(order.purge_check_at, ends) if ends > now else order.purge_check_at
+            order.purge_check_at = (
+                min(order.purge_check_at, ends) if ends > now else order.purge_check_at
+            )
         order.save(update_fields=["purge_check_at"])
     return is_purged
 
@@ -63,9 +85,11 @@ def _is_over(changed_at: datetime, days: int | None, now: datetime) -> bool:
 
 
 def erase_order(plugin: str, order_key: str, actor: str) -> bool:
-    """Erase the details of an order now, and return whether there were any. Touches the database only.
+    """Erase the details of an order now, and return whether there were any. Touches the database
+    only.
 
-    Raises `InvalidRequest` for an order that Tillgate does not know, and for one with anything open.
+    Raises `InvalidRequest` for an order that Tillgate does not know, and for one with anything
+    open.
     """
     with transaction.atomic(using=database()):
         order = _found(Order.objects.select_for_update(), plugin, order_key)
@@ -77,7 +101,11 @@ def erase_order(plugin: str, order_key: str, actor: str) -> bool:
 def _found(orders: QuerySet[Order], plugin: str, order_key: str) -> Order:
     order = orders.filter(plugin=plugin, key=order_key).first()
     if order is None:
-        raise InvalidRequest("order_key", order_key, f"is no order of plugin {plugin!r} that Tillgate knows")
+        raise InvalidRequest(
+            "order_key",
+            order_key,
+            f"is no order of plugin {plugin!r} that Tillgate knows",
+        )
     return order
 
 
@@ -96,7 +124,12 @@ def _open_business(order: Order) -> str | None:
 
 
 def _reviews(order: Order) -> QuerySet[Review]:
-    own = Q(order=order) | Q(payment__order=order) | Q(refund__payment__order=order) | Q(outbox_event__order=order)
+    own = (
+        Q(order=order)
+        | Q(payment__order=order)
+        | Q(refund__payment__order=order)
+        | Q(outbox_event__order=order)
+    )
     return Review.objects.filter(own)
 
 
@@ -107,7 +140,9 @@ def _changed_at(order: Order) -> datetime:
 
 
 def _erase(order: Order, actor: str) -> bool:
-    """Erase the details of an order, under its lock, and note that in its timeline if there were any."""
+    """Erase the details of an order, under its lock, and note that in its timeline if there were
+    any.
+    """
     kept, _ = Notification.objects.filter(payment__order=order).delete()
     texts = order.timeline.exclude(message="", evidence={}).update(message="", evidence={})
     Payment.objects.filter(order=order).update(description="", payment_url="", last_notification="")
@@ -117,7 +152,9 @@ def _erase(order: Order, actor: str) -> bool:
     order.outbox_events.exclude(fault="").update(fault="")
     for review in _reviews(order):
         texts += bool(review.resolution)
-        review.facts = {name: fact for name, fact in review.facts.items() if name not in _TEXT_FACTS}
+        review.facts = {
+            name: fact for name, fact in review.facts.items() if name not in _TEXT_FACTS
+        }
         review.evidence, review.resolution = {}, ""
         review.save(update_fields=["facts", "evidence", "resolution"])
     if kept or texts:
@@ -126,7 +163,9 @@ def _erase(order: Order, actor: str) -> bool:
 
 
 def _delete(order: Order) -> bool:
-    """Delete an order with everything about it, under its lock; return whether the shop's own rows let it."""
+    """Delete an order with everything about it, under its lock; return whether the shop's own rows
+    let it.
+    """
     try:
         with transaction.atomic(using=database()):
             Order.objects.filter(pk=order.pk).update(paid_by=None)
@@ -141,7 +180,8 @@ def _delete(order: Order) -> bool:
 
 
 def export_order(plugin: str, order_key: str) -> dict[str, Any]:
-    """Return everything that Tillgate stores about an order, as JSON knows it, without the addresses that grant access.
+    """Return everything that Tillgate stores about an order, as JSON knows it, without the
+    addresses that grant access.
 
     Raises `InvalidRequest` for an order that Tillgate does not know.
     """
@@ -154,7 +194,10 @@ def export_order(plugin: str, order_key: str) -> dict[str, Any]:
         "reviews": _reviews(order),
         "outbox_events": OutboxEvent.objects.filter(order=order),
     }
-    return dict(_exported(order)) | {name: [dict(_exported(row)) for row in rows.order_by("pk")] for name, rows in related.items()}
+    return dict(_exported(order)) | {
+        name: [dict(_exported(row)) for row in rows.order_by("pk")]
+        for name, rows in related.items()
+    }
 
 
 def _exported(row: Model) -> Iterator[tuple[str, Any]]:
@@ -164,4 +207,9 @@ def _exported(row: Model) -> Iterator[tuple[str, Any]]:
         value = getattr(row, column.attname)
         if isinstance(value, datetime):
             value = dates.local(value).isoformat()
-        yield column.attname, value if value is None or isinstance(value, bool | int | str | dict | list) else str(value)
+        yield (
+            column.attname,
+            value
+            if value is None or isinstance(value, bool | int | str | dict | list)
+            else str(value),
+        )

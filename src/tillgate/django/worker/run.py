@@ -20,11 +20,18 @@ from tillgate.django.worker.runner import Progress, Run, Waiting, WorkDone, quie
 from tillgate.django.worker.runner import queue as queue_of
 from tillgate.django.worker.watch import WORKER, look_at_worker
 
-STAFF_WORK: Final[tuple[tuple[str, Callable[[], int]], ...]] = (("mail", mail_reviews), ("alerts", alert_reviews))
+STAFF_WORK: Final[tuple[tuple[str, Callable[[], int]], ...]] = (
+    ("mail", mail_reviews),
+    ("alerts", alert_reviews),
+)
 """The turn of staff's lane: the reviews that staff must hear of."""
 
 
-def run_worker(limit: int | None = None, progress: Progress = quiet, stop: Stop = never) -> WorkDone:
+def run_worker(
+    limit: int | None = None,
+    progress: Progress = quiet,
+    stop: Stop = never,
+) -> WorkDone:
     """Do all due work, and return a summary. Safe to run many times at the same time.
 
     `limit` bounds the payments polled; `progress` receives the summary after each batch; once
@@ -42,7 +49,8 @@ def run_worker(limit: int | None = None, progress: Progress = quiet, stop: Stop 
             is_left |= _take(run, lane)
         beat(run.work)
         has_worked = run.work.work > before and not stop()
-        is_left = has_worked and (is_left or run.is_due(REMOTE))  # failed events may have led to remote ones
+        # failed events may have led to remote ones
+        is_left = has_worked and (is_left or run.is_due(REMOTE))
     run.do("worker", look_at_worker)
     return run.work
 
@@ -58,7 +66,9 @@ def run_lane(lane: str) -> WorkDone:
 
 
 def wake() -> list[str]:
-    """Begin a run for other processes: write the heartbeat, and return the lanes that have due work."""
+    """Begin a run for other processes: write the heartbeat, and return the lanes that have due
+    work.
+    """
     run = Run(CHORES, {}, never, quiet)
     run.do("restore", look_for_restore)
     beat(run.work)

@@ -62,7 +62,9 @@ class Chore:
     rows: Callable[[], QuerySet[Any]]
     due: str
     do: Callable[[Batch], None]
-    """Does claimed rows, and sets their due column anew: `partial(each, function)` for row by row."""
+    """Does claimed rows, and sets their due column anew: `partial(each, function)` for row by
+    row.
+    """
     lane: str = ""
     account: str = ""
     order: str = "order"
@@ -139,7 +141,9 @@ class WorkDone:
 
     def summary(self) -> dict[str, Any]:
         """Return the work as JSON knows it, with the first few failures."""
-        counts = {name: number for name, number in (*self.counts.items(), *self.news.items()) if number}
+        counts = {
+            name: number for name, number in (*self.counts.items(), *self.news.items()) if number
+        }
         return counts | ({"faults": self.faults[:5]} if self.faults else {})
 
 
@@ -164,23 +168,37 @@ class Batch:
         while self.left and self.turn.goes_on:
             yield self.left.pop(0)
 
-    def put_back(self, rows: Iterable[Any], due: datetime | None, mark: datetime | None = None) -> None:
-        """Make rows due at another time, except those that another process has changed meanwhile."""
+    def put_back(
+        self,
+        rows: Iterable[Any],
+        due: datetime | None,
+        mark: datetime | None = None,
+    ) -> None:
+        """Make rows due at another time, except those that another process has changed
+        meanwhile.
+        """
         chore, pks = self.turn.chore, [row.pk for row in rows]
-        claimed = chore.rows().model._default_manager.filter(**{"pk__in": pks, chore.due: self.leased_until})
+        claimed = chore.rows().model._default_manager.filter(
+            **{"pk__in": pks, chore.due: self.leased_until},
+        )
         claimed.update(**{chore.due: due} | ({chore.mark: mark} if chore.mark else {}))
 
     def put_back_left(self) -> None:
         """Make the rows that were not reached due as before."""
         chore, by_time = self.turn.chore, defaultdict[tuple[Any, ...], list[Any]](list)
         for row in self.left:
-            by_time[getattr(row, chore.due), getattr(row, chore.mark) if chore.mark else None].append(row)
+            by_time[
+                getattr(row, chore.due),
+                getattr(row, chore.mark) if chore.mark else None,
+            ].append(row)
         for (due, mark), rows in by_time.items():
             self.put_back(rows, due, mark)
 
 
 def each(do: Callable[[Any, datetime], int | None], batch: Batch) -> None:
-    """Do row after row. `do` gets the row and the end of its lease, and may return a number for the count."""
+    """Do row after row. `do` gets the row and the end of its lease, and may return a number for the
+    count.
+    """
     turn = batch.turn
     for row in batch.reach():
         with turn.guarded(f"{turn.chore.name} {row.pk}"):
@@ -206,7 +224,9 @@ class Turn:
         return not self.is_over and not self.run.stop() and time.monotonic() < self.ends
 
     def keep(self, kind: Callable[[Turn], AbstractContextManager[_Kept]]) -> _Kept:
-        """Return the thing that a chore keeps from batch to batch; the turn closes it at its end."""
+        """Return the thing that a chore keeps from batch to batch; the turn closes it at its
+        end.
+        """
         if self._kept is None:
             self._kept = self._stack.enter_context(kind(self))
         kept: _Kept = self._kept
@@ -252,13 +272,16 @@ class Turn:
         due = chore.due_rows(until, self.account).order_by(chore.due)
         locking = due.select_related(chore.order) if chore.order else due
         locking = locking.select_for_update(
-            skip_locked=features.has_select_for_update_skip_locked, of=of if features.has_select_for_update_of else ()
+            skip_locked=features.has_select_for_update_skip_locked,
+            of=of if features.has_select_for_update_of else (),
         )
         with durable():
             rows = list(locking[:most])
             if rows:
                 claimed = due.model._default_manager.filter(pk__in=[row.pk for row in rows])
-                claimed.update(**{chore.due: leased_until} | ({chore.mark: now} if chore.mark else {}))
+                claimed.update(
+                    **{chore.due: leased_until} | ({chore.mark: now} if chore.mark else {}),
+                )
         return Batch(self, rows, leased_until)
 
     @contextmanager
@@ -274,7 +297,13 @@ class Turn:
 class Run:
     """One run of a worker: all work that is due when it begins, and what follows from it."""
 
-    def __init__(self, chores: Iterable[Chore], limits: dict[str, int], stop: Stop, progress: Progress) -> None:
+    def __init__(
+        self,
+        chores: Iterable[Chore],
+        limits: dict[str, int],
+        stop: Stop,
+        progress: Progress,
+    ) -> None:
         self.chores, self.stop, self.progress = tuple(chores), stop, progress
         self.began, self.work = timezone.now(), WorkDone()
         self._limits, self._lock = dict(limits), threading.Lock()
@@ -327,7 +356,8 @@ class Run:
         return any(chore.due_rows(now).exists() for chore in self.chores if chore.lane == lane)
 
     def take_accounts(self) -> bool:
-        """Give the accounts their turns, several at the same time, and return whether one has more to do.
+        """Give the accounts their turns, several at the same time, and return whether one has more
+        to do.
 
         After a turn's time no other account begins: with hundreds of them the shop's work would
         wait for the last.
@@ -335,7 +365,10 @@ class Run:
         accounts, ends = self.accounts(), time.monotonic() + TURN_SECONDS
         if len(accounts) <= 1:
             return any(map(self.take_lane, accounts))
-        with ThreadPoolExecutor(min(_LANES_AT_ONCE, len(accounts)), thread_name_prefix="tillgate-lane") as pool:
+        with ThreadPoolExecutor(
+            min(_LANES_AT_ONCE, len(accounts)),
+            thread_name_prefix="tillgate-lane",
+        ) as pool:
             lanes = [pool.submit(self._take_in_thread, account, ends) for account in accounts]
             left = [lane.result() for lane in lanes]
         return any(left)
@@ -352,7 +385,9 @@ class Run:
             connections.close_all()  # this thread's own
 
     def take_lane(self, lane: str) -> bool:
-        """Give each chore of a lane its turn, and return whether one has more to do. `lane` is an account, or one of the shop's own."""
+        """Give each chore of a lane its turn, and return whether one has more to do. `lane` is an
+        account, or one of the shop's own.
+        """
         account = "" if lane.startswith(":") else lane
         failures, left, was_due = Counter[str](), False, False
         for chore in self.chores:

@@ -11,7 +11,8 @@ from tillgate.lifecycle import Found, Inconclusive, RefundStatus
 
 
 def send_unless_made(refund_id: int) -> Refund:
-    """Send a refund that was queued earlier, unless the gateway has made it; return it as it stands.
+    """Send a refund that was queued earlier, unless the gateway has made it; return it as it
+    stands.
 
     The database may have gone back to a moment before it was sent (I6). The query shows that where
     it lists the refunds, or says that the payment was refunded.

@@ -1,6 +1,8 @@
-"""The watch over the worker by other processes: a worker that is away, frozen or behind opens a review, and mails it without the worker.
+"""The watch over the worker by other processes: a worker that is away, frozen or behind opens a
+review, and mails it without the worker.
 
-The web processes look at most once a minute each, when a shopper opens a page. The worker looks too, for events that another process holds.
+The web processes look at most once a minute each, when a shopper opens a page. The worker looks
+too, for events that another process holds.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ _watch: Final = _Watch()
 
 
 def look_now_and_then() -> None:
-    """Look at the worker, if this process has not done so for a minute. Never raises: the page of a shopper goes first."""
+    """Look at the worker, if this process has not done so for a minute. Never raises: the page of a
+    shopper goes first.
+    """
     if not _watch.is_time():
         return
     try:
@@ -63,14 +67,22 @@ def look_now_and_then() -> None:
 
 
 def look_at_worker() -> None:
-    """Open a review where the worker is away, or shop events wait too long, and close it when that is over."""
-    about = Review.objects.filter(reason=ReviewReason.WORKER_LATE).exclude(status=ReviewStatus.RESOLVED)
+    """Open a review where the worker is away, or shop events wait too long, and close it when that
+    is over.
+    """
+    about = Review.objects.filter(reason=ReviewReason.WORKER_LATE).exclude(
+        status=ReviewStatus.RESOLVED,
+    )
     if facts := _trouble():
         with durable():
             open_review(ReviewReason.WORKER_LATE, facts, "watch")
     elif about.exists():
         settle(about, "the worker runs again, and no shop event waits")
-        write_status_of(about.filter(status=ReviewStatus.DISMISSED), ReviewStatus.DISMISSED, ReviewStatus.RESOLVED)
+        write_status_of(
+            about.filter(status=ReviewStatus.DISMISSED),
+            ReviewStatus.DISMISSED,
+            ReviewStatus.RESOLVED,
+        )
 
 
 def _tell() -> None:
@@ -86,19 +98,31 @@ def _tell() -> None:
 
 
 def _trouble() -> dict[str, Any]:
-    """Return the facts about a late worker, the same for as long as the case lasts; none where all is well."""
+    """Return the facts about a late worker, the same for as long as the case lasts; none where all
+    is well.
+    """
     now, late = timezone.now(), timedelta(minutes=get_settings().worker_late_minutes)
-    worker_at: datetime | None = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
+    worker_at: datetime | None = (
+        Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
+    )
     if worker_at and now - worker_at > late:
         return {"case": "away", "since": worker_at.isoformat(timespec="minutes")}
     waiting = OutboxEvent.objects.filter(done_at__isnull=True, created_at__lte=now)
     if not waiting.filter(due_at__lte=now - late).exists():
         return {}
     is_remote = Q(kind=OutboxEventKind.REMOTE)
-    for queue in (waiting.exclude(is_remote), waiting.filter(is_remote)):  # neither waits for the other
+    # neither waits for the other
+    for queue in (
+        waiting.exclude(is_remote),
+        waiting.filter(is_remote),
+    ):
         # Events behind a failing one wait for it.
         first = queue.filter(~Exists(queue.filter(order=OuterRef("order"), pk__lt=OuterRef("pk"))))
         oldest: OutboxEvent | None = first.filter(due_at__lte=now - late).order_by("due_at").first()
         if oldest is not None and oldest.due_at:
-            return {"case": "queue", "since": oldest.due_at.isoformat(timespec="minutes"), "order": str(oldest.order)}
+            return {
+                "case": "queue",
+                "since": oldest.due_at.isoformat(timespec="minutes"),
+                "order": str(oldest.order),
+            }
     return {}

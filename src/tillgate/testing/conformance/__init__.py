@@ -1,4 +1,5 @@
-"""The conformance kit: the promises of Tillgate, tested on a shop of any framework through its driver.
+"""The conformance kit: the promises of Tillgate, tested on a shop of any framework through its
+driver.
 
 A plugin's author writes a `ShopDriver` and a subclass::
 
@@ -6,8 +7,9 @@ A plugin's author writes a `ShopDriver` and a subclass::
     class TestConformance(Conformance):
         driver = BookshopDriver()
 
-Every scenario runs the shop's real pages and Tillgate's real operations against the sandbox over HTTP, or against another gateway, whose
-`GatewayDriver` the fixture `shop_gateway` returns. It reads the shop and the gateway through their drivers alone.
+Every scenario runs the shop's real pages and Tillgate's real operations against the sandbox over
+HTTP, or against another gateway, whose `GatewayDriver` the fixture `shop_gateway` returns. It reads
+the shop and the gateway through their drivers alone.
 """
 
 from __future__ import annotations

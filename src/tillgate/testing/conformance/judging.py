@@ -48,7 +48,9 @@ def paid(world: World) -> Payment:
 
 
 def token_on(page: Any, browser: Client) -> dict[str, str]:
-    """Return the CSRF token that a page sends with its forms, or that its script finds in the cookie; empty without a token."""
+    """Return the CSRF token that a page sends with its forms, or that its script finds in the
+    cookie; empty without a token.
+    """
     found, cookie = _TOKEN.search(b"".join(page)), browser.cookies.get(settings.CSRF_COOKIE_NAME)
     token = found[1].decode() if found else cookie.value if cookie else ""
     return {"csrfmiddlewaretoken": token} if token else {}
@@ -79,7 +81,9 @@ def expect_released(world: World, order: str) -> None:
     """Fail unless the shop has released an order, once."""
     shop = world.shop
     assert shop.is_released(order), "no money came, and the shop still reserves the order's stock"
-    assert shop.times_released(order) in (None, 1), f"the release took effect {shop.times_released(order)} times"
+    assert shop.times_released(order) in (None, 1), (
+        f"the release took effect {shop.times_released(order)} times"
+    )
 
 
 def expect_still_waiting(world: World, order: str) -> None:
@@ -90,21 +94,35 @@ def expect_still_waiting(world: World, order: str) -> None:
 
 
 def expect_no_payment_page(world: World, order: str, method: str | None = None) -> None:
-    """Fail unless choosing a payment method leads to a page of the shop, and not to the payment page."""
+    """Fail unless choosing a payment method leads to a page of the shop, and not to the payment
+    page.
+    """
     answer = world.choose(order, method)
     to = world.onward(answer)
     chosen = world.gateway.method if method is None else method
     assert not world.gateway.is_payment_page(to), f"choosing {chosen!r} led to the payment page"
-    assert answer.status_code < 500, f"choosing {chosen!r} is answered with HTTP {answer.status_code}"
+    assert answer.status_code < 500, (
+        f"choosing {chosen!r} is answered with HTTP {answer.status_code}"
+    )
 
 
 def expect_landing(client: Client, answer: Any) -> None:
-    """Fail unless a returning shopper gets a page. A page on another host, such as a separate storefront, is not checked here."""
-    assert answer.status_code in (200, 302), f"the return is answered with HTTP {answer.status_code}"
+    """Fail unless a returning shopper gets a page. A page on another host, such as a separate
+    storefront, is not checked here.
+    """
+    assert answer.status_code in (200, 302), (
+        f"the return is answered with HTTP {answer.status_code}"
+    )
     to = urlsplit(answer.get("Location", ""))
-    if answer.status_code == 302 and to.netloc in ("", "testserver", urlsplit(get_settings().public_url).netloc):
+    if answer.status_code == 302 and to.netloc in (
+        "",
+        "testserver",
+        urlsplit(get_settings().public_url).netloc,
+    ):
         page = client.get(to.path + (f"?{to.query}" if to.query else ""))
-        assert page.status_code < 400, f"the shopper is led back to {to.path}, which is answered with HTTP {page.status_code}"
+        assert page.status_code < 400, (
+            f"the shopper is led back to {to.path}, which is answered with HTTP {page.status_code}"
+        )
 
 
 def needs_review(world: World, *reasons: str) -> None:
@@ -122,5 +140,9 @@ def asked_for(world: World, payment: Payment) -> tuple[str, Decimal]:
 
 def at_gateway(world: World, order: str) -> list[Payment]:
     """Return the payments of an order that the gateway has created, oldest first."""
-    payments = Payment.objects.select_related("order").filter(order__plugin=world.shop.plugin, order__key=order).order_by("pk")
+    payments = (
+        Payment.objects.select_related("order")
+        .filter(order__plugin=world.shop.plugin, order__key=order)
+        .order_by("pk")
+    )
     return [payment for payment in payments if world.gateway.held(payment.reference)]

@@ -1,4 +1,6 @@
-"""Notifications: a message from outside is only a hint to reconcile, with any content, number and order."""
+"""Notifications: a message from outside is only a hint to reconcile, with any content, number and
+order.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tillgate.testing.world import World, together
 
 
 class Notifications:
-    """Scenarios of notifications and returns that are doubled, disordered, late, forged or lying."""
+    """Scenarios of notifications and returns that are doubled, disordered, late, forged or
+    lying.
+    """
 
     def test_duplicate_notifications(self, world: World) -> None:
         """However often notifications and returns come, the order is paid once."""
@@ -37,19 +41,26 @@ class Notifications:
         needs_review(world)
 
     def test_notifications_returns_and_worker_runs_at_once(self, world: World) -> None:
-        """Notifications, returns and worker runs that collide pay the order once, and none of them fails."""
+        """Notifications, returns and worker runs that collide pay the order once, and none of them
+        fails.
+        """
         order, payment = paid_at_gateway(world)
         world.time.advance(seconds=10)
         notification = reverse("tillgate:payment-notification", args=[payment.notification_key])
         back = reverse("tillgate:return", args=[payment.return_key])
 
-        acts = [lambda: Client().post(notification).status_code, lambda: Client().get(back).status_code]
+        acts = [
+            lambda: Client().post(notification).status_code,
+            lambda: Client().get(back).status_code,
+        ]
         answers = together(*acts, lambda: len(world.run_worker().faults), *acts)
         assert [answer for answer in answers if answer not in (0, 200, 302)] == []
         expect_paid_once(world, order)
 
     def test_reordered_notifications(self, world: World) -> None:
-        """An old notification that says "pending" after the one that says "success" changes nothing."""
+        """An old notification that says "pending" after the one that says "success" changes
+        nothing.
+        """
         order = world.order()
         payment = pay(world, order)
         world.gateway_notification(payment, "stale", status="pending")
@@ -58,10 +69,15 @@ class Notifications:
         expect_paid_once(world, order)
 
     def test_forged_notifications(self, world: World) -> None:
-        """Forged notifications that say "success", signed wrongly or unsigned, pay nothing and cause at most one query."""
+        """Forged notifications that say "success", signed wrongly or unsigned, pay nothing and
+        cause at most one query.
+        """
         world.configure(NOTIFICATION_THROTTLE_SECONDS=60)
         order, payment = at_payment_page(world)
-        lie = f"status=success&amount=12.50&currency=USD&reference={payment.reference}&transactionNo={payment.transaction_no}"
+        lie = (
+            "status=success&amount=12.50&currency=USD"
+            f"&reference={payment.reference}&transactionNo={payment.transaction_no}"
+        )
         world.gateway_notification(payment, "forged")
         world.notification(payment, lie)
         world.notification(payment, f"{lie}&verifySign=00000000000000000000000000000000")
@@ -73,12 +89,17 @@ class Notifications:
         """A shopper who returns without paying, with "success" in the address, has paid nothing."""
         order, payment = at_payment_page(world)
         path = reverse("tillgate:return", args=[payment.return_key])
-        for query in (f"status=success&amount=12.50&reference={payment.reference}", "status={status}&amount={amount}"):
+        for query in (
+            f"status=success&amount=12.50&reference={payment.reference}",
+            "status={status}&amount={amount}",
+        ):
             assert world.client.get(f"{path}?{query}").status_code == 200
         expect_unpaid(world, order)
 
     def test_late_notification(self, world: World) -> None:
-        """A notification that arrives a day after the worker run found the money changes nothing more."""
+        """A notification that arrives a day after the worker run found the money changes nothing
+        more.
+        """
         order, payment = paid_at_gateway(world)
         world.a_day_passes()
         expect_paid_once(world, order)
@@ -87,7 +108,9 @@ class Notifications:
         needs_review(world)
 
     def test_late_money(self, world: World) -> None:
-        """Money that comes after the payment page has closed pays an order that the shop still keeps."""
+        """Money that comes after the payment page has closed pays an order that the shop still
+        keeps.
+        """
         order, payment = at_payment_page(world)
         world.time.advance(hours=2, minutes=15)
         world.run_worker()
@@ -100,7 +123,9 @@ class Notifications:
         expect_paid_once(world, order)
 
     def test_late_money_for_a_released_order(self, world: World) -> None:
-        """Money for a released order opens a review, even if no notification arrives; refunding it releases nothing again."""
+        """Money for a released order opens a review, even if no notification arrives; refunding it
+        releases nothing again.
+        """
         order, payment = at_payment_page(world)
         world.a_day_passes()
         expect_released(world, order)
@@ -116,12 +141,19 @@ class Notifications:
         needs_review(world)
 
     def test_notification_is_kept_before_it_is_acknowledged(self, world: World) -> None:
-        """A notification that could not be kept is not acknowledged, so that the gateway sends it again."""
+        """A notification that could not be kept is not acknowledged, so that the gateway sends it
+        again.
+        """
         order, payment = paid_at_gateway(world)
-        client, address = Client(raise_request_exception=False), reverse("tillgate:payment-notification", args=[payment.notification_key])
+        client, address = (
+            Client(raise_request_exception=False),
+            reverse("tillgate:payment-notification", args=[payment.notification_key]),
+        )
         with _broken_database():
             answer = client.post(address)
-        assert answer.status_code >= 500, f"the notification was lost, and acknowledged with HTTP {answer.status_code}"
+        assert answer.status_code >= 500, (
+            f"the notification was lost, and acknowledged with HTTP {answer.status_code}"
+        )
         assert client.post(address).content == world.acknowledgement
         expect_paid_once(world, order)
 

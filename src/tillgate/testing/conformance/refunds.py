@@ -17,7 +17,12 @@ from tillgate.django.refunds import limits, queueing
 from tillgate.django.refunds.external import record_external_refund
 from tillgate.django.refunds.settling import settle_by_staff
 from tillgate.errors import OutcomeUnknown
-from tillgate.testing.conformance.judging import expect_paid_once, expect_right_books, needs_review, paid
+from tillgate.testing.conformance.judging import (
+    expect_paid_once,
+    expect_right_books,
+    needs_review,
+    paid,
+)
 from tillgate.testing.world import World, together
 from tillgate.wire.dialects import RefundOutcome
 
@@ -30,7 +35,10 @@ class Refunds:
     def test_full_refund(self, world: World) -> None:
         """A full refund refunds the whole payment, once, and the shop records it."""
         earlier, payment, later = paid(world), paid(world), paid(world)
-        assert queueing.refund(payment.pk, "12.50", staff="ann", reason="returned").status == "succeeded"
+        assert (
+            queueing.refund(payment.pk, "12.50", staff="ann", reason="returned").status
+            == "succeeded"
+        )
         _expect_refunded(world, payment, "12.50")
         world.a_day_passes()
         _expect_refunded(world, payment, "12.50")
@@ -40,7 +48,9 @@ class Refunds:
         needs_review(world)
 
     def test_partial_refunds(self, world: World) -> None:
-        """Partial refunds follow each other, the shop records their sum, and their whole is a full refund to it."""
+        """Partial refunds follow each other, the shop records their sum, and their whole is a full
+        refund to it.
+        """
         payment, at_once = paid(world), paid(world)
         for amount, sum_ in (("2.50", "2.50"), ("0.01", "2.51"), ("9.99", "12.50")):
             queueing.refund(payment.pk, amount)
@@ -69,7 +79,9 @@ class Refunds:
         _expect_refunded(world, payment, "8.00")
 
     def test_repeated_refund(self, world: World) -> None:
-        """A repeated idempotency key is the same refund: the shop records it once, and the key with another amount is refused."""
+        """A repeated idempotency key is the same refund: the shop records it once, and the key with
+        another amount is refused.
+        """
         payment = paid(world)
 
         def refund(amount: str) -> int:
@@ -84,7 +96,9 @@ class Refunds:
         _expect_refunded(world, payment, "5.00")
 
     def test_refused_refund(self, world: World) -> None:
-        """A refund that the gateway refuses takes no effect in the shop, and staff may request it again."""
+        """A refund that the gateway refuses takes no effect in the shop, and staff may request it
+        again.
+        """
         payment = paid(world)
         world.gateway.fail_refund()
         assert queueing.refund(payment.pk, "12.50").status == "failed"
@@ -93,7 +107,9 @@ class Refunds:
         _expect_refunded(world, payment, "12.50")
 
     def test_unknown_outcome_of_refund(self, world: World) -> None:
-        """A refund whose answer is lost is never sent again and takes no effect, until the gateway's query or staff settle it."""
+        """A refund whose answer is lost is never sent again and takes no effect, until the
+        gateway's query or staff settle it.
+        """
         payment = paid(world)
         world.gateway.lose_answer("refund")
         refund = queueing.refund(payment.pk, "12.50")
@@ -101,11 +117,14 @@ class Refunds:
         needs_review(world, "refund-unknown")
         world.a_day_passes()
         assert _asked(world) == 1, "a refund that may have been carried out was sent again"
-        if Refund.objects.get(pk=refund.pk).status == "succeeded":  # the gateway can be asked what became of it
+        # the gateway can be asked what became of it
+        if Refund.objects.get(pk=refund.pk).status == "succeeded":
             _expect_refunded(world, payment, "12.50")
             needs_review(world)
             return
-        assert world.shop.refunded(payment.order.key) == 0, "the shop records a refund of unknown outcome"
+        assert world.shop.refunded(payment.order.key) == 0, (
+            "the shop records a refund of unknown outcome"
+        )
         with pytest.raises(InvalidRequest):
             queueing.refund(payment.pk, "0.01")
         settle_by_staff(refund.pk, done=True, staff="ann")
@@ -113,7 +132,9 @@ class Refunds:
         needs_review(world)
 
     def test_unknown_refund_that_was_not_done(self, world: World) -> None:
-        """A refund of unknown outcome that staff mark as not done takes no effect, and may be requested again."""
+        """A refund of unknown outcome that staff mark as not done takes no effect, and may be
+        requested again.
+        """
         payment = paid(world)
         world.gateway.fault("server_error", "refund")
         refund = queueing.refund(payment.pk, "12.50")
@@ -123,7 +144,9 @@ class Refunds:
         _expect_refunded(world, payment, "12.50")
 
     def test_refund_notification_settles_an_unknown_refund(self, world: World) -> None:
-        """The gateway's notification on a refund's own address settles an unknown outcome, once; a forged one does not."""
+        """The gateway's notification on a refund's own address settles an unknown outcome, once; a
+        forged one does not.
+        """
         payment = paid(world)
         world.gateway.lose_answer("refund")
         refund = queueing.refund(payment.pk, "12.50")
@@ -133,7 +156,8 @@ class Refunds:
         assert world.shop.refunded(payment.order.key) == 0, "a forged notification settled a refund"
         for _ in range(2):
             world.gateway_notification(payment, "refund")
-        world.a_day_passes()  # a notification with a number that is new to Tillgate only causes a query
+        # a notification with a number that is new to Tillgate only causes a query
+        world.a_day_passes()
         _expect_refunded(world, payment, "12.50")
         needs_review(world)
 
@@ -145,11 +169,14 @@ class Refunds:
         _expect_refunded(world, payment, "5.00")
 
     def test_refund_notification_in_place_of_the_answer(self, world: World) -> None:
-        """A refund succeeds, and takes effect once, if its notification arrives and its answer is lost."""
+        """A refund succeeds, and takes effect once, if its notification arrives and its answer is
+        lost.
+        """
         payment = paid(world)
         with _notification_first(world, payment, is_answer_lost=True):
             status = queueing.refund(payment.pk, "5.00").status
-        assert status in ("succeeded", "unknown"), f"the refund is {status}"  # unknown, where a notification only leads to a query
+        # unknown, where a notification only leads to a query
+        assert status in ("succeeded", "unknown"), f"the refund is {status}"
         world.a_day_passes()
         _expect_refunded(world, payment, "5.00")
         needs_review(world)
@@ -159,21 +186,29 @@ class Refunds:
         payment = paid(world)
         with transaction.atomic():
             queueing.queue_refund(payment.pk, "2.50")
-            transaction.get_connection().run_on_commit.clear()  # the process died before it could send
+            # the process died before it could send
+            transaction.get_connection().run_on_commit.clear()
         assert _asked(world) == 0
         world.a_day_passes()
         assert _asked(world) == 1
         _expect_refunded(world, payment, "2.50")
 
     def test_refund_that_is_finished_later(self, world: World) -> None:
-        """A refund that the gateway accepts and finishes later blocks its amount, and takes effect once it succeeded, or never."""
+        """A refund that the gateway accepts and finishes later blocks its amount, and takes effect
+        once it succeeded, or never.
+        """
         world.configure(world.gateway.listing)
         payment = paid(world)
-        for outcome, refunded in ((RefundOutcome.FAILED, "0.00"), (RefundOutcome.SUCCEEDED, "5.00")):
+        for outcome, refunded in (
+            (RefundOutcome.FAILED, "0.00"),
+            (RefundOutcome.SUCCEEDED, "5.00"),
+        ):
             world.gateway.hold_refund()
             assert queueing.refund(payment.pk, "5.00").status == "pending"
             world.a_day_passes()
-            assert world.shop.refunded(payment.order.key) == 0, "the shop records a refund that the gateway has not finished"
+            assert world.shop.refunded(payment.order.key) == 0, (
+                "the shop records a refund that the gateway has not finished"
+            )
             with pytest.raises(InvalidRequest):
                 queueing.refund(payment.pk, "12.50")
             world.gateway.finish_refund(payment.reference, outcome)
@@ -183,7 +218,9 @@ class Refunds:
         needs_review(world)
 
     def test_refund_of_the_portal(self, world: World) -> None:
-        """Where the gateway lists its refunds, each of its own portal takes effect in the shop once, beside the shop's own."""
+        """Where the gateway lists its refunds, each of its own portal takes effect in the shop
+        once, beside the shop's own.
+        """
         world.configure(world.gateway.listing)
         payment = paid(world)
         queueing.refund(payment.pk, "2.50")
@@ -195,7 +232,9 @@ class Refunds:
         needs_review(world)
 
     def test_refund_made_elsewhere(self, world: World) -> None:
-        """An external refund opens a review, and takes effect in the shop once staff have recorded it."""
+        """An external refund opens a review, and takes effect in the shop once staff have recorded
+        it.
+        """
         payment = paid(world)
         world.gateway.refund_unlisted(payment.reference, Decimal("2.50"))
         world.a_day_passes()
@@ -208,9 +247,13 @@ class Refunds:
 
 
 def _expect_refunded(world: World, payment: Payment, amount: str) -> None:
-    assert world.refunded_amount(payment) == Decimal(amount), f"the gateway refunded {world.refunded_amount(payment)} instead of {amount}"
+    assert world.refunded_amount(payment) == Decimal(amount), (
+        f"the gateway refunded {world.refunded_amount(payment)} instead of {amount}"
+    )
     shown = world.shop.refunded(payment.order.key)
-    assert shown == Decimal(amount), f"the shop records {shown} as refunded, and the gateway refunded {amount}"
+    assert shown == Decimal(amount), (
+        f"the shop records {shown} as refunded, and the gateway refunded {amount}"
+    )
     expect_right_books(world, payment.order.key)
 
 
@@ -219,8 +262,15 @@ def _asked(world: World) -> int:
 
 
 @contextmanager
-def _notification_first(world: World, payment: Payment, *, is_answer_lost: bool = False) -> Iterator[None]:
-    """Let the gateway's refund notification arrive before its answer; `is_answer_lost` loses the answer."""
+def _notification_first(
+    world: World,
+    payment: Payment,
+    *,
+    is_answer_lost: bool = False,
+) -> Iterator[None]:
+    """Let the gateway's refund notification arrive before its answer; `is_answer_lost` loses the
+    answer.
+    """
     lacking: list[NotImplementedError] = []
 
     class NotificationFirst:

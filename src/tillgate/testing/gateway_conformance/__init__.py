@@ -1,4 +1,5 @@
-"""The gateway conformance kit: the promises of a gateway plugin, tested on an emulator of its gateway through its driver.
+"""The gateway conformance kit: the promises of a gateway plugin, tested on an emulator of its
+gateway through its driver.
 
 A plugin's author writes a `GatewayDriver` and a subclass::
 
@@ -6,7 +7,8 @@ A plugin's author writes a `GatewayDriver` and a subclass::
     class TestMyGateway(GatewayConformance):
         driver = MyDriver
 
-Every scenario calls the plugin through `tillgate.hooks` alone, and compares its answers with what the emulator holds.
+Every scenario calls the plugin through `tillgate.hooks` alone, and compares its answers with what
+the emulator holds.
 """
 
 from __future__ import annotations

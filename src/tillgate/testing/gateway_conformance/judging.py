@@ -16,9 +16,9 @@ from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, RefundRequest, Transaction
 from tillgate.wire.methods import Method
 
-TOTALS: Final = {0: Decimal("1250"), 2: Decimal("12.50"), 3: Decimal("1.234")}
+TOTALS: Final = {0: Decimal(1250), 2: Decimal("12.50"), 3: Decimal("1.234")}
 """The amount of each scenario, by the decimals of its currency."""
-_PARTS: Final = {0: Decimal("500"), 2: Decimal("5.05"), 3: Decimal("0.501")}
+_PARTS: Final = {0: Decimal(500), 2: Decimal("5.05"), 3: Decimal("0.501")}
 CANCELLED: Final = frozenset({TransactionStatus.FAILED, TransactionStatus.CLOSED})
 
 
@@ -38,20 +38,34 @@ class Payment:
 
     @property
     def part(self) -> Decimal:
-        """Return a part of the amount, less than half of it, with all decimals that the gateway takes of the currency."""
-        method = next(one for one in hooks.payment_methods(self.account) if one.code == self.request.method)
+        """Return a part of the amount, less than half of it, with all decimals that the gateway
+        takes of the currency.
+        """
+        method = next(
+            one for one in hooks.payment_methods(self.account) if one.code == self.request.method
+        )
         return _in_steps(_PARTS[decimals_of(self.request.currency)], method, self.request.currency)
 
     def query(self) -> Transaction:
         """Query the payment, and check that the answer is about it."""
-        answer = hooks.query(self.account, self.request.reference, transaction_no=self.created.transaction_no)
-        assert answer.reference == self.request.reference, f"the answer is about {answer.reference!r}, and not {self.request.reference!r}"
+        answer = hooks.query(
+            self.account,
+            self.request.reference,
+            transaction_no=self.created.transaction_no,
+        )
+        assert answer.reference == self.request.reference, (
+            f"the answer is about {answer.reference!r}, and not {self.request.reference!r}"
+        )
         number = held(self.gateway, self.request).transaction_no
-        assert answer.transaction_no == number, f"the answer names transaction {answer.transaction_no!r}; the gateway has {number!r}"
+        assert answer.transaction_no == number, (
+            f"the answer names transaction {answer.transaction_no!r}; the gateway has {number!r}"
+        )
         return answer
 
     def refund_request(self, amount: Decimal, name: str = "1") -> RefundRequest:
-        """Return a request for a refund; a name stands for one refund, however often it is asked for."""
+        """Return a request for a refund; a name stands for one refund, however often it is asked
+        for.
+        """
         return RefundRequest(
             reference=self.request.reference,
             amount=amount,
@@ -63,15 +77,25 @@ class Payment:
     def expect_refunds(self, *amounts: Decimal) -> None:
         """Fail unless the gateway holds exactly these refunds."""
         found = sorted(held(self.gateway, self.request).refunds)
-        assert found == sorted(amounts), f"the gateway holds refunds of {found} instead of {sorted(amounts)}"
+        assert found == sorted(amounts), (
+            f"the gateway holds refunds of {found} instead of {sorted(amounts)}"
+        )
 
 
 def request_for(account: Account, currency: str | None = None) -> PaymentRequest:
-    """Return a request for a payment of an account, by a payment method that takes its currency and amount."""
+    """Return a request for a payment of an account, by a payment method that takes its currency and
+    amount.
+    """
     currency = currency or account.taken_currencies[0]
     total = TOTALS[decimals_of(currency)]
-    amounts = {method.code: _in_steps(total, method, currency) for method in hooks.payment_methods(account)}
-    codes = [method.code for method in hooks.payment_methods(account) if method.fault(amounts[method.code], currency) is None]
+    amounts = {
+        method.code: _in_steps(total, method, currency) for method in hooks.payment_methods(account)
+    }
+    codes = [
+        method.code
+        for method in hooks.payment_methods(account)
+        if method.fault(amounts[method.code], currency) is None
+    ]
     assert codes, f"no payment method of the account takes {currency} {total}"
     return PaymentRequest(
         reference=new_reference("KIT"),
@@ -97,20 +121,36 @@ def any_account(gateway: GatewayDriver) -> Account:
     return account
 
 
-def start(gateway: GatewayDriver, account: Account | None = None, currency: str | None = None) -> Payment:
+def start(
+    gateway: GatewayDriver,
+    account: Account | None = None,
+    currency: str | None = None,
+) -> Payment:
     """Create a payment, and compare what was created with what was asked for."""
     account = account or any_account(gateway)
     request = request_for(account, currency)
     created = hooks.pay(account, request)
-    assert created.reference == request.reference, f"the answer is about {created.reference!r}, and not {request.reference!r}"
+    assert created.reference == request.reference, (
+        f"the answer is about {created.reference!r}, and not {request.reference!r}"
+    )
     found = held(gateway, request)
-    assert created.transaction_no == found.transaction_no, f"the answer names {created.transaction_no!r}, not {found.transaction_no!r}"
-    assert created.amount in (None, request.amount), f"the answer says {created.amount} of {request.amount}"
-    assert created.currency in (None, request.currency), f"the answer says {created.currency} of {request.currency}"
+    assert created.transaction_no == found.transaction_no, (
+        f"the answer names {created.transaction_no!r}, not {found.transaction_no!r}"
+    )
+    assert created.amount in (None, request.amount), (
+        f"the answer says {created.amount} of {request.amount}"
+    )
+    assert created.currency in (None, request.currency), (
+        f"the answer says {created.currency} of {request.currency}"
+    )
     return Payment(gateway=gateway, account=account, request=request, created=created)
 
 
-def paid(gateway: GatewayDriver, account: Account | None = None, currency: str | None = None) -> Payment:
+def paid(
+    gateway: GatewayDriver,
+    account: Account | None = None,
+    currency: str | None = None,
+) -> Payment:
     """Create a payment, pay it, and check that a query says so."""
     payment = start(gateway, account, currency)
     gateway.pay(payment.request.reference)
@@ -123,7 +163,8 @@ def held(gateway: GatewayDriver, request: PaymentRequest) -> Held:
     found = gateway.held(request.reference)
     assert found is not None, "the gateway has no payment of this reference"
     assert (found.amount, found.currency) == (request.amount, request.currency), (
-        f"{request.currency} {request.amount} were asked for, and the gateway holds {found.currency} {found.amount}"
+        f"{request.currency} {request.amount} were asked for, and the gateway holds "
+        f"{found.currency} {found.amount}"
     )
     return found
 
@@ -131,9 +172,12 @@ def held(gateway: GatewayDriver, request: PaymentRequest) -> Held:
 def expect_paid(payment: Payment) -> None:
     """Fail unless a query says that the payment is paid, with its exact amount and currency."""
     answer = payment.query()
-    assert answer.status is TransactionStatus.PAID, f"the shopper paid, and the answer says {answer.status}"
+    assert answer.status is TransactionStatus.PAID, (
+        f"the shopper paid, and the answer says {answer.status}"
+    )
     assert (answer.amount, answer.currency) == (payment.total, payment.request.currency), (
-        f"{payment.request.currency} {payment.total} were paid, and the answer says {answer.currency} {answer.amount}"
+        f"{payment.request.currency} {payment.total} were paid, and the answer says "
+        f"{answer.currency} {answer.amount}"
     )
     now = datetime.now(UTC)
     facts = PaymentFacts(
@@ -145,4 +189,6 @@ def expect_paid(payment: Payment) -> None:
         transaction_no=payment.created.transaction_no,
     )
     decision = interpret(facts, (), answer_of(answer, now, payment.account.dialect))
-    assert decision.status is PaymentStatus.PAID, f"Tillgate would not take the payment for paid: {decision.detail}"
+    assert decision.status is PaymentStatus.PAID, (
+        f"Tillgate would not take the payment for paid: {decision.detail}"
+    )

@@ -10,7 +10,15 @@ import pytest
 from tillgate import hooks
 from tillgate.errors import GatewayError, NotSent, OrderNotFound, OutcomeUnknown
 from tillgate.money import decimals_of
-from tillgate.testing.gateway_conformance.judging import CANCELLED, any_account, expect_paid, held, paid, request_for, start
+from tillgate.testing.gateway_conformance.judging import (
+    CANCELLED,
+    any_account,
+    expect_paid,
+    held,
+    paid,
+    request_for,
+    start,
+)
 from tillgate.testing.gateway_driver import GatewayDriver
 from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.urls import is_https, is_web_address
@@ -20,7 +28,9 @@ _CURRENCIES: Final = {
     0: ("JPY", "KRW", "VND", "CLP"),
     3: ("KWD", "BHD", "JOD", "OMR", "TND"),
 }
-"""The currencies in which amounts are proven, by their decimals; the first that an account takes."""
+"""The currencies in which amounts are proven, by their decimals; the first that an account
+takes.
+"""
 _PATIENCE_SECONDS: Final = 0.5
 _SLOW_SECONDS: Final = 4.0
 _MARGIN_SECONDS: Final = 2.0
@@ -30,31 +40,41 @@ class PayingAtGateway:
     """Scenarios of paying: created, paid, declined, expired, and unknown after a fault."""
 
     def test_created_payment(self, gateway: GatewayDriver) -> None:
-        """A new payment has a transaction number and an absolute payment page, which is https unless the account is a sandbox's."""
+        """A new payment has a transaction number and an absolute payment page, which is https
+        unless the account is a sandbox's.
+        """
         payment = start(gateway)
         url = payment.created.payment_url
         assert is_web_address(url), "the payment page is no absolute address"
         assert is_https(url) or payment.account.sandbox, "the payment page is not https"
-        assert payment.query().status is TransactionStatus.PENDING, "nobody has paid, and the answer says otherwise"
+        assert payment.query().status is TransactionStatus.PENDING, (
+            "nobody has paid, and the answer says otherwise"
+        )
 
     def test_paid_payment(self, gateway: GatewayDriver) -> None:
         """A payment is paid once the shopper has paid, and remains so."""
         expect_paid(paid(gateway))
 
     def test_payments_are_kept_apart(self, gateway: GatewayDriver) -> None:
-        """Of two payments, each has its own transaction number, and paying one does not pay the other."""
+        """Of two payments, each has its own transaction number, and paying one does not pay the
+        other.
+        """
         other, payment = start(gateway), start(gateway)
         gateway.pay(payment.request.reference)
         expect_paid(payment)
         assert other.query().status is TransactionStatus.PENDING, "another payment was paid"
-        assert other.created.transaction_no != payment.created.transaction_no, "two payments have one transaction number"
+        assert other.created.transaction_no != payment.created.transaction_no, (
+            "two payments have one transaction number"
+        )
 
     def test_declined_payment(self, gateway: GatewayDriver) -> None:
         """A declined payment is failed, closed or still open, and never paid."""
         payment = start(gateway)
         gateway.decline(payment.request.reference)
         status = payment.query().status
-        assert status in {*CANCELLED, TransactionStatus.PENDING}, f"the payment was declined, and the answer says {status}"
+        assert status in {*CANCELLED, TransactionStatus.PENDING}, (
+            f"the payment was declined, and the answer says {status}"
+        )
 
     def test_expired_payment(self, gateway: GatewayDriver) -> None:
         """A payment whose time has run out is failed or closed, or the gateway has forgotten it."""
@@ -67,28 +87,38 @@ class PayingAtGateway:
         assert status in CANCELLED, f"the payment has expired, and the answer says {status}"
 
     def test_unknown_reference(self, gateway: GatewayDriver) -> None:
-        """A reference that the gateway has never seen is not found, which is an error of its own."""
+        """A reference that the gateway has never seen is not found, which is an error of its
+        own.
+        """
         account = any_account(gateway)
         start(gateway, account)
         with pytest.raises(OrderNotFound):
             hooks.query(account, request_for(account).reference)
 
     def test_unreachable_gateway(self, gateway: GatewayDriver) -> None:
-        """Without a connection nothing is sent, the plugin says so of each operation, and a payment is not called unknown."""
+        """Without a connection nothing is sent, the plugin says so of each operation, and a payment
+        is not called unknown.
+        """
         payment, account = paid(gateway), gateway.unreachable()
         request = request_for(account)
         with pytest.raises(NotSent):
             hooks.pay(account, request)
-        assert gateway.held(request.reference) is None, "the plugin said that nothing was sent, and the gateway has the payment"
+        assert gateway.held(request.reference) is None, (
+            "the plugin said that nothing was sent, and the gateway has the payment"
+        )
         with pytest.raises(NotSent):
             hooks.refund(account, payment.refund_request(payment.part))
         payment.expect_refunds()
         with pytest.raises(GatewayError) as caught:
             hooks.query(account, payment.request.reference, attempts=1)
-        assert not isinstance(caught.value, OrderNotFound), "no gateway was reached, and the plugin said that there is no such payment"
+        assert not isinstance(caught.value, OrderNotFound), (
+            "no gateway was reached, and the plugin said that there is no such payment"
+        )
 
     def test_lost_creation(self, gateway: GatewayDriver) -> None:
-        """After a creation whose answer is lost the outcome is unknown, and a query by the reference alone finds the payment."""
+        """After a creation whose answer is lost the outcome is unknown, and a query by the
+        reference alone finds the payment.
+        """
         account = any_account(gateway)
         request = request_for(account)
         gateway.lose_answer("pay")
@@ -97,8 +127,12 @@ class PayingAtGateway:
         number = held(gateway, request).transaction_no
         gateway.pay(request.reference)
         answer = hooks.query(account, request.reference)
-        assert (answer.reference, answer.transaction_no) == (request.reference, number), "the query found another payment"
-        assert answer.status is TransactionStatus.PAID, f"the shopper paid, and the answer says {answer.status}"
+        assert (answer.reference, answer.transaction_no) == (request.reference, number), (
+            "the query found another payment"
+        )
+        assert answer.status is TransactionStatus.PAID, (
+            f"the shopper paid, and the answer says {answer.status}"
+        )
 
     def test_slow_creation(self, gateway: GatewayDriver) -> None:
         """A creation that the gateway answers too late ends in time, and its outcome is unknown."""
@@ -108,7 +142,9 @@ class PayingAtGateway:
         began = time.monotonic()
         with pytest.raises(OutcomeUnknown):
             hooks.pay(account, request, deadline_seconds=_PATIENCE_SECONDS)
-        assert time.monotonic() - began < _PATIENCE_SECONDS + _MARGIN_SECONDS, "the call took longer than its deadline"
+        assert time.monotonic() - began < _PATIENCE_SECONDS + _MARGIN_SECONDS, (
+            "the call took longer than its deadline"
+        )
         assert hooks.query(account, request.reference).status is TransactionStatus.PENDING
 
     def test_slow_query(self, gateway: GatewayDriver) -> None:
@@ -117,44 +153,72 @@ class PayingAtGateway:
         gateway.answer_slowly("query", _SLOW_SECONDS)
         began = time.monotonic()
         with pytest.raises(GatewayError) as caught:
-            hooks.query(payment.account, payment.request.reference, deadline_seconds=_PATIENCE_SECONDS, attempts=1)
-        assert not isinstance(caught.value, OrderNotFound), "the gateway did not answer, and the plugin said that there is no such payment"
-        assert time.monotonic() - began < _PATIENCE_SECONDS + _MARGIN_SECONDS, "the query took longer than its deadline"
+            hooks.query(
+                payment.account,
+                payment.request.reference,
+                deadline_seconds=_PATIENCE_SECONDS,
+                attempts=1,
+            )
+        assert not isinstance(caught.value, OrderNotFound), (
+            "the gateway did not answer, and the plugin said that there is no such payment"
+        )
+        assert time.monotonic() - began < _PATIENCE_SECONDS + _MARGIN_SECONDS, (
+            "the query took longer than its deadline"
+        )
 
     def test_exact_amount_with_two_decimals(self, gateway: GatewayDriver) -> None:
-        """USD 12.50, or else 12.50 of another currency with two decimals, is asked for, answered and refunded exactly."""
+        """USD 12.50, or else 12.50 of another currency with two decimals, is asked for, answered
+        and refunded exactly.
+        """
         _is_exact(gateway, 2)
 
     def test_exact_amount_without_decimals(self, gateway: GatewayDriver) -> None:
-        """JPY 1250, or else 1250 of another currency without decimals, is asked for, answered and refunded exactly."""
+        """JPY 1250, or else 1250 of another currency without decimals, is asked for, answered and
+        refunded exactly.
+        """
         _is_exact(gateway, 0)
 
     def test_exact_amount_with_three_decimals(self, gateway: GatewayDriver) -> None:
-        """KWD 1.234, or else 1.234 of another currency with three decimals, or as much as the gateway's steps allow, is exact."""
+        """KWD 1.234, or else 1.234 of another currency with three decimals, or as much as the
+        gateway's steps allow, is exact.
+        """
         _is_exact(gateway, 3)
 
     def test_methods_and_currencies(self, gateway: GatewayDriver) -> None:
-        """Every payment method takes a currency of the account, and every currency of the account has a method."""
+        """Every payment method takes a currency of the account, and every currency of the account
+        has a method.
+        """
         account = any_account(gateway)
         methods = hooks.payment_methods(account)
         for method in methods:
             for currency in method.currencies:
                 decimals_of(currency)
             shared = set(method.currencies) & set(account.taken_currencies)
-            assert shared or not method.currencies, f"{method.code} takes no currency of the account"
+            assert shared or not method.currencies, (
+                f"{method.code} takes no currency of the account"
+            )
         for currency in account.taken_currencies:
-            takes = any(currency in method.currencies or not method.currencies for method in methods)
+            takes = any(
+                currency in method.currencies or not method.currencies for method in methods
+            )
             assert takes, f"no payment method takes {currency}, and the account does"
 
 
 def _is_exact(gateway: GatewayDriver, decimals: int) -> None:
-    taken = {number: [one for one in currencies if gateway.account(one)] for number, currencies in _CURRENCIES.items()}
-    assert any(taken.values()), f"no account takes any of {', '.join(sum(_CURRENCIES.values(), ()))}: no amount is proven"
+    taken = {
+        number: [one for one in currencies if gateway.account(one)]
+        for number, currencies in _CURRENCIES.items()
+    }
+    assert any(taken.values()), (
+        f"no account takes any of {', '.join(sum(_CURRENCIES.values(), ()))}: no amount is proven"
+    )
     if not taken[decimals]:
         pytest.skip(f"no account takes {', '.join(_CURRENCIES[decimals])}")
     currency = taken[decimals][0]
     account = gateway.account(currency)
     payment = paid(gateway, account, currency)
     done = hooks.refund(payment.account, payment.refund_request(payment.part))
-    assert done.amount == payment.part, f"{payment.part} were refunded, and the answer says {done.amount}"
+    assert done.amount == payment.part, (
+        f"{payment.part} were refunded, and the answer says {done.amount}"
+    )
     payment.expect_refunds(payment.part)

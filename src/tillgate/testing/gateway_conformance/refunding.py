@@ -1,4 +1,6 @@
-"""Scenarios of refunds: full, partial, too much, pending, failing, lost, repeated, and made in the portal."""
+"""Scenarios of refunds: full, partial, too much, pending, failing, lost, repeated, and made in the
+portal.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Refunding:
         _expect_listed(payment, *parts)
 
     def test_more_than_was_paid(self, gateway: GatewayDriver) -> None:
-        """More than was paid is never refunded: neither of an open payment, nor in one refund, nor in several."""
+        """More than was paid is never refunded: neither of an open payment, nor in one refund, nor
+        in several.
+        """
         unpaid = start(gateway)
         _fails(unpaid, unpaid.refund_request(unpaid.part))
         payment = paid(gateway)
@@ -44,7 +48,9 @@ class Refunding:
         _fails(payment, payment.refund_request(payment.total, "3"), payment.part)
 
     def test_refund_that_fails(self, gateway: GatewayDriver) -> None:
-        """A refund that the gateway refuses or cannot make is failed, nothing is refunded, and a new one succeeds."""
+        """A refund that the gateway refuses or cannot make is failed, nothing is refunded, and a
+        new one succeeds.
+        """
         payment = paid(gateway)
         gateway.fail_refund()
         _fails(payment, payment.refund_request(payment.part))
@@ -52,7 +58,9 @@ class Refunding:
         payment.expect_refunds(payment.part)
 
     def test_pending_refund_succeeds(self, gateway: GatewayDriver) -> None:
-        """A pending refund is called pending until the gateway finishes it; a query of the refund then says that it succeeded."""
+        """A pending refund is called pending until the gateway finishes it; a query of the refund
+        then says that it succeeded.
+        """
         payment = _ends_pending_refund(gateway, RefundOutcome.SUCCEEDED)
         payment.expect_refunds(payment.part)
 
@@ -61,21 +69,29 @@ class Refunding:
         _ends_pending_refund(gateway, RefundOutcome.FAILED).expect_refunds()
 
     def test_lost_refund(self, gateway: GatewayDriver) -> None:
-        """After a refund whose answer is lost the outcome is unknown; a query of the refund finds it, where the gateway has one."""
+        """After a refund whose answer is lost the outcome is unknown; a query of the refund finds
+        it, where the gateway has one.
+        """
         payment, request = _lost(gateway)
         found = hooks.query_refund(payment.account, request)
-        assert found is None or found.outcome is RefundOutcome.SUCCEEDED, f"the refund succeeded, and the query says {found}"
+        assert found is None or found.outcome is RefundOutcome.SUCCEEDED, (
+            f"the refund succeeded, and the query says {found}"
+        )
         payment.expect_refunds(payment.part)
 
     def test_same_refund_id(self, gateway: GatewayDriver) -> None:
-        """A refund that is sent again under its id, after its answer was lost, refunds nothing more."""
+        """A refund that is sent again under its id, after its answer was lost, refunds nothing
+        more.
+        """
         payment, request = _lost(gateway)
         with suppress(Refused):
             hooks.refund(payment.account, request)
         payment.expect_refunds(payment.part)
 
     def test_refund_in_the_portal(self, gateway: GatewayDriver) -> None:
-        """A refund that staff made in the portal leaves the payment paid, is listed where the gateway lists any, and counts."""
+        """A refund that staff made in the portal leaves the payment paid, is listed where the
+        gateway lists any, and counts.
+        """
         payment = paid(gateway)
         gateway.refund_in_portal(payment.request.reference, payment.part)
         payment.expect_refunds(payment.part)
@@ -87,19 +103,29 @@ class Refunding:
 def _refunded(payment: Payment, request: RefundRequest) -> Refunded:
     """Refund, and check that the answer is about this refund and says that it succeeded."""
     done = hooks.refund(payment.account, request)
-    assert done.reference == request.reference, f"the answer is about {done.reference!r}, and not {request.reference!r}"
-    assert done.amount == request.amount, f"{request.amount} were to be refunded, and the answer says {done.amount}"
-    assert done.outcome is RefundOutcome.SUCCEEDED, f"the refund succeeded, and the answer says {done.outcome}"
+    assert done.reference == request.reference, (
+        f"the answer is about {done.reference!r}, and not {request.reference!r}"
+    )
+    assert done.amount == request.amount, (
+        f"{request.amount} were to be refunded, and the answer says {done.amount}"
+    )
+    assert done.outcome is RefundOutcome.SUCCEEDED, (
+        f"the refund succeeded, and the answer says {done.outcome}"
+    )
     return done
 
 
 def _fails(payment: Payment, request: RefundRequest, *already: Decimal) -> None:
-    """Refund in vain: the plugin raises `Refused` or says that the refund failed, and the gateway holds no more refunds than already."""
+    """Refund in vain: the plugin raises `Refused` or says that the refund failed, and the gateway
+    holds no more refunds than already.
+    """
     try:
         outcome = hooks.refund(payment.account, request).outcome
     except Refused:
         outcome = RefundOutcome.FAILED
-    assert outcome is RefundOutcome.FAILED, f"the gateway refunded nothing, and the answer says {outcome}"
+    assert outcome is RefundOutcome.FAILED, (
+        f"the gateway refunded nothing, and the answer says {outcome}"
+    )
     payment.expect_refunds(*already)
 
 
@@ -119,19 +145,29 @@ def _ends_pending_refund(gateway: GatewayDriver, outcome: RefundOutcome) -> Paym
     request = payment.refund_request(payment.part)
     gateway.hold_refund()
     said = hooks.refund(payment.account, request)
-    assert said.outcome is RefundOutcome.PENDING, f"the gateway has not finished the refund, and the answer says {said.outcome}"
+    assert said.outcome is RefundOutcome.PENDING, (
+        f"the gateway has not finished the refund, and the answer says {said.outcome}"
+    )
     for expected in (RefundOutcome.PENDING, outcome):
         if expected is not RefundOutcome.PENDING:
             gateway.finish_refund(payment.request.reference, outcome)
         found = hooks.query_refund(payment.account, request, said.refund_no)
-        assert found or expected is RefundOutcome.PENDING, "the plugin cannot query the refund, so a pending one never ends"
-        assert found is None or found.outcome is expected, f"the refund is {expected}, and the query says {found.outcome}"
+        assert found or expected is RefundOutcome.PENDING, (
+            "the plugin cannot query the refund, so a pending one never ends"
+        )
+        assert found is None or found.outcome is expected, (
+            f"the refund is {expected}, and the query says {found.outcome}"
+        )
         listed = [one.outcome for one in payment.query().refunds or ()]
-        assert set(listed) <= {expected}, f"the refund is {expected}, and the payment's answer lists {listed}"
+        assert set(listed) <= {expected}, (
+            f"the refund is {expected}, and the payment's answer lists {listed}"
+        )
     return payment
 
 
 def _expect_listed(payment: Payment, *amounts: Decimal) -> None:
     """Fail unless the payment's answer lists exactly these refunds, where it lists any."""
     listed = payment.query().refunds
-    assert listed is None or sorted(one.amount for one in listed) == sorted(amounts), f"of refunds {amounts} the answer lists {listed}"
+    assert listed is None or sorted(one.amount for one in listed) == sorted(amounts), (
+        f"of refunds {amounts} the answer lists {listed}"
+    )

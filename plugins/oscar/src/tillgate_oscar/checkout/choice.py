@@ -20,7 +20,9 @@ _ANSWERS: Final = frozenset({"dispatch", "get", "post", "form_class", "form_vali
 
 
 def remember(checkout_session: Any, method: str) -> None:
-    """Remember the payment method under Oscar's own key, so that shop code that selects another way to pay replaces it."""
+    """Remember the payment method under Oscar's own key, so that shop code that selects another way
+    to pay replaces it.
+    """
     checkout_session.pay_by(method if method in get_settings().other_methods else _PREFIX + method)
 
 
@@ -31,9 +33,15 @@ def forget(checkout_session: Any) -> None:
 
 
 def chosen(checkout_session: Any) -> str | None:
-    """Return the chosen payment method, even if it is no longer offered, or None if the shopper pays in another way."""
+    """Return the chosen payment method, even if it is no longer offered, or None if the shopper
+    pays in another way.
+    """
     method = checkout_session.payment_method()
-    return method.removeprefix(_PREFIX) if isinstance(method, str) and method.startswith(_PREFIX) else None
+    return (
+        method.removeprefix(_PREFIX)
+        if isinstance(method, str) and method.startswith(_PREFIX)
+        else None
+    )
 
 
 def chosen_other(checkout_session: Any) -> str | None:
@@ -50,13 +58,21 @@ def initial(checkout_session: Any) -> dict[str, str]:
 
 def offered(total: Any = None) -> tuple[str, ...]:
     """Return the payment methods that the owner enabled; with a total, those that can take it."""
-    return tuple(method.code for method in shop.payment_methods(price=price_of(total)) if not method.problem)
+    return tuple(
+        method.code for method in shop.payment_methods(price=price_of(total)) if not method.problem
+    )
 
 
 def price_of(total: Any) -> Money | None:
-    """Return an order's total as the amount that is paid, or None where it is not known or has parts of a cent."""
+    """Return an order's total as the amount that is paid, or None where it is not known or has
+    parts of a cent.
+    """
     try:
-        return Money(total.incl_tax, total.currency) if total is not None and total.is_tax_known else None
+        return (
+            Money(total.incl_tax, total.currency)
+            if total is not None and total.is_tax_known
+            else None
+        )
     except InvalidRequest:
         return None
 
@@ -76,15 +92,18 @@ def why_not_offered(total: Any) -> str | None:
         return said % {"ours": ", ".join(ours), "currency": total.currency}
     price = price_of(total)
     if price is not None and not offered(total):
-        return _("None of our payment methods takes %(amount)s.") % {"amount": shop.money_text(price.amount, price.currency)}
+        return _("None of our payment methods takes %(amount)s.") % {
+            "amount": shop.money_text(price.amount, price.currency),
+        }
     return None
 
 
 def has_other_ways() -> bool:
-    """Tell whether the shop takes other payments too: by its setting, its own payment method step, or its own payment handling.
+    """Tell whether the shop takes other payments too: by its setting, its own payment method step,
+    or its own payment handling.
 
-    A shop that only changed the look of the step takes no other payments. Its shoppers must choose a payment method, or they would get an
-    order without a payment.
+    A shop that only changed the look of the step takes no other payments. Its shoppers must choose
+    a payment method, or they would get an order without a payment.
     """
     said = get_settings().other_ways_to_pay
     if said is not None:
@@ -94,14 +113,20 @@ def has_other_ways() -> bool:
 
 
 def has_own_payment_handling() -> bool:
-    """Tell whether the shop wrote a `handle_payment` of its own, which an order that is paid with Tillgate does not call."""
+    """Tell whether the shop wrote a `handle_payment` of its own, which an order that is paid with
+    Tillgate does not call.
+    """
     return is_written_by_shop(get_class("checkout.views", "PaymentDetailsView"), "handle_payment")
 
 
 def is_written_by_shop(view: type[Any], name: str) -> bool:
     """Tell whether a method of a view is the shop's own."""
     libraries = ("oscar", "django", "tillgate_oscar", "builtins")
-    return any(name in vars(base) for base in view.__mro__ if base.__module__.partition(".")[0] not in libraries)
+    return any(
+        name in vars(base)
+        for base in view.__mro__
+        if base.__module__.partition(".")[0] not in libraries
+    )
 
 
 def is_oscars_own(template: Any) -> bool:

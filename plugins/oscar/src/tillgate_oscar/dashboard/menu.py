@@ -1,4 +1,6 @@
-"""The entries of the dashboard's menu, which lead to pages of the admin: reviews with their count, health and figures of the payments."""
+"""The entries of the dashboard's menu, which lead to pages of the admin: reviews with their count,
+health and figures of the payments.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from tillgate import shop
 _REVIEWS: Final = "admin:tillgate_review_changelist"
 _PAGES: Final[tuple[tuple[str, str | Promise, str, tuple[str, ...]], ...]] = (
     (_REVIEWS, _("Needs review"), "fas fa-bell", ("view_review",)),
-    ("admin:tillgate_review_health", _("Payment health"), "fas fa-heartbeat", ("view_review", "view_payment")),
+    (
+        "admin:tillgate_review_health",
+        _("Payment health"),
+        "fas fa-heartbeat",
+        ("view_review", "view_payment"),
+    ),
     ("admin:tillgate_payment_figures", _("Payment figures"), "fas fa-chart-bar", ("view_payment",)),
 )
 """Each page, its label and icon, and the permissions that it needs."""
@@ -27,8 +34,18 @@ def with_pages(get_nodes: Callable[[Any], list[Any]]) -> Callable[[Any], list[An
 
     def get_nodes_and_ours(user: Any) -> list[Any]:
         node = get_class("dashboard.nav", "Node")
-        ours = [(page, label, icon) for page, label, icon, needed in _PAGES if _may_see(user, page, needed)]
-        return [*get_nodes(user), *(node(label=_counted(page, label), url_name=page, icon=icon) for page, label, icon in ours)]
+        ours = [
+            (page, label, icon)
+            for page, label, icon, needed in _PAGES
+            if _may_see(user, page, needed)
+        ]
+        return [
+            *get_nodes(user),
+            *(
+                node(label=_counted(page, label), url_name=page, icon=icon)
+                for page, label, icon in ours
+            ),
+        ]
 
     return get_nodes_and_ours
 
@@ -39,7 +56,9 @@ def _counted(page: str, label: str | Promise) -> str:
 
 
 def _may_see(user: Any, page: str, needed: tuple[str, ...]) -> bool:
-    """Tell whether the user has the permissions to see a page of the admin, and the shop has the admin."""
+    """Tell whether the user has the permissions to see a page of the admin, and the shop has the
+    admin.
+    """
     try:
         reverse(page)
     except NoReverseMatch:

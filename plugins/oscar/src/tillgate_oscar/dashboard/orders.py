@@ -1,4 +1,6 @@
-"""The orders of Oscar's dashboard: in the list what was refunded, and on the page the payments, open reviews, and refunds."""
+"""The orders of Oscar's dashboard: in the list what was refunded, and on the page the payments,
+open reviews, and refunds.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ from tillgate_oscar.refunds import (
 
 
 class MarkedStatus(str):
-    """A status that any template shows with a badge, and that compares as the status alone. Oscar's list has no block for a row."""
+    """A status that any template shows with a badge, and that compares as the status alone. Oscar's
+    list has no block for a row.
+    """
 
     mark: str
 
@@ -49,7 +53,8 @@ class OrderListMixin:
 
     def get_context_data(self, **options: Any) -> dict[str, Any]:
         """Add a badge to the status of each refunded order."""
-        context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
+        # a mixin of Oscar's view
+        context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]
         for order, mark in _marked(context["orders"]):
             order.status = MarkedStatus(order.status)
             order.status.mark = mark
@@ -64,34 +69,42 @@ class OrderListMixin:
         orders = list(orders)
         for order, mark in _marked(orders):
             order.status = f"{order.status} ({mark})"
-        response: HttpResponse = super().download_selected_orders(request, orders)  # type: ignore[misc]  # a mixin of Oscar's view
+        # a mixin of Oscar's view
+        response: HttpResponse = super().download_selected_orders(request, orders)  # type: ignore[misc]
         return response
 
 
 def _marked(orders: Any) -> list[tuple[Any, str]]:
-    states = {ours.key: ours for ours in shop.order_states(PLUGIN, [order.number for order in orders])}
+    states = {
+        ours.key: ours for ours in shop.order_states(PLUGIN, [order.number for order in orders])
+    }
     marks = [(order, refunded_of(order, states.get(order.number))) for order in orders]
     return [(order, str(MARKS[mark])) for order, mark in marks if mark]
 
 
 class OrderDetailMixin:
-    """Adds the payments to the order's page, and sends refunds of Tillgate's payments to the gateway."""
+    """Adds the payments to the order's page, and sends refunds of Tillgate's payments to the
+    gateway.
+    """
 
     request: HttpRequest
     object: Any
 
     def get_handler(self, user: Any = None, **options: Any) -> Any:
         """Return Oscar's event handler, and pass it the user."""
-        return super().get_handler(user or self.request.user, **options)  # type: ignore[misc]  # a mixin of Oscar's view
+        # a mixin of Oscar's view
+        return super().get_handler(user or self.request.user, **options)  # type: ignore[misc]
 
     def get_template_names(self) -> list[str]:
         """Show the shop's page with Tillgate's part, if the order is Tillgate's."""
-        names: list[str] = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
+        # a mixin of Oscar's view
+        names: list[str] = super().get_template_names()  # type: ignore[misc]
         return ["tillgate_oscar/dashboard/order_detail.html"] if is_expected(self.object) else names
 
     def get_context_data(self, **options: Any) -> dict[str, Any]:
         """Add the payments, the open reviews, and the refund form."""
-        context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
+        # a mixin of Oscar's view
+        context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]
         ours = state_of(self.object)
         if ours is None:
             return context
@@ -105,7 +118,9 @@ class OrderDetailMixin:
                 {"review": review, "admin_url": shop.admin_url(self.request, "review", review.id)}
                 for review in shop.open_reviews(PLUGIN, order_keys=[ours.key])
             ],
-            "tillgate_refund_form": _refund_form(left, self.object.currency) if may_refund else None,
+            "tillgate_refund_form": _refund_form(left, self.object.currency)
+            if may_refund
+            else None,
             "tillgate_refunded": refunded_of(self.object, ours),
             "tillgate_refund_type": refund_event_type(),
             "tillgate_idempotency_key": secrets.token_urlsafe(12),
@@ -116,24 +131,48 @@ class OrderDetailMixin:
         """Refund part of the order's money, or do as Oscar does."""
         if self._is_for_tillgate(request, order):
             return self._refund(request, order)
-        response: HttpResponse = super().create_order_payment_event(request, order)  # type: ignore[misc]  # a mixin of Oscar's view
+        # a mixin of Oscar's view
+        response: HttpResponse = super().create_order_payment_event(request, order)  # type: ignore[misc]
         return response
 
-    def create_payment_event(self, request: HttpRequest, order: Any, lines: Any, quantities: Sequence[int]) -> HttpResponse:
+    def create_payment_event(
+        self,
+        request: HttpRequest,
+        order: Any,
+        lines: Any,
+        quantities: Sequence[int],
+    ) -> HttpResponse:
         """Refund the money for some of the lines, or do as Oscar does."""
         if self._is_for_tillgate(request, order):
             return self._refund(request, order, lines, quantities)
-        response: HttpResponse = super().create_payment_event(request, order, lines, quantities)  # type: ignore[misc]  # a mixin of Oscar's view
+        # a mixin of Oscar's view
+        response: HttpResponse = super().create_payment_event(request, order, lines, quantities)  # type: ignore[misc]
         return response
 
     def _is_for_tillgate(self, request: HttpRequest, order: Any) -> bool:
         types = get_model("order", "PaymentEventType")._default_manager
         event_type = types.filter(code=request.POST.get("payment_event_type", "")).first()
-        return event_type is not None and is_refund(event_type) and refunded_here(order, state_of(order))
+        return (
+            event_type is not None
+            and is_refund(event_type)
+            and refunded_here(order, state_of(order))
+        )
 
-    def _refund(self, request: HttpRequest, order: Any, lines: Any = None, quantities: Sequence[int] | None = None) -> HttpResponse:
-        """Request a refund and report its result. Without an amount, refund the price of so many of each line."""
-        handler, event_type, key = self.get_handler(), refund_event_type(), request.POST.get("tillgate_idempotency_key")
+    def _refund(
+        self,
+        request: HttpRequest,
+        order: Any,
+        lines: Any = None,
+        quantities: Sequence[int] | None = None,
+    ) -> HttpResponse:
+        """Request a refund and report its result. Without an amount, refund the price of so many of
+        each line.
+        """
+        handler, event_type, key = (
+            self.get_handler(),
+            refund_event_type(),
+            request.POST.get("tillgate_idempotency_key"),
+        )
         text, seen = request.POST.get("amount", "").strip(), request.POST.get("tillgate_seen")
         try:
             if not (lines and quantities) or text:
@@ -152,11 +191,19 @@ class OrderDetailMixin:
                 newest_refund=seen,
             )
         except (PaymentError, InvalidPaymentEvent, InvalidRequest) as error:
-            messages.error(request, gettext("Nothing was refunded: %(detail)s.") % {"detail": _detail(error)})
+            messages.error(
+                request,
+                gettext("Nothing was refunded: %(detail)s.") % {"detail": _detail(error)},
+            )
         else:
-            # With ATOMIC_REQUESTS the refund is sent after the request's transaction: its result is known only then.
-            transaction.on_commit(partial(shop.say_refund, request, refund.id), using=shop.database())
-        response: HttpResponse = self.reload_page(fragment="payment")  # type: ignore[attr-defined]  # of Oscar's view
+            # With ATOMIC_REQUESTS the refund is sent after the request's transaction: its result is
+            # known only then.
+            transaction.on_commit(
+                partial(shop.say_refund, request, refund.id),
+                using=shop.database(),
+            )
+        # of Oscar's view
+        response: HttpResponse = self.reload_page(fragment="payment")  # type: ignore[attr-defined]
         return response
 
 
@@ -167,7 +214,8 @@ def _refund_form(left: Decimal, currency: str) -> shop.RefundForm:
 def _detail(error: Exception) -> str:
     if isinstance(error, InvalidRequest):
         return f"“{error.value}” {error.remedy}"
-    return str(error) or gettext("more was asked for than was bought")  # Oscar raises some of its errors without a message
+    # Oscar raises some of its errors without a message
+    return str(error) or gettext("more was asked for than was bought")
 
 
 def _payments(ours: shop.OrderState, request: HttpRequest) -> list[dict[str, Any]]:
@@ -177,9 +225,15 @@ def _payments(ours: shop.OrderState, request: HttpRequest) -> list[dict[str, Any
             "payment": payment,
             "badge": shop.badge_of(payment),
             "method": shop.method_label(payment.method),
-            "refunds": [{"refund": refund, "badge": shop.badge_of(refund)} for refund in payment.refunds],
+            "refunds": [
+                {"refund": refund, "badge": shop.badge_of(refund)} for refund in payment.refunds
+            ],
             "timeline": shop.timeline(PLUGIN, ours.key, payment_id=payment.id),
             "admin_url": shop.admin_url(request, "payment", payment.id),
         }
-        for payment in sorted(ours.payments, key=lambda one: (one.paid_the_order, int(one.id)), reverse=True)
+        for payment in sorted(
+            ours.payments,
+            key=lambda one: (one.paid_the_order, int(one.id)),
+            reverse=True,
+        )
     ]

@@ -17,14 +17,32 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Installation",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("api_url", tillgate.shop.ExactField(max_length=255, unique=True, verbose_name="address of its API")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
+                (
+                    "api_url",
+                    tillgate.shop.ExactField(
+                        max_length=255,
+                        unique=True,
+                        verbose_name="address of its API",
+                    ),
+                ),
                 ("app_id", models.CharField(max_length=128, verbose_name="the App's id there")),
                 ("token", models.TextField(blank=True)),
                 ("keys", models.JSONField(default=dict)),
                 ("keys_fetched_at", models.DateTimeField(blank=True, null=True)),
                 ("installed_at", models.DateTimeField(verbose_name="installed")),
-                ("uninstalled_at", models.DateTimeField(blank=True, null=True, verbose_name="uninstalled")),
+                (
+                    "uninstalled_at",
+                    models.DateTimeField(blank=True, null=True, verbose_name="uninstalled"),
+                ),
             ],
             options={
                 "verbose_name": "installation",
@@ -35,20 +53,38 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Purchase",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
                 ("source", tillgate.shop.ExactField(max_length=100)),
                 ("part", models.PositiveIntegerField(default=0)),
                 ("number", models.CharField(max_length=32)),
                 ("channel", models.CharField(max_length=255)),
                 ("amount", tillgate.shop.MoneyField(decimal_places=3, max_digits=15)),
-                ("costs", tillgate.shop.MoneyField(blank=True, decimal_places=3, max_digits=15, null=True)),
+                (
+                    "costs",
+                    tillgate.shop.MoneyField(
+                        blank=True,
+                        decimal_places=3,
+                        max_digits=15,
+                        null=True,
+                    ),
+                ),
                 ("currency", models.CharField(max_length=3)),
                 ("paid_reference", models.CharField(blank=True, max_length=32)),
                 ("given_up_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "installation",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="purchases", to="tillgate_saleor.installation"
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="purchases",
+                        to="tillgate_saleor.installation",
                     ),
                 ),
             ],
@@ -61,7 +97,15 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Transaction",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
                 ("transaction_id", tillgate.shop.ExactField(max_length=100)),
                 ("idempotency_key", models.CharField(max_length=512)),
                 ("method", models.CharField(max_length=32)),
@@ -72,19 +116,27 @@ class Migration(migrations.Migration):
                 (
                     "installation",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="transactions", to="tillgate_saleor.installation"
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="transactions",
+                        to="tillgate_saleor.installation",
                     ),
                 ),
                 (
                     "payment",
                     models.ForeignKey(
-                        blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tillgate.payment"
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="tillgate.payment",
                     ),
                 ),
                 (
                     "purchase",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="transactions", to="tillgate_saleor.purchase"
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="transactions",
+                        to="tillgate_saleor.purchase",
                     ),
                 ),
             ],
@@ -97,14 +149,31 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="AskedRefund",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
                 ("digest", models.CharField(max_length=64)),
                 ("asked_at", models.DateTimeField()),
-                ("refund", models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tillgate.refund")),
+                (
+                    "refund",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="tillgate.refund",
+                    ),
+                ),
                 (
                     "transaction",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="asked_refunds", to="tillgate_saleor.transaction"
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="asked_refunds",
+                        to="tillgate_saleor.transaction",
                     ),
                 ),
             ],
@@ -116,18 +185,30 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="purchase",
-            index=models.Index(fields=["installation", "channel"], name="tillgate_saleor_by_channel"),
+            index=models.Index(
+                fields=["installation", "channel"],
+                name="tillgate_saleor_by_channel",
+            ),
         ),
         migrations.AddConstraint(
             model_name="purchase",
-            constraint=models.UniqueConstraint(fields=("installation", "source", "part"), name="tillgate_saleor_purchase_part"),
+            constraint=models.UniqueConstraint(
+                fields=("installation", "source", "part"),
+                name="tillgate_saleor_purchase_part",
+            ),
         ),
         migrations.AddConstraint(
             model_name="transaction",
-            constraint=models.UniqueConstraint(fields=("installation", "transaction_id"), name="tillgate_saleor_transaction_id"),
+            constraint=models.UniqueConstraint(
+                fields=("installation", "transaction_id"),
+                name="tillgate_saleor_transaction_id",
+            ),
         ),
         migrations.AddConstraint(
             model_name="askedrefund",
-            constraint=models.UniqueConstraint(fields=("transaction", "digest"), name="tillgate_saleor_asked_refund"),
+            constraint=models.UniqueConstraint(
+                fields=("transaction", "digest"),
+                name="tillgate_saleor_asked_refund",
+            ),
         ),
     ]

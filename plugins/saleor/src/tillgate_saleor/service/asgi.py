@@ -1,4 +1,6 @@
-"""The service as an ASGI application, for a server of your own; `tillgate-saleor serve` runs it with the worker beside it."""
+"""The service as an ASGI application, for a server of your own; `tillgate-saleor serve` runs it
+with the worker beside it.
+"""
 
 import os
 

@@ -1,4 +1,6 @@
-"""A bound on request bodies: the server writes a body to disk before a view can check the sender."""
+"""A bound on request bodies: the server writes a body to disk before a view can check the
+sender.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class _TooLarge(Exception):
 
 
 def bounded(application: Application) -> Application:
-    """Return an ASGI application that answers 413 to a larger body, however it is sent, and reads no more of it."""
+    """Return an ASGI application that answers 413 to a larger body, however it is sent, and reads
+    no more of it.
+    """
 
     async def answer(scope: dict[str, Any], receive: Receive, send: Send) -> None:
         left = LARGEST_BODY_BYTES
@@ -34,7 +38,13 @@ def bounded(application: Application) -> Application:
         try:
             await application(scope, take, send)
         except _TooLarge:
-            await send({"type": "http.response.start", "status": 413, "headers": [(b"connection", b"close")]})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 413,
+                    "headers": [(b"connection", b"close")],
+                },
+            )
             await send({"type": "http.response.body", "body": b""})
 
     return answer

@@ -1,4 +1,6 @@
-"""The health address: whether this process answers and reaches its database, for what starts it again or sends it requests."""
+"""The health address: whether this process answers and reaches its database, for what starts it
+again or sends it requests.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,13 @@ _log = logging.getLogger("tillgate")
 @never_cache
 @require_safe
 def health(request: HttpRequest) -> JsonResponse:
-    """Answer 200 if the service can work, else 503. `tillgate doctor` says more; strangers read no more here."""
+    """Answer 200 if the service can work, else 503. `tillgate doctor` says more; strangers read no
+    more here.
+    """
     try:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT 1 FROM tillgate_order WHERE 1 = 0")  # fails before the migrations too
+            # fails before the migrations too
+            cursor.execute("SELECT 1 FROM tillgate_order WHERE 1 = 0")
     except DatabaseError:
         _log.exception("the database does not answer")
         return JsonResponse({"healthy": False}, status=503)

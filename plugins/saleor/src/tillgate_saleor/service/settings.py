@@ -1,6 +1,7 @@
 """The settings of the service, from the environment; docs/saleor.md lists the variables.
 
-Put your changes into a module that begins with `from tillgate_saleor.service.settings import *`, and name it in DJANGO_SETTINGS_MODULE.
+Put your changes into a module that begins with `from tillgate_saleor.service.settings import *`,
+and name it in DJANGO_SETTINGS_MODULE.
 """
 
 from __future__ import annotations
@@ -66,7 +67,11 @@ def _account() -> dict[str, Any]:
     name = os.environ.get("TILLGATE_DIALECT") or REFERENCE.name
     dialect = Dialect.named(name)
     if dialect is None:
-        raise ConfigurationError("TILLGATE_DIALECT", name, f"is not one of {', '.join(Dialect.names())}: is its plugin installed?")
+        raise ConfigurationError(
+            "TILLGATE_DIALECT",
+            name,
+            f"is not one of {', '.join(Dialect.names())}: is its plugin installed?",
+        )
     given: dict[str, Any] = {
         "BASE_URL": os.environ.get("TILLGATE_BASE_URL"),
         "MERCHANT_NO": os.environ.get("TILLGATE_MERCHANT_NO"),
@@ -77,9 +82,18 @@ def _account() -> dict[str, Any]:
         "METHODS": _list("TILLGATE_METHODS"),
         "SETTLE_CURRENCY": os.environ.get("TILLGATE_SETTLE_CURRENCY"),
     }
-    needed = [*([] if dialect.base_url else ["BASE_URL"]), *(field.upper() for field in dialect.required), "TOKEN"]
+    needed = [
+        *([] if dialect.base_url else ["BASE_URL"]),
+        *(field.upper() for field in dialect.required),
+        "TOKEN",
+    ]
     lacking = [field for field in needed if not given.get(field)]
-    _missing.update({f"TILLGATE_{field}": _REMEDIES.get(field, f"the dialect {name} needs it") for field in lacking})
+    _missing.update(
+        {
+            f"TILLGATE_{field}": _REMEDIES.get(field, f"the dialect {name} needs it")
+            for field in lacking
+        },
+    )
     return {"DIALECT": name} | {field: value for field, value in given.items() if value}
 
 
@@ -92,20 +106,38 @@ _REMEDIES: Final = {
 
 def _database() -> dict[str, Any]:
     try:
-        database: dict[str, Any] = dict(dj_database_url.parse(os.environ.get("DATABASE_URL") or "sqlite:///tillgate-saleor.sqlite3"))
+        database: dict[str, Any] = dict(
+            dj_database_url.parse(
+                os.environ.get("DATABASE_URL") or "sqlite:///tillgate-saleor.sqlite3",
+            ),
+        )
     except ValueError:  # the address is not shown: it holds a password
-        raise ConfigurationError("DATABASE_URL", None, "is not an address such as postgresql://user:password@host/name") from None
+        raise ConfigurationError(
+            "DATABASE_URL",
+            None,
+            "is not an address such as postgresql://user:password@host/name",
+        ) from None
     if database["ENGINE"] == "django.db.backends.sqlite3":
-        # Notifications, webhooks and the worker write at the same time, and wait for each other instead of failing.
+        # Notifications, webhooks and the worker write at the same time, and wait for each other
+        # instead of failing.
         pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-        database["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": pragmas}
+        database["OPTIONS"] = {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": pragmas,
+        }
     return database
 
 
 PUBLIC_URL = _required(
-    "PUBLIC_URL", "give the address at which Saleor, the gateway and shoppers reach this service: https://pay.shop.example"
+    "PUBLIC_URL",
+    "give the address at which Saleor, the gateway and shoppers reach this service: "
+    "https://pay.shop.example",
 )
-SECRET_KEY = _required("SECRET_KEY", 'make one with python -c "import secrets; print(secrets.token_urlsafe(50))"')
+SECRET_KEY = _required(
+    "SECRET_KEY",
+    'make one with python -c "import secrets; print(secrets.token_urlsafe(50))"',
+)
 SECRET_KEY_FALLBACKS = _list("SECRET_KEY_FALLBACKS")
 
 _SANDBOX = _is_on("TILLGATE_SANDBOX")
@@ -117,12 +149,23 @@ TILLGATE: dict[str, Any] = {
 }
 if _missing:
     raise ConfigurationError(
-        "The environment", None, "lacks what is required:\n" + "\n".join(f"  {name}: {remedy}" for name, remedy in _missing.items())
+        "The environment",
+        None,
+        "lacks what is required:\n"
+        + "\n".join(f"  {name}: {remedy}" for name, remedy in _missing.items()),
     )
 if len(SECRET_KEY) < _SHORTEST_KEY:
-    raise ConfigurationError("SECRET_KEY", None, f"is too short: it must be at least {_SHORTEST_KEY} random characters")
+    raise ConfigurationError(
+        "SECRET_KEY",
+        None,
+        f"is too short: it must be at least {_SHORTEST_KEY} random characters",
+    )
 if origin_of(PUBLIC_URL) != PUBLIC_URL.rstrip("/").lower():
-    raise ConfigurationError("PUBLIC_URL", PUBLIC_URL, "is not an address such as https://pay.shop.example, without a path")
+    raise ConfigurationError(
+        "PUBLIC_URL",
+        PUBLIC_URL,
+        "is not an address such as https://pay.shop.example, without a path",
+    )
 if _list("PAYMENT_METHODS"):
     TILLGATE["PAYMENT_METHODS"] = _list("PAYMENT_METHODS")
 
@@ -135,7 +178,7 @@ TILLGATE_SALEOR: dict[str, Any] = {
             "PARTS": _is_on("SALEOR_PARTS"),
         }
         for origin in _list("SALEOR_ORIGINS")
-    }
+    },
 }
 
 DATABASES = {"default": _database()}
@@ -181,9 +224,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ]
+            ],
         },
-    }
+    },
 ]
 
 if urlsplit(PUBLIC_URL).scheme == "https":
@@ -198,12 +241,15 @@ EMAIL_HOST_USER = os.environ.get("EMAIL_HOST_USER", "")
 EMAIL_HOST_PASSWORD = os.environ.get("EMAIL_HOST_PASSWORD", "")
 EMAIL_USE_TLS = bool(EMAIL_HOST_USER)
 EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = SERVER_EMAIL = os.environ.get("EMAIL_FROM") or f"tillgate@{urlsplit(PUBLIC_URL).hostname}"
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = (
+    os.environ.get("EMAIL_FROM") or f"tillgate@{urlsplit(PUBLIC_URL).hostname}"
+)
 
 SILENCED_SYSTEM_CHECKS = [
     "security.W004",  # the web server in front handles HSTS and the redirect to https
     "security.W008",
-    "tillgate.W005",  # under ASGI each request has a thread of its own, and a kept connection would end with it
+    # under ASGI each request has a thread of its own, and a kept connection would end with it
+    "tillgate.W005",
 ]
 if _SANDBOX:
     # The variable declares that only play money is used, about which nobody has to be mailed.

@@ -1,4 +1,6 @@
-"""`manage.py tillgate SUBCOMMAND`. Each subcommand is a module of `tillgate.django.management.subcommands`."""
+"""`manage.py tillgate SUBCOMMAND`. Each subcommand is a module of
+`tillgate.django.management.subcommands`.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,20 @@ SUBCOMMANDS: Final[dict[str, Any]] = {
     "check-settlement": check_settlement,
     "restored": restored,
 }
-"""The modules by the name of the subcommand. Each has a docstring, `add_arguments(parser)` and `run(command, options)`."""
+"""The modules by the name of the subcommand. Each has a docstring, `add_arguments(parser)` and
+`run(command, options)`.
+"""
 
 
 class Command(BaseCommand):
     """Look after payments: worker, audit, doctor, import, export, erasure, settlement check."""
 
-    help = "Looks after payments: worker runs what is due, compares the ledger, and tells whether all is well."
-    # If a wrong setting elsewhere in the project stopped the worker, paid orders would stay unpaid; the doctor reports all problems.
+    help = (
+        "Looks after payments: worker runs what is due, compares the ledger, and tells whether "
+        "all is well."
+    )
+    # If a wrong setting elsewhere in the project stopped the worker, paid orders would stay unpaid;
+    # the doctor reports all problems.
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -47,11 +55,32 @@ class Command(BaseCommand):
         for name, module in SUBCOMMANDS.items():
             summary, _, details = (module.__doc__ or "").partition("\n")
             own = parsers.add_parser(name, help=summary, description=f"{summary}{details}")
-            own.add_argument("-v", "--verbosity", type=int, choices=(0, 1, 2, 3), default=argparse.SUPPRESS, help="0 says nothing")
+            own.add_argument(
+                "-v",
+                "--verbosity",
+                type=int,
+                choices=(0, 1, 2, 3),
+                default=argparse.SUPPRESS,
+                help="0 says nothing",
+            )
             own.add_argument("--settings", default=argparse.SUPPRESS, help="the settings module")
-            own.add_argument("--pythonpath", default=argparse.SUPPRESS, help="a folder to import from")
-            own.add_argument("--traceback", action="store_true", default=argparse.SUPPRESS, help="show where an error came from")
-            own.add_argument("--no-color", action="store_true", default=argparse.SUPPRESS, help="no colours")
+            own.add_argument(
+                "--pythonpath",
+                default=argparse.SUPPRESS,
+                help="a folder to import from",
+            )
+            own.add_argument(
+                "--traceback",
+                action="store_true",
+                default=argparse.SUPPRESS,
+                help="show where an error came from",
+            )
+            own.add_argument(
+                "--no-color",
+                action="store_true",
+                default=argparse.SUPPRESS,
+                help="no colours",
+            )
             module.add_arguments(own)
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -1,4 +1,5 @@
-"""Compare Tillgate's ledger with the gateway and the shop; ends with 1 when they differ. Changes nothing.
+"""Compare Tillgate's ledger with the gateway and the shop; ends with 1 when they differ. Changes
+nothing.
 
 Ends with 0 when nothing differs, with 1 when something does, and with 2 when a query failed.
 """
@@ -22,7 +23,14 @@ from tillgate.django.accounting.differences import Difference, DifferenceKind
 from tillgate.django.amounts import money_text
 from tillgate.django.conf import get_settings
 from tillgate.django.management.period import add_period, ends, shown, starts
-from tillgate.django.management.terminal import Voice, require_account, require_tables, say, stopped_by_signals, unusable
+from tillgate.django.management.terminal import (
+    Voice,
+    require_account,
+    require_tables,
+    say,
+    stopped_by_signals,
+    unusable,
+)
 from tillgate.errors import TillgateError
 from tillgate.money import amount_text
 from tillgate.wire.texts import printable
@@ -34,7 +42,11 @@ def add_arguments(parser: CommandParser) -> None:
     """Add the audit's options."""
     add_period(parser, since="30d", until="0m", about="payments started")
     parser.add_argument("--account", metavar="ALIAS", help="only payments of this account")
-    parser.add_argument("--json", action="store_true", help="one object: the period, what was compared, and the differences")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="one object: the period, what was compared, and the differences",
+    )
 
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
@@ -43,20 +55,32 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     since, until = starts(options["since"], now), ends(options["until"], now)
     if since >= until:
         remedy = "give an earlier --since or a later --until"
-        raise CommandError(f"--since {shown(since)} is not before --until {shown(until)}: {remedy}", returncode=_NOT_ASKED)
+        raise CommandError(
+            f"--since {shown(since)} is not before --until {shown(until)}: {remedy}",
+            returncode=_NOT_ASKED,
+        )
     voice = Voice(command, 0 if options["json"] else options["verbosity"])
     found, done = [], Audited()
 
     def progress(audited: Audited) -> None:
         nonlocal done
         done = audited
-        voice.progress(f"{audited.payments:,} of {audited.total:,} payments compared, {_counted(audited.differences, 'difference')}")
+        voice.progress(
+            f"{audited.payments:,} of {audited.total:,} payments compared, "
+            f"{_counted(audited.differences, 'difference')}",
+        )
 
     try:
         get_settings()  # report a wrong setting now
         require_tables(_NOT_ASKED)
         with stopped_by_signals() as stopped:
-            for difference in audit(since, until, account=options["account"], progress=progress, stop=stopped):
+            for difference in audit(
+                since,
+                until,
+                account=options["account"],
+                progress=progress,
+                stop=stopped,
+            ):
                 found.append(difference)
                 if not options["json"]:
                     say(command, _line(difference))
@@ -71,7 +95,9 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     for line in _summary(since, until, done, found):
         voice.done(line)
     if found:
-        sys.exit(_NOT_ASKED if any(one.kind is DifferenceKind.NOT_ASKED for one in found) else _DIFFERS)
+        sys.exit(
+            _NOT_ASKED if any(one.kind is DifferenceKind.NOT_ASKED for one in found) else _DIFFERS,
+        )
 
 
 def _counted(count: int, name: str) -> str:
@@ -79,21 +105,34 @@ def _counted(count: int, name: str) -> str:
 
 
 def _total(amounts: Mapping[str, Decimal]) -> str:
-    return ", ".join(money_text(amount, currency) for currency, amount in sorted(amounts.items())) or "no money"
+    return (
+        ", ".join(money_text(amount, currency) for currency, amount in sorted(amounts.items()))
+        or "no money"
+    )
 
 
 def _line(difference: Difference) -> str:
     about = f" {difference.reference} of order {difference.order}" if difference.reference else ""
     told = f" ({difference.told})" if difference.told else ""
-    return printable(f"{difference.kind}{about}: {difference.here} | {difference.there}{told} | {difference.remedy}")
+    return printable(
+        f"{difference.kind}{about}: {difference.here} | {difference.there}{told} | "
+        f"{difference.remedy}",
+    )
 
 
 def _summary(since: datetime, until: datetime, done: Audited, found: list[Difference]) -> list[str]:
     differing = [one for one in found if one.kind is not DifferenceKind.NOT_ASKED]
     known = sum(bool(one.told) for one in differing)
     lines = [
-        f"{done.compared:,} of {_counted(done.total, 'payment')} compared, started from {shown(since)} until {shown(until)}: "
-        + (_counted(len(differing), "difference") if differing else "no difference" if done.compared else "nothing was compared")
+        f"{done.compared:,} of {_counted(done.total, 'payment')} compared, started from "
+        f"{shown(since)} until {shown(until)}: "
+        + (
+            _counted(len(differing), "difference")
+            if differing
+            else "no difference"
+            if done.compared
+            else "nothing was compared"
+        )
         + (f", {known:,} of them under review" if known else ""),
         f"paid here: {done.paid_here:,} with {_total(done.paid_here_amounts)}; "
         f"at the gateway: {done.paid_there:,} with {_total(done.paid_there_amounts)}",
@@ -106,8 +145,20 @@ def _summary(since: datetime, until: datetime, done: Audited, found: list[Differ
     return lines
 
 
-def _object(since: datetime, until: datetime, done: Audited, found: list[Difference]) -> dict[str, Any]:
+def _object(
+    since: datetime,
+    until: datetime,
+    done: Audited,
+    found: list[Difference],
+) -> dict[str, Any]:
     counts = {name: value for name, value in asdict(done).items() if name != "differences"}
     for name in ("paid_here_amounts", "paid_there_amounts", "refunded_amounts"):
-        counts[name] = {currency: amount_text(amount, currency) for currency, amount in counts[name].items()}
-    return {"since": since.isoformat(), "until": until.isoformat(), **counts, "differences": [asdict(one) for one in found]}
+        counts[name] = {
+            currency: amount_text(amount, currency) for currency, amount in counts[name].items()
+        }
+    return {
+        "since": since.isoformat(),
+        "until": until.isoformat(),
+        **counts,
+        "differences": [asdict(one) for one in found],
+    }

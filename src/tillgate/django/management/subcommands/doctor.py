@@ -14,7 +14,11 @@ from tillgate.django.management.terminal import say
 
 def add_arguments(parser: CommandParser) -> None:
     """Add the doctor's options."""
-    parser.add_argument("--json", action="store_true", help="one object: healthy, and checks with name, passed, finding")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="one object: healthy, and checks with name, passed, finding",
+    )
 
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
@@ -29,7 +33,10 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
             say(command, f"{mark}  {check.name:<22} {check.finding}")
     is_healthy = all(check.passed for check in found)
     if options["json"]:
-        checks = [{"name": check.name, "passed": check.passed, "finding": check.finding} for check in found]
+        checks = [
+            {"name": check.name, "passed": check.passed, "finding": check.finding}
+            for check in found
+        ]
         say(command, json.dumps({"healthy": is_healthy, "checks": checks}, indent=2))
     if not is_healthy:
         sys.exit(1)

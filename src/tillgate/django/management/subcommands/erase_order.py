@@ -1,4 +1,5 @@
-"""Erase the details of an order: notifications, answers of the gateway and texts. Without --apply nothing is written.
+"""Erase the details of an order: notifications, answers of the gateway and texts. Without --apply
+nothing is written.
 
 The facts about the money stay. An order with anything open is refused.
 """
@@ -20,7 +21,11 @@ from tillgate.django.worker.retention import erase_order
 def add_arguments(parser: CommandParser) -> None:
     """Add the order's names and the flag."""
     export_order.add_arguments(parser)
-    parser.add_argument("--apply", action="store_true", help="erase; without it the order is only checked")
+    parser.add_argument(
+        "--apply",
+        action="store_true",
+        help="erase; without it the order is only checked",
+    )
 
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
@@ -33,5 +38,11 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     if not had_details:
         message = "there is nothing to erase"
     else:
-        message = "the details were erased" if options["apply"] else "the details can be erased; nothing was written: add --apply"
-    Voice(command, options["verbosity"]).done(f"{options['plugin']}:{options['order_key']}: {message}")
+        message = (
+            "the details were erased"
+            if options["apply"]
+            else "the details can be erased; nothing was written: add --apply"
+        )
+    Voice(command, options["verbosity"]).done(
+        f"{options['plugin']}:{options['order_key']}: {message}",
+    )

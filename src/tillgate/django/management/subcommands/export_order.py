@@ -1,6 +1,7 @@
 """Write everything that is stored about an order to the standard output as JSON. Changes nothing.
 
-Addresses that grant access to their holder are left out: those of the notifications, of the return and of the payment page.
+Addresses that grant access to their holder are left out: those of the notifications, of the return
+and of the payment page.
 """
 
 from __future__ import annotations

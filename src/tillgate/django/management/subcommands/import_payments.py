@@ -1,8 +1,9 @@
-"""Import payments that another plugin has made, so that they can be refunded here. Without --apply nothing is written.
+"""Import payments that another plugin has made, so that they can be refunded here. Without --apply
+nothing is written.
 
-The file is CSV in UTF-8 with the columns reference, amount and currency, and if wanted order, transaction_no, method and paid_at. The
-gateway is queried about every payment. All are imported, or none: every wrong line is printed with its remedy, and the command ends
-with 1.
+The file is CSV in UTF-8 with the columns reference, amount and currency, and if wanted order,
+transaction_no, method and paid_at. The gateway is queried about every payment. All are imported, or
+none: every wrong line is printed with its remedy, and the command ends with 1.
 """
 
 from __future__ import annotations
@@ -28,12 +29,28 @@ from tillgate.wire.texts import printable
 def add_arguments(parser: CommandParser) -> None:
     """Add the import's options."""
     parser.add_argument("file", type=Path, help="the CSV file")
-    parser.add_argument("--account", default="default", metavar="ALIAS", help="the account that made the payments (default: default)")
     parser.add_argument(
-        "--plugin", default=IMPORTED_NAME, metavar="NAME", help="the plugin that owns the orders; without it no shop hears of refunds"
+        "--account",
+        default="default",
+        metavar="ALIAS",
+        help="the account that made the payments (default: default)",
     )
-    parser.add_argument("--skip", action="store_true", help="leave out what the gateway does not confirm, and import the rest")
-    parser.add_argument("--apply", action="store_true", help="write the payments; without it they are only checked")
+    parser.add_argument(
+        "--plugin",
+        default=IMPORTED_NAME,
+        metavar="NAME",
+        help="the plugin that owns the orders; without it no shop hears of refunds",
+    )
+    parser.add_argument(
+        "--skip",
+        action="store_true",
+        help="leave out what the gateway does not confirm, and import the rest",
+    )
+    parser.add_argument(
+        "--apply",
+        action="store_true",
+        help="write the payments; without it they are only checked",
+    )
 
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
@@ -52,7 +69,10 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
             faults.append(answer)
         else:
             verified.append((row, payment, answer))
-        voice.progress(f"{len(verified) + len(faults):,} of {len(rows):,} payments verified, {len(faults):,} not confirmed")
+        voice.progress(
+            f"{len(verified) + len(faults):,} of {len(rows):,} payments verified, {len(faults):,} "
+            "not confirmed",
+        )
     if faults and not options["skip"]:
         _refuse(command, faults)
     for fault in faults:
@@ -60,7 +80,10 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     if options["apply"] and (faults := write_payments(verified, "staff:import")):
         _refuse(command, faults)
     done = "imported" if options["apply"] else "can be imported; nothing was written: add --apply"
-    voice.done(f"{len(verified):,} payments ({_totals(verified)}) {done}" + (f"; {known:,} were here already" if known else ""))
+    voice.done(
+        f"{len(verified):,} payments ({_totals(verified)}) {done}"
+        + (f"; {known:,} were here already" if known else ""),
+    )
 
 
 def _read(path: Path, alias: str) -> tuple[list[ImportRow], list[FileFault], int]:
@@ -80,4 +103,9 @@ def _refuse(command: BaseCommand, faults: list[FileFault]) -> None:
 
 
 def _totals(verified: list[tuple[ImportRow, Payment, Transaction]]) -> str:
-    return ", ".join(map(str, totals((row.price.amount, row.price.currency) for row, _, _ in verified))) or "no money"
+    return (
+        ", ".join(
+            map(str, totals((row.price.amount, row.price.currency) for row, _, _ in verified)),
+        )
+        or "no money"
+    )

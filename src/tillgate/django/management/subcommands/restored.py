@@ -1,6 +1,8 @@
-"""Note that the database was restored, or that another server took over, and lost its changes since a moment. Sends nothing itself.
+"""Note that the database was restored, or that another server took over, and lost its changes since
+a moment. Sends nothing itself.
 
-Queued refunds that may have been sent become unknown, each with a review. The worker asks about the payments of the 30 days before.
+Queued refunds that may have been sent become unknown, each with a review. The worker asks about the
+payments of the 30 days before.
 """
 
 from __future__ import annotations
@@ -21,9 +23,16 @@ from tillgate.django.payments.restores import note_restored
 def add_arguments(parser: CommandParser) -> None:
     """Add the options."""
     remedy = (
-        "the last moment whose changes the database has; if in doubt, the moment at which it served again; a day or a minute counts whole"
+        "the last moment whose changes the database has; if in doubt, the moment at which it "
+        "served again; a day or a minute counts whole"
     )
-    parser.add_argument("--since", type=moment, required=True, metavar="WHEN", help=f"{remedy}. WHEN is {WHEN}")
+    parser.add_argument(
+        "--since",
+        type=moment,
+        required=True,
+        metavar="WHEN",
+        help=f"{remedy}. WHEN is {WHEN}",
+    )
 
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
@@ -32,19 +41,29 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     now = timezone.now()
     first = starts(options["since"], now)
     if first > now:
-        raise CommandError(f"--since {shown(first)}: lies ahead; give the last moment whose changes the database has")
+        raise CommandError(
+            f"--since {shown(first)}: lies ahead; give the last moment whose changes the database "
+            "has",
+        )
     since = _last(options["since"], now)
     try:
         done = note_restored(since, "restored")
     except DatabaseFault as error:
         raise CommandError(unusable(error)) from error
-    counts = f"{done.refunds} queued refund{'' if done.refunds == 1 else 's'} unknown now, each with a review"
+    counts = (
+        f"{done.refunds} queued refund{'' if done.refunds == 1 else 's'} unknown now, each "
+        "with a review"
+    )
     polled = f"the worker asks about {done.payments} payment{'' if done.payments == 1 else 's'}"
-    Voice(command, options["verbosity"]).done(f"Changes after {shown(since)} may be lost: {counts}; {polled}.")
+    Voice(command, options["verbosity"]).done(
+        f"Changes after {shown(since)} may be lost: {counts}; {polled}.",
+    )
 
 
 def _last(when: Moment, now: datetime) -> datetime:
-    """Return the last moment of a day or a minute, and at most now: a refund that was queued in it may have been sent."""
+    """Return the last moment of a day or a minute, and at most now: a refund that was queued in it
+    may have been sent.
+    """
     if isinstance(when, timedelta):
         return now - when
     end = ends(when, now)

@@ -17,7 +17,13 @@ from django.db import Error as DatabaseFault
 from django.db import connections
 
 from tillgate.django.conf import get_settings
-from tillgate.django.management.terminal import Stop, Voice, require_tables, stopped_by_signals, unusable
+from tillgate.django.management.terminal import (
+    Stop,
+    Voice,
+    require_tables,
+    stopped_by_signals,
+    unusable,
+)
 from tillgate.django.orders.times import stop_after
 from tillgate.django.worker.run import run_worker
 from tillgate.django.worker.runner import Progress, WorkDone
@@ -27,9 +33,13 @@ _log = logging.getLogger("tillgate")
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 HANGS_AFTER_SECONDS: Final = 900
-"""A worker that ends no batch for so long hangs: it ends with status 1 and its threads' stacks, and its supervisor starts it again."""
+"""A worker that ends no batch for so long hangs: it ends with status 1 and its threads' stacks, and
+its supervisor starts it again.
+"""
 _LONGEST_SECONDS: Final = 300.0
-"""The time budget of a worker run with `--once`: cron starts the next run each minute, and every run holds connections."""
+"""The time budget of a worker run with `--once`: cron starts the next run each minute, and every
+run holds connections.
+"""
 
 
 def _count(text: str) -> int:
@@ -43,7 +53,9 @@ def _seconds(text: str) -> float:
     with suppress(ValueError):
         if 0 < (value := float(text)) <= 3600:
             return value
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0 and at most 3600, such as 5")
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not a number of seconds above 0 and at most 3600, such as 5",
+    )
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -51,10 +63,22 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument(
         "--once",
         action="store_true",
-        help="do everything that is due and end, for cron; without it the worker goes on until SIGINT or SIGTERM",
+        help="do everything that is due and end, for cron; without it the worker goes on until "
+        "SIGINT or SIGTERM",
     )
-    parser.add_argument("--limit", type=_count, metavar="N", help="poll at most N payments in each run")
-    parser.add_argument("--interval", type=_seconds, default=5.0, metavar="S", help="without --once: S seconds between runs (default: 5)")
+    parser.add_argument(
+        "--limit",
+        type=_count,
+        metavar="N",
+        help="poll at most N payments in each run",
+    )
+    parser.add_argument(
+        "--interval",
+        type=_seconds,
+        default=5.0,
+        metavar="S",
+        help="without --once: S seconds between runs (default: 5)",
+    )
 
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
@@ -71,7 +95,9 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
             work_done = run_worker(options["limit"], _progress(voice), stop)
         except DatabaseFault as error:
             raise CommandError(unusable(error)) from error
-    voice.done(_message(work_done) + ("; what is left is for the next worker run" if stop() else ""))
+    voice.done(
+        _message(work_done) + ("; what is left is for the next worker run" if stop() else ""),
+    )
     if work_done.faults:
         for fault in work_done.faults:
             command.stderr.write(fault)
@@ -80,7 +106,9 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _ended_where_it_hangs() -> Iterator[None]:
-    """End the process where a shop's handler or a plugin hangs, since Python cannot end a thread."""
+    """End the process where a shop's handler or a plugin hangs, since Python cannot end a
+    thread.
+    """
     _watch_for_hanging()
     try:
         yield
@@ -94,7 +122,9 @@ def _watch_for_hanging() -> None:
 
 
 def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Stop) -> None:
-    """Run until stopped. Log a failure and try again later, because payments stay open without a worker."""
+    """Run until stopped. Log a failure and try again later, because payments stay open without a
+    worker.
+    """
     failures = 0
     voice.done(f"The worker runs, every {interval_seconds:g} s, until SIGINT or SIGTERM.")
     while not stopped():
@@ -103,10 +133,19 @@ def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Sto
             work_done = run_worker(limit, _progress(voice), stopped)
         except Exception as error:  # plugins and the project's code may raise anything
             failures += 1
-            # No traceback: during an hour without the database, tracebacks would hide everything else.
+            # No traceback: during an hour without the database, tracebacks would hide everything
+            # else.
             share = random.uniform(0.5, 1)  # noqa: S311  # spreads load, guards nothing
-            pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10)) * share
-            _log.error("the worker run ended early (%s: %s); the next one begins in %.0f s", type(error).__name__, error, pause)
+            pause = (
+                min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10))
+                * share
+            )
+            _log.error(
+                "the worker run ended early (%s: %s); the next one begins in %.0f s",
+                type(error).__name__,
+                error,
+                pause,
+            )
             connections.close_all()  # the next worker run opens new connections
             stopped.wait(pause)
             continue
@@ -131,4 +170,6 @@ def _show(voice: Voice, work_done: WorkDone) -> None:
 
 def _message(work_done: WorkDone) -> str:
     counts = {"payments": 0} | work_done.counts | work_done.news | {"faults": len(work_done.faults)}
-    return ", ".join(f"{name} {count}" for name, count in counts.items() if count or name == "payments")
+    return ", ".join(
+        f"{name} {count}" for name, count in counts.items() if count or name == "payments"
+    )

@@ -1,4 +1,6 @@
-"""The admin: payments, orders and reviews. It reads rows and calls operations; it never edits a row."""
+"""The admin: payments, orders and reviews. It reads rows and calls operations; it never edits a
+row.
+"""
 
 from tillgate.django.pages.admin.orders import OrderAdmin
 from tillgate.django.pages.admin.payments import PaymentAdmin

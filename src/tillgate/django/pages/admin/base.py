@@ -1,4 +1,6 @@
-"""The common part of the three admins: read-only pages, the count of open reviews, and actions by POST."""
+"""The common part of the three admins: read-only pages, the count of open reviews, and actions by
+POST.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db import DataError, models
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+)
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.text import capfirst
@@ -30,15 +38,24 @@ SEES_HEALTH: Final = ("tillgate.view_payment", "tillgate.view_review")
 
 
 class ValueFilter(admin.SimpleListFilter):
-    """A filter by one value of the column that `parameter_name` names. A subclass gives the values."""
+    """A filter by one value of the column that `parameter_name` names. A subclass gives the
+    values.
+    """
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Row]) -> QuerySet[Row]:
         """Return the rows with the chosen value."""
-        return queryset.filter(**{str(self.parameter_name): self.value()}) if self.value() else queryset
+        return (
+            queryset.filter(**{str(self.parameter_name): self.value()})
+            if self.value()
+            else queryset
+        )
 
 
-class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  # generic only for the type checker
-    """Read-only pages. The admin never adds, edits or deletes a row: only operations change rows."""
+# generic only for the type checker
+class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]
+    """Read-only pages. The admin never adds, edits or deletes a row: only operations change
+    rows.
+    """
 
     actions = None
     change_list_template = "tillgate/admin/change_list.html"
@@ -54,20 +71,30 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
 
     has_add_permission = has_change_permission = has_delete_permission = _has_no_permission
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(
+        self,
+        request: HttpRequest,
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
         """Show the list with the count of open reviews."""
         context = {"title": capfirst(self.opts.verbose_name_plural), **banner_context(request)}
         return _unframed(super().changelist_view(request, {**context, **(extra_context or {})}))
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        """Return the list for an address. An invalid filter value, such as NUL on PostgreSQL, leads to the whole list."""
+        """Return the list for an address. An invalid filter value, such as NUL on PostgreSQL, leads
+        to the whole list.
+        """
         try:
             return super().get_changelist_instance(request)
         except (ValueError, OverflowError, DataError) as error:
             raise IncorrectLookupParameters(error) from error
 
     def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         """Show one row's page."""
         row = self.find(request, object_id)
@@ -88,7 +115,13 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         """Return the context of a row's page."""
         raise NotImplementedError
 
-    def show(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:
+    def show(
+        self,
+        request: HttpRequest,
+        template: str,
+        title: str,
+        context: dict[str, Any],
+    ) -> HttpResponse:
         """Answer with a page in the admin's frame that no other site may frame."""
         request.current_app = self.admin_site.name  # Django's own admin views set it too
         frame = {
@@ -102,7 +135,9 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return _unframed(TemplateResponse(request, template, frame))
 
     def action_url(self, suffix: str, view: Callable[..., HttpResponse]) -> URLPattern:
-        """Return the URL pattern of an action on a row. Its view runs outside transactions, because actions use the network (I12)."""
+        """Return the URL pattern of an action on a row. Its view runs outside transactions, because
+        actions use the network (I12).
+        """
         guarded = without_atomic_requests(self.admin_site.admin_view(xframe_options_deny(view)))
         name = f"{self.opts.app_label}_{self.opts.model_name}_{suffix}"
         return path(f"<path:object_id>/{suffix}/", guarded, name=name)
@@ -118,19 +153,27 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return reverse(name, args=[row.pk], current_app=self.admin_site.name)
 
     def ask_to_press_again(self, request: HttpRequest, back: str) -> HttpResponse:
-        """Redirect with a message: after a new login, the browser sends GET without the form's data."""
+        """Redirect with a message: after a new login, the browser sends GET without the form's
+        data.
+        """
         messages.warning(request, gettext("Nothing was done. Please press the button again."))
         return HttpResponseRedirect(back)
 
     def refuse(self, request: HttpRequest, error: Exception, back: str, mask: Mask) -> HttpResponse:
         """Redirect with the error as a message."""
-        detail = f"{error.value} {error.remedy}" if isinstance(error, InvalidRequest) and error.field == "amount" else str(error)
+        detail = (
+            f"{error.value} {error.remedy}"
+            if isinstance(error, InvalidRequest) and error.field == "amount"
+            else str(error)
+        )
         messages.error(request, mask.text(detail))
         return HttpResponseRedirect(back)
 
 
 def banner_context(request: HttpRequest) -> dict[str, Any]:
-    """Return the context of the lists: the count of open reviews, and whether the user may see the health page."""
+    """Return the context of the lists: the count of open reviews, and whether the user may see the
+    health page.
+    """
     may_look = request.user.has_perm("tillgate.view_review")
     return {
         "needs_review": Review.objects.filter(resolved_at__isnull=True).count() if may_look else 0,
@@ -139,7 +182,9 @@ def banner_context(request: HttpRequest) -> dict[str, Any]:
 
 
 def _unframed(response: HttpResponse) -> HttpResponse:
-    """Forbid every site, our own included, to show a page within another, where a press could be stolen."""
+    """Forbid every site, our own included, to show a page within another, where a press could be
+    stolen.
+    """
     response["X-Frame-Options"] = "DENY"
     return response
 

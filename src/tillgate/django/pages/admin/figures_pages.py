@@ -1,11 +1,14 @@
-"""The figures of a period, with a chart, tables and CSV, and the check of a settlement file. Both pages belong to the payments."""
+"""The figures of a period, with a chart, tables and CSV, and the check of a settlement file. Both
+pages belong to the payments.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from django import forms
@@ -23,8 +26,24 @@ from django.utils.translation import gettext_lazy as _
 from tillgate import money
 from tillgate.django import dates, words
 from tillgate.django.accounting import exports
-from tillgate.django.accounting.figures import Figure, Kind, Sum, figures, is_tested_only, payments_between, refunds_between, sums_by
-from tillgate.django.accounting.settlement import COLUMNS, Checked, SettlementDifference, SettlementKind, check_settlement, read_file
+from tillgate.django.accounting.figures import (
+    Figure,
+    Kind,
+    Sum,
+    figures,
+    is_tested_only,
+    payments_between,
+    refunds_between,
+    sums_by,
+)
+from tillgate.django.accounting.settlement import (
+    COLUMNS,
+    Checked,
+    SettlementDifference,
+    SettlementKind,
+    check_settlement,
+    read_file,
+)
 from tillgate.django.amounts import money_text
 from tillgate.django.models import NOTHING, Payment
 from tillgate.django.pages.admin.base import ReadOnlyAdmin
@@ -44,25 +63,46 @@ _STATUSES: Final = {Kind.PAYMENT: words.PAYMENT_STATUSES, Kind.REFUND: words.REF
 _DIFFERENCES: Final[dict[SettlementKind, tuple[str | Promise, str | Promise]]] = {
     SettlementKind.MISSING_IN_FILE: (
         _("Missing in the file"),
-        _("Tillgate has them as paid or refunded. They may be in the file before or after this one. Otherwise ask the gateway for them."),
+        _(
+            "Tillgate has them as paid or refunded. They may be in the file before or after this "
+            "one. Otherwise ask the gateway for them.",
+        ),
     ),
     SettlementKind.MISSING_HERE: (
         _("Missing in Tillgate"),
-        _("The file has them, and Tillgate does not know them. Another shop may use the same account. Otherwise ask the gateway."),
+        _(
+            "The file has them, and Tillgate does not know them. Another shop may use the same "
+            "account. Otherwise ask the gateway.",
+        ),
     ),
     SettlementKind.NOT_DONE_HERE: (
         _("Not paid or not refunded here"),
-        _("The file has them, and here they are not finished. Open the payment and press “Poll now”."),
+        _(
+            "The file has them, and here they are not finished. Open the payment and press “Poll "
+            "now”.",
+        ),
     ),
-    SettlementKind.AMOUNT: (_("Other amounts"), _("Compare them with the gateway's own pages. Then ask the gateway.")),
-    SettlementKind.DUPLICATE: (_("Twice in the file"), _("Ask the gateway whether it paid them out twice.")),
+    SettlementKind.AMOUNT: (
+        _("Other amounts"),
+        _("Compare them with the gateway's own pages. Then ask the gateway."),
+    ),
+    SettlementKind.DUPLICATE: (
+        _("Twice in the file"),
+        _("Ask the gateway whether it paid them out twice."),
+    ),
 }
 """The heading of each kind, and the next step of staff."""
 
 
 def _day_field(label: Any, **options: Any) -> forms.DateField:
     widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
-    return forms.DateField(label=label, widget=widget, input_formats=["%Y-%m-%d"], validators=_YEARS, **options)
+    return forms.DateField(
+        label=label,
+        widget=widget,
+        input_formats=["%Y-%m-%d"],
+        validators=_YEARS,
+        **options,
+    )
 
 
 class PeriodForm(forms.Form):
@@ -96,7 +136,11 @@ class SettlementForm(forms.Form):
         assert isinstance(account, forms.ChoiceField)
         account.choices = [("", _("All accounts")), *((alias, alias) for alias in used)]
         for name, label in _COLUMN_LABELS.items():
-            self.fields[f"column_{name}"] = forms.CharField(label=label, required=False, max_length=100)
+            self.fields[f"column_{name}"] = forms.CharField(
+                label=label,
+                required=False,
+                max_length=100,
+            )
 
     @property
     def main(self) -> list[forms.BoundField]:
@@ -112,7 +156,9 @@ class SettlementForm(forms.Form):
         """Refuse a file that is too large for a page."""
         file = self.cleaned_data["file"]
         if file.size > _MOST_BYTES:
-            raise forms.ValidationError(_("The file is larger than 5 MB. Use the command check-settlement for it."))
+            raise forms.ValidationError(
+                _("The file is larger than 5 MB. Use the command check-settlement for it."),
+            )
         return file
 
 
@@ -163,7 +209,11 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
         site = self.admin_site
         return [
             path("figures/", site.admin_view(self.figures_view), name="tillgate_payment_figures"),
-            path("settlement/", site.admin_view(self.settlement_view), name="tillgate_payment_settlement"),
+            path(
+                "settlement/",
+                site.admin_view(self.settlement_view),
+                name="tillgate_payment_settlement",
+            ),
             *super().get_urls(),
         ]
 
@@ -181,11 +231,16 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
                 return _download(request.GET["csv"], since, until, tests=tests)
             found = figures(since, until, sandbox=tests)
             context |= {
-                "parts": [_part(currency, found, since, until) for currency in sorted({one.currency for one in found})],
+                "parts": [
+                    _part(currency, found, since, until)
+                    for currency in sorted({one.currency for one in found})
+                ],
                 "csv_url": f"{_query(since, until, tests=tests)}&csv=",
                 "tests": tests,
             }
-        context["shortcuts"] = [(label, _query(since, until, tests=tests)) for label, since, until in _shortcuts(today)]
+        context["shortcuts"] = [
+            (label, _query(since, until, tests=tests)) for label, since, until in _shortcuts(today)
+        ]
         return self.show(request, "tillgate/admin/figures.html", gettext("Figures"), context)
 
     def settlement_view(self, request: HttpRequest) -> HttpResponse:
@@ -195,7 +250,10 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
         context: dict[str, Any] = {"form": form}
         if request.method == "POST" and form.is_valid():
             given = form.cleaned_data
-            rows, faults = read_file(given["file"].read(), {name: given[f"column_{name}"] for name in COLUMNS})
+            rows, faults = read_file(
+                given["file"].read(),
+                {name: given[f"column_{name}"] for name in COLUMNS},
+            )
             since, until = given["since"], given["until"]
             checked = check_settlement(
                 rows,
@@ -205,7 +263,12 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
                 until=dates.start_of(until + timedelta(days=1)) if until else None,
             )
             context |= self._result(checked)
-        return self.show(request, "tillgate/admin/settlement.html", gettext("Check a settlement file"), context)
+        return self.show(
+            request,
+            "tillgate/admin/settlement.html",
+            gettext("Check a settlement file"),
+            context,
+        )
 
     def _need(self, request: HttpRequest) -> None:
         if not self.has_view_permission(request):
@@ -216,11 +279,22 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
         for kind, (heading, remedy) in _DIFFERENCES.items():
             found = [one for one in checked.differences if one.kind is kind]
             if found:
-                groups.append((kind, heading, remedy, len(found), [self._difference(one) for one in found[:MOST_SHOWN]]))
+                groups.append(
+                    (
+                        kind,
+                        heading,
+                        remedy,
+                        len(found),
+                        [self._difference(one) for one in found[:MOST_SHOWN]],
+                    ),
+                )
         return {
             "checked": checked,
             "sums": [
-                (currency or gettext("unknown currency"), *(money_text(sums[currency], currency).strip() for sums in checked.sums))
+                (
+                    currency or gettext("unknown currency"),
+                    *(money_text(sums[currency], currency).strip() for sums in checked.sums),
+                )
                 for currency in sorted(checked.fees)
             ],
             "faults": checked.faults[:MOST_SHOWN],
@@ -241,7 +315,9 @@ class FiguresAdmin(ReadOnlyAdmin[Payment]):
 
 
 def _query(since: date, until: date, *, tests: bool) -> str:
-    return "?" + urlencode({"since": str(since), "until": str(until)} | ({"tests": "on"} if tests else {}))
+    return "?" + urlencode(
+        {"since": str(since), "until": str(until)} | ({"tests": "on"} if tests else {}),
+    )
 
 
 def _shortcuts(today: date) -> Iterator[tuple[str, date, date]]:
@@ -269,7 +345,11 @@ def _download(chosen: str, since: date, until: date, *, tests: bool) -> Streamin
 
     name = f"{chosen}-{since}-{until}.csv"
     disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingHttpResponse(content(), content_type="text/csv; charset=utf-8", headers=disposition)
+    return StreamingHttpResponse(
+        content(),
+        content_type="text/csv; charset=utf-8",
+        headers=disposition,
+    )
 
 
 def _part(currency: str, found: list[Figure], since: date, until: date) -> _Part:
@@ -278,15 +358,27 @@ def _part(currency: str, found: list[Figure], since: date, until: date) -> _Part
     days = _periods(since, until, by_month=by_month)
     by_day = sums_by(own, lambda one: one.day.replace(day=1) if by_month else one.day)
     by_method = sums_by(own, lambda one: words.method_name(one.method))
-    label: Callable[[date], str] = lambda day: date_format(day, "YEAR_MONTH_FORMAT" if by_month else "DATE_FORMAT")  # noqa: E731
-    headings = (gettext("By month"), gettext("Month")) if by_month else (gettext("By day"), gettext("Day"))
-    highest = max((amount for one in by_day.values() for amount in (one.paid, one.refunded)), default=NOTHING)
+    label = partial(date_format, format="YEAR_MONTH_FORMAT" if by_month else "DATE_FORMAT")
+    headings = (
+        (gettext("By month"), gettext("Month")) if by_month else (gettext("By day"), gettext("Day"))
+    )
+    highest = max(
+        (amount for one in by_day.values() for amount in (one.paid, one.refunded)),
+        default=NOTHING,
+    )
     statuses = []
     for kind, known in _STATUSES.items():
         for status, word in known.items():
             some = [one for one in own if one.kind is kind and one.status == status]
             if some:
-                statuses.append((_KINDS[kind], word, sum(one.count for one in some), money.total(one.amount for one in some)))
+                statuses.append(
+                    (
+                        _KINDS[kind],
+                        word,
+                        sum(one.count for one in some),
+                        money.total(one.amount for one in some),
+                    ),
+                )
     return _Part(
         currency=currency,
         total=sums_by(own, lambda one: one.currency)[currency],
@@ -300,7 +392,12 @@ def _part(currency: str, found: list[Figure], since: date, until: date) -> _Part
             ),
         ],
         statuses=statuses,
-        bars=[bar for place, day in enumerate(days) if day in by_day for bar in _bars(place, label(day), by_day[day], currency, highest)],
+        bars=[
+            bar
+            for place, day in enumerate(days)
+            if day in by_day
+            for bar in _bars(place, label(day), by_day[day], currency, highest)
+        ],
         width=str(len(days) * _SLOT),
         first=label(days[0]),
         last=label(days[-1]),
@@ -316,7 +413,10 @@ def _periods(since: date, until: date, *, by_month: bool) -> list[date]:
 
 def _bars(place: int, label: str, day: Sum, currency: str, highest: Decimal) -> Iterator[_Bar]:
     """Yield the bars of a day: paid, and beside it refunded."""
-    for tone, word, amount, offset in (("paid", gettext("paid"), day.paid, 1), ("refunded", gettext("refunded"), day.refunded, 5)):
+    for tone, word, amount, offset in (
+        ("paid", gettext("paid"), day.paid, 1),
+        ("refunded", gettext("refunded"), day.refunded, 5),
+    ):
         if amount:
             height = max(1, int(amount * _HEIGHT / highest))
             title = f"{label}: {money_text(amount, currency)} {word}"

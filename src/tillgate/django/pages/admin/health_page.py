@@ -21,13 +21,21 @@ from tillgate.django.worker.lanes import note_answer
 
 _TEST_SECONDS: Final = 10.0
 _RUNS, _LATE = Word(_("runs"), "check", "good"), Word(_("does not run"), "cross", "bad")
-_LIVE, _TEST = Word(_("live: real money"), "check", "good"), Word(_("sandbox: no real money"), "question", "ask")
-_MISSING, _SILENT = Word(_("not configured"), "cross", "bad"), Word(_("does not answer"), "cross", "bad")
+_LIVE, _TEST = (
+    Word(_("live: real money"), "check", "good"),
+    Word(_("sandbox: no real money"), "question", "ask"),
+)
+_MISSING, _SILENT = (
+    Word(_("not configured"), "cross", "bad"),
+    Word(_("does not answer"), "cross", "bad"),
+)
 _REFUSES = Word(_("refuses new payments"), "cross", "bad")
 
 
 def health_url(admin: ReadOnlyAdmin[Any]) -> URLPattern:
-    """Return the pattern of the page. A test uses the network, so the view runs outside transactions (I12)."""
+    """Return the pattern of the page. A test uses the network, so the view runs outside
+    transactions (I12).
+    """
 
     def view(request: HttpRequest) -> HttpResponse:
         need(request, *SEES_HEALTH)
@@ -39,17 +47,32 @@ def health_url(admin: ReadOnlyAdmin[Any]) -> URLPattern:
         context = {
             "health": found,
             "worker": _LATE if found.is_worker_late else _RUNS,
-            "accounts": [(one, _words(one), [mask.text(message) for message in one.refused_creations]) for one in found.accounts],
+            "accounts": [
+                (one, _words(one), [mask.text(message) for message in one.refused_creations])
+                for one in found.accounts
+            ],
         }
-        return admin.show(request, "tillgate/admin/health.html", gettext("Health of the payments"), context)
+        return admin.show(
+            request,
+            "tillgate/admin/health.html",
+            gettext("Health of the payments"),
+            context,
+        )
 
-    return path("health/", without_atomic_requests(admin.admin_site.admin_view(xframe_options_deny(view))), name="tillgate_review_health")
+    return path(
+        "health/",
+        without_atomic_requests(admin.admin_site.admin_view(xframe_options_deny(view))),
+        name="tillgate_review_health",
+    )
 
 
 def _words(one: AccountHealth) -> list[Word]:
     if one.account is None:
         return [_MISSING]
-    faults = [*([_SILENT] if one.silent_since else []), *([_REFUSES] if one.refused_creations else [])]
+    faults = [
+        *([_SILENT] if one.silent_since else []),
+        *([_REFUSES] if one.refused_creations else []),
+    ]
     return [_TEST if one.account.sandbox else _LIVE, *faults]
 
 
@@ -65,4 +88,7 @@ def _test(request: HttpRequest, alias: str) -> None:
     if not faults:
         note_answer(alias)
         said = gettext("The connection of account %(account)s works: %(finding)s.")
-        messages.success(request, said % {"account": alias, "finding": mask.text(found[-1].finding)})
+        messages.success(
+            request,
+            said % {"account": alias, "finding": mask.text(found[-1].finding)},
+        )

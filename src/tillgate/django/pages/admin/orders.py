@@ -43,7 +43,12 @@ class OrderAdmin(ReadOnlyAdmin[Order]):
         counted = Coalesce(Subquery(of_order.annotate(number=Count("pk")).values("number")), 0)
         return orders.select_related("paid_by").annotate(payment_count=counted)
 
-    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Order], search_term: str) -> tuple[QuerySet[Order], bool]:
+    def get_search_results(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Order],
+        search_term: str,
+    ) -> tuple[QuerySet[Order], bool]:
         """Search for a whole key."""
         term = search_term.strip()
         return queryset.filter(key=term) if term else queryset, False
@@ -61,7 +66,11 @@ class OrderAdmin(ReadOnlyAdmin[Order]):
     @admin.display(description=_("paid by"), empty_value="-")
     def shown_paid_by(self, order: Order) -> SafeString | None:
         """Return a link to the payment that paid it."""
-        return format_html('<a href="{}">{}</a>', self.page_url(order.paid_by), order.paid_by) if order.paid_by else None
+        return (
+            format_html('<a href="{}">{}</a>', self.page_url(order.paid_by), order.paid_by)
+            if order.paid_by
+            else None
+        )
 
     def page_context(self, request: HttpRequest, row: Order) -> dict[str, Any]:
         """Return an order, its payments and its timeline."""
@@ -71,9 +80,20 @@ class OrderAdmin(ReadOnlyAdmin[Order]):
             "order": row,
             "state": _state(row),
             "tried": payments,
-            "payments": [(one, words.PAYMENT_STATUSES[one.status], words.method_name(one.method), self.page_url(one)) for one in payments],
+            "payments": [
+                (
+                    one,
+                    words.PAYMENT_STATUSES[one.status],
+                    words.method_name(one.method),
+                    self.page_url(one),
+                )
+                for one in payments
+            ],
             "timeline": timeline_of(row.timeline.all(), mask),
-            "reviews": [(one, words.reason(one.reason), mask.text(one.message), self.page_url(one)) for one in row.reviews.order_by("id")],
+            "reviews": [
+                (one, words.reason(one.reason), mask.text(one.message), self.page_url(one))
+                for one in row.reviews.order_by("id")
+            ],
         }
 
 

@@ -25,7 +25,16 @@ from tillgate.django.models import NOTHING, Order, Payment, Refund, Review
 from tillgate.django.pages.admin.base import ValueFilter, need
 from tillgate.django.pages.admin.figures_pages import FiguresAdmin
 from tillgate.django.pages.forms import RefundForm
-from tillgate.django.pages.showing import MAY_REFUND, MAY_RESOLVE, badge, newest, refund_outcome, row_id, staff_of, timeline_of
+from tillgate.django.pages.showing import (
+    MAY_REFUND,
+    MAY_RESOLVE,
+    badge,
+    newest,
+    refund_outcome,
+    row_id,
+    staff_of,
+    timeline_of,
+)
 from tillgate.django.refunds import queueing
 from tillgate.django.refunds.external import record_external_refund
 from tillgate.django.refunds.limits import refundable
@@ -57,28 +66,55 @@ class _PaymentList(ChangeList):
     def __init__(self, request: HttpRequest, *arguments: Any, **options: Any) -> None:
         super().__init__(request, *arguments, **options)
         if not connections[self.queryset.db].features.has_zoneinfo_database:
-            self.date_hierarchy = None  # MariaDB without its time zone tables cannot split times into days
+            self.date_hierarchy = (
+                None  # MariaDB without its time zone tables cannot split times into days
+            )
 
 
 @admin.register(Payment)
 class PaymentAdmin(FiguresAdmin):
     """Payments, the newest first."""
 
-    list_display = ("shown_reference", "shown_status", "shown_amount", "shown_method", "shown_order", "shown_created", "shown_account")
-    list_filter = (_StatusFilter, _MethodFilter, ("account", admin.AllValuesFieldListFilter), "created_at")
+    list_display = (
+        "shown_reference",
+        "shown_status",
+        "shown_amount",
+        "shown_method",
+        "shown_order",
+        "shown_created",
+        "shown_account",
+    )
+    list_filter = (
+        _StatusFilter,
+        _MethodFilter,
+        ("account", admin.AllValuesFieldListFilter),
+        "created_at",
+    )
     search_fields = ("reference", "transaction_no", "order__key")
-    search_help_text = _("The beginning of a reference, a whole transaction number, or the shop's key of an order")
+    search_help_text = _(
+        "The beginning of a reference, a whole transaction number, or the shop's key of an order",
+    )
     date_hierarchy = "created_at"
     ordering = ("-id",)
     sortable_by = ("shown_amount", "shown_created")
     page_template = "tillgate/admin/payment.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Payment]:
-        """Return payments with the columns of the list, in two statements for any number of payments."""
+        """Return payments with the columns of the list, in two statements for any number of
+        payments.
+        """
         waiting = Review.objects.filter(payment=OuterRef("pk"), resolved_at__isnull=True)
         payments: QuerySet[Payment] = super().get_queryset(request)
-        went_back = Prefetch("refunds", Refund.objects.filter(status=RefundStatus.SUCCEEDED), to_attr="went_back")
-        return payments.select_related("order").annotate(waits_for_staff=Exists(waiting)).prefetch_related(went_back)
+        went_back = Prefetch(
+            "refunds",
+            Refund.objects.filter(status=RefundStatus.SUCCEEDED),
+            to_attr="went_back",
+        )
+        return (
+            payments.select_related("order")
+            .annotate(waits_for_staff=Exists(waiting))
+            .prefetch_related(went_back)
+        )
 
     def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
         """Return the list class that fits the database."""
@@ -86,23 +122,40 @@ class PaymentAdmin(FiguresAdmin):
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Refuse to filter by hidden columns: a user could guess their letters one by one."""
-        is_hidden = lookup.split("__", maxsplit=1)[0] in ("notification_key", "return_key", "payment_url")
+        is_hidden = lookup.split("__", maxsplit=1)[0] in (
+            "notification_key",
+            "return_key",
+            "payment_url",
+        )
         return not is_hidden and super().lookup_allowed(lookup, value, request)
 
-    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Payment], search_term: str) -> tuple[QuerySet[Payment], bool]:
+    def get_search_results(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Payment],
+        search_term: str,
+    ) -> tuple[QuerySet[Payment], bool]:
         """Search indexed columns only, so that a large table answers quickly."""
         term = search_term.strip()
         if not term:
             return queryset, False
-        orders = list(Order.objects.filter(key=term).values_list("pk", flat=True)[:_MOST_ORDERS_OF_A_KEY])
-        return queryset.filter(Q(reference__startswith=term.upper()) | Q(transaction_no=term) | Q(order_id__in=orders)), False
+        orders = list(
+            Order.objects.filter(key=term).values_list("pk", flat=True)[:_MOST_ORDERS_OF_A_KEY],
+        )
+        return queryset.filter(
+            Q(reference__startswith=term.upper()) | Q(transaction_no=term) | Q(order_id__in=orders),
+        ), False
 
     @admin.display(description=_("reference"), ordering="reference")
     def shown_reference(self, payment: Any) -> SafeString | str:
         """Return the reference, with a bell when something about the payment needs review."""
         if not payment.waits_for_staff:
             return str(payment.reference)
-        return format_html("{} {}", payment.reference, badge(words.Word(_("needs review"), "bell", "ask")))
+        return format_html(
+            "{} {}",
+            payment.reference,
+            badge(words.Word(_("needs review"), "bell", "ask")),
+        )
 
     @admin.display(description=_("status"))
     def shown_status(self, payment: Any) -> SafeString:
@@ -111,7 +164,11 @@ class PaymentAdmin(FiguresAdmin):
         if not payment.went_back:
             return status
         left = money.left_of(payment.amount, [refund.amount for refund in payment.went_back])
-        return format_html("{} {}", status, badge(words.Word(_("partly refunded") if left > 0 else _("refunded"), "minus", "bad")))
+        return format_html(
+            "{} {}",
+            status,
+            badge(words.Word(_("partly refunded") if left > 0 else _("refunded"), "minus", "bad")),
+        )
 
     @admin.display(description=_("amount"), ordering="amount")
     def shown_amount(self, payment: Payment) -> str:
@@ -136,12 +193,23 @@ class PaymentAdmin(FiguresAdmin):
     @admin.display(description=_("account"))
     def shown_account(self, payment: Payment) -> str:
         """Return the account, marked if it is a sandbox."""
-        return gettext("%(account)s (sandbox)") % {"account": payment.account} if payment.sandbox else payment.account
+        return (
+            gettext("%(account)s (sandbox)") % {"account": payment.account}
+            if payment.sandbox
+            else payment.account
+        )
 
     def get_urls(self) -> list[URLPattern]:
         """Add the three actions."""
-        actions = {"refund": self.refund_view, "record-external-refund": self.enter_view, "query": self.query_view}
-        return [*(self.action_url(suffix, view) for suffix, view in actions.items()), *super().get_urls()]
+        actions = {
+            "refund": self.refund_view,
+            "record-external-refund": self.enter_view,
+            "query": self.query_view,
+        }
+        return [
+            *(self.action_url(suffix, view) for suffix, view in actions.items()),
+            *super().get_urls(),
+        ]
 
     def page_context(self, request: HttpRequest, row: Payment) -> dict[str, Any]:
         """Return a payment and everything that belongs to it."""
@@ -150,27 +218,49 @@ class PaymentAdmin(FiguresAdmin):
         entries = row.order.timeline.filter(Q(payment=row) | Q(payment__isnull=True))
         events = newest(row.outbox_events.all())
         left = refundable(row)
-        refunded_amount = money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
+        refunded_amount = money.total(
+            refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED
+        )
         return {
             "payment": row,
             "order_url": self.page_url(row.order),
             "status": words.PAYMENT_STATUSES[row.status],
             "method": words.method_name(row.method),
             "timeline": timeline_of(entries, mask),
-            "refunds": [(refund, words.REFUND_STATUSES[refund.status], mask.text(refund.answer)) for refund in refunds],
+            "refunds": [
+                (refund, words.REFUND_STATUSES[refund.status], mask.text(refund.answer))
+                for refund in refunds
+            ],
             "left": left,
             "refunded_amount": refunded_amount,
-            "refund_form": RefundForm(Money(left, row.currency), initial={"amount": left}) if left else None,
+            "refund_form": RefundForm(Money(left, row.currency), initial={"amount": left})
+            if left
+            else None,
             "refund_url": self.action_address("refund", row),
             "may_be_entered": row.status == PaymentStatus.PAID and refunded_amount < row.amount,
             "enter_url": self.action_address("record-external-refund", row),
             "seen": refunds[-1].pk if refunds else 0,
-            "read": next((one.version for one in row.reviews.filter(reason=ReviewReason.CHANGED_AFTER_PAID, resolved_at=None)), ""),
+            "read": next(
+                (
+                    one.version
+                    for one in row.reviews.filter(
+                        reason=ReviewReason.CHANGED_AFTER_PAID,
+                        resolved_at=None,
+                    )
+                ),
+                "",
+            ),
             "query_url": self.action_address("query", row),
             "event_rows": [(one, mask.text(one.fault)) for one in events],
             "events": events,
-            "notifications": [(one, mask.evidence(one.evidence)) for one in row.kept_notifications.order_by("-received_at", "-id")],
-            "reviews": [(one, words.reason(one.reason), mask.text(one.message), self.page_url(one)) for one in row.reviews.order_by("id")],
+            "notifications": [
+                (one, mask.evidence(one.evidence))
+                for one in row.kept_notifications.order_by("-received_at", "-id")
+            ],
+            "reviews": [
+                (one, words.reason(one.reason), mask.text(one.message), self.page_url(one))
+                for one in row.reviews.order_by("id")
+            ],
         }
 
     def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -180,19 +270,29 @@ class PaymentAdmin(FiguresAdmin):
         return (self._refund if request.method == "POST" else self._ask_to_refund)(request, payment)
 
     def _ask_to_refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
-        """Show the refund before it runs. The form carries an idempotency key, and the refunds that the page showed."""
+        """Show the refund before it runs. The form carries an idempotency key, and the refunds that
+        the page showed.
+        """
         left = refundable(payment)
         if not left:
             messages.error(request, gettext("Nothing of this payment can be refunded."))
             return HttpResponseRedirect(self.page_url(payment))
         review = self._review(payment, request.GET.get("review"))
         if review and review.resolved_at:
-            return HttpResponseRedirect(self.page_url(review))  # it names the actor of the earlier change
+            # it names the actor of the earlier change
+            return HttpResponseRedirect(self.page_url(review))
         at_most = Money(left, payment.currency)
-        given = {"amount": request.GET.get("amount", typed_text(left, payment.currency)), "reason": request.GET.get("reason", "")}
+        given = {
+            "amount": request.GET.get("amount", typed_text(left, payment.currency)),
+            "reason": request.GET.get("reason", ""),
+        }
         form = RefundForm(at_most, given)
         if review and review.reason == ReviewReason.OVERPAID and "amount" not in request.GET:
-            form = RefundForm(at_most)  # the order stays paid: a full refund would be too much, and the message names the difference
+            form = RefundForm(
+                at_most,
+                # the order stays paid: a full refund would be too much, and the message names the
+                # difference
+            )
         if review:
             del form.fields["reason"]  # the review is the reason
         newest = payment.refunds.order_by("-id").first()
@@ -203,7 +303,10 @@ class PaymentAdmin(FiguresAdmin):
             "form": form,
             "is_sure": is_sure,
             "left": left,
-            "left_after": money.left_of(left, [form.cleaned_data["amount"] if is_sure else NOTHING]),
+            "left_after": money.left_of(
+                left,
+                [form.cleaned_data["amount"] if is_sure else NOTHING],
+            ),
             "review": review,
             "review_message": Mask([payment]).text(review.message) if review else "",
             "review_reason": words.reason(review.reason) if review else "",
@@ -214,7 +317,9 @@ class PaymentAdmin(FiguresAdmin):
         return self.show(request, "tillgate/admin/refund.html", gettext("Refund"), context)
 
     def _review(self, payment: Payment, given: str | None) -> Review | None:
-        """Return the review that the refund resolves, if it is about this payment. Another user may have resolved it already."""
+        """Return the review that the refund resolves, if it is about this payment. Another user may
+        have resolved it already.
+        """
         return payment.reviews.filter(pk=row_id(given)).first()
 
     def _refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
@@ -228,29 +333,57 @@ class PaymentAdmin(FiguresAdmin):
             if review:
                 need(request, MAY_RESOLVE)
                 refunding = ReviewAction.REFUND
-                done = actions.take_action(review.pk, refunding, staff=staff, amount=amount, idempotency_key=key, seen=seen)
+                done = actions.take_action(
+                    review.pk,
+                    refunding,
+                    staff=staff,
+                    amount=amount,
+                    idempotency_key=key,
+                    seen=seen,
+                )
                 refund, instead = done.refund, done.message
             else:
-                refund = queueing.refund(payment.pk, amount, staff=staff, reason=reason, idempotency_key=key, seen=seen)
+                refund = queueing.refund(
+                    payment.pk,
+                    amount,
+                    staff=staff,
+                    reason=reason,
+                    idempotency_key=key,
+                    seen=seen,
+                )
         except TillgateError as error:
             return self.refuse(request, error, back, mask)
         if refund:
             level, said = refund_outcome(refund, mask)
             messages.add_message(request, level, said)
         else:  # a colleague has resolved it in another way
-            messages.warning(request, gettext("Nothing was refunded: %(detail)s.") % {"detail": mask.text(instead.rstrip("."))})
+            messages.warning(
+                request,
+                gettext("Nothing was refunded: %(detail)s.")
+                % {"detail": mask.text(instead.rstrip("."))},
+            )
         return HttpResponseRedirect(back)
 
     def enter_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Record an external refund, made in the gateway's own pages: no answer of the gateway reports it."""
+        """Record an external refund, made in the gateway's own pages: no answer of the gateway
+        reports it.
+        """
         payment = self.find(request, object_id)
         need(request, MAY_REFUND, MAY_RESOLVE)
         if request.method != "POST":
             return self.ask_to_press_again(request, self.page_url(payment))
-        amount, seen, read = request.POST.get("amount", ""), row_id(request.POST.get("seen")), request.POST.get("read")
+        amount, seen, read = (
+            request.POST.get("amount", ""),
+            row_id(request.POST.get("seen")),
+            request.POST.get("read"),
+        )
         try:
             entered = record_external_refund(
-                payment.pk, read_typed(amount, payment.currency), staff=staff_of(request), seen=seen, read=read
+                payment.pk,
+                read_typed(amount, payment.currency),
+                staff=staff_of(request),
+                seen=seen,
+                read=read,
             )
         except TillgateError as error:
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))
@@ -259,7 +392,9 @@ class PaymentAdmin(FiguresAdmin):
         return HttpResponseRedirect(self.page_url(payment))
 
     def query_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Poll a payment now. The permission to view it is enough: a shopper's return does the same."""
+        """Poll a payment now. The permission to view it is enough: a shopper's return does the
+        same.
+        """
         payment = self.find(request, object_id)
         if request.method != "POST":
             return self.ask_to_press_again(request, self.page_url(payment))
@@ -267,6 +402,8 @@ class PaymentAdmin(FiguresAdmin):
             done = actions.poll_now(payment, staff_of(request))
         except TillgateError as error:  # another process has the order
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))
-        said = gettext("Polled the gateway: %(answer)s.") % {"answer": Mask([payment]).text(done.message)}
+        said = gettext("Polled the gateway: %(answer)s.") % {
+            "answer": Mask([payment]).text(done.message),
+        }
         messages.add_message(request, messages.SUCCESS if done.resolved else messages.WARNING, said)
         return HttpResponseRedirect(self.page_url(payment))

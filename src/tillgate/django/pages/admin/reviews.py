@@ -24,7 +24,13 @@ from tillgate.django.models import Refund, Review, TimelineEntry
 from tillgate.django.pages.admin.base import ReadOnlyAdmin, ValueFilter, need
 from tillgate.django.pages.admin.health_page import health_url
 from tillgate.django.pages.showing import MAY_REFUND, MAY_RESOLVE, row_id, staff_of, timeline_of
-from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended, shown_amount
+from tillgate.django.review_text import (
+    ACTIONS,
+    EXPLANATIONS,
+    recommendation_of,
+    recommended,
+    shown_amount,
+)
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import RefundStatus, ReviewAction
 
@@ -35,7 +41,9 @@ _ABOUT_REFUNDS = (
     ReviewAction.WITHDRAW,
     ReviewAction.RECORD_EXTERNAL_REFUND,
 )
-"""The actions that need the permission to refund as well: they move money, or change how much can be refunded."""
+"""The actions that need the permission to refund as well: they move money, or change how much can
+be refunded.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,9 @@ class _Card:
     order_url: str
     seen: int
     made: str
-    """The amount of the review's refund, which the gateway may have made, or nothing, as staff would type it."""
+    """The amount of the review's refund, which the gateway may have made, or nothing, as staff
+    would type it.
+    """
     reported_amount: str
     """The amount that the gateway reports, with its currency, or nothing."""
     refunded_amount: Decimal
@@ -86,7 +96,11 @@ class _ResolvedFilter(admin.SimpleListFilter):
     def choices(self, changelist: Any) -> Iterator[Any]:
         for value, label in self.lookup_choices:
             query = changelist.get_query_string({self.parameter_name: value}, ["p"])
-            yield {"selected": (self.value() or "open") == value, "query_string": query, "display": label}
+            yield {
+                "selected": (self.value() or "open") == value,
+                "query_string": query,
+                "display": label,
+            }
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Review]) -> QuerySet[Review]:
         if self.value() == "all":
@@ -121,15 +135,30 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         reviews: QuerySet[Review] = super().get_queryset(request)
         return reviews.select_related("order", "payment", "refund__payment", "outbox_event")
 
-    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Review], search_term: str) -> tuple[QuerySet[Review], bool]:
+    def get_search_results(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Review],
+        search_term: str,
+    ) -> tuple[QuerySet[Review], bool]:
         """Search indexed columns only."""
         term = search_term.strip()
-        return queryset.filter(Q(payment__reference=term.upper()) | Q(order__key=term)) if term else queryset, False
+        return queryset.filter(
+            Q(payment__reference=term.upper()) | Q(order__key=term),
+        ) if term else queryset, False
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(
+        self,
+        request: HttpRequest,
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
         """Show the reviews as cards with buttons."""
         response = super().changelist_view(request, extra_context)
-        if isinstance(response, TemplateResponse) and response.context_data and "cl" in response.context_data:
+        if (
+            isinstance(response, TemplateResponse)
+            and response.context_data
+            and "cl" in response.context_data
+        ):
             rows = list(response.context_data["cl"].result_list)
             response.context_data["cards"] = self._cards(request, rows)
         return response
@@ -159,36 +188,61 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         action = request.POST.get("action", "")
         need(request, MAY_RESOLVE, *([MAY_REFUND] if action in _ABOUT_REFUNDS else []))
         mask, back = _mask([review]), self.page_url(review)
-        given: dict[str, Any] = {name: request.POST.get(name, "") for name in ("note", "amount", "read")}
+        given: dict[str, Any] = {
+            name: request.POST.get(name, "") for name in ("note", "amount", "read")
+        }
         if given["amount"] and review.payment:
             try:
                 given["amount"] = read_typed(given["amount"], review.payment.currency)
             except TillgateError as error:
                 return self.refuse(request, error, back, mask)
-        given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
+        given |= {
+            "seen": row_id(request.POST.get("seen")),
+            "withdraws": row_id(request.POST.get("withdraws")) or None,
+        }
         try:
             done = actions.take_action(review.pk, action, staff=staff_of(request), **given)
         except TillgateError as error:
             return self.refuse(request, error, back, mask)
-        said = gettext("Resolved: %(message)s.") if done.resolved else gettext("Not resolved yet: %(message)s.")
+        said = (
+            gettext("Resolved: %(message)s.")
+            if done.resolved
+            else gettext("Not resolved yet: %(message)s.")
+        )
         level = messages.SUCCESS if done.resolved else messages.WARNING
-        messages.add_message(request, level, said % {"message": mask.text(done.message.rstrip("."))})
+        messages.add_message(
+            request,
+            level,
+            said % {"message": mask.text(done.message.rstrip("."))},
+        )
         return HttpResponseRedirect(back)
 
     def _cards(self, request: HttpRequest, rows: list[Review]) -> list[_Card]:
         mask = _mask(rows)
         about = [row.payment_id for row in rows if row.payment_id]
         refunds = defaultdict[int | None, list[Refund]](list)
-        for refund in Refund.objects.filter(payment_id__in=about).order_by("id").only("payment_id", "status", "amount"):
+        for refund in (
+            Refund.objects.filter(payment_id__in=about)
+            .order_by("id")
+            .only("payment_id", "status", "amount")
+        ):
             refunds[refund.payment_id].append(refund)
         return [self._card(request, row, mask, refunds[row.payment_id]) for row in rows]
 
     def _card(self, request: HttpRequest, row: Review, mask: Mask, refunds: list[Refund]) -> _Card:
-        may_resolve, may_refund = request.user.has_perm(MAY_RESOLVE), request.user.has_perm(MAY_REFUND)
-        sees_payment, sees_order = request.user.has_perm("tillgate.view_payment"), request.user.has_perm("tillgate.view_order")
+        may_resolve, may_refund = (
+            request.user.has_perm(MAY_RESOLVE),
+            request.user.has_perm(MAY_REFUND),
+        )
+        sees_payment, sees_order = (
+            request.user.has_perm("tillgate.view_payment"),
+            request.user.has_perm("tillgate.view_order"),
+        )
         fitting = actions.actions_for(row, refunds)
         first = recommended(row.reason, fitting)
-        shown = [one for one in fitting if may_resolve and (may_refund or one not in _ABOUT_REFUNDS)]
+        shown = [
+            one for one in fitting if may_resolve and (may_refund or one not in _ABOUT_REFUNDS)
+        ]
         if not sees_payment and ReviewAction.REFUND in shown:
             shown.remove(ReviewAction.REFUND)  # its page belongs to the payment
         evidence = mask.evidence(row.evidence)
@@ -201,14 +255,27 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             amount=money_text(row.money.amount, row.money.currency) if row.money else "",
             recommendation=recommendation_of(row.reason, fitting),
             evidence=evidence,
-            buttons=[_Button(one, str(ACTIONS[one]), str(EXPLANATIONS[one]), one is first, self._address(one, row)) for one in shown],
+            buttons=[
+                _Button(
+                    one,
+                    str(ACTIONS[one]),
+                    str(EXPLANATIONS[one]),
+                    one is first,
+                    self._address(one, row),
+                )
+                for one in shown
+            ],
             page_url=self.page_url(row),
             payment_url=self.page_url(row.payment) if row.payment and sees_payment else "",
             order_url=self.page_url(row.order) if row.order and sees_order else "",
             seen=refunds[-1].pk if refunds else 0,
-            made=typed_text(row.refund.amount, row.payment.currency) if row.refund and row.payment else "",
+            made=typed_text(row.refund.amount, row.payment.currency)
+            if row.refund and row.payment
+            else "",
             reported_amount=shown_amount(row.facts.get("found"), row.facts),
-            refunded_amount=money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED),
+            refunded_amount=money.total(
+                refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED
+            ),
             waiting=actions.to_withdraw(row, refunds),
         )
 
@@ -216,7 +283,11 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         """Return the address of an action. A refund has a page of its own, for confirmation."""
         if action is not ReviewAction.REFUND or row.payment is None:
             return self.action_address("action", row)
-        refund = reverse("admin:tillgate_payment_refund", args=[row.payment.pk], current_app=self.admin_site.name)
+        refund = reverse(
+            "admin:tillgate_payment_refund",
+            args=[row.payment.pk],
+            current_app=self.admin_site.name,
+        )
         return f"{refund}?review={row.pk}"
 
 
