@@ -514,7 +514,7 @@ def test_the_doctor_names_what_a_plugin_raises_and_goes_on(monkeypatch: pytest.M
     monkeypatch.setattr("tillgate.hooks.query", faulty)
     result = run("doctor")
     assert re.search(
-        r"^FAIL +credentials +a plugin raised KeyError: 'region': correct it",
+        r"^FAIL +credentials +a plugin raised KeyError: 'region': correct",
         result.output,
         re.MULTILINE,
     )

@@ -264,7 +264,7 @@ def test_an_answer_left_over_from_another_reference_is_never_taken(
         await call(gateway, operation)
         with pytest.raises(
             (AnswerNotUnderstood, OutcomeUnknown),
-            match=f"is about reference .{REFERENCE}. instead of .{other}",
+            match=f"is about the reference .{REFERENCE}. instead of .{other}",
         ):
             await (
                 gateway.pay(payment(reference=other))
@@ -278,7 +278,7 @@ def test_an_answer_left_over_from_another_reference_is_never_taken(
             call(gateway, operation)
             with pytest.raises(
                 (AnswerNotUnderstood, OutcomeUnknown),
-                match=f"is about reference .{REFERENCE}. instead of .{other}",
+                match=f"is about the reference .{REFERENCE}. instead of .{other}",
             ):
                 _ = (
                     gateway.pay(payment(reference=other))

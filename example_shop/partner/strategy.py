@@ -22,11 +22,11 @@ class Selector:
 
 
 class TaxedGoods(
-    strategy.UseFirstStockRecord,
-    strategy.StockRequired,
-    strategy.FixedRateTax,
-    strategy.Structured,
-):  # type: ignore[misc]  # Oscar ships no types
+    strategy.UseFirstStockRecord,  # type: ignore[misc]  # Oscar ships no types
+    strategy.StockRequired,  # type: ignore[misc]
+    strategy.FixedRateTax,  # type: ignore[misc]
+    strategy.Structured,  # type: ignore[misc]
+):
     """Goods are taxed; a gift card is money, and is not."""
 
     exponent = Decimal("0.01")  # to the cent, so that what is shown adds up to what is paid

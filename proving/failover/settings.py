@@ -20,7 +20,7 @@ DATABASES["default"] |= {
 TILLGATE = {
     **_TILLGATE,
     "ACCOUNTS": {
-        "default": {**_TILLGATE["ACCOUNTS"]["default"], "BASE_URL": os.environ["FAILOVER_GATEWAY"]},
-    },  # type: ignore[index]
+        "default": {**_TILLGATE["ACCOUNTS"]["default"], "BASE_URL": os.environ["FAILOVER_GATEWAY"]},  # type: ignore[index]
+    },
     "PUBLIC_URL": os.environ["FAILOVER_SHOP"],
 }

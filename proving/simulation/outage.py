@@ -70,9 +70,9 @@ class _Outage(SimulatedWorld):
             name = f"shopper {number}"
             self.scheduler.spawn(
                 name,
-                lambda story=str(number): self._shopper(story, begins, ends),
+                lambda story=str(number): self._shopper(story, begins, ends),  # type: ignore[misc]  # a default that holds the loop's value
                 story=str(number),
-            )  # type: ignore[misc]  # a default that holds the loop's value
+            )
         self.scheduler.spawn("outage", lambda: self._vanish(begins, ends), story="outage")
         self.scheduler.spawn("worker", lambda: self._worker_until(ends), story="worker")
         self._until(lambda: self.scheduler.seconds > ends + _REST)

@@ -339,9 +339,9 @@ class People:
         try:
             way_back = world.service.decide(
                 there.transaction_no,
-                "pay" if decision == "late" else decision,
+                "pay" if decision == "late" else decision,  # type: ignore[arg-type]
                 late=decision == "late",
-            )  # type: ignore[arg-type]
+            )
         except NotPossible as error:
             world.scheduler.tell(f"at the payment page: {error}")
             return

@@ -208,10 +208,10 @@ class SimulatedWorld:
             self._shoppers.append(
                 spawn(
                     f"shopper {story}",
-                    lambda story=story: self.people.shopper(story),
+                    lambda story=story: self.people.shopper(story),  # type: ignore[misc]
                     story=story,
                     after=chance.uniform(0, span),
-                ),  # type: ignore[misc]
+                ),
             )
         for name in ("worker", "worker"):
             self.scheduler.spawn(name, self.people.worker, story=name)
@@ -298,10 +298,10 @@ class SimulatedWorld:
             story = self.orders.get(keys.first() or "", "")
             self.scheduler.spawn(
                 f"notification {story}",
-                lambda attempt=attempt: self.people.carry(attempt),
+                lambda attempt=attempt: self.people.carry(attempt),  # type: ignore[misc]
                 story=story,
                 after=0.05,
-            )  # type: ignore[misc]
+            )
 
     def _troubles(self, span: float) -> None:
         """Let the world itself have its troubles: the gateway away for hours, tokens changed."""
@@ -312,10 +312,10 @@ class SimulatedWorld:
                 hours = chance.choice((0.1, 1, 6, 30))
                 spawn(
                     "outage",
-                    lambda hours=hours: self._darken(hours * _HOUR),
+                    lambda hours=hours: self._darken(hours * _HOUR),  # type: ignore[misc]
                     story="outage",
                     after=chance.uniform(0, span),
-                )  # type: ignore[misc]
+                )
         if self.faults.rates["credentials"]:
             late = chance.uniform(0, 2 * _HOUR)
             spawn(

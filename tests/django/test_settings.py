@@ -107,10 +107,10 @@ def test_every_option_of_the_worker_is_explained() -> None:
     (subparsers,) = (action for action in text._actions if action.dest == "subcommand")
     own = {
         option
-        for action in subparsers.choices["worker"]._actions
+        for action in subparsers.choices["worker"]._actions  # type: ignore[index]
         for option in action.option_strings
         if option.startswith("--")
-    }  # type: ignore[index]
+    }
     shared = {"--help", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color"}
     explained = rows(section(read("docs/how-to/run-the-worker.md"), "Options"))
     assert {name for name in explained if name.startswith("--")} == own - shared

@@ -254,10 +254,10 @@ class CannedRefund:
 
 
 @pytest.mark.parametrize("faulty", [ForgetsToReturn, RaisesAfterwards])
-def test_i6_a_refund_that_a_plugin_spoils_is_unknown_and_never_queued_again(
+def test_i6_a_refund_that_a_plugin_spoils_is_unknown_and_never_queued_again(  # type: ignore[no-untyped-def]
     plug,
     faulty: type,
-) -> None:  # type: ignore[no-untyped-def]
+) -> None:
     plug(CannedRefund())
     plug(faulty())
     with pytest.raises(OutcomeUnknown) as caught:
@@ -298,10 +298,10 @@ class BuildsSomethingWrongAfterwards:
 
 
 @pytest.mark.parametrize("faulty", [AsksAfterwards, BuildsSomethingWrongAfterwards])
-def test_i6_a_plugins_own_error_after_sending_never_passes_for_not_sent_or_refused(
+def test_i6_a_plugins_own_error_after_sending_never_passes_for_not_sent_or_refused(  # type: ignore[no-untyped-def]
     plug,
     faulty: type,
-) -> None:  # type: ignore[no-untyped-def]
+) -> None:
     sent: list[str] = []
     plug(refunding(sent))
     plug(faulty())
@@ -354,9 +354,9 @@ async def pay_asynchronously(request: PaymentRequest) -> CreatedPayment:
         return await gateway.pay(request)
 
 
-def test_i6_what_a_plugin_sends_with_async_gateway_is_not_sent_again_by_the_built_in_adapter(
+def test_i6_what_a_plugin_sends_with_async_gateway_is_not_sent_again_by_the_built_in_adapter(  # type: ignore[no-untyped-def]
     plug,
-) -> None:  # type: ignore[no-untyped-def]
+) -> None:
     class LosesTheAnswer:
         @hookimpl(tryfirst=True)
         def tillgate_pay(self, request: PaymentRequest) -> None:
@@ -577,8 +577,8 @@ def test_a_truth_value_is_no_reason_not_to_be_payable(truth: bool) -> None:
             number="7",
             currency="USD",
             amount=Decimal("12.50"),
-            not_payable_detail=truth,
-        )  # type: ignore[arg-type]
+            not_payable_detail=truth,  # type: ignore[arg-type]
+        )
 
 
 class Shop:

@@ -263,7 +263,8 @@ def _groups() -> dict[str, list[str]]:
 
 def _about(group: str) -> str:
     """Return the name of a group and what its scenarios are of."""
-    message = next((one.__doc__ or "" for one in Conformance.groups() if one.__name__ == group), "")
+    found = next((one.__doc__ or "" for one in Conformance.groups() if one.__name__ == group), "")
+    message = " ".join(found.split())
     return f"{group}: {message.removeprefix('Scenarios ').removeprefix('of ').removeprefix('in which ').rstrip('.')}"
 
 

@@ -596,7 +596,8 @@ def _read_created(
         raise AnswerNotUnderstood("transactionNo is missing")
     if created.reference != request.reference:
         raise AnswerNotUnderstood(
-            f"it is about reference {created.reference[:40]!r} instead of {request.reference!r}",
+            f"it is about the reference {created.reference[:40]!r} "
+            f"instead of {request.reference!r}",
         )
     if created.amount != request.amount and result.get("amount") not in (None, ""):
         raise AnswerNotUnderstood(

@@ -246,10 +246,10 @@ def test_who_comes_too_late_to_pay_finds_the_way_to_the_shop_and_to_the_items(
     payment = world.start(world.order())
     total = {"number": "7", "currency": "USD", "amount": Decimal("10.00")}
     described = hooks.OrderDescription(
-        **total,
+        **total,  # type: ignore[arg-type]
         not_payable_detail="it is cancelled",
         change_url="/again/7/",
-    )  # type: ignore[arg-type]
+    )
     monkeypatch.setattr(shoppers, "_described", lambda *_: described)
     links = links_of(text_of(world.client.get(world.way_to_pay(payment.order.key))))
     assert links["Order these items again"] == "/again/7/"
@@ -567,8 +567,8 @@ def test_a_payment_that_ended_unpaid_says_why_and_offers_the_next_step(
     )
     assert set(links_of(page)) == {"Choose how to pay", "Back to the shop"}
     assert (
-        order_state(world.shop.plugin, payment.order.key).payments[0].unpaid_detail == f"{heading}."
-    )  # type: ignore[union-attr]
+        order_state(world.shop.plugin, payment.order.key).payments[0].unpaid_detail == f"{heading}."  # type: ignore[union-attr]
+    )
 
 
 def test_the_gateways_word_for_a_failure_is_stored_with_it(world: World) -> None:

@@ -484,8 +484,8 @@ def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_bre
                 reason="forged-notifications",
             ).values_list("pk", flat=True):
                 while_held(
-                    lambda pk=pk: actions.take_action(pk, "dismiss", staff="ann", note="a scan"),
-                )  # type: ignore[misc]
+                    lambda pk=pk: actions.take_action(pk, "dismiss", staff="ann", note="a scan"),  # type: ignore[misc]
+                )
             time.sleep(0.05)
         return []
 

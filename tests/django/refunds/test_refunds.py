@@ -709,8 +709,8 @@ def test_a_refund_is_sent_with_its_own_address_for_notifications(
     sent: list[RefundRequest] = []
     answering(
         monkeypatch,
-        lambda request: sent.append(request) or failing(NotSent("refund", "x", "refused"))(request),
-    )  # type: ignore[func-returns-value]
+        lambda request: sent.append(request) or failing(NotSent("refund", "x", "refused"))(request),  # type: ignore[func-returns-value]
+    )
     refund = queueing.refund(payment.pk, "2.50")
     url = f"https://shop.example/payments/refund-notification/{refund.notification_key}/"
     about = {"transaction_no": payment.transaction_no, "refund_id": refund.refund_id}

@@ -21,11 +21,11 @@ class ShopConfig(AppConfig):
         from oscar.apps.shipping.repository import Repository
 
         class Strategy(
-            strategy.UseFirstStockRecord,
-            strategy.FixedRateTax,
-            strategy.StockRequired,
-            strategy.Structured,
-        ):  # type: ignore[misc]
+            strategy.UseFirstStockRecord,  # type: ignore[misc]
+            strategy.FixedRateTax,  # type: ignore[misc]
+            strategy.StockRequired,  # type: ignore[misc]
+            strategy.Structured,  # type: ignore[misc]
+        ):
             def get_rate(self, product: Any, stockrecord: Any) -> Decimal:
                 return (
                     Decimal("0.0725") if product.get_product_class().name == TAXED else Decimal(0)

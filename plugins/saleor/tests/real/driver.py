@@ -177,7 +177,7 @@ class RealSaleorDriver(StorefrontDriver):
             self.shop.saleor.request(transaction["id"], "CANCEL")
             until(
                 "it is canceled",
-                lambda id_=transaction["id"]: (
+                lambda id_=transaction["id"]: (  # type: ignore[misc]
                     "CANCEL_SUCCESS" in dict(self.shop.saleor.events(id_))
                 ),
             )

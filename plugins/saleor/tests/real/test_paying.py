@@ -305,7 +305,7 @@ def test_a_checkout_that_is_paid_in_two_parts_is_paid_where_parts_are_allowed(
             assert storefront.process(part.transaction).event == "CHARGE_SUCCESS"
             until(
                 "the part is counted",
-                lambda part=part, amount=amount: (
+                lambda part=part, amount=amount: (  # type: ignore[misc]
                     saleor.transaction(part.transaction)["chargedAmount"]["amount"] == amount
                 ),
             )
