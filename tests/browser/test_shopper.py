@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Shop
 from tillgate.django.models import Payment
-from tillgate.django.pages import shoppers
+from tillgate.django.pages import owner, shoppers
 
 PHONE = {
     "viewport": {"width": 360, "height": 740},
@@ -59,7 +59,7 @@ def test_a_shopper_pays_with_nothing_but_the_keyboard(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_on_a_phone(shop: Shop, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shoppers, "_home", lambda payment: None)
+    monkeypatch.setattr(owner, "home", lambda payment: None)
     order = shop.world.order("8.00")
     phone: dict[str, Any] = {
         **PHONE,

@@ -366,7 +366,9 @@ def test_same_refund_needs_a_tick(bought: Bought, ann: Client) -> None:
     before = ann.get(url_of(bought.order))
     assert "A refund of USD 2.50 was asked for 1\xa0minute ago by ann." in text_of(before)
     (said,) = messages_of(presses(ann, bought.order, amount="2.50"))
-    assert said.startswith("Nothing was refunded: A refund of USD 2.50 was asked for 1\xa0minute ago")
+    assert said.startswith(
+        "Nothing was refunded: A refund of USD 2.50 was asked for 1\xa0minute ago"
+    )
     assert messages_of(presses(ann, bought.order, amount="2.50", tillgate_again="1")) == [
         "USD 2.50 was refunded.",
     ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from django.contrib import messages
 from django.db.models import Model, QuerySet
@@ -113,21 +113,8 @@ def timeline_of(entries: QuerySet[TimelineEntry], mask: Mask) -> Newest[Line]:
     return lines
 
 
-class AskedRefund(Protocol):
-    """What `just_refunded` reads of a refund: of a row, or of a plugin's value."""
-
-    @property
-    def amount(self) -> Decimal: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def requested_by(self) -> str: ...
-    @property
-    def created_at(self) -> datetime: ...
-
-
 def just_refunded(
-    refunds: Iterable[AskedRefund],
+    refunds: Iterable[Any],  # rows, or a plugin's values
     currency: str,
     amount: Decimal | None = None,
 ) -> str:
