@@ -94,7 +94,7 @@ def remind(reference: str) -> None:
     if (
         payment is None
         or order is None
-        or not orders.waits_for_payment(order, orders.state_of(order))
+        or not orders.needs_payment(order, orders.state_of(order))
     ):
         return
     with shop.locked_order(
@@ -183,7 +183,7 @@ def _is_undone(order: Any, ours: shop.OrderState) -> bool:
 
 def _may_be_reminded(order: Any, ours: shop.OrderState) -> bool:
     order.refresh_from_db(fields=["status"])
-    return orders.waits_for_payment(order, ours) and not ours.open_payments
+    return orders.needs_payment(order, ours) and not ours.open_payments
 
 
 def _state_if_due(
