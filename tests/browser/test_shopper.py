@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Shop
+from tests.smallest_shop.models import ShopOrder
 from tillgate.django.models import Payment
 from tillgate.django.pages import owner, shoppers
 
@@ -382,3 +383,34 @@ def test_an_urdu_shopper_pays_on_pages_that_run_from_right_to_left(
     page.goto(f"/payments/return/{payment.return_key}/")
     assert page.evaluate("getComputedStyle(document.querySelector('h1')).direction") == "rtl"
     shop.look(page, f"not-received-urdu-{device}")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    ("change", "heading"),
+    [
+        ({"total": 0}, "There is nothing to pay for this order"),
+        ({"status": "cancelled"}, "This order cannot be paid"),
+        ({"total": 8}, "We have not received a payment yet"),
+    ],
+    ids=["free", "cancelled", "repriced"],
+)
+def test_changed_order_warns_of_open_payment_page(
+    shop: Shop,
+    change: dict[str, Any],
+    heading: str,
+    width: int,
+    request: pytest.FixtureRequest,
+) -> None:
+    name = request.node.callspec.id
+    payment = shop.world.start(shop.world.order())
+    ShopOrder.objects.update(**change)
+    for kind, address in {
+        "return": f"/payments/return/{payment.return_key}/",
+        "pay": shop.world.way_to_pay(payment.order.key),
+    }.items():
+        page = shop.open(address, viewport={"width": width, "height": 844})
+        title = "Choose how to pay" if (kind, change) == ("pay", {"total": 8}) else heading
+        expect(page.get_by_role("heading", name=title)).to_be_visible()
+        expect(page.get_by_text("Do not pay there.")).to_be_visible()
+        shop.look(page, f"changed-{kind}-{name}")

@@ -91,11 +91,7 @@ def remind(reference: str) -> None:
     """
     payment = shop.find_payment(PLUGIN, reference=reference)
     order = orders.find(payment.order.key) if payment else None
-    if (
-        payment is None
-        or order is None
-        or not orders.needs_payment(order, orders.state_of(order))
-    ):
+    if payment is None or order is None or not orders.needs_payment(order, orders.state_of(order)):
         return
     with shop.locked_order(
         PLUGIN,

@@ -35,7 +35,6 @@ from tillgate_oscar.refunds import (
     refunded_of,
 )
 
-
 _KEY: Final = "tillgate_idempotency_key"
 
 
