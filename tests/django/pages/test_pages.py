@@ -21,6 +21,7 @@ import tillgate.django
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Dialect, Method, hooks
+from tillgate.django import methods
 from tillgate.django.amounts import money_text
 from tillgate.django.methods import label_of
 from tillgate.django.models import OutboxEvent, Payment
@@ -517,7 +518,8 @@ def test_return_page_of_repriced_order_names_new_price(world: World) -> None:
 
 
 def test_pay_page_reads_methods_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, order, choices = [], world.order(), forms.choices_for
+    asked: list[Any] = []
+    order, choices = world.order(), methods.choices_for
 
     def counted(*arguments: Any) -> Any:
         asked.append(arguments)

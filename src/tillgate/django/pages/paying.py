@@ -71,7 +71,7 @@ def pay_order(request: HttpRequest, asked: Asked) -> HttpResponse:
         started, shown.problem = _start(request, asked, shown.form.cleaned_data["method"])
         if started:
             return _onward(request, started, may_change=asked.may_change)
-    payments = _Payments(asked)
+    payments = _Payments(asked)  # a start that failed may have changed them
     paid_by = payments.paid_by
     if paid_by and not payments.is_refunded:
         page = {"is_paid": True, "home_url": owner.home(paid_by)}
@@ -223,12 +223,12 @@ def _page(
     order: hooks.OrderDescription,
     shown: _Shown,
 ) -> dict[str, Any]:
-    """Return the page of an order that is not paid."""
     is_free = order.is_free and not payments.is_refunded
     known = Order.objects.filter(plugin=asked.plugin, key=asked.order_key).first()
     detail = why_not(known, order)
     if payments.is_refunded and not payments.held:
         detail = _("it was paid, and all of the money was refunded")
+    # A free order is no refused one: nothing is wrong with it.
     takes_money = detail is None and not is_free
     if takes_money:
         _offer(asked, order, shown)

@@ -316,9 +316,7 @@ class PaymentAdmin(FiguresAdmin):
         return form
 
     def _review(self, payment: Payment, given: str | None) -> Review | None:
-        """Return the review that the refund resolves, if it is about this payment. Another user may
-        have resolved it already.
-        """
+        # another user may have resolved it already
         return payment.reviews.filter(pk=row_id(given)).first()
 
     def _refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
