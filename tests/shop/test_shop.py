@@ -788,7 +788,7 @@ def test_staff_learn_outcome_of_refund(world: World, rf: RequestFactory) -> None
 
 
 def test_admin_address_needs_permission(rf: RequestFactory) -> None:
-    """Only a user who may view the admin gets an address in it."""
+    """Only a user who may view the record gets its address in the admin."""
     request = rf.get("/")
     request.user = SimpleNamespace(is_staff=True, has_perm=lambda _: False)  # type: ignore[assignment]
     assert shop.admin_url(request, "payment", "1") == ""
