@@ -22,7 +22,6 @@ from tillgate import ConfigurationError, InvalidRequest, Method, Notification, s
 from tillgate.hooks import RefundStatus
 from tillgate.shop import money
 from tillgate_django_payments import rows
-from tillgate_django_payments.plugin import PLUGIN
 
 REFUND_REFUSED: Final = "refund-refused"
 """The code of the `PaymentError` for a refund that failed at the gateway; the shop may request it

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from tillgate import Method, PaymentMethod
 
-PROVIDER: Final = "tillgate_django_payments.TillgateProvider"
+PLUGIN: Final = "django-payments"
+"""The plugin's name, which Tillgate's rows carry."""
+PROVIDER: Final = "tillgate_django_payments.provider.TillgateProvider"
 """The path of the provider in PAYMENT_VARIANTS."""
 
 

@@ -27,7 +27,7 @@ from tillgate.shop import (
 from tillgate_saleor import bodies
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation, Purchase, Transaction
-from tillgate_saleor.plugin import PLUGIN
+from tillgate_saleor.conf import PLUGIN
 
 PAID_NOTHING: Final = MONEY_REASONS - {ReviewReason.OVERPAID}
 """Review reasons for money that has paid nothing."""
