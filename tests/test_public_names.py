@@ -18,7 +18,7 @@ import tillgate
 from tillgate import wire
 
 LISTED = Path(__file__).with_name("public_names.txt").read_text("utf-8").splitlines()
-PUBLIC = ("tillgate", "tillgate.hooks", "tillgate.shop", "tillgate.testing")
+PUBLIC = ("tillgate", "tillgate.hooks", "tillgate.shop", "tillgate.shop.http", "tillgate.testing")
 CORE = [
     "tillgate",
     "tillgate.account",

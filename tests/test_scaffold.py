@@ -90,6 +90,9 @@ def test_the_name_of_an_installed_plugin_is_refused(
     assert (result.exit_code, "is a plugin that is installed here" in result.output) == (2, True), (
         result.output
     )
+    (tmp_path / "site" / "tillgate_hat_shop").mkdir()
+    (tmp_path / "site" / "tillgate_hat_shop" / "__init__.py").touch()
+    assert "is a plugin that is installed here" in new_plugin("hat-shop").output
     assert new_plugin("book-shelf").exit_code == 0
 
 
@@ -205,9 +208,9 @@ def test_no_placeholder_is_left(plugin: Path) -> None:
 def test_the_project_names_its_plugin_and_chooses_no_licence(plugin: Path) -> None:
     project = tomllib.loads((plugin / "pyproject.toml").read_text("utf-8"))["project"]
     name = plugin.name.removeprefix("tillgate-")
-    module = f"tillgate_{name.replace('-', '_')}.plugin"
-    assert (project["name"], project["entry-points"]["tillgate"]) == (plugin.name, {name: module})
-    assert (plugin / "src" / module.replace(".", "/")).with_suffix(".py").is_file()
+    package = plugin / "src" / f"tillgate_{name.replace('-', '_')}"
+    assert (project["name"], "entry-points" in project) == (plugin.name, False)
+    assert f'PLUGIN: Final = "{name}"\n' in (package / "plugin.py").read_text("utf-8")
     assert "license" not in project
     assert not (plugin / "LICENSE").exists()
     assert "Private :: Do Not Upload" in project["classifiers"]

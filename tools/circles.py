@@ -14,7 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["HIDDEN", "Import", "circles", "imports_of", "main"]
+__all__ = ["HIDDEN", "Import", "circles", "hidden", "imports_of", "main"]
 
 ROOT: Final = Path(__file__).parents[1]
 ROOMS: Final = (ROOT / "src", *sorted(ROOT.glob("plugins/*/src")))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
@@ -24,7 +25,7 @@ from django.utils import translation
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import unregistered
-from tillgate import ConfigurationError, InvalidRequest, TillgateError, shop
+from tillgate import ConfigurationError, InvalidRequest, TillgateError, hooks, shop
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
 from tillgate.django.payments import starting
 from tillgate.django.payments.admission import CreationState
@@ -50,20 +51,104 @@ def paid_order(world: World, total: str = "10.00") -> str:
     return key
 
 
-def test_every_public_name_can_be_imported_without_a_django_project() -> None:
-    script = (
-        "import sys, tillgate.shop; assert 'django' not in sys.modules; "
-        "tillgate.shop.money.total([])"
+def test_package_offers_names_of_its_modules() -> None:
+    modules = [one.name for one in pkgutil.iter_modules(shop.__path__) if one.name[0] != "_"]
+    names = {
+        name
+        for module in modules
+        if module != "http"  # it imports httpx, so plugins import it themselves
+        for name in import_module(f"tillgate.shop.{module}").__all__
+    }
+    assert set(shop.__all__) == names | {"money"}
+
+
+@pytest.mark.parametrize(
+    ("setup", "said"),
+    [
+        ("", "imported before the apps are loaded: in apps.py import it inside AppConfig.ready()"),
+        (
+            "import django.conf; django.conf.settings.configure(); django.setup();",
+            'add "tillgate.django" to INSTALLED_APPS',
+        ),
+    ],
+    ids=["before the apps are loaded", "without the app"],
+)
+def test_import_without_models_says_remedy(setup: str, said: str) -> None:
+    script = f"{setup} import tillgate.shop"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    subprocess.run([sys.executable, "-c", script], check=True)
-    for module, names in shop.MODULES.items():
-        assert list(names) == import_module(f"tillgate.shop.{module}").__all__
-        assert all(getattr(shop, name) is not None for name in names)
+    assert said in done.stderr
 
 
-def test_a_name_that_is_not_public_is_an_error() -> None:
-    with pytest.raises(AttributeError, match="pay_all"):
-        shop.pay_all  # type: ignore[attr-defined]  # noqa: B018  # the access is what is tested
+# Registration -------------------------------------------------------------------------------------
+
+
+class Registered:
+    @hooks.hookimpl
+    def tillgate_return_url(self, payment: object) -> str:
+        return "/"
+
+
+@pytest.fixture
+def loading(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let Django be at the step at which it calls `AppConfig.ready()`."""
+    before = set(hooks.plugin_manager().get_plugins())
+    monkeypatch.setattr("django.apps.apps.ready", False)
+    yield
+    for plugin in hooks.plugin_manager().get_plugins() - before:
+        hooks.plugin_manager().unregister(plugin)
+
+
+def test_plugin_is_registered_by_its_name_and_once(loading: None) -> None:
+    plugin = Registered()
+    for _ in range(2):
+        shop.register(plugin, "book-shop")
+    assert hooks.plugin_manager().get_plugin("book-shop") is plugin
+
+
+def test_same_plugin_may_register_again_later() -> None:
+    plugin = hooks.plugin_manager().get_plugin(PLUGIN)
+    assert plugin is not None
+    shop.register(plugin, PLUGIN)
+
+
+def test_taken_name_or_second_name_is_refused(loading: None) -> None:
+    plugin = Registered()
+    with pytest.raises(ConfigurationError, match=f"'{PLUGIN}' is registered twice"):
+        shop.register(plugin, PLUGIN)
+    shop.register(plugin, "book-shop")
+    with pytest.raises(
+        ConfigurationError, match="'hat-shop' is registered already, as 'book-shop'"
+    ):
+        shop.register(plugin, "hat-shop")
+
+
+def test_registration_after_start_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"call tillgate\.shop\.register in AppConfig"):
+        shop.register(Registered(), "book-shop")
+    assert hooks.plugin_manager().get_plugin("book-shop") is None
+
+
+def test_plugin_with_unknown_argument_is_not_registered(loading: None) -> None:
+    class Misspelt:
+        @hooks.hookimpl
+        def tillgate_return_url(self, paymend: object) -> str:
+            return "/"
+
+    with pytest.raises(ConfigurationError, match=r"'book-shop' cannot be used: .*paymend"):
+        shop.register(Misspelt(), "book-shop")
+    assert hooks.plugin_manager().get_plugin("book-shop") is None
+
+
+def test_uninstalled_plugin_names_app_to_add() -> None:
+    with pytest.raises(
+        ConfigurationError, match="add 'tillgate_oscar' to INSTALLED_APPS; loaded: smallest"
+    ):
+        hooks.call_owner("oscar", "tillgate_return_url", payment=None)
 
 
 # Orders -------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ import pytest
 
 from tillgate import lifecycle
 from tillgate import shop as public
-from tillgate.shop import http
 from tillgate.hooks import hookspecs
+from tillgate.shop import http
 from tillgate.testing.conformance import Conformance
 from tillgate.testing.gateway_conformance import GatewayConformance
 from tillgate.testing.report import Table

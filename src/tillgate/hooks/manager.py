@@ -211,7 +211,6 @@ def register_shop(plugin: object, name: str) -> None:
     try:
         manager.register(plugin, name=name)
     except pluggy.PluginValidationError as error:
-        manager.unregister(plugin)  # pluggy has added it before it looked at its hooks
         raise _unusable(manager, error, name) from error
 
 
@@ -233,11 +232,11 @@ def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
             if implements(name, "tillgate_describe_order")
         ]
         near = difflib.get_close_matches(plugin, shops, n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else remedy_without(plugin)
+        remedy = f"did you mean {near[0]!r}?" if near else f"{remedy_without(plugin)};"
         raise ConfigurationError(
             "plugin",
             plugin,
-            f"owns an order but is not loaded: {remedy}; loaded: "
+            f"owns an order but is not loaded: {remedy} loaded: "
             f"{', '.join(shops) or 'no shop plugin'}",
         )
     others = [other for other in manager.get_plugins() if other is not owner]

@@ -19,6 +19,7 @@ from typing import Any, Final
 import pytest
 
 import tillgate
+from tillgate import hooks
 from tillgate.testing.scenarios import Scenarios
 
 PROPERTY: Final = "tillgate-conformance"
@@ -74,9 +75,7 @@ def describe(
     `further` holds versions that no distribution has, such as the database's.
     """
     kit = test_class.kit()
-    points = importlib.metadata.entry_points(group="tillgate", name=plugin)
-    own = [point.dist.name for point in points if point.dist]
-    named = dict.fromkeys((*own, *distributions, *test_class.distributions))
+    named = dict.fromkeys((*_distribution(plugin), *distributions, *test_class.distributions))
     return {
         "class": test_class.__name__,
         "kit": f"{kit.__module__}:{kit.__name__}",
@@ -90,6 +89,12 @@ def describe(
             **(further or {}),
         },
     }
+
+
+def _distribution(plugin: str) -> list[str]:
+    found = hooks.plugin_manager().get_plugin(plugin)
+    module = getattr(found, "__name__", type(found).__module__).partition(".")[0]
+    return importlib.metadata.packages_distributions().get(module, [])[:1]
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tillgate.hooks import hookimpl
+from tillgate.hooks import Payment, hookimpl
 from tillgate_pretix import accounts, orders, refunds
 
 tillgate_account = hookimpl(accounts.find)
@@ -12,5 +12,10 @@ tillgate_order_unpaid = hookimpl(orders.unpaid)
 tillgate_refund_changed = hookimpl(refunds.changed)
 tillgate_review_opened = hookimpl(orders.review_opened)
 tillgate_review_url = hookimpl(orders.review_url)
-tillgate_return_url = hookimpl(orders.return_url)
 tillgate_deliver = hookimpl(refunds.settle)
+
+
+@hookimpl
+def tillgate_return_url(payment: Payment) -> str | None:
+    """Return the address of the event's own page about the order."""
+    return orders.return_url(payment.order.key)
