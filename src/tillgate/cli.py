@@ -365,7 +365,10 @@ def doctor(configured: Configured) -> dict[str, Any]:
 @main.command(short_help="List the plugins and their hooks.")
 @speaks_json
 def plugins() -> dict[str, Any]:
-    """List the plugins that are loaded and the hooks that each implements."""
+    """List the installed gateway plugins and observers, and the hooks that each implements.
+
+    Shop plugins are loaded with their Django project: `manage.py tillgate doctor` lists them.
+    """
     manager = hooks.plugin_manager()
     found = {
         name: sorted(caller.name for caller in manager.get_hookcallers(plugin) or ())
@@ -376,6 +379,7 @@ def plugins() -> dict[str, Any]:
         f"{click.style(name, bold=True)}\n    {', '.join(implemented) or 'no hooks'}"
         for name, implemented in found.items()
     ]
+    lines.append("Shop plugins: see manage.py tillgate doctor.")
     return {"plugins": found, "lines": lines}
 
 

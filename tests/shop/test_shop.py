@@ -67,14 +67,14 @@ def test_package_offers_names_of_its_modules() -> None:
     [
         ("", "imported before the apps are loaded: in apps.py import it inside AppConfig.ready()"),
         (
-            "import django.conf; django.conf.settings.configure(); django.setup();",
+            "import django.conf; django.conf.settings.configure(); django.setup(); ",
             'add "tillgate.django" to INSTALLED_APPS',
         ),
     ],
     ids=["before the apps are loaded", "without the app"],
 )
 def test_import_without_models_says_remedy(setup: str, said: str) -> None:
-    script = f"{setup} import tillgate.shop"
+    script = f"{setup}import tillgate.shop"
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
@@ -93,38 +93,38 @@ class Registered:
         return "/"
 
 
+def register(plugin: object, name: str) -> None:
+    """Register a plugin as `AppConfig.ready()` does, while Django is being set up."""
+    with pytest.MonkeyPatch.context() as loading:
+        loading.setattr("django.apps.apps.ready", False)
+        shop.register(plugin, name)
+
+
 @pytest.fixture
-def loading(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let Django be at the step at which it calls `AppConfig.ready()`."""
-    before = set(hooks.plugin_manager().get_plugins())
-    monkeypatch.setattr("django.apps.apps.ready", False)
-    yield
-    for plugin in hooks.plugin_manager().get_plugins() - before:
-        hooks.plugin_manager().unregister(plugin)
-
-
-def test_plugin_is_registered_by_its_name_and_once(loading: None) -> None:
+def registered() -> Iterator[Registered]:
     plugin = Registered()
-    for _ in range(2):
-        shop.register(plugin, "book-shop")
-    assert hooks.plugin_manager().get_plugin("book-shop") is plugin
+    register(plugin, "book-shop")
+    yield plugin
+    hooks.plugin_manager().unregister(plugin)
 
 
-def test_same_plugin_may_register_again_later() -> None:
-    plugin = hooks.plugin_manager().get_plugin(PLUGIN)
-    assert plugin is not None
-    shop.register(plugin, PLUGIN)
+def test_plugin_is_registered_by_name(registered: Registered) -> None:
+    assert hooks.plugin_manager().get_plugin("book-shop") is registered
 
 
-def test_taken_name_or_second_name_is_refused(loading: None) -> None:
-    plugin = Registered()
-    with pytest.raises(ConfigurationError, match=f"'{PLUGIN}' is registered twice"):
-        shop.register(plugin, PLUGIN)
-    shop.register(plugin, "book-shop")
+def test_same_plugin_may_register_again(registered: Registered) -> None:
+    register(registered, "book-shop")
+    shop.register(registered, "book-shop")
+    assert hooks.plugin_manager().get_plugin("book-shop") is registered
+
+
+def test_taken_name_or_second_name_is_refused(registered: Registered) -> None:
+    with pytest.raises(ConfigurationError, match="'book-shop' is registered twice"):
+        register(Registered(), "book-shop")
     with pytest.raises(
         ConfigurationError, match="'hat-shop' is registered already, as 'book-shop'"
     ):
-        shop.register(plugin, "hat-shop")
+        register(registered, "hat-shop")
 
 
 def test_registration_after_start_is_refused() -> None:
@@ -133,14 +133,14 @@ def test_registration_after_start_is_refused() -> None:
     assert hooks.plugin_manager().get_plugin("book-shop") is None
 
 
-def test_plugin_with_unknown_argument_is_not_registered(loading: None) -> None:
+def test_plugin_with_unknown_argument_is_not_registered() -> None:
     class Misspelt:
         @hooks.hookimpl
         def tillgate_return_url(self, paymend: object) -> str:
             return "/"
 
     with pytest.raises(ConfigurationError, match=r"'book-shop' cannot be used: .*paymend"):
-        shop.register(Misspelt(), "book-shop")
+        register(Misspelt(), "book-shop")
     assert hooks.plugin_manager().get_plugin("book-shop") is None
 
 

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.core.checks import WARNING, run_checks
 from pretix.base.models import LogEntry
 from pretix.helpers.config import EnvOrParserConfig
@@ -388,9 +387,3 @@ def test_no_check_of_ours_is_an_error_in_pretix(settings: Any) -> None:
     settings.TILLGATE = settings.TILLGATE | {"TIMEOUT": 30}
     found = {message.id: message.level for message in run_checks(tags=["tillgate"])}
     assert found["tillgate.E001"] == WARNING
-
-
-def test_without_tillgates_own_app_the_check_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_checks(tags=[CHECKS.label]) == []
-    monkeypatch.setattr(apps, "is_installed", lambda name: False)
-    assert [message.id for message in run_checks(tags=[CHECKS.label])] == ["tillgate_pretix.W001"]

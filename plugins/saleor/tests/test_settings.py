@@ -129,17 +129,9 @@ def test_a_method_of_a_channel_that_the_project_does_not_offer_is_told(settings:
     assert "gcash" in found()["W004"]
 
 
-def test_without_tillgates_own_app_nothing_else_is_asked(settings: Any) -> None:
-    settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: STOREFRONTS}}
-    settings.INSTALLED_APPS = [
-        app for app in settings.INSTALLED_APPS if app not in ("tillgate.django", "tillgate_saleor")
-    ]
-    assert [message.id for message in checks.check_apps()] == ["tillgate_saleor.E001"]
-
-
 def test_every_check_is_in_the_readme() -> None:
     source = Path(checks.__file__ or "").read_text("utf-8")
-    found = re.findall(r"CHECKS\.(error|warning|check_tillgate)\((\d+)", source)
+    found = re.findall(r"CHECKS\.(error|warning)\((\d+)", source)
     ids = {f"{'W' if kind == 'warning' else 'E'}{int(number):03}" for kind, number in found}
     assert set(re.findall(r"`tillgate_saleor\.([EW]\d{3})`", README.read_text("utf-8"))) == ids
 

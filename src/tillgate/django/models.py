@@ -1,7 +1,7 @@
 """The rows. They know only `lifecycle`; the code that changes them is in `operations`, and nowhere
 else.
 
-No brand of a framework or payment method is in a stored value but the plugin's entry-point name and
+No brand of a framework or payment method is in a stored value but the plugin's name and
 the payment method's word of the interface.
 """
 
