@@ -348,7 +348,7 @@ def doctor(configured: Configured) -> dict[str, Any]:
     The proof is a signed query for a reference that cannot exist: the gateway must answer 000022,
     order not found.
     """
-    from tillgate.doctor import examine
+    from tillgate.account_checks import examine
 
     checks = examine(configured)
     marks = {True: click.style("ok  ", fg="green"), False: click.style("FAIL", fg="red")}

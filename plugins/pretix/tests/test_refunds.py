@@ -366,7 +366,7 @@ def test_i5_one_that_waits_never_leaves_though_the_process_of_the_staffs_page_di
 ) -> None:
     order, payment, refund = queued(world)
     with monkeypatch.context() as patched:
-        patched.setattr("tillgate.shop.remote.deliver_remote", lambda *_: 0)
+        patched.setattr("tillgate.shop.deliver_remote", lambda *_: 0)
         pressed(world, order, refund, press)
     world.a_day_passes()
     assert world.refunded_amount(payment) == 0
@@ -439,7 +439,7 @@ def test_i5_one_that_comes_back_unsent_just_when_the_decision_is_carried_out_nev
         raise shop.RefundNotPossible("it is being sent")
 
     with monkeypatch.context() as patched:
-        patched.setattr("tillgate.shop.refunds.withdraw_refund", too_early)
+        patched.setattr("tillgate.shop.withdraw_refund", too_early)
         pressed(world, order, refund, press)
     world.a_day_passes()
     assert world.refunded_amount(payment) == 0

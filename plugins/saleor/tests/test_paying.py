@@ -27,7 +27,7 @@ from tillgate.django.refunds import queueing
 from tillgate.shop import PaymentState, money
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
-from tillgate_saleor import costs, deadline, ledger, paying, transactions
+from tillgate_saleor import costs, deadline, paying, transactions
 from tillgate_saleor.answers import moment
 from tillgate_saleor.bodies import Source as Told
 from tillgate_saleor.deadline import TooLate, within
@@ -1777,13 +1777,11 @@ def test_a_saleor_that_has_installed_an_older_app_does_not_say_what_it_has_heard
 def test_a_person_is_told_too_while_the_plugin_itself_has_not_heard_of_the_money(
     saleor: SaleorDouble,
     world: World,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order = begun_order(saleor, world)
     order.order_status = "CANCELED"
     paid_at_the_gateway(world)
-    with monkeypatch.context() as patch:
-        patch.setattr(ledger, "paid", lambda _: 1 / 0)
+    with world.failing_handler("tillgate_payment_paid"):
         assert saleor.process(order.transactions[0])["result"] == "CHARGE_SUCCESS"
     world.time.advance(seconds=60)
     run_worker(world)

@@ -5,12 +5,12 @@ events to Saleor.
 from __future__ import annotations
 
 from tillgate.hooks import hookimpl
-from tillgate_saleor import ledger, reports
+from tillgate_saleor import orders, reports
 
-tillgate_describe_order = hookimpl(ledger.describe)
-tillgate_payment_paid = hookimpl(ledger.paid)
-tillgate_order_unpaid = hookimpl(ledger.unpaid)
-tillgate_refund_changed = hookimpl(ledger.refund_changed)
-tillgate_review_opened = hookimpl(ledger.review_opened)
-tillgate_return_url = hookimpl(ledger.return_url)
+tillgate_describe_order = hookimpl(orders.describe)
+tillgate_payment_paid = hookimpl(orders.paid)
+tillgate_order_unpaid = hookimpl(orders.unpaid)
+tillgate_refund_changed = hookimpl(orders.refund_changed)
+tillgate_review_opened = hookimpl(orders.review_opened)
+tillgate_return_url = hookimpl(orders.return_url)
 tillgate_deliver = hookimpl(reports.deliver)
