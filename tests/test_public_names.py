@@ -132,5 +132,29 @@ def test_importing_tillgate_imports_only_what_every_process_needs(statement: str
     }
 
 
+SHOP = """
+import importlib.metadata as metadata
+metadata.distributions = lambda **_: []  # other plugins may load what they like
+import django
+from django.conf import settings
+from django.core import checks
+account = {"BASE_URL": "http://127.0.0.1:1", "MERCHANT_NO": "1", "TOKEN": "2", "SANDBOX": True}
+apps = ("contrib.auth", "contrib.contenttypes", "contrib.messages", "contrib.admin")
+settings.configure(
+    INSTALLED_APPS=[*(f"django.{app}" for app in apps), "tillgate.django", "tests.smallest_shop"],
+    ROOT_URLCONF="tillgate.django.urls",
+    TILLGATE={"ACCOUNTS": {"default": account}, "PUBLIC_URL": "http://127.0.0.1"},
+)
+django.setup()
+checks.run_checks()
+"""
+
+
+def test_shop_that_sends_nothing_loads_no_http_client() -> None:
+    imported = modules_after(f"exec({SHOP!r})")
+    assert "tillgate.django.pages.shoppers" in imported
+    assert not imported & {"aiohttp", "babel", "httpx", "iso4217", "tillgate.transport"}
+
+
 def test_the_package_is_typed() -> None:
     assert resources.files("tillgate").joinpath("py.typed").is_file()
