@@ -347,7 +347,7 @@ def test_an_app_that_is_not_installed_is_named(without: str, more: str, said: st
 
 def test_the_readme_lists_every_check_and_every_setting_with_its_default() -> None:
     text, source = README.read_text(), Path(checks.__file__).read_text()
-    given = re.findall(r"yield _(error|warning)\((\d+)", source)
+    given = re.findall(r"yield _(error|warning)\(\s*(\d+)", source)
     numbers = {f"{kind[0].upper()}{int(number):03}" for kind, number in given}
     assert set(re.findall(r"^\| `tillgate_oscar\.([EW]\d{3})`", text, re.MULTILINE)) == numbers
     rows = dict(re.findall(r"^\| `([A-Z_]+)` \| `([^`]*)`", text, re.MULTILINE))

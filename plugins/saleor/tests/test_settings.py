@@ -131,7 +131,7 @@ def test_a_method_of_a_channel_that_the_project_does_not_offer_is_told(settings:
 
 def test_every_check_is_in_the_readme() -> None:
     source = Path(checks.__file__ or "").read_text("utf-8")
-    found = re.findall(r"CHECKS\.(error|warning)\((\d+)", source)
+    found = re.findall(r"CHECKS\.(error|warning)\(\s*(\d+)", source)
     ids = {f"{'W' if kind == 'warning' else 'E'}{int(number):03}" for kind, number in found}
     assert set(re.findall(r"`tillgate_saleor\.([EW]\d{3})`", README.read_text("utf-8"))) == ids
 
