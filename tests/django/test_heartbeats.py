@@ -13,7 +13,7 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def test_a_heartbeat_that_is_there_is_not_begun_again() -> None:
+def test_existing_heartbeat_is_not_restarted() -> None:
     begin("a", NOW, {"since": "noon"})
     begin("a", NOW + HOUR, {"since": "one"})
     begin("b", NOW)
@@ -23,7 +23,7 @@ def test_a_heartbeat_that_is_there_is_not_begun_again() -> None:
     ]
 
 
-def test_a_heartbeat_is_set_over_an_older_one_and_no_other() -> None:
+def test_heartbeat_replaces_only_its_own_predecessor() -> None:
     set_heartbeat("a", NOW, {"polled": 1})
     set_heartbeat("b", NOW, {"polled": 2})
     set_heartbeat("a", NOW + HOUR, {"polled": 3})
@@ -37,10 +37,11 @@ def test_a_heartbeat_is_set_over_an_older_one_and_no_other() -> None:
     ("after", "taken"),
     [(timedelta(), False), (HOUR - timedelta(seconds=1), False), (HOUR, True), (2 * HOUR, True)],
 )
-def test_a_turn_is_taken_at_once_and_then_once_in_an_interval(
+def test_turn_is_taken_once_per_interval(
     after: timedelta,
     taken: bool,
 ) -> None:
+    """The first turn is taken at once."""
     assert take_turn("mail", NOW, HOUR)
     assert take_turn("other", NOW, HOUR)
     assert Heartbeat.objects.get(name="mail").at == NOW
