@@ -809,7 +809,7 @@ def test_database_untouched_unless_asked_for(sound: Any) -> None:
 
 
 def ids() -> list[str]:
-    found = re.findall(r"_(error|warning)\((\d+),", getsource(checks))
+    found = re.findall(r"_(error|warning)\(\s*(\d+),", getsource(checks))
     return sorted({f"tillgate.{kind[0].upper()}{int(number):03}" for kind, number in found})
 
 

@@ -4,6 +4,7 @@ and the versions.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import pkgutil
@@ -92,9 +93,13 @@ def describe(
 
 
 def _distribution(plugin: str) -> list[str]:
+    """Return the distribution of a plugin, if it has the name of its package, as plugins have."""
     found = hooks.plugin_manager().get_plugin(plugin)
-    module = getattr(found, "__name__", type(found).__module__).partition(".")[0]
-    return importlib.metadata.packages_distributions().get(module, [])[:1]
+    module = getattr(found, "__name__", type(found).__module__)
+    name = module.partition(".")[0].replace("_", "-")
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return [importlib.metadata.distribution(name).name]
+    return []
 
 
 @dataclass
