@@ -311,7 +311,8 @@ def test_how_to_code_matches_written_files(
     plugin: Path,
 ) -> None:
     shown = dict(re.findall(r"^```python\n# (\S+)\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL))
-    assert list(shown) == ["src/tillgate_book_shop/signals.py", "tests/driver.py"]
+    package = "src/tillgate_book_shop"
+    assert list(shown) == [f"{package}/apps.py", f"{package}/signals.py", "tests/driver.py"]
     assert len(shown) == HOW_TO.count("```python")
     for file, code in shown.items():
         assert code == (plugin / file).read_text("utf-8"), file
