@@ -9,10 +9,9 @@ from typing import Final
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from tillgate.account import Account
 from tillgate.django.accounts import is_made_by, maker_if_known
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment
-from tillgate.django.payments.creating import CREATION_SECONDS, Started, as_started
+from tillgate.django.payments.creating import CREATION_SECONDS, Choice, Started, as_started
 from tillgate.django.reviews.opening import reported_paid
 from tillgate.lifecycle import (
     PaymentStatus,
@@ -40,13 +39,7 @@ def siblings_of(order: Order) -> list[Payment]:
     return found
 
 
-def duplicate_of(
-    siblings: list[Payment],
-    method: str,
-    amount: Money,
-    alias: str,
-    account: Account,
-) -> Payment | None:
+def duplicate_of(siblings: list[Payment], choice: Choice, price: Money) -> Payment | None:
     """Return the payment that makes another one needless.
 
     That is a paid one with an undelivered event (I4), or else the open one from the first click of
@@ -55,21 +48,26 @@ def duplicate_of(
     standing = [
         sibling for sibling in siblings if sibling.is_open or sibling.status == PaymentStatus.PAID
     ]
-    # However many were begun since: each of their payment pages would take the money once more.
+    # Check every open payment, the paid ones first: each has a live payment page.
     for payment in sorted(standing, key=lambda sibling: not vars(sibling)["is_untold"]):
         if payment.status == PaymentStatus.PAID:
-            if vars(payment)["is_untold"] and payment.refunded_amount < payment.amount:
-                return payment
-            continue
-        if (payment.method, payment.money, payment.account) != (
-            method,
-            amount,
-            alias,
-        ) or not is_made_by(payment, account):
-            continue
-        if is_being_created(payment) or (is_page_live(payment) and not reported_paid([payment.pk])):
+            is_needed = vars(payment)["is_untold"] and payment.refunded_amount < payment.amount
+        else:
+            is_needed = _is_chosen(payment, choice, price) and (
+                is_being_created(payment)
+                or (is_page_live(payment) and not reported_paid([payment.pk]))
+            )
+        if is_needed:
             return payment
     return None
+
+
+def _is_chosen(payment: Payment, choice: Choice, price: Money) -> bool:
+    wanted = (choice.method, price, choice.alias)
+    return (payment.method, payment.money, payment.account) == wanted and is_made_by(
+        payment,
+        choice.account,
+    )
 
 
 def _untold() -> QuerySet[OutboxEvent]:
