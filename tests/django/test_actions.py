@@ -1055,13 +1055,7 @@ def test_i2_a_payment_of_which_something_else_waits_for_a_person_is_not_let_expi
     forgotten: Payment,
 ) -> None:
     with transaction.atomic():
-        open_review(
-            ReviewReason.AMOUNT_MISMATCH,
-            "It says 10.00.",
-            "worker",
-            order=forgotten.order,
-            payment=forgotten,
-        )
+        open_review(ReviewReason.AMOUNT_MISMATCH, "It says 10.00.", "worker", forgotten)
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: It says 10\.00\."):
         not_paid(the("payment-unknown"))
@@ -1073,13 +1067,7 @@ def test_i2_that_a_person_lets_a_payment_expire_is_no_word_on_its_account(
     forgotten: Payment,
 ) -> None:
     with transaction.atomic():
-        open_review(
-            ReviewReason.WRONG_CREDENTIALS,
-            "Refused.",
-            "worker",
-            payment=forgotten,
-            account=forgotten.account,
-        )
+        open_review(ReviewReason.WRONG_CREDENTIALS, "Refused.", "worker", forgotten)
     world.time.advance(minutes=1)
     assert not_paid(the("payment-unknown")).resolved
     assert world.reviews() == ["wrong-credentials"]
@@ -1612,11 +1600,7 @@ def test_what_the_gateway_says_of_a_payment_that_is_settled_is_accepted(
     assert not_paid(doubted).resolved
     with transaction.atomic():
         open_review(
-            ReviewReason.AMOUNT_MISMATCH,
-            "It says 10.00.",
-            "worker",
-            order=forgotten.order,
-            payment=world.fresh(forgotten),
+            ReviewReason.AMOUNT_MISMATCH, "It says 10.00.", "worker", world.fresh(forgotten)
         )
     told = the("amount-mismatch")
     assert actions.actions_for(told) == ("poll", "dismiss")

@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 
 from tillgate.django.models import Order, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.orders.locking import in_the_shops_hands, locked_order, outside_transactions
-from tillgate.django.orders.status import queue_event, reopen_order
+from tillgate.django.orders.status import mark_order_reopened, queue_event
 from tillgate.django.orders.timeline import record
 from tillgate.django.outbox.attempts import abandon, retry
 from tillgate.django.outbox.delivering import deliver
@@ -373,7 +373,7 @@ def _reopen(order: Order, given: _Given) -> None:
             f"{error}",
         ) from error
     if order.closed_at and described is not None and described.not_payable_detail is None:
-        reopen_order(order)
+        mark_order_reopened(order)
         record("order.reopened", order, f"staff:{given.staff}", "the shop takes money for it again")
 
 

@@ -182,7 +182,7 @@ class Payment(models.Model):
 
     objects: ClassVar[OneDatabase[Payment]] = OneDatabase()
 
-    maker: Account | None = None
+    known_account: Account | None = None
     """The account that made the payment, where a notification's handling has found it already;
     never stored.
     """

@@ -183,15 +183,8 @@ def open_review(
     Takes the order's lock and touches the database only. `actor` is the plugin's name.
     """
     payment = Payment.objects.select_related("order").get(pk=int(payment_id))
-    with joined_order(payment.order_id) as order:
-        opening.open_review(
-            reason,
-            message,
-            actor,
-            order=order,
-            payment=payment,
-            account=payment.account,
-        )
+    with joined_order(payment.order_id):
+        opening.open_review(reason, message, actor, payment)
 
 
 def close_reviews(review_ids: Iterable[str], resolution: str) -> None:

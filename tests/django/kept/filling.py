@@ -201,15 +201,8 @@ class _Acts:
         payment = self.hear(self.start(), _FAILED)
         with locked_order(
             payment.order_id,
-        ) as order:  # no other operation leaves this review open when its payment ends
-            open_review(
-                ReviewReason.PAYMENT_UNANSWERED,
-                {},
-                "worker",
-                order=order,
-                payment=payment,
-                account=payment.account,
-            )
+        ):  # no other operation leaves this review open when its payment ends
+            open_review(ReviewReason.PAYMENT_UNANSWERED, {}, "worker", payment)
 
     def accounts_that_do_not_answer(self) -> None:
         """Open reviews of accounts whose gateway refuses queries, signs wrongly or is silent."""

@@ -428,13 +428,7 @@ def test_the_cards_that_tell_what_was_given_back_need_the_same_statements_howeve
         payment = world.paid_payment()
         for amount in ("1.00", "2.50"):
             queueing.refund(payment.pk, amount)
-        open_review(
-            ReviewReason.CHANGED_AFTER_PAID,
-            "Changed.",
-            "worker",
-            order=payment.order,
-            payment=payment,
-        )
+        open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", payment)
 
     raised()
     few = count()
@@ -499,13 +493,7 @@ def test_of_a_long_story_the_newest_is_shown_and_the_page_says_so(
     pages = [page_of(payment), page_of(payment.order)]
     for amount in ("1.00", "2.00", "4.00", "5.00", "6.00"):
         queueing.refund(payment.pk, amount)
-    open_review(
-        ReviewReason.CHANGED_AFTER_PAID,
-        "Changed.",
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", payment)
     for address in (*pages, page_of(Review.objects.get())):
         page = boss.get(address).content.decode()
         assert page.count('class="tillgate-node"') == 4
@@ -1177,13 +1165,12 @@ def test_i2_what_the_gateway_does_not_know_is_ended_by_a_person_and_its_money_is
 
 def test_what_says_something_else_by_now_is_not_accepted_unread(world: World, boss: Client) -> None:
     payment = world.start(world.order())
-    told: dict[str, Any] = {"order": payment.order, "payment": payment, "account": "default"}
-    review = open_review(ReviewReason.CHANGED_AFTER_PAID, "It is 'reversed'.", "worker", **told)
+    review = open_review(ReviewReason.CHANGED_AFTER_PAID, "It is 'reversed'.", "worker", payment)
     assert review
     page = boss.get(LISTS[2]).content.decode()
     assert f'name="read" value="{review.version}"' in page
     read = review.version
-    open_review(ReviewReason.CHANGED_AFTER_PAID, "It is a charge-back.", "worker", **told)
+    open_review(ReviewReason.CHANGED_AFTER_PAID, "It is a charge-back.", "worker", payment)
     assert (
         action(boss, review, "dismiss", note="agreed", read=read)
         == "it says something else by now: It is a charge-back."
@@ -1281,13 +1268,7 @@ def test_a_refund_that_could_not_leave_is_not_said_to_be_on_its_way(
 def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss: Client) -> None:
     payment = world.paid_payment()
     for message in ("3 forged.", "6 forged."):
-        open_review(
-            ReviewReason.FORGED_NOTIFICATIONS,
-            message,
-            "notification",
-            order=payment.order,
-            payment=payment,
-        )
+        open_review(ReviewReason.FORGED_NOTIFICATIONS, message, "notification", payment)
         action(boss, Review.objects.latest("id"), "dismiss", note="a scanner")
     assert Review.objects.count() == 2
 

@@ -487,7 +487,7 @@ def test_a_forged_notification_makes_the_gateway_be_asked_all_the_same(world: Wo
     assert world.fresh(payment).status == "paid"
 
 
-@pytest.mark.parametrize(("fails", "body"), [("ask", "status=success"), ("tell_of_forged", FORGED)])
+@pytest.mark.parametrize(("fails", "body"), [("ask", "status=success"), ("review_forged", FORGED)])
 def test_a_notification_that_is_kept_is_acknowledged_though_what_it_leads_to_fails(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
@@ -507,7 +507,7 @@ def test_a_notification_that_is_kept_is_acknowledged_though_what_it_leads_to_fai
         b"success",
         1,
     )
-    assert f"what a notification of {payment.reference} leads to could not be done" in caplog.text
+    assert f"failed to process a notification of {payment.reference}" in caplog.text
 
 
 def test_a_notification_is_kept_though_the_plugin_that_keeps_its_account_fails(

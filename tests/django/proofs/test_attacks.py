@@ -52,13 +52,7 @@ def die(*_: object) -> None:
 
 def raise_changed(payment: Payment) -> None:
     with transaction.atomic():
-        open_review(
-            ReviewReason.CHANGED_AFTER_PAID,
-            "it says 'refunded'",
-            "worker",
-            order=payment.order,
-            payment=payment,
-        )
+        open_review(ReviewReason.CHANGED_AFTER_PAID, "it says 'refunded'", "worker", payment)
 
 
 def while_held(act: Callable[[], _T]) -> _T:
@@ -236,9 +230,9 @@ def test_silence_is_taken_back_though_the_process_died_on_the_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world.start(world.order())
-    lanes.rest("default", "no answer", is_told=False)
+    lanes.rest("default", "no answer", has_review=False)
     world.time.advance(minutes=31)
-    lanes.rest("default", "no answer", is_told=False)
+    lanes.rest("default", "no answer", has_review=False)
     assert world.reviews() == ["gateway-silent"]
     with monkeypatch.context() as patch:
         patch.setattr(lanes, "settle", die)

@@ -263,7 +263,7 @@ def test_i7_a_notification_that_is_kept_is_acknowledged_though_the_shop_cannot_b
     with monkeypatch.context() as patch:
         patch.setattr(notifications, "deliver", failing(OperationalError("the lock is held")))
         refund_notification(world, refund)
-    assert f"what a notification of {payment.reference} leads to could not be done" in caplog.text
+    assert f"failed to process a notification of {payment.reference}" in caplog.text
     assert (Refund.objects.get().status, world.shop.refunded(payment.order.key)) == (
         "succeeded",
         Decimal(0),
@@ -414,13 +414,7 @@ def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_booked_though_t
     payment = world.paid_payment("12.50")
     refund = queued(payment, "12.50")
     reason = ReviewReason.CHANGED_AFTER_PAID
-    open_review(
-        reason,
-        "Payment: it was paid, and now it is not.",
-        "test",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(reason, "Payment: it was paid, and now it is not.", "test", payment)
     world.run_worker()
     assert Refund.objects.get().status == "queued", "it may have been made elsewhere"
     refund_notification(world, refund)

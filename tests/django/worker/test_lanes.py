@@ -33,7 +33,7 @@ def test_a_paused_account_rests_for_two_minutes_and_no_other_does(
     world: World,
     account: str,
 ) -> None:
-    rest(account, "time-out", is_told=False)
+    rest(account, "time-out", has_review=False)
     due = {
         name: timezone.now() - timedelta(minutes=place)
         for place, name in enumerate(("other", f"{account}b", account, "z"))
@@ -49,10 +49,10 @@ def test_a_paused_account_rests_for_two_minutes_and_no_other_does(
 
 
 def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: World) -> None:
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     since = Lane.objects.get().silent_since
     world.time.advance(minutes=1)
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     lane = Lane.objects.get()
     assert lane.silent_since == since
     assert lane.rests_until
@@ -60,19 +60,19 @@ def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: Wo
 
 
 @pytest.mark.parametrize(
-    ("minutes", "is_told", "raised"),
+    ("minutes", "has_review", "raised"),
     [(29, False, False), (30, False, True), (95, False, True), (95, True, False)],
 )
 def test_a_silence_is_told_to_a_person_after_half_an_hour_unless_they_hear_why_otherwise(
     world: World,
     minutes: int,
-    is_told: bool,
+    has_review: bool,
     raised: bool,
 ) -> None:
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     assert not Review.objects.exists()
     world.time.advance(minutes=minutes)
-    rest("default", "connection refused", is_told=is_told)
+    rest("default", "connection refused", has_review=has_review)
     said = [(one.reason, one.account, one.message) for one in Review.objects.all()]
     message = (
         f"Account default: its gateway has not answered for {minutes} minutes (connection refused)."
@@ -84,10 +84,10 @@ def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_
     world: World,
 ) -> None:
     for account in ("default", "other"):
-        rest(account, "time-out", is_told=False)
+        rest(account, "time-out", has_review=False)
     world.time.advance(minutes=31)
     for account in ("default", "other"):
-        rest(account, "time-out", is_told=False)
+        rest(account, "time-out", has_review=False)
     wake("default")
     wake("never paused")
     assert in_turn(dict.fromkeys(("default", "other"), timezone.now())) == ["default"]
@@ -107,7 +107,7 @@ def test_what_was_told_of_something_else_is_not_taken_back(world: World) -> None
         facts={"detail": "Gone."},
         opened_at=timezone.now(),
     )
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     wake("default")
     assert Review.objects.get().resolved_at is None
 
@@ -125,7 +125,7 @@ def test_a_silence_of_exactly_half_an_hour_is_told_by_the_worker(
     ):
         assert heard == []
         monkeypatch.setattr(timezone, "now", lambda now=began + after: now)
-        rest("default", "time-out", is_told=False)
+        rest("default", "time-out", has_review=False)
     assert [(event.name, event.fields["actor"], event.fields["account"]) for event in heard] == [
         ("review.opened", "worker", "default"),
     ]
@@ -133,11 +133,11 @@ def test_a_silence_of_exactly_half_an_hour_is_told_by_the_worker(
 
 def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World) -> None:
     for _ in range(3):
-        rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+        rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
         assert in_turn({"default": timezone.now()}) == ["default"]
         assert not Review.objects.exists()
         world.time.advance(minutes=10)
-    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+    rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     assert world.reviews() == ["gateway-silent"]
 
 
@@ -154,7 +154,7 @@ def test_a_silence_that_nobody_asked_into_for_more_than_three_hours_begins_anew(
     began = timezone.now()
     for now in (began, began + timedelta(hours=3) + more):
         monkeypatch.setattr(timezone, "now", lambda now=now: now)
-        rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+        rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     assert world.reviews() == ([] if is_forgotten else ["gateway-silent"])
     assert Lane.objects.get().silent_since == (timezone.now() if is_forgotten else began)
 
@@ -163,12 +163,12 @@ def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwh
     world: World,
 ) -> None:
     payment = world.start(world.order())
-    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+    rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     world.time.advance(minutes=20)
     world.shopper_pays(payment)
     world.notification(payment)
     world.time.advance(minutes=20)
-    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+    rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     assert not Review.objects.exists()
 
 

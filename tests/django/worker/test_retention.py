@@ -153,13 +153,7 @@ def _raise(**_: Any) -> None:
 
 def test_the_notes_of_staff_are_stored_without_addresses(world: World) -> None:
     payment = world.paid_payment()
-    open_review(
-        ReviewReason.OVERPAID,
-        {"found": "2.00", "expected": "1.00"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"found": "2.00", "expected": "1.00"}, "worker", payment)
     closing.resolve(Review.objects.get().pk, f"talked to ann@shopper.example, {SAID}", "clerk")
     assert Review.objects.get().resolution == "talked to ***, card *** of ***"
     assert traces() == []
@@ -168,13 +162,7 @@ def test_the_notes_of_staff_are_stored_without_addresses(world: World) -> None:
 def test_a_compared_number_is_stored_as_it_is(world: World) -> None:
     payment = world.paid_payment()
     facts = {"expected": "4111111111111111", "found": "5500005555555559"}
-    open_review(
-        ReviewReason.TRANSACTION_NO_MISMATCH,
-        facts,
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.TRANSACTION_NO_MISMATCH, facts, "worker", payment)
     assert Review.objects.get().facts.items() >= facts.items()
 
 
@@ -197,13 +185,7 @@ def test_a_gateway_plugin_declares_the_fields_that_are_kept(
 def test_the_worker_purges_details_after_600_days_and_keeps_the_money(world: World) -> None:
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "1.00", staff="clerk", reason="it was broken")
-    open_review(
-        ReviewReason.OVERPAID,
-        {"found": "2.00", "answer": "sorry"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"found": "2.00", "answer": "sorry"}, "worker", payment)
     closing.resolve(Review.objects.get().pk, "talked to the shopper", "clerk")
     world.run_worker()
     before = world.fresh(payment)
@@ -260,13 +242,7 @@ def test_what_comes_after_a_purge_is_purged_later(world: World) -> None:
 
 
 def _open_review(payment: Payment) -> None:
-    open_review(
-        ReviewReason.OVERPAID,
-        {"found": "2.00"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"found": "2.00"}, "worker", payment)
 
 
 def _waiting_event(payment: Payment) -> None:

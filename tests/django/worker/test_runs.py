@@ -44,7 +44,7 @@ from tillgate.django.outbox import remote
 from tillgate.django.payments import reconciling, starting
 from tillgate.django.refunds import queueing
 from tillgate.django.reviews import closing
-from tillgate.django.reviews.closing import Heard, conclude
+from tillgate.django.reviews.closing import AppliedAnswer, conclude
 from tillgate.django.worker import runner
 from tillgate.django.worker.lanes import rest
 from tillgate.django.worker.run import run_lane, run_worker, wake
@@ -196,7 +196,7 @@ def test_a_turn_looks_at_all_that_is_due_batch_by_batch(world: World) -> None:
 @pytest.mark.usefixtures("small_batches")
 def test_an_account_that_answers_until_the_limit_is_reached_rests_no_more(world: World) -> None:
     many(world, 8)
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     world.time.advance(minutes=3)
     assert run_worker(limit=4).counts["payments"] == 4
     assert not Lane.objects.filter(silent_since__isnull=False).exists()
@@ -640,7 +640,7 @@ def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it
         if answered == "not found"
         else replace(found, asked_at=asked_at)
     )
-    conclude([Heard(payment, answer, is_in_order=answered != "a doubt")])
+    conclude([AppliedAnswer(payment, answer, is_in_order=answered != "a doubt")])
     said = dict(Review.objects.values_list("payment", "resolution"))
     assert said == {
         payment.pk: "a later answer of the gateway has ended it" if is_over else "",

@@ -28,7 +28,7 @@ from tillgate.django.models import (
 )
 from tillgate.django.operating.findings import accounts_in_use
 from tillgate.django.payments.admission import open_refusals
-from tillgate.django.payments.refusals import refused_since
+from tillgate.django.payments.refusals import rejected_since
 from tillgate.django.reviews.opening import HELD_REASONS
 from tillgate.django.worker.lanes import answered_at, silent_since
 from tillgate.django.worker.run import queue
@@ -109,7 +109,7 @@ def _account(alias: str) -> AccountHealth:
         Exception
     ):  # a plugin that keeps it may raise anything; the test of the connection shows it
         account = None
-    refused = refused_since(alias)
+    refused = rejected_since(alias)
     received = (
         Notification.objects.filter(payment__account=alias)
         .exclude(kind=NotificationKind.RETURN)

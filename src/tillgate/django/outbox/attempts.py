@@ -16,7 +16,7 @@ from tillgate.django.orders.locking import (
     durable,
     locked_order,
 )
-from tillgate.django.orders.status import abandon_event, fail_event
+from tillgate.django.orders.status import mark_abandoned, mark_failed
 from tillgate.django.orders.timeline import record
 from tillgate.django.reviews.closing import settle
 from tillgate.django.reviews.opening import open_review
@@ -91,14 +91,13 @@ def note_failure(
         has_ended = isinstance(error, ProcessEnded)
         # it may have had another cause: this process goes on with it under its own mark
         if has_ended and outbox_event.attempts == 0:
-            fail_event(outbox_event, fault, leased_until, begun_at=timezone.now())
+            mark_failed(outbox_event, fault, leased_until, begun_at=timezone.now())
             return
         pause = min(_LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(outbox_event.attempts, 20))
-        fail_event(outbox_event, fault, timezone.now() + pause)
+        mark_failed(outbox_event, fault, timezone.now() + pause)
         tries = get_settings().delivery_tries_before_review
         # Neither a handler that ends its process nor an uninstalled plugin comes back by itself.
         if has_ended or not hooks.is_loaded(order.plugin) or outbox_event.attempts >= tries:
-            payment, refund = outbox_event.payment, outbox_event.refund
             # Without the number of attempts: after a dismissal only another failure opens a new
             # review.
             facts = {"order": str(order), "error": outbox_event.fault[:200], **_named(outbox_event)}
@@ -106,11 +105,7 @@ def note_failure(
                 ReviewReason.DELIVERY_FAILING,
                 facts,
                 "outbox",
-                order=order,
-                payment=payment,
-                refund=refund,
-                outbox_event=outbox_event,
-                account=payment.account if payment else "",
+                outbox_event,
                 evidence={"attempts": outbox_event.attempts},
             )
 
@@ -131,7 +126,7 @@ def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
         row = order.outbox_events.select_related("payment").get(pk=outbox_event.pk)
         if row.done_at is not None:
             return
-        abandon_event(row)
+        mark_abandoned(row)
         record(
             "event.abandoned",
             order,

@@ -17,7 +17,7 @@ from tillgate.django.orders.locking import (
     network,
     outside_transactions,
 )
-from tillgate.django.orders.status import deliver_event, queue_event
+from tillgate.django.orders.status import mark_delivered, queue_event
 from tillgate.django.orders.timeline import record
 from tillgate.django.orders.values import remote_event_value
 from tillgate.django.outbox.attempts import LEASE, is_free, may_begin, note_failure, settle_failing
@@ -104,7 +104,7 @@ def carry_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
             .first()
         )
         if event:
-            deliver_event(event)
+            mark_delivered(event)
             settle_failing(event)
             message = (
                 without_personal_data(storable(said))

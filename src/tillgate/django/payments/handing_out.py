@@ -9,7 +9,7 @@ from typing import Final
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from tillgate.django.accounts import is_made_by, maker_if_known
+from tillgate.django.accounts import is_made_by, known_account_of
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment
 from tillgate.django.payments.creating import CREATION_SECONDS, Choice, Started, as_started
 from tillgate.django.reviews.opening import reported_paid
@@ -32,8 +32,10 @@ take.
 
 def siblings_of(order: Order) -> list[Payment]:
     """Return the payments of an order, the newest first."""
-    is_untold = Exists(_untold().filter(payment=OuterRef("pk")))
-    found: list[Payment] = list(order.payments.annotate(is_untold=is_untold).order_by("-id"))
+    is_undelivered = Exists(_undelivered().filter(payment=OuterRef("pk")))
+    found: list[Payment] = list(
+        order.payments.annotate(is_undelivered=is_undelivered).order_by("-id")
+    )
     for payment in found:
         payment.order = order
     return found
@@ -49,9 +51,9 @@ def duplicate_of(siblings: list[Payment], choice: Choice, price: Money) -> Payme
         sibling for sibling in siblings if sibling.is_open or sibling.status == PaymentStatus.PAID
     ]
     # Check every open payment, the paid ones first: each has a live payment page.
-    for payment in sorted(standing, key=lambda sibling: not vars(sibling)["is_untold"]):
+    for payment in sorted(standing, key=lambda sibling: not vars(sibling)["is_undelivered"]):
         if payment.status == PaymentStatus.PAID:
-            is_needed = vars(payment)["is_untold"] and payment.refunded_amount < payment.amount
+            is_needed = vars(payment)["is_undelivered"] and payment.refunded_amount < payment.amount
         else:
             is_needed = _is_chosen(payment, choice, price) and (
                 is_being_created(payment)
@@ -70,7 +72,7 @@ def _is_chosen(payment: Payment, choice: Choice, price: Money) -> bool:
     )
 
 
-def _untold() -> QuerySet[OutboxEvent]:
+def _undelivered() -> QuerySet[OutboxEvent]:
     """Return the undelivered events about paid payments."""
     return OutboxEvent.objects.filter(kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True)
 
@@ -88,7 +90,7 @@ def may_go_on(payment: Payment) -> bool:
         or reported_paid([payment.pk])
     ):
         return False
-    return maker_if_known(payment) is not None
+    return known_account_of(payment) is not None
 
 
 def is_order_paid(order: Order) -> bool:
@@ -97,7 +99,7 @@ def is_order_paid(order: Order) -> bool:
     """
     if order.paid_by_id is not None:
         return True
-    untold = _untold().filter(order=order).select_related("payment")
+    untold = _undelivered().filter(order=order).select_related("payment")
     return any(
         one.payment is not None and one.payment.refunded_amount < one.payment.amount
         for one in untold
@@ -124,7 +126,7 @@ def is_being_created(payment: Payment) -> bool:
     age = timezone.now() - payment.created_at
     if age < _YOUNG:
         return True
-    account = maker_if_known(payment)
+    account = known_account_of(payment)
     if (
         account is None
         or age >= timedelta(seconds=min(account.deadline_seconds, CREATION_SECONDS)) + _LOST_AFTER

@@ -26,7 +26,7 @@ _log = logging.getLogger("tillgate")
 _KEPT_PER_PAYMENT: Final = 20
 _KEPT_BYTES: Final = 8 * 1024
 
-COUNT_REPEATED: Final = (
+_COUNT_REPEATED: Final = (
     "UPDATE {payments} SET repeated_notifications = repeated_notifications + 1 WHERE id = %s"
 )
 _COUNT: Final = (
@@ -55,14 +55,16 @@ def sql(statement: str, alias: str) -> str:
 
 
 @contextmanager
-def kept_all_the_same(reference: str) -> Iterator[None]:
+def errors_logged(reference: str) -> Iterator[None]:
     """Log every error: the sender's notification is stored. A lock may be held too long, and the
     worker does the remaining work.
     """
     try:
         yield
     except Exception:
-        _log.exception("what a notification of %s leads to could not be done", reference)
+        _log.exception(
+            "failed to process a notification of %s (stored; the worker will retry)", reference
+        )
 
 
 def digest(
@@ -95,6 +97,12 @@ def signature_of(account: Account | None, received: Received) -> NotificationSig
     if rule is SignatureRule.REQUIRED and signature is NotificationSignature.ABSENT:
         return NotificationSignature.FORGED
     return signature
+
+
+def count_repeated(payment: Payment) -> None:
+    """Count a notification of a paid payment that says no more than the one before."""
+    with connections[database()].cursor() as cursor:
+        cursor.execute(sql(_COUNT_REPEATED, database()), [payment.pk])
 
 
 def is_late(payment: Payment, said: str, *, is_forged: bool) -> bool:

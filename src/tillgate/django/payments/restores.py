@@ -23,7 +23,7 @@ from tillgate.django import dates
 from tillgate.django.heartbeats import begin, set_heartbeat
 from tillgate.django.models import Heartbeat, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.orders.locking import durable, outside_transactions, reconnect_if_cut
-from tillgate.django.refunds.settling import doubt
+from tillgate.django.refunds.settling import mark_unknown
 from tillgate.django.reviews.opening import open_review
 from tillgate.lifecycle import Answer, Found, NotFound, RefundStatus, ReviewReason
 from tillgate.wire.dialects import TransactionStatus
@@ -85,7 +85,7 @@ def note_restored(since: datetime, actor: str, until: datetime | None = None) ->
         .order_by("pk")
         .values_list("pk", flat=True)
     )
-    refunds = sum(doubt(pk, actor, _MESSAGE) for pk in queued)
+    refunds = sum(mark_unknown(pk, actor, _MESSAGE) for pk in queued)
     payments = Payment.objects.filter(
         created_at__gte=since - _ASKED_SINCE,
         created_at__lte=until,
@@ -151,13 +151,13 @@ def was_restored() -> bool:
     return any(detail.get("restored") for detail in at.values_list("detail", flat=True))
 
 
-def is_told(reference: str, alias: str) -> bool:
+def has_review(reference: str, alias: str) -> bool:
     """Return whether a lost payment has, or had, a review."""
     told = Review.objects.filter(reason=ReviewReason.ROWS_LOST, account=alias)
     return told.filter(facts__reference=reference).exists()
 
 
-def tell_of_lost(
+def review_lost_payment(
     alias: str,
     account: Account,
     reference: str,
@@ -168,7 +168,7 @@ def tell_of_lost(
 
     The gateway's answer to a query says so; the notification's own word counts where there is none.
     """
-    if isinstance(answer, NotFound) or is_told(reference, alias):
+    if isinstance(answer, NotFound) or has_review(reference, alias):
         return
     status = account.dialect.status(said.get("status", ""))
     amount, currency = said.get("amount", "?"), said.get("currency", "")

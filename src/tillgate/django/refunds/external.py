@@ -30,9 +30,9 @@ from tillgate.django.refunds.limits import (
 from tillgate.django.refunds.settling import (
     OVER_ONCE_REFUNDED,
     conclude_refunded,
-    note_as_sent,
+    mark_sent,
+    queue_refund_changed,
     settle_locked,
-    tell_shop,
     withdraw_locked,
 )
 from tillgate.django.reviews.closing import ITSELF, resolve, settle
@@ -90,7 +90,7 @@ def record_external_refund(
         if review is not None:
             resolve(review.pk, f"{entered.money} was refunded elsewhere", staff)
         conclude_refunded(payment, staff, OVER_ONCE_REFUNDED | ELSEWHERE_REASONS)
-        tell_shop(entered)
+        queue_refund_changed(entered)
     deliver(order.pk)
     return entered
 
@@ -169,67 +169,66 @@ def book_reported_refunds(
     under the order's lock.
     """
     pairs, made_elsewhere = match_refunds(_known_refunds(payment), reported)
-    for known, there in _moves(pairs):
-        if known.status is RefundStatus.QUEUED:
-            note_as_sent(
-                order,
-                payment,
-                known.id,
-                actor,
-                "the gateway lists it: its request has left",
-            )
-        message, status = (
-            f"the gateway lists it as {there.outcome}",
-            RefundStatus(there.outcome.value),
-        )
-        only_from = (
-            UNSETTLED_REFUND_STATUSES
-            if known.status is not RefundStatus.QUEUED
-            else (RefundStatus.SENDING,)
-        )
-        settle_locked(
-            order,
-            known.id,
-            status,
-            message,
-            actor,
-            only_from=only_from,
-            refund_no=there.refund_no,
-        )
+    for known, listed in _moves(pairs):
+        _settle_as_listed(order, payment, known, listed, actor)
     returned = money.total(
-        here.amount for here, there in pairs if (here.status, there.outcome) == _RETURNED
+        known.amount for known, listed in pairs if (known.status, listed.outcome) == _RETURNED
     )
-    for there in made_elsewhere:
-        if there.outcome is not RefundOutcome.SUCCEEDED:
-            continue
-        try:
-            entered = enter_external(order, payment, there.amount, actor, refund_no=there.refund_no)
-        except InvalidRequest:
-            # in place of one that came back, which the books still have
-            if there.amount <= returned:
-                returned = money.left_of(returned, [there.amount])
-                reviews = Review.objects.filter(
-                    refund__payment=payment,
-                    reason=ReviewReason.REFUND_RETURNED,
-                )
-                settle(
-                    reviews,
-                    f"{Money(there.amount, payment.currency)} was refunded again elsewhere",
-                    ITSELF,
-                )
-                continue
-            facts = {"status": f"refunded {Money(there.amount, payment.currency)} more"}
-            open_review(
-                ReviewReason.CHANGED_AFTER_PAID,
-                facts,
-                actor,
-                order=order,
-                payment=payment,
-                account=payment.account,
-            )
-            continue
-        conclude_refunded(payment, ITSELF, OVER_ONCE_REFUNDED)
-        tell_shop(entered)
+    for listed in made_elsewhere:
+        if listed.outcome is RefundOutcome.SUCCEEDED:
+            returned = _enter_listed(order, payment, listed, actor, returned)
+
+
+def _settle_as_listed(
+    order: Order,
+    payment: Payment,
+    known: KnownRefund,
+    listed: ReportedRefund,
+    actor: str,
+) -> None:
+    only_from: Collection[RefundStatus] = UNSETTLED_REFUND_STATUSES
+    if known.status is RefundStatus.QUEUED:
+        only_from = (RefundStatus.SENDING,)
+        message = "the gateway lists it: its request has left"
+        mark_sent(order, payment, known.id, actor, message)
+    settle_locked(
+        order,
+        known.id,
+        RefundStatus(listed.outcome.value),
+        f"the gateway lists it as {listed.outcome}",
+        actor,
+        only_from=only_from,
+        refund_no=listed.refund_no,
+    )
+
+
+def _enter_listed(
+    order: Order,
+    payment: Payment,
+    listed: ReportedRefund,
+    actor: str,
+    returned: Decimal,
+) -> Decimal:
+    """Enter a refund that was made elsewhere, or open a review where it is more than can be
+    refunded; return what is left of the `returned` amount.
+
+    A refund may stand in place of one that came back, which still counts as refunded here.
+    """
+    try:
+        entered = enter_external(order, payment, listed.amount, actor, refund_no=listed.refund_no)
+    except InvalidRequest:
+        amount = Money(listed.amount, payment.currency)
+        if listed.amount > returned:
+            facts = {"status": f"refunded {amount} more"}
+            open_review(ReviewReason.CHANGED_AFTER_PAID, facts, actor, payment)
+            return returned
+        reason = ReviewReason.REFUND_RETURNED
+        reviews = Review.objects.filter(refund__payment=payment, reason=reason)
+        settle(reviews, f"{amount} was refunded again elsewhere", ITSELF)
+        return money.left_of(returned, [listed.amount])
+    conclude_refunded(payment, ITSELF, OVER_ONCE_REFUNDED)
+    queue_refund_changed(entered)
+    return returned
 
 
 def _moves(
@@ -263,7 +262,7 @@ def _known_refunds(payment: Payment) -> list[KnownRefund]:
     ]
 
 
-def find_trace(payment: Payment, answer: Answer) -> str:
+def find_unknown_refund(payment: Payment, answer: Answer) -> str:
     """Return what in an answer shows a refund of which the database knows nothing, or an empty
     text.
 

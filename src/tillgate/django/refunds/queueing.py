@@ -143,22 +143,7 @@ def _queue(
         # not refuse the second.
         if earlier := _refund_of_key(payment, refunds, idempotency_key, exact):
             return earlier, False
-        if payment.status != PaymentStatus.PAID:
-            raise RefundNotPossible(
-                f"payment {payment.reference} is {payment.status}, and only a paid one can be "
-                "refunded",
-            )
-        if (blocked_by := blocking_reason(payment)) == ReviewReason.DISPUTED:
-            detail = (
-                "is disputed: no refund is sent until the shopper's bank has decided, since "
-                "it may take the money itself"
-            )
-            raise RefundNotPossible(f"payment {payment.reference} {detail}")
-        if blocked_by:
-            raise RefundNotPossible(
-                f"payment {payment.reference} may have been refunded elsewhere: enter that amount "
-                "first",
-            )
+        _check_refundable(payment)
         check_seen(payment, seen)
         check_open(about)
         left = refundable(payment, refunds)
@@ -182,15 +167,30 @@ def _queue(
         )
         queued.save(force_insert=True)
         actor = f"staff:{staff}" if staff else "shop"
-        record(
-            "refund.queued",
-            order,
-            actor,
-            str(queued.money) + (f": {queued.reason}" if reason else ""),
-            payment=payment,
-            refund=queued,
-        )
+        message = str(queued.money) + (f": {queued.reason}" if reason else "")
+        record("refund.queued", order, actor, message, payment=payment, refund=queued)
     return queued, True
+
+
+def _check_refundable(payment: Payment) -> None:
+    """Raise `RefundNotPossible` for a payment that is not paid, or has a review that blocks
+    refunds.
+    """
+    if payment.status != PaymentStatus.PAID:
+        raise RefundNotPossible(
+            f"payment {payment.reference} is {payment.status}, and only a paid one can be refunded",
+        )
+    blocked_by = blocking_reason(payment)
+    if blocked_by == ReviewReason.DISPUTED:
+        raise RefundNotPossible(
+            f"payment {payment.reference} is disputed: no refund is sent until the shopper's bank "
+            "has decided, since it may take the money itself",
+        )
+    if blocked_by:
+        raise RefundNotPossible(
+            f"payment {payment.reference} may have been refunded elsewhere: enter that amount "
+            "first",
+        )
 
 
 def _check_key(key: str | None) -> None:

@@ -29,8 +29,8 @@ from tillgate.django.refunds.settling import (
     LONGEST_PAUSE,
     due_after,
     open_refund_review,
+    review_waiting,
     settle_refund,
-    tell_of_waiting,
 )
 from tillgate.django.reviews.opening import open_review
 from tillgate.errors import ConfigurationError, NotSent, TillgateError
@@ -92,13 +92,7 @@ def send_refund(refund_id: int) -> Refund:
     )
     if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
         with durable():
-            open_review(
-                ReviewReason.ACCOUNT_GONE,
-                {"error": outcome},
-                "refund",
-                payment=claimed.payment,
-                account=claimed.payment.account,
-            )
+            open_review(ReviewReason.ACCOUNT_GONE, {"error": outcome}, "refund", claimed.payment)
     return settled
 
 
@@ -233,7 +227,7 @@ def _claim(refund_id: int) -> Refund | None:
     return refund
 
 
-def put_off(refund_id: int, answer: str) -> Refund:
+def postpone(refund_id: int, answer: str) -> Refund:
     """Let a queued refund wait, since the gateway did not say whether it was made already."""
     row = Refund.objects.select_related("payment").get(pk=refund_id)
     with locked_order(row.payment.order_id) as order:
@@ -247,7 +241,7 @@ def put_off(refund_id: int, answer: str) -> Refund:
         )
         refund.save(update_fields=["answer", "due_at"])
         record("refund.queued", order, "worker", answer, payment=refund.payment, refund=refund)
-        tell_of_waiting(refund, answer)
+        review_waiting(refund, answer)
     return refund
 
 

@@ -63,20 +63,20 @@ def in_turn(due: Mapping[str, datetime]) -> list[str]:
     return sorted(awake, key=lambda account: (waiting[account], account))
 
 
-def rest(account: str, detail: str, *, is_told: bool, pause: timedelta = PAUSE) -> None:
+def rest(account: str, detail: str, *, has_review: bool, pause: timedelta = PAUSE) -> None:
     """Let an account rest whose gateway was inconclusive. If that lasts, open a review.
 
-    `is_told` says that another review explains it, such as "wrong credentials".
+    `has_review` says that another review explains it, such as "wrong credentials".
     """
     now = timezone.now()
     known = Lane.objects.filter(name=account, silent_since__isnull=False).first()
     since = (known and known.silent_since) or now
     rested = (known and known.rests_until) or now
-    told_after = now - since >= _TOLD_AFTER and not is_told
-    if now - rested > _FORGOTTEN_AFTER or (told_after and has_answered(account, since)):
-        since, told_after = now, False
+    is_late = now - since >= _TOLD_AFTER and not has_review
+    if now - rested > _FORGOTTEN_AFTER or (is_late and has_answered(account, since)):
+        since, is_late = now, False
     _write(account, silent_since=since, rests_until=now + pause)
-    if told_after:
+    if is_late:
         minutes = int((now - since).total_seconds() // 60)
         with durable():
             open_review(
