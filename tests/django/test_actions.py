@@ -430,13 +430,15 @@ def test_a_refund_made_elsewhere_is_entered_and_what_a_person_has_not_seen_refus
         match=f"^a refund of USD 1.00 of payment {payment.reference} was asked for in the "
         "meantime$",
     ):
-        actions.take_action(review.pk, "record-external-refund", staff="ann", amount="2.50", seen=0)
+        actions.take_action(
+            review.pk, "record-external-refund", staff="ann", amount="2.50", newest_refund=0
+        )
     done = actions.take_action(
         review.pk,
         "record-external-refund",
         staff="ann",
         amount="2.50",
-        seen=seen.pk,
+        newest_refund=seen.pk,
     )
     assert (done.resolved, done.message) == (True, "USD 2.50 was refunded elsewhere")
     assert done.refund == Refund.objects.latest("id")
@@ -536,7 +538,7 @@ def test_giving_back_by_an_act_notes_who_why_and_the_key(world: World) -> None:
         staff="ann",
         amount="2.50",
         idempotency_key="k1",
-        seen=0,
+        newest_refund=0,
     )
     assert (part.resolved, part.message) == (False, "refund success")
     assert part.refund
@@ -552,7 +554,7 @@ def test_giving_back_by_an_act_notes_who_why_and_the_key(world: World) -> None:
             staff="ann",
             amount="10.00",
             idempotency_key="k2",
-            seen=0,
+            newest_refund=0,
         )
     with pytest.raises(InvalidRequest) as none:
         actions.take_action(review.pk, "refund", staff="ann")
@@ -562,7 +564,7 @@ def test_giving_back_by_an_act_notes_who_why_and_the_key(world: World) -> None:
         "refund",
         staff="ann",
         amount="10.00",
-        seen=part.refund.pk,
+        newest_refund=part.refund.pk,
     )
     assert (rest.resolved, rest.refund and rest.refund.idempotency_key) == (True, None)
     review.refresh_from_db()
@@ -750,7 +752,7 @@ def test_a_refund_is_not_sent_when_a_colleague_settles_its_matter_in_the_same_mo
 
     monkeypatch.setattr(actions, "refund", slow)
     with pytest.raises(RefundNotPossible, match=r"^(bob|tillgate) had resolved it already: "):
-        actions.take_action(review.pk, "refund", staff="ann", amount="12.50", seen=0)
+        actions.take_action(review.pk, "refund", staff="ann", amount="12.50", newest_refund=0)
     assert not Refund.objects.exists()
     assert world.shop.is_paid(payment.order.key) is (colleague == "redeliver")
 
@@ -804,7 +806,7 @@ def test_no_refund_made_elsewhere_is_entered_when_a_colleague_rules_it_out_in_th
             "record-external-refund",
             staff="ann",
             amount="12.50",
-            seen=0,
+            newest_refund=0,
         )
     assert not Refund.objects.exists()
 
@@ -1148,7 +1150,7 @@ def test_i2_a_payment_that_the_gateway_calls_paid_is_let_expire_by_whoever_has_r
     ):
         not_paid(the("payment-unanswered"))
     assert world.fresh(forgotten).is_open
-    assert not_paid(doubted, read=doubted.version).resolved
+    assert not_paid(doubted, expected_version=doubted.version).resolved
     assert world.reviews() == []
     world.time.advance(hours=2)
     world.run_worker()
@@ -1259,7 +1261,7 @@ def test_i2_a_payment_that_a_notification_finds_to_be_called_paid_while_a_person
 
     monkeypatch.setattr(actions, "force_expire", slowly)
     with pytest.raises(InvalidRequest, match="says paid without a transactionNo"):
-        not_paid(waiting, read=waiting.version)
+        not_paid(waiting, expected_version=waiting.version)
     assert world.reviews() == ["amount-mismatch", "transaction-no-missing"]
 
 
@@ -1278,7 +1280,7 @@ def test_what_says_something_else_each_time_is_ended_all_the_same(
         ),
     )
     world.time.advance(minutes=1)
-    assert not_paid(waiting, read=waiting.version).resolved
+    assert not_paid(waiting, expected_version=waiting.version).resolved
 
 
 def test_i2_a_payment_of_which_the_gateway_waits_for_the_shopper_is_not_let_expire(
@@ -1472,7 +1474,7 @@ def test_what_the_gateway_said_only_when_a_payment_was_let_expire_is_told_again(
     review = the("amount-mismatch")
     found(amount=Decimal("99999.00"))
     world.time.advance(minutes=1)
-    assert not_paid(review, read=review.version).resolved
+    assert not_paid(review, expected_version=review.version).resolved
     world.time.advance(days=1)
     world.run_worker()
     assert the("amount-mismatch").message.endswith(
@@ -1503,9 +1505,11 @@ def test_i2_what_the_gateway_has_said_only_when_a_payment_is_let_expire_is_read_
     found(**PAID_WITH_ANOTHER_AMOUNT)
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match="it is paid, but the amount"):
-        not_paid(doubted, read=doubted.version)
+        not_paid(doubted, expected_version=doubted.version)
     world.time.advance(minutes=1)
-    assert not_paid(doubted, read=doubted.version).resolved, "it stands beside it by now"
+    assert not_paid(doubted, expected_version=doubted.version).resolved, (
+        "it stands beside it by now"
+    )
 
 
 def test_who_asks_is_told_what_the_gateway_says_though_it_is_a_word_that_nobody_knows(
@@ -1650,8 +1654,8 @@ def test_i5_what_was_not_read_is_not_settled_by_entering_a_refund(world: World) 
             "record-external-refund",
             staff="ann",
             amount="2.00",
-            seen=0,
-            read=read.version,
+            newest_refund=0,
+            expected_version=read.version,
         )
     with pytest.raises(RefundNotPossible, match="it says something else by now"):
         record_external_refund(payment.pk, "2.00", staff="ann", about=read)
@@ -1721,11 +1725,11 @@ def test_i5_on_the_payments_own_page_too_nothing_is_settled_that_was_not_read(wo
             RefundNotPossible,
             match=r"it says something else by now: .*'charged-back'",
         ):
-            record_external_refund(payment.pk, "2.00", staff="ann", read=read)
+            record_external_refund(payment.pk, "2.00", staff="ann", expected_version=read)
     assert record_external_refund(
         payment.pk,
         "2.00",
         staff="ann",
-        read=the("changed-after-paid").version,
+        expected_version=the("changed-after-paid").version,
     )
     assert world.reviews() == []

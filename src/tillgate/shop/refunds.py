@@ -55,7 +55,7 @@ def refund(
         "reason": reason,
         "data": data,
         "idempotency_key": idempotency_key,
-        "seen": seen,
+        "newest_refund": seen,
     }
     try:
         row = queueing.refund(int(payment_id), amount, **about)

@@ -213,11 +213,11 @@ def resolve_review(
     result of the refund that it made. Raises a `TillgateError` that says to staff why nothing was
     done.
     """
-    seen: dict[str, Any] = {"seen": None if newest_refund is None else row_id(newest_refund)}
-    seen |= {
+    given: dict[str, Any] = {
+        "newest_refund": None if newest_refund is None else row_id(newest_refund),
         "withdraws": row_id(withdraws) or None,
         "idempotency_key": idempotency_key,
-        "read": version,
+        "expected_version": version,
     }
     mask = _mask(Review.objects.select_related("payment", "refund").get(pk=int(review_id)))
     try:
@@ -227,7 +227,7 @@ def resolve_review(
             staff=staff,
             note=note,
             amount=amount,
-            **seen,
+            **given,
         )
     except (ActionNotPossible, RefundNotPossible) as error:
         raise type(error)(mask(str(error))) from None

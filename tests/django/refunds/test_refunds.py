@@ -558,9 +558,9 @@ def test_i12_a_refund_inside_the_hosts_transaction_is_queued_and_sent_on_commit(
 
 def test_a_refund_that_somebody_has_not_seen_keeps_another_from_being_queued(world: World) -> None:
     payment = world.paid_payment("12.50")
-    queueing.queue_refund(payment.pk, "2.50", seen=0)
+    queueing.queue_refund(payment.pk, "2.50", newest_refund=0)
     with pytest.raises(limits.RefundNotPossible, match="in the meantime"):
-        queueing.queue_refund(payment.pk, "2.50", seen=0)
+        queueing.queue_refund(payment.pk, "2.50", newest_refund=0)
     assert refunded_amount(world, payment) == Decimal("2.50")
 
 
@@ -746,15 +746,15 @@ def test_what_was_refunded_elsewhere_or_meanwhile_or_is_too_much_is_refused_in_w
     queueing.refund(payment.pk, "2.50")
     newest = Refund.objects.get().pk
     with pytest.raises(InvalidRequest) as too_much:
-        queueing.refund(payment.pk, "10.01", seen=newest)
+        queueing.refund(payment.pk, "10.01", newest_refund=newest)
     left = f"is more than the USD 10.00 that can still be refunded of {payment.reference}"
     assert str(too_much.value) == f"amount: 'USD 10.01' {left}"
     with pytest.raises(InvalidRequest) as entered:
         record_external_refund(payment.pk, "10.01", staff="ann")
     assert str(entered.value) == f"amount: 'USD 10.01' {left}"
     actions: list[Callable[[], object]] = [
-        lambda: queueing.refund(payment.pk, "1.00", seen=0),
-        lambda: record_external_refund(payment.pk, "1.00", staff="ann", seen=0),
+        lambda: queueing.refund(payment.pk, "1.00", newest_refund=0),
+        lambda: record_external_refund(payment.pk, "1.00", staff="ann", newest_refund=0),
     ]
     for action in actions:
         with pytest.raises(RefundNotPossible) as meanwhile:

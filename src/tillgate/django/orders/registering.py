@@ -44,14 +44,14 @@ def open_order(plugin: str, order_key: str, actor: str = "shop") -> None:
         order = new_order(plugin, order_key, unpaid_check_at=check_at)
         record("order.opened", order, actor, "the shop placed the order")
         return
-    told = Order.objects.filter(
+    waiting = Order.objects.filter(
         plugin=plugin,
         key=order_key,
         unpaid_check_at=None,
         paid_by=None,
         closed_at=None,
     )
-    told.exclude(payments__status__in=OPEN_PAYMENT_STATUSES).update(unpaid_check_at=check_at)
+    waiting.exclude(payments__status__in=OPEN_PAYMENT_STATUSES).update(unpaid_check_at=check_at)
 
 
 def registered(plugin: str, order_key: str) -> Order:

@@ -86,7 +86,7 @@ def carry_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
             row.order = claimed.order
     try:
         with network(), translation.override(settings.LANGUAGE_CODE):
-            said = hooks.call_owner(
+            answer = hooks.call_owner(
                 plugin,
                 "tillgate_deliver",
                 outbox_event=remote_event_value(claimed),
@@ -107,8 +107,8 @@ def carry_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
             mark_delivered(event)
             settle_failing(event)
             message = (
-                without_personal_data(storable(said))
-                if isinstance(said, str)
+                without_personal_data(storable(answer))
+                if isinstance(answer, str)
                 else f"carried over the network: {event.name}"
             )
             record(

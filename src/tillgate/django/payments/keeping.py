@@ -74,14 +74,14 @@ def digest(
     signature: NotificationSignature,
 ) -> str:
     """Return a hash that two notifications share which say the same, through the same door."""
-    said = [
+    parts = [
         kind.value,
         method,
         signature.value,
         received.fault,
         sorted(received.evidence().items()),
     ]
-    return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 def signature_of(account: Account | None, received: Received) -> NotificationSignature:
@@ -105,7 +105,7 @@ def count_repeated(payment: Payment) -> None:
         cursor.execute(sql(_COUNT_REPEATED, database()), [payment.pk])
 
 
-def is_late(payment: Payment, said: str, *, is_forged: bool) -> bool:
+def is_late(payment: Payment, hashed: str, *, is_forged: bool) -> bool:
     """Count a notification of a paid payment that says no more than paid, and return whether it is
     one. Tail polls find later changes.
 
@@ -117,7 +117,7 @@ def is_late(payment: Payment, said: str, *, is_forged: bool) -> bool:
     with connections[database()].cursor() as cursor:
         cursor.execute(
             sql(_COUNT, database()),
-            [payment.notifications + 1, said, payment.pk, payment.notifications],
+            [payment.notifications + 1, hashed, payment.pk, payment.notifications],
         )
         if cursor.rowcount:
             payment.notifications += 1

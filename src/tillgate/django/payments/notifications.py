@@ -141,11 +141,11 @@ def receive_refund_notification(key: str, read: Reader, method: str) -> Refund |
 
 
 def _find(key: str) -> Payment | None:
-    statement, read = _look_up(database())
+    statement, build = _look_up(database())
     with connections[database()].cursor() as cursor:
         cursor.execute(statement, [key])
         row = cursor.fetchone()
-    return read(row) if row else None
+    return build(row) if row else None
 
 
 @functools.cache
@@ -160,11 +160,11 @@ def _look_up(alias: str) -> tuple[str, Callable[[tuple[Any, ...]], Payment]]:
         [field.get_col(Payment._meta.db_table) for field in fields],
     )
 
-    def read(row: tuple[Any, ...]) -> Payment:
+    def build(row: tuple[Any, ...]) -> Payment:
         [values] = compiler.apply_converters([row], converters) if converters else [row]
         return Payment.from_db(alias, [field.attname for field in fields], list(values))
 
-    return statement, read
+    return statement, build
 
 
 def receive(

@@ -104,7 +104,7 @@ def reconcile(payment: Payment, actor: str) -> Payment:
 
 def claim_poll(
     payment: Payment,
-    said: str = "",
+    hashed: str = "",
     *,
     even_if_paid: bool = False,
     **counted: int,
@@ -113,12 +113,12 @@ def claim_poll(
     was queried just now.
 
     In both cases the worker polls soon, should this process die or the right be denied (I7).
-    `counted` are counters of notifications to raise in the same statement, and `said` is a hash of
-    the notification, which asks about a paid payment only with `even_if_paid`. The statement
-    changes the row only as it was read; a row that has changed since is read again, under its lock.
+    `counted` are counters of notifications to raise in the same statement, and `hashed` is the hash
+    of the notification, which asks about a paid payment only with `even_if_paid`. The statement
+    changes an unchanged row only; a changed one is read again, under its lock.
     """
     rows, rest = Payment.objects.filter(pk=payment.pk), resting_queries(payment.account)
-    changes, may_ask = _claim(payment, said, counted, even_if_paid=even_if_paid)
+    changes, may_ask = _claim(payment, hashed, counted, even_if_paid=even_if_paid)
     unchanged = rows.filter(**{name: getattr(payment, name) for name in _CLAIMED})
     # The same statement sees whether the gateway hangs.
     if not (unchanged.filter(~Exists(rest)) if may_ask else unchanged).update(**changes):
@@ -130,7 +130,7 @@ def claim_poll(
             assign(payment, rows.select_for_update(no_key=no_key).values().get())
             changes, may_ask = _claim(
                 payment,
-                said,
+                hashed,
                 counted,
                 even_if_paid=even_if_paid,
                 hangs=rest.exists(),
@@ -142,7 +142,7 @@ def claim_poll(
 
 def _claim(
     payment: Payment,
-    said: str,
+    hashed: str,
     counted: dict[str, int],
     *,
     even_if_paid: bool,
@@ -151,8 +151,8 @@ def _claim(
     changes: dict[str, Any] = {
         name: getattr(payment, name) + more for name, more in counted.items()
     }
-    if said:
-        changes["last_notification"] = said
+    if hashed:
+        changes["last_notification"] = hashed
     if counted and payment.status == PaymentStatus.PAID and not even_if_paid:
         # the notification says no more than paid; tail polls find later changes
         return (

@@ -102,8 +102,8 @@ def review_rejected(alias: str, actor: str) -> None:
 
 
 def _has_forged_review(alias: str) -> bool:
-    told = Review.objects.filter(reason=ReviewReason.FORGED_NOTIFICATIONS, account=alias)
-    return told.filter(resolved_at__isnull=True).exists()
+    reviews = Review.objects.filter(reason=ReviewReason.FORGED_NOTIFICATIONS, account=alias)
+    return reviews.filter(resolved_at__isnull=True).exists()
 
 
 def rejected_since(alias: str) -> list[datetime]:

@@ -153,15 +153,15 @@ def was_restored() -> bool:
 
 def has_review(reference: str, alias: str) -> bool:
     """Return whether a lost payment has, or had, a review."""
-    told = Review.objects.filter(reason=ReviewReason.ROWS_LOST, account=alias)
-    return told.filter(facts__reference=reference).exists()
+    reviews = Review.objects.filter(reason=ReviewReason.ROWS_LOST, account=alias)
+    return reviews.filter(facts__reference=reference).exists()
 
 
 def review_lost_payment(
     alias: str,
     account: Account,
     reference: str,
-    said: Mapping[str, str],
+    evidence: Mapping[str, str],
     answer: Answer,
 ) -> None:
     """Open a review about a lost payment that a signed notification names, if money is behind it.
@@ -170,8 +170,8 @@ def review_lost_payment(
     """
     if isinstance(answer, NotFound) or has_review(reference, alias):
         return
-    status = account.dialect.status(said.get("status", ""))
-    amount, currency = said.get("amount", "?"), said.get("currency", "")
+    status = account.dialect.status(evidence.get("status", ""))
+    amount, currency = evidence.get("amount", "?"), evidence.get("currency", "")
     if isinstance(answer, Found):
         found = answer.transaction
         status, currency = found.status, found.currency or currency

@@ -23,8 +23,8 @@ from tillgate.django.outbox.delivering import deliver
 from tillgate.django.refunds.limits import (
     ELSEWHERE_REASONS,
     RefundNotPossible,
+    check_newest_refund,
     check_open,
-    check_seen,
     refundable,
 )
 from tillgate.django.refunds.settling import (
@@ -61,30 +61,34 @@ def record_external_refund(
     amount: Decimal | str,
     *,
     staff: str,
-    seen: int | None = None,
+    newest_refund: int | None = None,
     about: Review | None = None,
-    read: str | None = None,
+    expected_version: str | None = None,
 ) -> Refund:
     """Enter a refund that was made elsewhere, so that the refundable amount is right again (I5).
-    `seen` is as in `refund`.
+    `newest_refund` is as in `refund`.
 
     A made refund is a fact and a queued one a wish: queued refunds without a refundable amount are
     withdrawn, the newest first. A queued one that a notification has confirmed is a fact as well.
     `about` is the review that it resolves, by default the payment's `changed-after-paid`: each
-    *failed* refund that was made after all is entered alone. `read` is the version of that review
-    on the form, or empty without one: a review with other facts is not resolved.
+    *failed* refund that was made after all is entered alone. `expected_version` is the version of
+    that review on the form, or empty without one: a review with other facts is not resolved.
     """
     payment = Payment.objects.get(pk=payment_id)
     exact = money.amount(amount, payment.currency)
     with locked_order(payment.order_id) as order:
         payment = Payment.objects.get(pk=payment_id)
         payment.order = order
-        check_seen(payment, seen)
+        check_newest_refund(payment, newest_refund)
         check_open(about)
         open_rows = Review.objects.filter(payment=payment, resolved_at__isnull=True)
         chosen = {"pk": about.pk} if about else {"reason": ReviewReason.CHANGED_AFTER_PAID}
         review = open_rows.filter(**chosen).first()
-        if read is not None and review is not None and review.version != read:
+        if (
+            expected_version is not None
+            and review is not None
+            and review.version != expected_version
+        ):
             raise RefundNotPossible(f"it says something else by now: {review.message}")
         entered = enter_external(order, payment, exact, f"staff:{staff}", requested_by=staff)
         if review is not None:

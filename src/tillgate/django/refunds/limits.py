@@ -60,9 +60,11 @@ def blocking_reason(payment: Payment) -> str | None:
     )
 
 
-def check_seen(payment: Payment, seen: int | None) -> None:
+def check_newest_refund(payment: Payment, newest_refund: int | None) -> None:
     """Raise when there is a newer refund than the newest on the form."""
-    if seen is not None and (newer := payment.refunds.filter(pk__gt=seen).first()):
+    if newest_refund is not None and (
+        newer := payment.refunds.filter(pk__gt=newest_refund).first()
+    ):
         raise RefundNotPossible(
             f"a refund of {newer.money} of payment {payment.reference} was asked for in the "
             "meantime",

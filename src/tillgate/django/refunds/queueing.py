@@ -27,8 +27,8 @@ from tillgate.django.orders.timeline import record
 from tillgate.django.refunds.limits import (
     RefundNotPossible,
     blocking_reason,
+    check_newest_refund,
     check_open,
-    check_seen,
     refundable,
 )
 from tillgate.django.refunds.sending import send_refund
@@ -52,7 +52,7 @@ def refund(
     reason: str = "",
     data: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
-    seen: int | None = None,
+    newest_refund: int | None = None,
     about: Review | None = None,
 ) -> Refund:
     """Refund part or all of a payment now, and return the refund with its outcome.
@@ -61,10 +61,10 @@ def refund(
     another amount it raises `RefundNotPossible`. Without a key each call asks for a refund of its
     own.
 
-    `seen` is the id of the newest refund on the form, 0 for none: if there is a newer one by now (a
-    second press of the button, or a colleague), nothing is sent and `RefundNotPossible` is raised.
-    The same happens if `about`, the review that the refund is to resolve, is resolved: the event
-    may have been delivered again, so that this money pays the order. Another transaction may hold
+    `newest_refund` is the id of the newest refund on the form, 0 for none: if there is a newer one
+    by now (a second press of the button, or a colleague), nothing is sent and `RefundNotPossible`
+    is raised. The same happens if `about`, the review that the refund is to resolve, is resolved:
+    the event may have been delivered again, so that this money pays the order. Another transaction may hold
     the order: before the refund is queued that is `RefundNotPossible` too; later the refund is
     returned as it stands, and the worker goes on with it.
     """
@@ -77,7 +77,7 @@ def refund(
             reason,
             data or {},
             idempotency_key,
-            seen,
+            newest_refund,
             about,
         )
     except OrderHeld as error:
@@ -99,7 +99,7 @@ def queue_refund(
     reason: str = "",
     data: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
-    seen: int | None = None,
+    newest_refund: int | None = None,
 ) -> Refund:
     """Queue a refund inside the running transaction; it is sent on commit, or by the worker. The
     options are as in `refund`.
@@ -113,7 +113,7 @@ def queue_refund(
             reason,
             data or {},
             idempotency_key,
-            seen,
+            newest_refund,
         )
         if is_new:
             transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
@@ -127,7 +127,7 @@ def _queue(
     reason: str,
     data: Mapping[str, Any],
     idempotency_key: str | None = None,
-    seen: int | None = None,
+    newest_refund: int | None = None,
     about: Review | None = None,
 ) -> tuple[Refund, bool]:
     """Return the refund of a wish, and whether this call has written it."""
@@ -144,7 +144,7 @@ def _queue(
         if earlier := _refund_of_key(payment, refunds, idempotency_key, exact):
             return earlier, False
         _check_refundable(payment)
-        check_seen(payment, seen)
+        check_newest_refund(payment, newest_refund)
         check_open(about)
         left = refundable(payment, refunds)
         if exact > left:

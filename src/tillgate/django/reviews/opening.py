@@ -210,7 +210,7 @@ def _announce(review: Review, actor: str) -> None:
         payment=review.payment,
         refund=review.refund,
         evidence=about,
-        told=about,
+        extra=about,
     )
 
 
@@ -263,7 +263,7 @@ def _update(
             known.message,
             payment=known.payment,
             evidence=about,
-            told=about,
+            extra=about,
         )
 
 

@@ -90,8 +90,8 @@ def rest(account: str, detail: str, *, has_review: bool, pause: timedelta = PAUS
 def wake(account: str) -> None:
     """Note that an account's gateway answers, and close the review about it."""
     if silent_since(account):
-        told = Review.objects.filter(account=account, reason=ReviewReason.GATEWAY_SILENT)
-        settle(told, "the gateway answers again")
+        reviews = Review.objects.filter(account=account, reason=ReviewReason.GATEWAY_SILENT)
+        settle(reviews, "the gateway answers again")
     # Last: if this process dies before it, another process does all of this again.
     _write(account, answered_at=timezone.now(), silent_since=None, rests_until=None)
 
@@ -105,7 +105,7 @@ def answered_at(account: str) -> datetime | None:
     """Return when an account's gateway last did what it was asked: a query, or the start of a
     payment.
     """
-    heard: Any = Lane.objects.filter(name=account, answered_at__isnull=False).values_list(
+    noted: Any = Lane.objects.filter(name=account, answered_at__isnull=False).values_list(
         "answered_at",
         flat=True,
     )
@@ -113,7 +113,7 @@ def answered_at(account: str) -> datetime | None:
         account=account,
         status__in=(PaymentStatus.PENDING, PaymentStatus.PAID),
     ).order_by("-pk")
-    return max([*heard, *moved.values_list("status_since", flat=True)[:1]], default=None)
+    return max([*noted, *moved.values_list("status_since", flat=True)[:1]], default=None)
 
 
 def silent_since(account: str) -> datetime | None:

@@ -44,13 +44,13 @@ def poll(batch: Batch) -> None:
     calls = batch.turn.keep(_CallsOfTurn)
     answers = calls.answers(batch.rows)
     reconnect_if_cut()
-    heard = [
+    answered = [
         (payment, answer) for payment, answer in zip(batch.rows, answers, strict=True) if answer
     ]
     batch.left = [
         payment for payment, answer in zip(batch.rows, answers, strict=True) if answer is None
     ]
-    _Answers(batch, heard).apply()
+    _Answers(batch, answered).apply()
     batch.turn.is_over = calls.is_silent
 
 
@@ -81,21 +81,26 @@ class _CallsOfTurn(Calls):
 class _Answers:
     """The answers about a batch's payments, while they are applied."""
 
-    def __init__(self, batch: Batch, heard: list[tuple[Payment, Answer]]) -> None:
-        self._batch, self._turn, self._heard, self._now = batch, batch.turn, heard, timezone.now()
+    def __init__(self, batch: Batch, answered: list[tuple[Payment, Answer]]) -> None:
+        self._batch, self._turn, self._answered, self._now = (
+            batch,
+            batch.turn,
+            answered,
+            timezone.now(),
+        )
         self._unchanged: dict[datetime | None, list[Payment]] = defaultdict(list)
         self._in_order: list[AppliedAnswer] = []
         self._unanswered: list[Payment] = []
 
     def apply(self) -> None:
         """Apply each, and write together what they leave as it was."""
-        decisions = [interpret(facts_of(payment), (), answer) for payment, answer in self._heard]
+        decisions = [interpret(facts_of(payment), (), answer) for payment, answer in self._answered]
         versions = open_among(
             open_key(decision.review, payment, payment.account)
-            for (payment, _), decision in zip(self._heard, decisions, strict=True)
+            for (payment, _), decision in zip(self._answered, decisions, strict=True)
             if decision.review
         )
-        for (payment, answer), decision in zip(self._heard, decisions, strict=True):
+        for (payment, answer), decision in zip(self._answered, decisions, strict=True):
             self._take(payment, answer, decision)
             if is_unchanged(payment, decision, versions) and not refund_news(payment, answer):
                 self._unchanged[next_poll_after(payment, decision, self._now)].append(payment)

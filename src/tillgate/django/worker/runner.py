@@ -134,10 +134,10 @@ class WorkDone:
 
     def fail(self, error: Exception, about: str) -> None:
         """Keep a failure, within a bound: a broken database must not fill the memory."""
-        said = without_personal_data(storable(f"{about}: {type(error).__name__}: {error}"))[:300]
+        text = without_personal_data(storable(f"{about}: {type(error).__name__}: {error}"))[:300]
         with self._lock:
             if len(self.faults) < _FAULTS_KEPT:
-                self.faults.append(said)
+                self.faults.append(text)
 
     def summary(self) -> dict[str, Any]:
         """Return the work as JSON knows it, with the first few failures."""

@@ -339,7 +339,7 @@ class PaymentAdmin(FiguresAdmin):
                     staff=staff,
                     amount=amount,
                     idempotency_key=key,
-                    seen=seen,
+                    newest_refund=seen,
                 )
                 refund, instead = done.refund, done.message
             else:
@@ -349,7 +349,7 @@ class PaymentAdmin(FiguresAdmin):
                     staff=staff,
                     reason=reason,
                     idempotency_key=key,
-                    seen=seen,
+                    newest_refund=seen,
                 )
         except TillgateError as error:
             return self.refuse(request, error, back, mask)
@@ -382,8 +382,8 @@ class PaymentAdmin(FiguresAdmin):
                 payment.pk,
                 read_typed(amount, payment.currency),
                 staff=staff_of(request),
-                seen=seen,
-                read=read,
+                newest_refund=seen,
+                expected_version=read,
             )
         except TillgateError as error:
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))
