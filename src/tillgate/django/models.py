@@ -601,8 +601,8 @@ class OutboxEvent(models.Model):
 
 
 class Lane(models.Model):
-    """A lane of the worker that has rested or failed: an account, by its alias, or one of the
-    shop's own, by a name with a colon.
+    """A lane that has rested or failed: an account, by its alias, or one of the shop's own, by a
+    name with a colon. The pages have lanes too, in which they create payments or send queries.
     """
 
     objects: ClassVar[OneDatabase[Lane]] = OneDatabase()
@@ -629,7 +629,7 @@ class Lane(models.Model):
 
 
 class Heartbeat(models.Model):
-    """The last sign of life of a worker."""
+    """A last sign of life: of the worker, or of the database's server."""
 
     objects: ClassVar[OneDatabase[Heartbeat]] = OneDatabase()
 

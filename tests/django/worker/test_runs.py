@@ -30,6 +30,7 @@ from tillgate import OutcomeUnknown, hooks
 from tillgate.account import Account
 from tillgate.django import actions
 from tillgate.django.accounting.audit import audit
+from tillgate.django.heartbeats import WORKER
 from tillgate.django.models import (
     Heartbeat,
     Lane,
@@ -49,7 +50,6 @@ from tillgate.django.worker import runner
 from tillgate.django.worker.lanes import rest
 from tillgate.django.worker.run import run_lane, run_worker, wake
 from tillgate.django.worker.runner import WorkDone
-from tillgate.django.worker.watch import WORKER
 from tillgate.lifecycle import Found, NotFound
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.wire.dialects import REFERENCE

@@ -14,7 +14,7 @@ from django.core import mail
 
 from tests.django.conftest import World
 from tillgate import shop
-from tillgate.django.heartbeats import set_heartbeat
+from tillgate.django.heartbeats import beat
 from tillgate.django.models import OutboxEvent, Review
 from tillgate.django.reviews.closing import resolve
 from tillgate.django.worker import watch
@@ -64,7 +64,7 @@ def test_a_shop_event_that_nothing_delivers_is_told_of_though_the_worker_beats(
         world.shopper_pays(payment)
         world.notification(payment)
     world.time.advance(minutes=16)
-    set_heartbeat(watch.WORKER, world.time.now(), {})
+    beat({})
     world.see_pay_page(world.order())
     ended()
     [review] = Review.objects.filter(reason="worker-late")
@@ -79,7 +79,7 @@ def test_events_behind_a_failing_one_are_no_trouble(world: World) -> None:
     now = world.time.now()
     event = OutboxEvent.objects.get(order=payment.order, kind="payment-paid")
     world.time.advance(minutes=20)
-    set_heartbeat(watch.WORKER, world.time.now(), {})
+    beat({})
     OutboxEvent.objects.filter(pk=event.pk).update(
         done_at=None,
         due_at=world.time.now(),
@@ -111,7 +111,7 @@ def test_a_remote_event_that_nothing_sends_is_told_of_and_one_whose_time_is_to_c
     )
     for minutes, told in ((44, []), (2, ["worker-late"])):
         world.time.advance(minutes=minutes)
-        set_heartbeat(watch.WORKER, world.time.now(), {})
+        beat({})
         look_at_worker()
         assert world.reviews() == told
 

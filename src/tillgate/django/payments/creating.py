@@ -228,22 +228,20 @@ def _write_outcome(
         due = next_poll(status, now, payment.expires_at, now, disputable())
     new = {"status_since": now, "next_poll_at": due, **known}
     rows = Payment.objects.filter(pk=payment.pk, status_since=payment.status_since)
-    event, has_moved = f"payment.{status}", False
+    about: dict[str, Any] = {"payment": payment, "evidence": evidence}
     if status is PaymentStatus.CREATED:
-        event = "payment.outcome-unknown"
+        record("payment.outcome-unknown", order, actor, message, **about)
     elif write_status_of(rows, PaymentStatus.CREATED, status, **new):
         assign(payment, {"status": status.value, **new})
-        has_moved = True
+        record(f"payment.{status}", order, actor, message, **about)
+        after_change(order, payment)
     else:
         # A notification was quicker than the answer, which still has the payment page.
-        event = "payment.answered-late"
         payment.refresh_from_db()
         payment.payment_url = known.get("payment_url", "")
         payment.transaction_no = payment.transaction_no or known.get("transaction_no") or None
         payment.save(update_fields=["payment_url", "transaction_no"])
-    record(event, order, actor, message, payment=payment, evidence=evidence)
-    if has_moved:
-        after_change(order, payment)
+        record("payment.answered-late", order, actor, message, **about)
 
 
 def _review_account(

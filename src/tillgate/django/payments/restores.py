@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from tillgate.account import Account
 from tillgate.django import dates
-from tillgate.django.heartbeats import begin, set_heartbeat
+from tillgate.django.heartbeats import set_heartbeat
 from tillgate.django.models import Heartbeat, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.orders.locking import durable, outside_transactions, reconnect_if_cut
 from tillgate.django.refunds.settling import mark_unknown
@@ -93,7 +93,7 @@ def note_restored(since: datetime, actor: str, until: datetime | None = None) ->
     with durable():
         facts = {"since": f"{dates.local(since):%Y-%m-%d %H:%M:%S %Z}".rstrip(), "refunds": refunds}
         open_review(ReviewReason.ROWS_LOST, facts, actor)
-    set_heartbeat(DATABASE, timezone.now(), {"server": _server(), "restored": True})
+    set_heartbeat(DATABASE, {"server": _server(), "restored": True})
     return Restored(refunds=refunds, payments=payments)
 
 
@@ -104,7 +104,8 @@ def look_for_restore() -> bool:
     row = Heartbeat.objects.filter(name=DATABASE).first()
     server = _server()
     if row is None:
-        begin(DATABASE, timezone.now(), {"server": server})
+        first = Heartbeat(name=DATABASE, at=timezone.now(), detail={"server": server})
+        Heartbeat.objects.bulk_create([first], ignore_conflicts=True)
         return False
     known = row.detail.get("server")
     if known and server and known != server:

@@ -64,9 +64,9 @@ def refund(
     `newest_refund` is the id of the newest refund on the form, 0 for none: if there is a newer one
     by now (a second press of the button, or a colleague), nothing is sent and `RefundNotPossible`
     is raised. The same happens if `about`, the review that the refund is to resolve, is resolved:
-    the event may have been delivered again, so that this money pays the order. Another transaction may hold
-    the order: before the refund is queued that is `RefundNotPossible` too; later the refund is
-    returned as it stands, and the worker goes on with it.
+    the event may have been delivered again, so that this money pays the order. Another transaction
+    may hold the order: before the refund is queued that is `RefundNotPossible` too; later the
+    refund is returned as it stands, and the worker goes on with it.
     """
     outside_transactions("refund")
     try:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
+from tillgate.django.heartbeats import write_lane
 from tillgate.django.models import Lane, Payment, Review, TimelineEntry
 from tillgate.django.orders.locking import durable
 from tillgate.django.orders.timeline import FORCE_EXPIRE
@@ -28,12 +29,6 @@ _TOLD_AFTER: Final = timedelta(minutes=30)
 _FORGOTTEN_AFTER: Final = timedelta(hours=3)
 """After so long without a query the count begins again: polls become rare."""
 _ANSWERED: Final = (PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
-
-
-def _write(name: str, **columns: Any) -> None:
-    """Write columns of a lane, whose row another process may write at this moment."""
-    if not Lane.objects.filter(name=name).update(**columns):
-        Lane.objects.bulk_create([Lane(name=name, **columns)], ignore_conflicts=True)
 
 
 def take_turn(name: str, interval: timedelta) -> bool:
@@ -75,7 +70,7 @@ def rest(account: str, detail: str, *, has_review: bool, pause: timedelta = PAUS
     is_late = now - since >= _TOLD_AFTER and not has_review
     if now - rested > _FORGOTTEN_AFTER or (is_late and has_answered(account, since)):
         since, is_late = now, False
-    _write(account, silent_since=since, rests_until=now + pause)
+    write_lane(account, silent_since=since, rests_until=now + pause)
     if is_late:
         minutes = int((now - since).total_seconds() // 60)
         with durable():
@@ -93,12 +88,12 @@ def wake(account: str) -> None:
         reviews = Review.objects.filter(account=account, reason=ReviewReason.GATEWAY_SILENT)
         settle(reviews, "the gateway answers again")
     # Last: if this process dies before it, another process does all of this again.
-    _write(account, answered_at=timezone.now(), silent_since=None, rests_until=None)
+    write_lane(account, answered_at=timezone.now(), silent_since=None, rests_until=None)
 
 
 def note_answer(account: str) -> None:
     """Write down that an account's gateway has answered a query now."""
-    _write(account, answered_at=timezone.now())
+    write_lane(account, answered_at=timezone.now())
 
 
 def answered_at(account: str) -> datetime | None:
@@ -139,7 +134,7 @@ def has_answered(account: str, since: datetime) -> bool:
 def note_failures(name: str, failures: Mapping[str, int]) -> None:
     """Write how many rows of each chore failed in the last turn of a lane."""
     if failures:
-        _write(name, failures=dict(failures))
+        write_lane(name, failures=dict(failures))
     else:
         Lane.objects.filter(name=name, failures__isnull=False).update(failures=None)
 

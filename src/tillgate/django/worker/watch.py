@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from django.db import connections
@@ -18,7 +18,8 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Heartbeat, OutboxEvent, OutboxEventKind, Review
+from tillgate.django.heartbeats import last_beat
+from tillgate.django.models import OutboxEvent, OutboxEventKind, Review
 from tillgate.django.orders.locking import durable
 from tillgate.django.orders.status import write_status_of
 from tillgate.django.reviews.closing import settle
@@ -28,8 +29,6 @@ from tillgate.lifecycle import ReviewReason, ReviewStatus
 
 _log = logging.getLogger("tillgate")
 
-WORKER: Final = "worker"
-"""The name of the worker's heartbeat."""
 _EVERY_SECONDS: Final = 60.0
 
 
@@ -102,9 +101,7 @@ def _trouble() -> dict[str, Any]:
     is well.
     """
     now, late = timezone.now(), timedelta(minutes=get_settings().worker_late_minutes)
-    worker_at: datetime | None = (
-        Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
-    )
+    worker_at = last_beat()
     if worker_at and now - worker_at > late:
         return {"case": "away", "since": worker_at.isoformat(timespec="minutes")}
     waiting = OutboxEvent.objects.filter(done_at__isnull=True, created_at__lte=now)
