@@ -42,7 +42,8 @@ def modules_after(statement: str) -> set[str]:
     return set(json.loads(finished.stdout))
 
 
-def test_the_public_names_are_those_of_the_checked_in_list_which_stays_short() -> None:
+def test_public_names_match_checked_in_list() -> None:
+    """The list stays short."""
     found = [
         f"{name}.{public}"
         for name in PUBLIC
@@ -53,7 +54,7 @@ def test_the_public_names_are_those_of_the_checked_in_list_which_stays_short() -
 
 
 @pytest.mark.parametrize("listed", LISTED)
-def test_every_public_name_exists_and_has_a_docstring_of_its_own(listed: str) -> None:
+def test_every_public_name_has_own_docstring(listed: str) -> None:
     module, _, name = listed.rpartition(".")
     found = getattr(importlib.import_module(module), name)
     if inspect.isclass(found) or inspect.isroutine(found) or inspect.ismodule(found):
@@ -81,7 +82,7 @@ def test_the_fixed_names_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", CORE)
-def test_every_name_that_a_module_offers_exists_and_is_told(name: str) -> None:
+def test_every_module_name_is_documented(name: str) -> None:
     module = importlib.import_module(name)
     assert inspect.getdoc(module)
     for public in getattr(module, "__all__", ()):
@@ -113,7 +114,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
     "statement",
     ["import tillgate", "from tillgate import *", "import tillgate; tillgate.Gateway"],
 )
-def test_importing_tillgate_imports_only_what_every_process_needs(statement: str) -> None:
+def test_import_loads_only_what_is_needed(statement: str) -> None:
     imported = modules_after(statement)
     assert not imported & {
         "django",

@@ -11,7 +11,7 @@ from tillgate.django.heartbeats import beat, lane_of, last_beat, set_heartbeat, 
 from tillgate.django.models import Heartbeat, Lane
 
 
-def test_the_last_sign_of_life_of_the_worker_counts(world: World) -> None:
+def test_last_beat_is_that_of_the_worker(world: World) -> None:
     assert last_beat() is None
     beat({"polled": 1})
     set_heartbeat("another", {"polled": 2})
@@ -26,7 +26,7 @@ def test_the_last_sign_of_life_of_the_worker_counts(world: World) -> None:
     assert list(rows) == [("another", {"polled": 2}), ("worker", {"polled": 3})]
 
 
-def test_columns_of_a_lane_are_written_over_older_ones_and_leave_the_others() -> None:
+def test_lane_keeps_columns_that_are_not_written() -> None:
     now = timezone.now()
     write_lane("a", silent_since=now)
     write_lane("b", failures={"payments": 1})
@@ -35,7 +35,7 @@ def test_columns_of_a_lane_are_written_over_older_ones_and_leave_the_others() ->
     assert list(rows) == [("a", now, {"payments": 2}), ("b", None, {"payments": 1})]
 
 
-def test_a_lane_of_a_long_account_has_a_short_name_of_its_own() -> None:
+def test_long_account_has_short_lane_name() -> None:
     names = {lane_of(":queries:", name) for name in ("a" * 128, "a" * 127 + "b", "default")}
     assert len(names) == 3
     assert ":queries:default" in names

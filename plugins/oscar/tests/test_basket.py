@@ -102,10 +102,11 @@ def voucher() -> Any:
     return get_model("voucher", "Voucher").objects.get()
 
 
-def test_opening_the_page_changes_nothing_and_a_stranger_without_the_address_does_not_reach_it(
+def test_opening_change_page_changes_nothing(
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """A stranger without the address does not reach the page."""
     page = Shopper(Client()).get(change_url(order)).content.decode()
     assert "Green tea" in page
     assert Order.objects.get().status == "Pending payment"
@@ -120,10 +121,11 @@ def test_opening_the_page_changes_nothing_and_a_stranger_without_the_address_doe
     assert Order.objects.get().status == "Pending payment"
 
 
-def test_the_shoppers_own_pages_lead_there_and_a_strangers_page_does_not(
+def test_only_own_pages_link_change_page(
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """A stranger's page of the same order does not link to it."""
     link = CHANGE_LINK
     assert link in shopper.get(orders.status_url(order.number)).content.decode()
     page = f"/accounts/order-status/{order.number}/{order.verification_hash()}/"
@@ -132,11 +134,12 @@ def test_the_shoppers_own_pages_lead_there_and_a_strangers_page_does_not(
     assert link not in Shopper(Client()).get(orders.status_url(order.number)).content.decode()
 
 
-def test_a_cancelled_order_releases_stock_and_voucher_at_once_and_nothing_twice(
+def test_cancelled_order_releases_stock_and_voucher(
     world: World,
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """This happens at once, and nothing is released twice."""
     assert (counters(voucher())["stock"], counters(voucher())["uses"]) == ([2], 1)
     answer = shopper.post(change_url(order), {"then": "cancel"})
     assert "This order was cancelled." in shopper.get(answer["Location"]).content.decode()
@@ -147,11 +150,12 @@ def test_a_cancelled_order_releases_stock_and_voucher_at_once_and_nothing_twice(
     assert (world.shop.times_released(order.number), counters(voucher())["stock"]) == (1, [0])
 
 
-def test_back_in_the_basket_are_lines_quantities_options_and_voucher_and_they_can_be_bought(
+def test_restored_basket_can_be_bought(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """Its lines, quantities, options and voucher are back."""
     make_voucher("TEN")
     tea, engraving = (
         product("10.00"),
@@ -189,11 +193,12 @@ def test_back_in_the_basket_are_lines_quantities_options_and_voucher_and_they_ca
     assert (again.status, again.total_incl_tax) == ("Pending payment", Decimal("18.00"))
 
 
-def test_whoever_comes_by_the_mail_after_the_order_was_released_puts_its_items_into_the_basket_again(
+def test_late_mail_link_restores_basket(
     world: World,
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """The shopper opens the link after the order was released."""
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     late = Shopper(Client())  # the mail opens in another browser
@@ -210,7 +215,7 @@ def test_whoever_comes_by_the_mail_after_the_order_was_released_puts_its_items_i
     assert basket.contains_voucher("TEN")
 
 
-def test_i4_the_items_of_an_order_that_money_came_for_are_not_offered_again(
+def test_i4_paid_items_are_not_offered_again(
     world: World,
     order: Any,
     shopper: Shopper,
@@ -227,18 +232,19 @@ def test_i4_the_items_of_an_order_that_money_came_for_are_not_offered_again(
     assert shopper.get("/basket/").context["basket"].is_empty
 
 
-def test_an_item_that_is_not_sold_any_more_is_named(order: Any, shopper: Shopper) -> None:
+def test_discontinued_item_is_named(order: Any, shopper: Shopper) -> None:
     get_model("catalogue", "Product").objects.all().delete()
     shopper.post(change_url(order), {"then": "basket"})
     assert any("Green tea" in said for said in shopper.messages())
     assert Order.objects.get().status == "Cancelled"
 
 
-def test_i2_the_open_payment_is_watched_and_late_money_opens_a_review(
+def test_i2_late_money_opens_review(
     world: World,
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """The open payment of a cancelled order is still watched."""
     shopper.post(change_url(order), {"then": "basket"})
     payment = Payment.objects.get()
     world.shopper_pays(payment)
@@ -248,11 +254,12 @@ def test_i2_the_open_payment_is_watched_and_late_money_opens_a_review(
     assert (Order.objects.get().status, len(world.reviews())) == ("Cancelled", 1)
 
 
-def test_i4_an_order_whose_money_has_come_or_is_on_its_way_is_not_cancelled(
+def test_i4_order_with_money_cannot_be_cancelled(
     world: World,
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """The money has come or is on its way."""
     address, payment = change_url(order), Payment.objects.get()
     Payment.objects.update(is_processing=True)
     for then in ("cancel", "basket"):
@@ -268,7 +275,7 @@ def test_i4_an_order_whose_money_has_come_or_is_on_its_way_is_not_cancelled(
     assert shopper.get("/basket/").context["basket"].is_empty
 
 
-def test_a_customer_finds_the_way_on_the_page_of_the_order_in_the_account(
+def test_account_order_page_links_change_page(
     world: World,
     product: Make,
 ) -> None:
@@ -285,11 +292,12 @@ def test_a_customer_finds_the_way_on_the_page_of_the_order_in_the_account(
     assert shopper.get("/basket/").context["basket"].num_items == 1
 
 
-def test_the_basket_leads_a_guest_and_a_customer_to_the_unpaid_order_and_nobody_else(
+def test_basket_leads_owner_to_unpaid_order(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """This works for guests and customers, but not for strangers."""
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     customer, elsewhere = Shopper(Client()), Shopper(Client())
     for browser in (customer, elsewhere):

@@ -30,7 +30,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("button", ["Back to the basket", "Order these items again"])
-def test_the_shopper_goes_back_to_the_basket_by_keyboard_with_an_order_that_waits_or_was_released(
+def test_keyboard_leads_back_to_basket(
     chromium: Browser,
     live_server: Any,
     world: World,
@@ -39,6 +39,7 @@ def test_the_shopper_goes_back_to_the_basket_by_keyboard_with_an_order_that_wait
     button: str,
     width: int,
 ) -> None:
+    """The way back works for an order that waits and for one that was released."""
     shopper.get(shopper.buys(product("12.50"))["Location"])
     if button == "Order these items again":
         world.a_day_passes()
@@ -72,7 +73,7 @@ def test_the_shopper_goes_back_to_the_basket_by_keyboard_with_an_order_that_wait
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_basket_tells_of_the_order_that_waits_and_leads_to_its_payment_by_keyboard(
+def test_basket_leads_to_waiting_order(
     chromium: Browser,
     live_server: Any,
     world: World,
@@ -80,6 +81,7 @@ def test_a_basket_tells_of_the_order_that_waits_and_leads_to_its_payment_by_keyb
     product: Callable[..., Any],
     width: int,
 ) -> None:
+    """A shopper can reach the payment of the order by keyboard."""
     shopper.get(shopper.buys(product("12.50"))["Location"])
     order = get_model("order", "Order").objects.get()
     context = chromium.new_context(

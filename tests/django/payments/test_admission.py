@@ -47,7 +47,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Any:
         NotSent("pay", "x", "connection refused"),
     ],
 )
-def test_three_refusals_in_a_row_open_one_review(
+def test_three_refusals_open_one_review(
     world: World,
     refuse: Any,
     error: Exception,
@@ -183,7 +183,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_pages_stop_to_ask_a_gateway_that_hangs(world: World, hanging: list[str]) -> None:
+def test_pages_stop_asking_hanging_gateway(world: World, hanging: list[str]) -> None:
     """Each query of a page would hold one more thread: the worker asks in their place."""
     rows = [world.start(world.order()) for _ in range(4)]
     for payment in rows[:3]:

@@ -66,18 +66,18 @@ def describe(order_key: str) -> OrderDescription | None:
     )
 
 
-def outstanding(order: Any) -> Decimal:
+def outstanding(order: Any, sources: list[Any] | None = None) -> Decimal:
     """Return the part of an order's total that no other payment source holds, such as a gift card
-    or an account.
+    or an account. `sources` are all of the order's, if they were read already.
     """
-    return _left_by(_other_sources(order), order)
+    return _left_by(_other_sources(order, sources), order)
 
 
-def _other_sources(order: Any) -> list[Any]:
+def _other_sources(order: Any, sources: list[Any] | None = None) -> list[Any]:
     """Return the payment sources of an order that do not hold the money of a Tillgate payment."""
     return [
         source
-        for source in order.sources.all()
+        for source in (order.sources.all() if sources is None else sources)
         if not source.reference or not shop.find_payment(PLUGIN, reference=source.reference)
     ]
 
@@ -363,7 +363,7 @@ def at_home(order: Any, url: str) -> str:
 
 def _is_here(order: Any) -> bool:
     """Tell whether an order belongs to the site of this process, which is at `PUBLIC_URL`."""
-    return order.site is None or order.site_id == getattr(project, "SITE_ID", None)
+    return order.site_id in (None, getattr(project, "SITE_ID", None))
 
 
 def language_of(payment: Payment | None) -> str:
