@@ -173,7 +173,7 @@ def prefixed() -> Iterator[None]:
                 for field in model._meta.concrete_fields:
                     vars(field).pop("cached_col", None)
         notifications._look_up.cache_clear()
-        keeping.sql.cache_clear()
+        keeping.count_statement.cache_clear()
 
     rename("", "Shop_")
     yield

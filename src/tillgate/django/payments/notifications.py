@@ -1,9 +1,9 @@
 """Notifications: the app stores a bounded number, acknowledges each, and reconciles the payment.
 Evidence, not truth (I7).
 
-Gateways repeat their notifications, so the cost of each one decides how many a shop can bear. The
-statements for every notification are therefore written in SQL here, or built by the ORM once:
-building them again took most of a notification's time.
+Gateways repeat their notifications, so the cost of a repeated one decides how many a shop can bear.
+Its two statements are therefore written in SQL, or built by the ORM once: to build them again took
+twice as long as all the rest.
 """
 
 from __future__ import annotations

@@ -116,11 +116,6 @@ def silent_since(account: str) -> datetime | None:
     return Lane.objects.filter(name=account).values_list("silent_since", flat=True).first()
 
 
-def rests_until(account: str) -> datetime | None:
-    """Return until when an account rests, or has rested."""
-    return Lane.objects.filter(name=account).values_list("rests_until", flat=True).first()
-
-
 def has_answered(account: str, since: datetime) -> bool:
     """Return whether a query, and not staff, brought a payment to a status since then: a
     notification or a return causes queries too.
