@@ -1,5 +1,5 @@
-"""The rows. They know only `lifecycle`; the code that changes them is in `operations`, and nowhere
-else.
+"""The rows. They know only `lifecycle`; the rooms `orders`, `payments`, `refunds`, `reviews`,
+`outbox` and `worker` change them.
 
 No brand of a framework or payment method is in a stored value but the plugin's entry-point name and
 the payment method's word of the interface.
@@ -47,7 +47,7 @@ LONGEST_IDEMPOTENCY_KEY = 255
 
 
 _PERMISSIONS = ("view",)
-"""Only operations add, change or delete rows. The actions of staff have permissions of their
+"""Only these rooms add, change or delete rows. The actions of staff have permissions of their
 own.
 """
 
@@ -476,7 +476,7 @@ class Review(models.Model):
     """A hash of reason, facts and `reported_paid`: an action on an older version is refused."""
     evidence = models.JSONField(default=dict)
     open_key = models.CharField(max_length=190, unique=True, null=True, blank=True)
-    """The same case is open only once; null once closed, so that it may come again."""
+    """The same case is open only once; null once closed, since it may come again."""
     opened_at = models.DateTimeField(db_index=True)
     recorded = models.JSONField(default=list)
     """The versions that stand in the timeline."""

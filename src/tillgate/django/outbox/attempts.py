@@ -1,4 +1,4 @@
-"""The attempts to deliver an event: whether one may begin, and what a failed one leaves."""
+"""Attempts to deliver an event: their begin, their failure, and the review about it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ from tillgate.wire.texts import storable
 _log = logging.getLogger("tillgate")
 
 LEASE: Final = timedelta(minutes=2)
-"""For a delivery: after it another worker takes an event of a process that was killed, or whose
-handler hangs.
-"""
+"""Of a delivery: after it another worker takes the event, if the process was killed or hangs."""
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 FIRST_PAUSE: Final = timedelta(seconds=10)
 
@@ -53,8 +51,8 @@ def settle_failing(outbox_event: OutboxEvent) -> None:
 
 
 def may_begin(claimed: OutboxEvent, leased_until: datetime) -> bool:
-    """Return whether a claimed event may be delivered now. One whose process ended is tried at once
-    the first time, later after a pause.
+    """Return whether a claimed event may be delivered now. An event that was left by a dead process
+    is tried again: the first time immediately, later after a pause.
 
     `claimed` is the event as it was before the claim.
     """
@@ -78,8 +76,8 @@ def note_failure(
     """Note that an outbox event failed, unless another worker has carried it out since, and when it
     is tried next.
 
-    `leased_until` is the end of this process's lease, where it goes on with an event whose process
-    ended.
+    `leased_until` is the end of this process's lease, where it goes on with an event of a dead
+    process.
     """
     with locked_order(order_id) as order:
         outbox_event = order.outbox_events.select_related("payment", "refund").get(
@@ -96,7 +94,7 @@ def note_failure(
         pause = min(_LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(outbox_event.attempts, 20))
         mark_failed(outbox_event, fault, timezone.now() + pause)
         tries = get_settings().delivery_tries_before_review
-        # Neither a handler that ends its process nor an uninstalled plugin comes back by itself.
+        # A handler that ends its process needs staff, and so does a plugin that is not installed.
         if has_ended or not hooks.is_loaded(order.plugin) or outbox_event.attempts >= tries:
             # Without the number of attempts: after a dismissal only another failure opens a new
             # review.
@@ -111,7 +109,6 @@ def note_failure(
 
 
 def _named(outbox_event: OutboxEvent) -> dict[str, str]:
-    """Return the facts that name an outbox event in a review."""
     is_remote = outbox_event.kind == OutboxEventKind.REMOTE
     return (
         {"case": "remote", "name": outbox_event.name} if is_remote else {"kind": outbox_event.kind}

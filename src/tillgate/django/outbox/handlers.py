@@ -1,4 +1,4 @@
-"""What an event does: it tells the shop, and writes what the shop made of it."""
+"""The handlers of events: each calls the shop, and writes its result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OUTCOMES: Final[dict[ReviewReason, hooks.PaidOutcome]] = {
     ReviewReason.UNDERPAID: hooks.PaidOutcome.UNDERPAID,
     ReviewReason.PAID_NOT_PAYABLE: hooks.PaidOutcome.NOT_PAYABLE,
 }
-"""The reason of the review about each outcome by which a paid payment does not pay its order."""
+"""The outcomes of a paid payment that does not pay its order, by the reasons of their reviews."""
 
 
 def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
@@ -102,7 +102,7 @@ def _note_applied(
 
 
 def _over(outbox_event: OutboxEvent, payment: Payment) -> str:
-    """Say why there is nothing to deliver any more, or nothing if there is."""
+    """Return why an event needs no delivery any more, or an empty text."""
     # The statement that found the event tells of refunds; nearly all payments have none.
     if vars(outbox_event)["has_refunds"] and (
         AGAIN in outbox_event.data or payment.refunded_amount >= payment.amount

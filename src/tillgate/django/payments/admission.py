@@ -2,8 +2,8 @@
 
 A gateway that hangs would hold every thread of a web server: after two creations in a row that
 hung, in any process, the pages create none for half a minute. Then one press at a time tries, until
-one does not hang. Queries for a waiting shopper stop likewise. A gateway that is down, but says so
-at once, holds no thread: the next shopper may try.
+one does not hang. Queries for a waiting shopper stop likewise. A gateway that refuses connections
+holds no thread: the next shopper may try.
 
 A gateway that refuses every shopper sells nothing either: after three refusals in a row with one
 payment method a review opens.
@@ -44,7 +44,7 @@ _REFUSALS_BEFORE_REVIEW: Final = 3
 _ANSWERS: Final = (CreatedPayment, Refused, InvalidRequest, ConfigurationError)
 """Outcomes of a creation that did not wait for the gateway in vain, however long it took."""
 HUNG_SECONDS: Final = 4.0
-"""A creation without an answer that took less time held nobody up."""
+"""A creation without an answer that took less time held no thread for long."""
 
 
 class NotPayable(Exception):

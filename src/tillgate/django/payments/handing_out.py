@@ -148,6 +148,6 @@ def wait_for_creation(payment: Payment, seconds: float = 10.0) -> None:
 def hand_out(duplicate: Payment) -> Started:
     """Return an open payment with its page, once the press that creates it has ended."""
     age = (timezone.now() - duplicate.created_at).total_seconds()
-    # what hangs is not waited for
+    # a creation that hangs may last longer
     wait_for_creation(duplicate, max(0.0, _WAIT_FOR_DUPLICATE_SECONDS - age))
     return as_started(duplicate, "the payment could not be started")

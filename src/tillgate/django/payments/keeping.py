@@ -1,4 +1,4 @@
-"""Notifications as they are kept: a bounded number, each cut to a bounded size."""
+"""Notifications are stored here: a bounded number, each cut to a bounded size."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def is_late(payment: Payment, hashed: str, *, is_forged: bool) -> bool:
     """Count a notification of a paid payment that says no more than paid, and return whether it is
     one. Tail polls find later changes.
 
-    A row that has changed meanwhile stays as it is: `claim_poll` reads it again.
+    A row that another process has changed stays as it is: `claim_poll` reads it again.
     """
     if payment.status != PaymentStatus.PAID or is_forged:
         return False

@@ -49,7 +49,7 @@ _log = logging.getLogger("tillgate")
 FORGED: Final = NotificationSignature.FORGED
 
 Reader = Callable[[], Received]
-"""Reads what came. Strangers can send it too, so it runs only for a known address."""
+"""Reads a request. Strangers can send one too, so it runs only for a known address."""
 
 
 def receive_payment_notification(key: str, read: Reader, method: str) -> Payment | None:
@@ -179,7 +179,7 @@ def receive(
     even_if_paid: bool = False,
     may_query: bool = True,
 ) -> Payment:
-    """Store the `kept` fields of what came, and reconcile the payment.
+    """Store the `kept` fields of a notification, and reconcile the payment.
 
     A paid one only where the notification says something else of it, or with `even_if_paid`, where
     notifications tell of refunds and disputes. Without `may_query` the worker queries it.

@@ -1,4 +1,4 @@
-"""Notifications that were refused: kept, counted for each account, and told to staff."""
+"""Rejected notifications: stored, counted for each account, and shown to staff in a review."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """After a restore or a failover: the database may have lost its last changes, though the gateway
 and the shoppers know of them.
 
-PostgreSQL gives each promoted or restored server another timeline: that mark shows it by itself.
+PostgreSQL gives each promoted or restored server another timeline: that mark shows it.
 Elsewhere staff note it by the command. The worker asks about each queued refund in any case before
 it sends it, so that only a gateway whose query lists no refunds needs the mark.
 """

@@ -1,6 +1,4 @@
-"""Payments begin here: started for an order, or handed out again; and an order is closed, after
-which none can begin.
-"""
+"""Payments begin here: started for an order, or handed out again."""
 
 from __future__ import annotations
 

@@ -81,9 +81,9 @@ def receive_unknown(key: str, read: Callable[[], Received | None]) -> Account | 
 
 
 def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Account | None:
-    """Store what came to the address of an account with each of its payments that it is about.
+    """Store a notification to the address of an account with each payment that it names.
 
-    One payment is queried at once; the worker does the rest. Return the account, or None for an
+    The first payment is queried now; the worker does the rest. Return the account, or None for an
     unknown one and for one whose notifications no plugin reads. A `SignatureMismatch` is counted
     and raised again; any other error of the plugin raises `CannotBeJudged`.
     """
@@ -131,7 +131,7 @@ def _hints_of(
     headers: Mapping[str, str],
     body: bytes,
 ) -> tuple[hooks.Hint, ...] | None:
-    """Let the plugin read a notification; whatever fails in it, the gateway is asked to repeat."""
+    """Let the plugin read a notification. After an error in it the gateway has to repeat it."""
     try:
         return hooks.read_notification(account, headers, body)
     except SignatureMismatch:

@@ -238,7 +238,7 @@ def _enter_listed(
 def _moves(
     pairs: Iterable[tuple[KnownRefund, ReportedRefund]],
 ) -> list[tuple[KnownRefund, ReportedRefund]]:
-    """Return the pairs of which the gateway's word says more than is known here."""
+    """Return the pairs in which the gateway reports another outcome than is known here."""
     contradicted = (RefundStatus.FAILED, RefundOutcome.SUCCEEDED), _RETURNED
     return [
         (here, there)
@@ -267,11 +267,11 @@ def _known_refunds(payment: Payment) -> list[KnownRefund]:
 
 
 def find_unknown_refund(payment: Payment, answer: Answer) -> str:
-    """Return what in an answer shows a refund of which the database knows nothing, or an empty
-    text.
+    """Return a sentence about a refund that an answer shows and the database does not know, or an
+    empty text.
 
     The refunds that the answer lists are booked before. The rows are read after the answer: a
-    refund that another process sends meanwhile has its row.
+    refund that another process sends then has its row.
     """
     if not isinstance(answer, Found):
         return ""

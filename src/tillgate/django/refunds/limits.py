@@ -1,4 +1,4 @@
-"""What may be refunded of a payment, and what forbids it."""
+"""The refundable amount of a payment, and the reviews that block refunds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tillgate.lifecycle import (
 )
 
 ELSEWHERE_REASONS: Final = reasons(blocks_refunds=True)
-"""Reasons by which money may have left without a refund here."""
+"""Reasons of money that may have left without a refund here."""
 
 
 class RefundNotPossible(TillgateError):

@@ -1,4 +1,4 @@
-"""Refunds are sent once, and the gateway is asked what became of those that it has not finished."""
+"""Refunds are sent once, and unfinished ones are polled."""
 
 from __future__ import annotations
 
@@ -108,8 +108,7 @@ def _request(refund: Refund) -> RefundRequest:
 
 
 def poll_refund(refund_id: int, actor: str = "worker") -> Refund:
-    """Ask the gateway what became of a pending or unknown refund, apply the answer, and return the
-    refund as it stands.
+    """Query a pending or unknown refund, apply the answer, and return the refund as it stands.
 
     The gateway may have no such query, and no answer proves that an unknown refund was not made:
     only the gateway's word ends it.

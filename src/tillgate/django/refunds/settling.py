@@ -161,7 +161,6 @@ def review_waiting(refund: Refund, answer: str) -> None:
 
 
 def _conclude_refund(refund: Refund) -> None:
-    """Resolve the reviews that a refund has ended."""
     staff = refund.requested_by or ITSELF
     if refund.reason == ReviewReason.OVERPAID:
         settle(
@@ -204,7 +203,7 @@ def conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReaso
 
 
 def queue_refund_changed(refund: Refund) -> None:
-    """Queue the event by which the shop hears of a refund's new status."""
+    """Queue the shop event about a refund's new status."""
     payment = refund.payment
     queue_event(
         payment.order,
@@ -236,13 +235,11 @@ def settle_by_notification(order: Order, refund_id: int) -> bool:
     return has_moved
 
 
-def _review_failed(refund: Refund, who: str, actor: str) -> None:
-    """Open a review when a refund that is held to be refused was made: nothing more is refunded
-    until a person has polled (I5).
-    """
+def _review_failed(refund: Refund, case: str, actor: str) -> None:
+    """Open a review about a failed refund that was made after all: it blocks refunds (I5)."""
     _open_review_once(
         ReviewReason.REFUND_CONTRADICTED,
-        {"answer": refund.answer, "case": who},
+        {"answer": refund.answer, "case": case},
         actor,
         refund,
     )

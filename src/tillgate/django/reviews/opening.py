@@ -194,7 +194,7 @@ def _insert(review: Review) -> bool:
 def _announce(review: Review, actor: str) -> None:
     """Queue the shop event about a new review, and note it in the timeline of its order."""
     order, about = review.order, {"reason": review.reason}
-    if order is None:  # observers receive its event all the same
+    if order is None:  # observers receive its event too
         fields = {**about, "account": review.account, "actor": actor, "message": review.message}
         event = hooks.Event(name="review.opened", at=review.opened_at, fields=fields)
         transaction.on_commit(lambda: hooks.emit(event), using=database())

@@ -48,7 +48,7 @@ class Calls:
         self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="tillgate-query")
         self._in_a_row = 0
         self.detail = ""
-        """What the last inconclusive answer said."""
+        """The detail of the last inconclusive answer."""
         self.has_review = False
         """Whether a review explains one of them."""
         self.has_heard = False

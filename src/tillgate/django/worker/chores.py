@@ -113,7 +113,7 @@ def _queue_unpaid(claimed: Order, leased_until: datetime) -> int:
     """
     with locked_order(claimed.pk) as order:
         if order.unpaid_check_at != leased_until:
-            return 0  # something has set another time meanwhile
+            return 0  # another process has set another time
         is_unpaid = handlers.is_unpaid(order)
         order.unpaid_check_at = None
         if is_unpaid:

@@ -97,7 +97,7 @@ def note_answer(account: str) -> None:
 
 
 def answered_at(account: str) -> datetime | None:
-    """Return when an account's gateway last did what it was asked: a query, or the start of a
+    """Return when an account's gateway last answered a query, or created a
     payment.
     """
     noted: Any = Lane.objects.filter(name=account, answered_at__isnull=False).values_list(

@@ -1,4 +1,4 @@
-"""The polls of due payments: a batch is queried at once, its answers are applied one by one.
+"""The polls of due payments: a batch is queried in parallel, its answers are applied one by one.
 
 Answers that bring nothing new are written together, a statement for all that are due at the same
 moment.
@@ -93,7 +93,7 @@ class _Answers:
         self._unanswered: list[Payment] = []
 
     def apply(self) -> None:
-        """Apply each, and write together what they leave as it was."""
+        """Apply each, and reschedule unchanged payments together."""
         decisions = [interpret(facts_of(payment), (), answer) for payment, answer in self._answered]
         versions = open_among(
             open_key(decision.review, payment, payment.account)
@@ -119,7 +119,7 @@ class _Answers:
                 self._batch.put_back(payments, due)
 
     def _take(self, payment: Payment, answer: Answer, decision: Decision) -> None:
-        """Count an answer, and keep what the reviews need of it."""
+        """Count an answer, and keep it for the reviews."""
         self._turn.work.count(self._turn.chore.name)
         if decision.is_conclusive and not isinstance(answer, Inconclusive):
             # `write_answer` concludes an answer that moves the payment, with all that is known
