@@ -704,9 +704,7 @@ def test_more_open_reviews_cost_no_more_statements(world: World) -> None:
     counts = []
     for _ in range(2):
         shop.open_review(
-            state(paid_order(world)).payments[0].id,
-            "The seat was sold twice.",
-            actor=PLUGIN,
+            state(paid_order(world)).payments[0].id, "The seat was sold twice.", actor=PLUGIN
         )
         counts.append(statements())
     assert counts == [2, 2]

@@ -27,7 +27,8 @@ from django.utils import timezone
 from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django.conf import Settings, get_settings
-from tillgate.django.models import ExactField, Heartbeat, Order, Payment, database
+from tillgate.django.heartbeats import last_beat
+from tillgate.django.models import ExactField, Order, Payment, database
 from tillgate.errors import ConfigurationError
 from tillgate.hooks.manager import check_hooks
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
@@ -642,11 +643,6 @@ def check_clocks() -> Found:
 
 def check_worker() -> Found:
     """Whether the worker runs and keeps up."""
-    # here, since every process imports the checks, and few run this one
-    from tillgate.django.worker.watch import (
-        WORKER,
-    )
-
     settings = _settings()
     late = timedelta(minutes=settings.worker_late_minutes if settings else 15)
     now, hint = (
@@ -654,7 +650,7 @@ def check_worker() -> Found:
         "Run `manage.py tillgate worker`, `manage.py tillgate worker --once` every minute, or the "
         "Celery tasks.",
     )
-    last = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
+    last = last_beat()
     if last is None:
         yield _warning(
             9,
