@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -28,7 +28,8 @@ from django.utils import timezone
 from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django.conf import Settings, get_settings
-from tillgate.django.models import ExactField, Heartbeat, Order, Payment, database
+from tillgate.django.heartbeats import last_beat
+from tillgate.django.models import ExactField, Order, Payment, database
 from tillgate.errors import ConfigurationError
 from tillgate.hooks.manager import ENTRY_POINT_GROUP, check_hooks
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
@@ -65,19 +66,31 @@ Found = Iterator[checks.CheckMessage]
 _CLASSES: Final[dict[str, type[checks.Error | checks.Warning]]] = {"error": checks.Error}
 
 
-def report_errors_as_warnings() -> None:
+_REMEDIES: Final[dict[int, str]] = {}
+"""The hints of warnings, by number, in the words of a framework that has settings of its own."""
+_NOTES: Final[set[int]] = set()
+"""The numbers of warnings that a framework leaves nobody to mend: they are notes."""
+
+
+def report_errors_as_warnings(
+    remedies: Mapping[int, str] | None = None,
+    notes: Collection[int] = (),
+) -> None:
     """Let errors stop no command any more: the framework runs more than payments by its commands.
-    The ids stay.
+    The ids stay. `remedies` and `notes` are as above.
     """
     _CLASSES["error"] = checks.Warning
+    _REMEDIES.update(remedies or {})
+    _NOTES.update(notes)
 
 
 def _error(number: int, message: str, hint: str) -> checks.CheckMessage:
     return _CLASSES["error"](message, hint=hint, id=f"tillgate.E{number:03}")
 
 
-def _warning(number: int, message: str, hint: str) -> checks.Warning:
-    return checks.Warning(message, hint=hint, id=f"tillgate.W{number:03}")
+def _warning(number: int, message: str, hint: str) -> checks.CheckMessage:
+    kind = checks.Info if number in _NOTES else checks.Warning
+    return kind(message, hint=_REMEDIES.get(number, hint), id=f"tillgate.W{number:03}")
 
 
 def _is_for_shoppers() -> bool:
@@ -644,11 +657,6 @@ def check_clocks() -> Found:
 
 def check_worker() -> Found:
     """Whether the worker runs and keeps up."""
-    # here, since every process imports the checks, and few run this one
-    from tillgate.django.worker.watch import (
-        WORKER,
-    )
-
     settings = _settings()
     late = timedelta(minutes=settings.worker_late_minutes if settings else 15)
     now, hint = (
@@ -656,7 +664,7 @@ def check_worker() -> Found:
         "Run `manage.py tillgate worker`, `manage.py tillgate worker --once` every minute, or the "
         "Celery tasks.",
     )
-    last = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
+    last = last_beat()
     if last is None:
         yield _warning(
             9,

@@ -53,7 +53,5 @@ def tell_if_unwanted(payment: Payment, detail: str) -> None:
             return
         if purchase.paid_reference == held.reference or held.awaits_delivery:
             open_review(
-                held.id,
-                f"Payment {held.reference}: it was paid, but {detail}.",
-                actor=PLUGIN,
+                held.id, f"Payment {held.reference}: it was paid, but {detail}.", actor=PLUGIN
             )
