@@ -443,13 +443,15 @@ def test_external_refund_entered_unless_view_stale(
         match=f"^a refund of USD 1.00 of payment {payment.reference} was asked for in the "
         "meantime$",
     ):
-        actions.take_action(review.pk, "record-external-refund", staff="ann", amount="2.50", seen=0)
+        actions.take_action(
+            review.pk, "record-external-refund", staff="ann", amount="2.50", newest_refund=0
+        )
     done = actions.take_action(
         review.pk,
         "record-external-refund",
         staff="ann",
         amount="2.50",
-        seen=seen.pk,
+        newest_refund=seen.pk,
     )
     assert (done.resolved, done.message) == (True, "USD 2.50 was refunded elsewhere")
     assert done.refund == Refund.objects.latest("id")
@@ -550,7 +552,7 @@ def test_refund_action_records_person_reason_key(world: World) -> None:
         staff="ann",
         amount="2.50",
         idempotency_key="k1",
-        seen=0,
+        newest_refund=0,
     )
     assert (part.resolved, part.message) == (False, "refund success")
     assert part.refund
@@ -566,7 +568,7 @@ def test_refund_action_records_person_reason_key(world: World) -> None:
             staff="ann",
             amount="10.00",
             idempotency_key="k2",
-            seen=0,
+            newest_refund=0,
         )
     with pytest.raises(InvalidRequest) as none:
         actions.take_action(review.pk, "refund", staff="ann")
@@ -576,7 +578,7 @@ def test_refund_action_records_person_reason_key(world: World) -> None:
         "refund",
         staff="ann",
         amount="10.00",
-        seen=part.refund.pk,
+        newest_refund=part.refund.pk,
     )
     assert (rest.resolved, rest.refund and rest.refund.idempotency_key) == (True, None)
     review.refresh_from_db()
@@ -769,7 +771,7 @@ def test_refund_not_sent_after_colleague_settles(
 
     monkeypatch.setattr(actions, "refund", slow)
     with pytest.raises(RefundNotPossible, match=r"^(bob|tillgate) had resolved it already: "):
-        actions.take_action(review.pk, "refund", staff="ann", amount="12.50", seen=0)
+        actions.take_action(review.pk, "refund", staff="ann", amount="12.50", newest_refund=0)
     assert not Refund.objects.exists()
     assert world.shop.is_paid(payment.order.key) is (colleague == "redeliver")
 
@@ -825,7 +827,7 @@ def test_external_refund_stopped_by_colleagues_ruling(
             "record-external-refund",
             staff="ann",
             amount="12.50",
-            seen=0,
+            newest_refund=0,
         )
     assert not Refund.objects.exists()
 
@@ -1080,13 +1082,7 @@ def test_i2_other_open_review_blocks_expiry(
     forgotten: Payment,
 ) -> None:
     with transaction.atomic():
-        open_review(
-            ReviewReason.AMOUNT_MISMATCH,
-            "It says 10.00.",
-            "worker",
-            order=forgotten.order,
-            payment=forgotten,
-        )
+        open_review(ReviewReason.AMOUNT_MISMATCH, "It says 10.00.", "worker", forgotten)
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: It says 10\.00\."):
         not_paid(the("payment-unknown"))
@@ -1098,13 +1094,7 @@ def test_i2_manual_expiry_leaves_account_review_open(
     forgotten: Payment,
 ) -> None:
     with transaction.atomic():
-        open_review(
-            ReviewReason.WRONG_CREDENTIALS,
-            "Refused.",
-            "worker",
-            payment=forgotten,
-            account=forgotten.account,
-        )
+        open_review(ReviewReason.WRONG_CREDENTIALS, "Refused.", "worker", forgotten)
     world.time.advance(minutes=1)
     assert not_paid(the("payment-unknown")).resolved
     assert world.reviews() == ["wrong-credentials"]
@@ -1187,7 +1177,7 @@ def test_i2_reported_paid_expires_only_when_read(
     ):
         not_paid(the("payment-unanswered"))
     assert world.fresh(forgotten).is_open
-    assert not_paid(doubted, read=doubted.version).resolved
+    assert not_paid(doubted, expected_version=doubted.version).resolved
     assert world.reviews() == []
     world.time.advance(hours=2)
     world.run_worker()
@@ -1303,7 +1293,7 @@ def test_i2_paid_notification_stops_manual_expiry(
 
     monkeypatch.setattr(actions, "force_expire", slowly)
     with pytest.raises(InvalidRequest, match="says paid without a transactionNo"):
-        not_paid(waiting, read=waiting.version)
+        not_paid(waiting, expected_version=waiting.version)
     assert world.reviews() == ["amount-mismatch", "transaction-no-missing"]
 
 
@@ -1322,7 +1312,7 @@ def test_changing_answer_does_not_block_expiry(
         ),
     )
     world.time.advance(minutes=1)
-    assert not_paid(waiting, read=waiting.version).resolved
+    assert not_paid(waiting, expected_version=waiting.version).resolved
 
 
 def test_i2_payment_awaiting_shopper_is_not_expired(
@@ -1520,7 +1510,7 @@ def test_answer_learnt_while_expiring_is_retold(
     review = the("amount-mismatch")
     found(amount=Decimal("99999.00"))
     world.time.advance(minutes=1)
-    assert not_paid(review, read=review.version).resolved
+    assert not_paid(review, expected_version=review.version).resolved
     world.time.advance(days=1)
     world.run_worker()
     assert the("amount-mismatch").message.endswith(
@@ -1551,9 +1541,11 @@ def test_i2_new_doubt_is_read_before_expiring(
     found(**PAID_WITH_ANOTHER_AMOUNT)
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match="it is paid, but the amount"):
-        not_paid(doubted, read=doubted.version)
+        not_paid(doubted, expected_version=doubted.version)
     world.time.advance(minutes=1)
-    assert not_paid(doubted, read=doubted.version).resolved, "it stands beside it by now"
+    assert not_paid(doubted, expected_version=doubted.version).resolved, (
+        "it stands beside it by now"
+    )
 
 
 def test_staff_question_shows_unrecognised_status(
@@ -1650,11 +1642,7 @@ def test_settled_payments_review_can_be_accepted(
     assert not_paid(doubted).resolved
     with transaction.atomic():
         open_review(
-            ReviewReason.AMOUNT_MISMATCH,
-            "It says 10.00.",
-            "worker",
-            order=forgotten.order,
-            payment=world.fresh(forgotten),
+            ReviewReason.AMOUNT_MISMATCH, "It says 10.00.", "worker", world.fresh(forgotten)
         )
     told = the("amount-mismatch")
     assert actions.actions_for(told) == ("poll", "dismiss")
@@ -1705,8 +1693,8 @@ def test_i5_external_refund_settles_nothing_unread(world: World) -> None:
             "record-external-refund",
             staff="ann",
             amount="2.00",
-            seen=0,
-            read=read.version,
+            newest_refund=0,
+            expected_version=read.version,
         )
     with pytest.raises(RefundNotPossible, match="it says something else by now"):
         record_external_refund(payment.pk, "2.00", staff="ann", about=read)
@@ -1776,11 +1764,11 @@ def test_i5_payments_own_page_settles_nothing_unread(world: World) -> None:
             RefundNotPossible,
             match=r"it says something else by now: .*'charged-back'",
         ):
-            record_external_refund(payment.pk, "2.00", staff="ann", read=read)
+            record_external_refund(payment.pk, "2.00", staff="ann", expected_version=read)
     assert record_external_refund(
         payment.pk,
         "2.00",
         staff="ann",
-        read=the("changed-after-paid").version,
+        expected_version=the("changed-after-paid").version,
     )
     assert world.reviews() == []

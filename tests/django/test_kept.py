@@ -99,7 +99,7 @@ def prepare(review: Review, action: ReviewAction, gateway: Answering) -> dict[st
     if action in (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND):
         assert review.payment
         return {"amount": refundable(review.payment)}
-    return {"note": "as the back office shows", "read": review.version}
+    return {"note": "as the back office shows", "expected_version": review.version}
 
 
 def outcome(review: Review, action: ReviewAction) -> tuple[str | None, ...]:

@@ -16,7 +16,7 @@ def doubts(world: World, *orders: Order) -> dict[str, list[str]]:
 
 
 def disputed(payment: Payment) -> None:
-    open_review(ReviewReason.DISPUTED, {}, "test", order=payment.order, payment=payment)
+    open_review(ReviewReason.DISPUTED, {}, "test", payment)
 
 
 def test_paid_order_has_no_doubt(world: World) -> None:

@@ -31,13 +31,7 @@ def refused(world: World) -> tuple[Any, Payment]:
     order, payment = bought(world)
     world.sandbox.control.fault("refused", occasion="refund")
     queueing.refund(payment.pk, "1.00", reason="for Ann")
-    open_review(
-        ReviewReason.OVERPAID,
-        {"detail": "Ann paid too much"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"detail": "Ann paid too much"}, "worker", payment)
     world.run_worker()
     closing.resolve(Review.objects.get().pk, "talked to Ann", "clerk")
     with at(order):
@@ -94,13 +88,7 @@ def test_shredder_keeps_and_names_open_orders(
 ) -> None:
     """All other orders are erased."""
     (first, payment), (second, _) = bought(world), bought(world)
-    open_review(
-        ReviewReason.OVERPAID,
-        {"found": "2.00"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"found": "2.00"}, "worker", payment)
     world.run_worker()
     progress: list[float] = []
     with at(first), pytest.raises(ShredError) as caught:

@@ -61,7 +61,7 @@ def refund(
         "reason": reason,
         "data": data,
         "idempotency_key": key_text(idempotency_key),
-        "seen": seen,
+        "newest_refund": seen,
     }
     with known_id(Payment, "payment_id", payment_id) as number:
         try:

@@ -185,15 +185,8 @@ def open_review(
     Takes the order's lock and touches the database only. `actor` is the plugin's name.
     """
     payment = Payment.objects.select_related("order").get(pk=int(payment_id))
-    with joined_order(payment.order_id) as order:
-        opening.open_review(
-            reason,
-            message,
-            actor,
-            order=order,
-            payment=payment,
-            account=payment.account,
-        )
+    with joined_order(payment.order_id):
+        opening.open_review(reason, message, actor, payment)
 
 
 def close_reviews(review_ids: Iterable[str], resolution: str) -> None:
@@ -222,11 +215,11 @@ def resolve_review(
     result of the refund that it made, and needs no amount. Raises a `TillgateError` that says why
     nothing was done: `InvalidRequest` for an id that no review has.
     """
-    seen: dict[str, Any] = {"seen": None if newest_refund is None else row_id(newest_refund)}
-    seen |= {
+    given: dict[str, Any] = {
+        "newest_refund": None if newest_refund is None else row_id(newest_refund),
         "withdraws": row_id(withdraws) or None,
         "idempotency_key": key_text(idempotency_key),
-        "read": version,
+        "expected_version": version,
     }
     with known_id(Review, "review_id", review_id) as number:
         mask = _mask(Review.objects.select_related("payment", "refund").get(pk=number))
@@ -237,7 +230,7 @@ def resolve_review(
             staff=staff,
             note=note,
             amount=amount,
-            **seen,
+            **given,
         )
     except RefundNotPossible as error:
         raise RefundNotPossible(mask(str(error)), mask(error.for_staff)) from None

@@ -84,9 +84,9 @@ def test_what_is_over_stays_over(world: World) -> None:
     payment = world.paid_payment()
     delivered = OutboxEvent.objects.get(payment=payment)
     with pytest.raises(IllegalTransition):
-        status.abandon_event(delivered)
+        status.mark_abandoned(delivered)
     with pytest.raises(IllegalTransition):
-        status.reopen_order(world.fresh(payment).order)
+        status.mark_order_reopened(world.fresh(payment).order)
     closed = Review(reason="overpaid", status=ReviewStatus.RESOLVED.value)
     with pytest.raises(IllegalTransition):
         status.write_status(closed, ReviewStatus.OPEN)

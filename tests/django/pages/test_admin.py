@@ -430,13 +430,7 @@ def test_refund_cards_add_no_statements(
         payment = world.paid_payment()
         for amount in ("1.00", "2.50"):
             queueing.refund(payment.pk, amount)
-        open_review(
-            ReviewReason.CHANGED_AFTER_PAID,
-            "Changed.",
-            "worker",
-            order=payment.order,
-            payment=payment,
-        )
+        open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", payment)
 
     raised()
     few = count()
@@ -502,13 +496,7 @@ def test_long_timeline_shows_newest_entries(
     pages = [page_of(payment), page_of(payment.order)]
     for amount in ("1.00", "2.00", "4.00", "5.00", "6.00"):
         queueing.refund(payment.pk, amount)
-    open_review(
-        ReviewReason.CHANGED_AFTER_PAID,
-        "Changed.",
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", payment)
     for address in (*pages, page_of(Review.objects.get())):
         page = boss.get(address).content.decode()
         assert page.count('class="tillgate-node"') == 4
@@ -1226,13 +1214,12 @@ def test_i2_staff_expires_payment_unknown_to_gateway(
 
 def test_changed_review_is_not_accepted_unread(world: World, boss: Client) -> None:
     payment = world.start(world.order())
-    told: dict[str, Any] = {"order": payment.order, "payment": payment, "account": "default"}
-    review = open_review(ReviewReason.CHANGED_AFTER_PAID, "It is 'reversed'.", "worker", **told)
+    review = open_review(ReviewReason.CHANGED_AFTER_PAID, "It is 'reversed'.", "worker", payment)
     assert review
     page = boss.get(LISTS[2]).content.decode()
     assert f'name="read" value="{review.version}"' in page
     read = review.version
-    open_review(ReviewReason.CHANGED_AFTER_PAID, "It is a charge-back.", "worker", **told)
+    open_review(ReviewReason.CHANGED_AFTER_PAID, "It is a charge-back.", "worker", payment)
     assert (
         action(boss, review, "dismiss", note="agreed", read=read)
         == "it says something else by now: It is a charge-back."
@@ -1334,13 +1321,7 @@ def test_unsent_refund_is_not_called_sent(
 def test_resolved_matter_may_come_again(world: World, boss: Client) -> None:
     payment = world.paid_payment()
     for message in ("3 forged.", "6 forged."):
-        open_review(
-            ReviewReason.FORGED_NOTIFICATIONS,
-            message,
-            "notification",
-            order=payment.order,
-            payment=payment,
-        )
+        open_review(ReviewReason.FORGED_NOTIFICATIONS, message, "notification", payment)
         action(boss, Review.objects.latest("id"), "dismiss", note="a scanner")
     assert Review.objects.count() == 2
 

@@ -31,7 +31,7 @@ def accept(review: Review) -> actions.Done:
         review.pk,
         ReviewAction.ACCEPT_AS_PAID,
         staff="ann",
-        read=review.version,
+        expected_version=review.version,
     )
 
 

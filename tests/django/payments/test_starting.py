@@ -1167,7 +1167,7 @@ def test_quick_errors_stop_no_sale(
 
 def test_account_that_rests_from_queries_sells(world: World) -> None:
     """A single payment that the gateway fails about stops no sale."""
-    rest("default", "HTTP 500", is_told=False)
+    rest("default", "HTTP 500", has_review=False)
     assert [begin(world, world.order()).outcome for _ in range(3)] == [StartOutcome.REDIRECT] * 3
 
 

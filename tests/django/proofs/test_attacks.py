@@ -52,13 +52,7 @@ def die(*_: object) -> None:
 
 def raise_changed(payment: Payment) -> None:
     with transaction.atomic():
-        open_review(
-            ReviewReason.CHANGED_AFTER_PAID,
-            "it says 'refunded'",
-            "worker",
-            order=payment.order,
-            payment=payment,
-        )
+        open_review(ReviewReason.CHANGED_AFTER_PAID, "it says 'refunded'", "worker", payment)
 
 
 def while_held(act: Callable[[], _T]) -> _T:
@@ -240,9 +234,9 @@ def test_silence_review_resolves_despite_crash(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world.start(world.order())
-    lanes.rest("default", "no answer", is_told=False)
+    lanes.rest("default", "no answer", has_review=False)
     world.time.advance(minutes=31)
-    lanes.rest("default", "no answer", is_told=False)
+    lanes.rest("default", "no answer", has_review=False)
     assert world.reviews() == ["gateway-silent"]
     with monkeypatch.context() as patch:
         patch.setattr(lanes, "settle", die)

@@ -259,24 +259,12 @@ def test_simultaneous_review_changes_never_block(world: World) -> None:
     payment = world.paid_payment()
 
     def raising() -> None:
-        with locked_order(payment.order_id) as order:
-            open_review(
-                ReviewReason.FORGED_NOTIFICATIONS,
-                "many",
-                "test",
-                order=order,
-                payment=payment,
-            )
+        with locked_order(payment.order_id):
+            open_review(ReviewReason.FORGED_NOTIFICATIONS, "many", "test", payment)
 
     for _ in range(5):
-        with locked_order(payment.order_id) as order:
-            raised = open_review(
-                ReviewReason.FORGED_NOTIFICATIONS,
-                "many",
-                "test",
-                order=order,
-                payment=payment,
-            )
+        with locked_order(payment.order_id):
+            raised = open_review(ReviewReason.FORGED_NOTIFICATIONS, "many", "test", payment)
         assert raised
         actions: list[Callable[[], object]] = [raising, partial(resolve, raised.pk, "seen", "ann")]
         said = at_once(*actions * 4)

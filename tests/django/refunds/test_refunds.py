@@ -267,7 +267,7 @@ def test_i7_kept_refund_notification_is_acknowledged(
     with monkeypatch.context() as patch:
         patch.setattr(notifications, "deliver", failing(OperationalError("the lock is held")))
         refund_notification(world, refund)
-    assert f"what a notification of {payment.reference} leads to could not be done" in caplog.text
+    assert f"failed to process a notification of {payment.reference}" in caplog.text
     assert (Refund.objects.get().status, world.shop.refunded(payment.order.key)) == (
         "succeeded",
         Decimal(0),
@@ -424,13 +424,7 @@ def test_i5_confirmed_queued_refund_is_booked(
     payment = world.paid_payment("12.50")
     refund = queued(payment, "12.50")
     reason = ReviewReason.CHANGED_AFTER_PAID
-    open_review(
-        reason,
-        "Payment: it was paid, and now it is not.",
-        "test",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(reason, "Payment: it was paid, and now it is not.", "test", payment)
     world.run_worker()
     assert Refund.objects.get().status == "queued", "it may have been made elsewhere"
     refund_notification(world, refund)
@@ -580,9 +574,9 @@ def test_i12_host_transaction_sends_refund_on_commit(
 def test_unseen_refund_blocks_another(world: World) -> None:
     """A refund that staff have not seen keeps them from queueing the next."""
     payment = world.paid_payment("12.50")
-    queueing.queue_refund(payment.pk, "2.50", seen=0)
+    queueing.queue_refund(payment.pk, "2.50", newest_refund=0)
     with pytest.raises(limits.RefundNotPossible, match="in the meantime"):
-        queueing.queue_refund(payment.pk, "2.50", seen=0)
+        queueing.queue_refund(payment.pk, "2.50", newest_refund=0)
     assert refunded_amount(world, payment) == Decimal("2.50")
 
 
@@ -772,15 +766,15 @@ def test_refused_refund_amount_is_explained(
     queueing.refund(payment.pk, "2.50")
     newest = Refund.objects.get().pk
     with pytest.raises(InvalidRequest) as too_much:
-        queueing.refund(payment.pk, "10.01", seen=newest)
+        queueing.refund(payment.pk, "10.01", newest_refund=newest)
     left = f"is more than the USD 10.00 that can still be refunded of {payment.reference}"
     assert str(too_much.value) == f"amount: 'USD 10.01' {left}"
     with pytest.raises(InvalidRequest) as entered:
         record_external_refund(payment.pk, "10.01", staff="ann")
     assert str(entered.value) == f"amount: 'USD 10.01' {left}"
     actions: list[Callable[[], object]] = [
-        lambda: queueing.refund(payment.pk, "1.00", seen=0),
-        lambda: record_external_refund(payment.pk, "1.00", staff="ann", seen=0),
+        lambda: queueing.refund(payment.pk, "1.00", newest_refund=0),
+        lambda: record_external_refund(payment.pk, "1.00", staff="ann", newest_refund=0),
     ]
     for action in actions:
         with pytest.raises(RefundNotPossible) as meanwhile:

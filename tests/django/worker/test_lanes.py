@@ -34,7 +34,7 @@ def test_paused_account_rests_two_minutes(
     account: str,
 ) -> None:
     """Other accounts do not rest."""
-    rest(account, "time-out", is_told=False)
+    rest(account, "time-out", has_review=False)
     due = {
         name: timezone.now() - timedelta(minutes=place)
         for place, name in enumerate(("other", f"{account}b", account, "z"))
@@ -51,10 +51,10 @@ def test_paused_account_rests_two_minutes(
 
 def test_repeated_pause_restarts_and_keeps_beginning(world: World) -> None:
     """The account still remembers since when it has been silent."""
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     since = Lane.objects.get().silent_since
     world.time.advance(minutes=1)
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     lane = Lane.objects.get()
     assert lane.silent_since == since
     assert lane.rests_until
@@ -62,20 +62,20 @@ def test_repeated_pause_restarts_and_keeps_beginning(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "is_told", "raised"),
+    ("minutes", "has_review", "raised"),
     [(29, False, False), (30, False, True), (95, False, True), (95, True, False)],
 )
 def test_half_hour_silence_raises_review(
     world: World,
     minutes: int,
-    is_told: bool,
+    has_review: bool,
     raised: bool,
 ) -> None:
     """It raises none if staff are told of the cause in another way."""
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     assert not Review.objects.exists()
     world.time.advance(minutes=minutes)
-    rest("default", "connection refused", is_told=is_told)
+    rest("default", "connection refused", has_review=has_review)
     said = [(one.reason, one.account, one.message) for one in Review.objects.all()]
     message = (
         f"Account default: its gateway has not answered for {minutes} minutes (connection refused)."
@@ -87,10 +87,10 @@ def test_answer_ends_rest_and_resolves_silence(
     world: World,
 ) -> None:
     for account in ("default", "other"):
-        rest(account, "time-out", is_told=False)
+        rest(account, "time-out", has_review=False)
     world.time.advance(minutes=31)
     for account in ("default", "other"):
-        rest(account, "time-out", is_told=False)
+        rest(account, "time-out", has_review=False)
     wake("default")
     wake("never paused")
     assert in_turn(dict.fromkeys(("default", "other"), timezone.now())) == ["default"]
@@ -110,7 +110,7 @@ def test_answer_resolves_no_other_review(world: World) -> None:
         facts={"detail": "Gone."},
         opened_at=timezone.now(),
     )
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     wake("default")
     assert Review.objects.get().resolved_at is None
 
@@ -129,7 +129,7 @@ def test_silence_is_told_at_half_hour(
     ):
         assert heard == []
         monkeypatch.setattr(timezone, "now", lambda now=began + after: now)
-        rest("default", "time-out", is_told=False)
+        rest("default", "time-out", has_review=False)
     assert [(event.name, event.fields["actor"], event.fields["account"]) for event in heard] == [
         ("review.opened", "worker", "default"),
     ]
@@ -137,11 +137,11 @@ def test_silence_is_told_at_half_hour(
 
 def test_silence_without_rest_is_still_told(world: World) -> None:
     for _ in range(3):
-        rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+        rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
         assert in_turn({"default": timezone.now()}) == ["default"]
         assert not Review.objects.exists()
         world.time.advance(minutes=10)
-    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+    rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     assert world.reviews() == ["gateway-silent"]
 
 
@@ -158,7 +158,7 @@ def test_silence_restarts_after_three_unasked_hours(
     began = timezone.now()
     for now in (began, began + timedelta(hours=3) + more):
         monkeypatch.setattr(timezone, "now", lambda now=now: now)
-        rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+        rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     assert world.reviews() == ([] if is_forgotten else ["gateway-silent"])
     assert Lane.objects.get().silent_since == (timezone.now() if is_forgotten else began)
 
@@ -168,12 +168,12 @@ def test_query_after_notification_ends_silence(
 ) -> None:
     """No review is raised if the gateway answered meanwhile."""
     payment = world.start(world.order())
-    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+    rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     world.time.advance(minutes=20)
     world.shopper_pays(payment)
     world.notification(payment)
     world.time.advance(minutes=20)
-    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+    rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     assert not Review.objects.exists()
 
 

@@ -154,13 +154,7 @@ def _raise(**_: Any) -> None:
 
 def test_staff_notes_are_stored_without_addresses(world: World) -> None:
     payment = world.paid_payment()
-    open_review(
-        ReviewReason.OVERPAID,
-        {"found": "2.00", "expected": "1.00"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"found": "2.00", "expected": "1.00"}, "worker", payment)
     closing.resolve(Review.objects.get().pk, f"talked to ann@shopper.example, {SAID}", "clerk")
     assert Review.objects.get().resolution == "talked to ***, card *** of ***"
     assert traces() == []
@@ -169,13 +163,7 @@ def test_staff_notes_are_stored_without_addresses(world: World) -> None:
 def test_compared_number_is_stored_unchanged(world: World) -> None:
     payment = world.paid_payment()
     facts = {"expected": "4111111111111111", "found": "5500005555555559"}
-    open_review(
-        ReviewReason.TRANSACTION_NO_MISMATCH,
-        facts,
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.TRANSACTION_NO_MISMATCH, facts, "worker", payment)
     assert Review.objects.get().facts.items() >= facts.items()
 
 
@@ -199,13 +187,7 @@ def test_worker_purges_details_after_600_days(world: World) -> None:
     """Amounts and payments are kept."""
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "1.00", staff="clerk", reason="it was broken")
-    open_review(
-        ReviewReason.OVERPAID,
-        {"found": "2.00", "answer": "sorry"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"found": "2.00", "answer": "sorry"}, "worker", payment)
     closing.resolve(Review.objects.get().pk, "talked to the shopper", "clerk")
     world.run_worker()
     before = world.fresh(payment)
@@ -263,13 +245,7 @@ def test_data_after_purge_is_purged_later(world: World) -> None:
 
 
 def _open_review(payment: Payment) -> None:
-    open_review(
-        ReviewReason.OVERPAID,
-        {"found": "2.00"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"found": "2.00"}, "worker", payment)
 
 
 def _waiting_event(payment: Payment) -> None:

@@ -22,6 +22,7 @@ from tests.django.gateway import due_in, many, queue, silent
 from tests.smallest_shop.placing import unregistered
 from tillgate import hooks
 from tillgate.account import Account
+from tillgate.django.heartbeats import WORKER
 from tillgate.django.models import Heartbeat, Lane, Order, OutboxEvent, Payment, Refund
 from tillgate.django.orders import registering
 from tillgate.django.orders.locking import InsideTransaction, OrderHeld, durable
@@ -30,7 +31,6 @@ from tillgate.django.refunds import sending
 from tillgate.django.worker import calls, chores, polls, runner
 from tillgate.django.worker.run import queue as queue_of_chores
 from tillgate.django.worker.run import run_lane, run_worker, wake
-from tillgate.django.worker.watch import WORKER
 from tillgate.testing.crashes import Crash
 
 Gateway = dict[str, Callable[[], object]]

@@ -30,6 +30,7 @@ from tillgate import OutcomeUnknown, hooks
 from tillgate.account import Account
 from tillgate.django import actions
 from tillgate.django.accounting.audit import audit
+from tillgate.django.heartbeats import WORKER
 from tillgate.django.models import (
     Heartbeat,
     Lane,
@@ -44,12 +45,11 @@ from tillgate.django.outbox import remote
 from tillgate.django.payments import reconciling, starting
 from tillgate.django.refunds import queueing
 from tillgate.django.reviews import closing
-from tillgate.django.reviews.closing import Heard, conclude
+from tillgate.django.reviews.closing import AppliedAnswer, conclude
 from tillgate.django.worker import runner
 from tillgate.django.worker.lanes import rest
 from tillgate.django.worker.run import run_lane, run_worker, wake
 from tillgate.django.worker.runner import WorkDone
-from tillgate.django.worker.watch import WORKER
 from tillgate.lifecycle import Found, NotFound
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.wire.dialects import REFERENCE
@@ -200,7 +200,7 @@ def test_turn_covers_all_due_in_batches(world: World) -> None:
 def test_answering_account_rests_no_more(world: World) -> None:
     """This holds even when the limit is reached."""
     many(world, 8)
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     world.time.advance(minutes=3)
     assert run_worker(limit=4).counts["payments"] == 4
     assert not Lane.objects.filter(silent_since__isnull=False).exists()
@@ -654,7 +654,7 @@ def test_later_query_settles_earlier_review(
         if answered == "not found"
         else replace(found, asked_at=asked_at)
     )
-    conclude([Heard(payment, answer, is_in_order=answered != "a doubt")])
+    conclude([AppliedAnswer(payment, answer, is_in_order=answered != "a doubt")])
     said = dict(Review.objects.values_list("payment", "resolution"))
     assert said == {
         payment.pk: "a later answer of the gateway has ended it" if is_over else "",

@@ -14,7 +14,7 @@ from django.core import mail
 
 from tests.django.conftest import World
 from tillgate import shop
-from tillgate.django.heartbeats import set_heartbeat
+from tillgate.django.heartbeats import beat
 from tillgate.django.models import OutboxEvent, Review
 from tillgate.django.reviews.closing import resolve
 from tillgate.django.worker import watch
@@ -66,7 +66,7 @@ def test_undelivered_shop_event_is_reported(
         world.shopper_pays(payment)
         world.notification(payment)
     world.time.advance(minutes=16)
-    set_heartbeat(watch.WORKER, world.time.now(), {})
+    beat({})
     world.see_pay_page(world.order())
     ended()
     [review] = Review.objects.filter(reason="worker-late")
@@ -82,7 +82,7 @@ def test_blocked_events_open_no_review(world: World) -> None:
     now = world.time.now()
     event = OutboxEvent.objects.get(order=payment.order, kind="payment-paid")
     world.time.advance(minutes=20)
-    set_heartbeat(watch.WORKER, world.time.now(), {})
+    beat({})
     OutboxEvent.objects.filter(pk=event.pk).update(
         done_at=None,
         due_at=world.time.now(),
@@ -115,7 +115,7 @@ def test_unsent_remote_event_is_reported(
     )
     for minutes, told in ((44, []), (2, ["worker-late"])):
         world.time.advance(minutes=minutes)
-        set_heartbeat(watch.WORKER, world.time.now(), {})
+        beat({})
         look_at_worker()
         assert world.reviews() == told
 

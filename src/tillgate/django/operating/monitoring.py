@@ -12,9 +12,9 @@ from django.db.models import Count, Min
 from django.utils import timezone
 
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Heartbeat, Lane, OutboxEvent, Review
+from tillgate.django.heartbeats import last_beat
+from tillgate.django.models import Lane, OutboxEvent, Review
 from tillgate.django.worker.run import queue
-from tillgate.django.worker.watch import WORKER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def vitals() -> Vitals:
     """Return the state now; late is what waits for longer than `WORKER_LATE_MINUTES`."""
     now = timezone.now()
     late = timedelta(minutes=get_settings().worker_late_minutes).total_seconds()
-    worker = _age(Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first(), now)
+    worker = _age(last_beat(), now)
     due = tuple(
         DueWork(
             chore=one.chore.name,
@@ -68,6 +68,7 @@ def vitals() -> Vitals:
         undelivered_seconds=event,
         resting=tuple(
             Lane.objects.filter(silent_since__isnull=False)
+            .exclude(name__startswith=":")  # the shop's own
             .order_by("name")
             .values_list("name", flat=True)
         ),

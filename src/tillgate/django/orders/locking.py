@@ -21,7 +21,7 @@ for ever.
 AFTER_A_CALL_SECONDS: Final = 10.0
 """The same for the writing of a gateway's answer, which no other process has."""
 _IS_LOCKED: Final = frozenset({"55P03", 1205, 3572})
-"""The codes of PostgreSQL, MariaDB and MySQL for a lock that cannot be had at once."""
+"""The codes of PostgreSQL, MariaDB and MySQL for a lock that another transaction holds."""
 
 _View = TypeVar("_View", bound=Callable[..., Any])
 

@@ -69,21 +69,21 @@ def write_status_of(
     )
 
 
-def pay_order(order: Order, payment: Payment) -> None:
+def mark_order_paid(order: Order, payment: Payment) -> None:
     """Note that a payment has paid its order (I4)."""
     move(ORDER_TRANSITIONS, order.status, OrderStatus.PAID)
     order.paid_by = payment
     order.save(update_fields=["paid_by"])
 
 
-def close_order_row(order: Order) -> None:
+def mark_order_closed(order: Order) -> None:
     """Note that the shop closed an unpaid order."""
     move(ORDER_TRANSITIONS, order.status, OrderStatus.CLOSED)
     order.closed_at = timezone.now()
     order.save(update_fields=["closed_at"])
 
 
-def reopen_order(order: Order) -> None:
+def mark_order_reopened(order: Order) -> None:
     """Note that the shop takes money for a closed order again."""
     move(ORDER_TRANSITIONS, order.status, OrderStatus.OPEN)
     order.closed_at = None
@@ -106,7 +106,7 @@ def queue_event(
     return event
 
 
-def deliver_event(event: OutboxEvent, outcome: str = "") -> None:
+def mark_delivered(event: OutboxEvent, outcome: str = "") -> None:
     """Note that an outbox event was delivered, and its outcome."""
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.DELIVERED)
     event.done_at, event.due_at, event.begun_at, event.fault, event.outcome = (
@@ -120,7 +120,7 @@ def deliver_event(event: OutboxEvent, outcome: str = "") -> None:
     event.save(update_fields=["done_at", "due_at", "begun_at", "attempts", "fault", "outcome"])
 
 
-def fail_event(
+def mark_failed(
     event: OutboxEvent,
     fault: str,
     due_at: datetime | None,
@@ -139,7 +139,7 @@ def fail_event(
     event.save(update_fields=["attempts", "fault", "due_at", "begun_at"])
 
 
-def abandon_event(event: OutboxEvent) -> None:
+def mark_abandoned(event: OutboxEvent) -> None:
     """Note that staff let a failing remote event be."""
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.ABANDONED)
     event.done_at, event.due_at, event.outcome = timezone.now(), None, OutboxStatus.ABANDONED.value

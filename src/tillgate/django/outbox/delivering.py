@@ -27,7 +27,7 @@ from tillgate.django.orders.locking import (
     locked_order,
     reconnect_if_cut,
 )
-from tillgate.django.orders.status import deliver_event
+from tillgate.django.orders.status import mark_delivered
 from tillgate.django.orders.timeline import record
 from tillgate.django.outbox.attempts import (
     FIRST_PAUSE,
@@ -152,7 +152,7 @@ def _carry_out(order: Order, outbox_event: OutboxEvent) -> None:
     # The notification's request may have another language than the shop's staff.
     with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands():
         outcome = HANDLERS[OutboxEventKind(outbox_event.kind)](order, outbox_event)
-    deliver_event(outbox_event, outcome)
+    mark_delivered(outbox_event, outcome)
     settle_failing(outbox_event)
     message = f"the shop was told: {outbox_event.kind}" + (
         f" ({outbox_event.outcome})" if outbox_event.outcome else ""

@@ -1,4 +1,4 @@
-"""What may be refunded of a payment, and what forbids it."""
+"""The refundable amount of a payment, and the reviews that block refunds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tillgate.lifecycle import (
 )
 
 ELSEWHERE_REASONS: Final = reasons(blocks_refunds=True)
-"""Reasons by which money may have left without a refund here."""
+"""Reasons of money that may have left without a refund here."""
 
 
 class RefundNotPossible(TillgateError):
@@ -70,9 +70,11 @@ def blocking_reason(payment: Payment) -> str | None:
     )
 
 
-def check_seen(payment: Payment, seen: int | None) -> None:
+def check_newest_refund(payment: Payment, newest_refund: int | None) -> None:
     """Raise when there is a newer refund than the newest on the form."""
-    if seen is not None and (newer := payment.refunds.filter(pk__gt=seen).first()):
+    if newest_refund is not None and (
+        newer := payment.refunds.filter(pk__gt=newest_refund).first()
+    ):
         said = _(
             "a refund of %(amount)s was asked for in the meantime. Open the page again, and see "
             "whether this one is still needed",

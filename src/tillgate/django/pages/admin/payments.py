@@ -357,7 +357,7 @@ class PaymentAdmin(FiguresAdmin):
             "staff": staff_of(request),
             "amount": posted.get("amount", ""),
             "idempotency_key": posted.get("idempotency_key"),
-            "seen": row_id(posted.get("seen")),
+            "newest_refund": row_id(posted.get("seen")),
         }
         if review is None:
             return queueing.refund(payment.pk, reason=posted.get("reason", ""), **asked), ""
@@ -382,8 +382,8 @@ class PaymentAdmin(FiguresAdmin):
                 payment.pk,
                 read_typed(amount, payment.currency),
                 staff=staff_of(request),
-                seen=seen,
-                read=read,
+                newest_refund=seen,
+                expected_version=read,
             )
         except TillgateError as error:
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))
