@@ -35,7 +35,7 @@ def test_tutorial_shows_the_tested_shop(name: str) -> None:
 
 def test_the_smallest_shops_plugin_stays_small() -> None:
     lines = (ROOT / "tests/smallest_shop/plugin.py").read_text("utf-8").splitlines()
-    assert len(lines) <= 60
+    assert len(lines) <= 70
 
 
 @pytest.fixture
