@@ -12,8 +12,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Shop
+from tests.smallest_shop.models import ShopOrder
 from tillgate.django.models import Payment
-from tillgate.django.pages import shoppers
+from tillgate.django.pages import owner, shoppers
 
 PHONE = {
     "viewport": {"width": 360, "height": 740},
@@ -59,7 +60,7 @@ def test_shopper_pays_by_keyboard_alone(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_on_a_phone(shop: Shop, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shoppers, "_home", lambda payment: None)
+    monkeypatch.setattr(owner, "home", lambda payment: None)
     order = shop.world.order("8.00")
     phone: dict[str, Any] = {
         **PHONE,
@@ -386,3 +387,34 @@ def test_urdu_pages_run_right_to_left(
     page.goto(f"/payments/return/{payment.return_key}/")
     assert page.evaluate("getComputedStyle(document.querySelector('h1')).direction") == "rtl"
     shop.look(page, f"not-received-urdu-{device}")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    ("change", "heading"),
+    [
+        ({"total": 0}, "There is nothing to pay for this order"),
+        ({"status": "cancelled"}, "This order cannot be paid"),
+        ({"total": 8}, "We have not received a payment yet"),
+    ],
+    ids=["free", "cancelled", "repriced"],
+)
+def test_changed_order_warns_of_open_payment_page(
+    shop: Shop,
+    change: dict[str, Any],
+    heading: str,
+    width: int,
+    request: pytest.FixtureRequest,
+) -> None:
+    name = request.node.callspec.id
+    payment = shop.world.start(shop.world.order())
+    ShopOrder.objects.update(**change)
+    for kind, address in {
+        "return": f"/payments/return/{payment.return_key}/",
+        "pay": shop.world.way_to_pay(payment.order.key),
+    }.items():
+        page = shop.open(address, viewport={"width": width, "height": 844})
+        title = "Choose how to pay" if (kind, change) == ("pay", {"total": 8}) else heading
+        expect(page.get_by_role("heading", name=title)).to_be_visible()
+        expect(page.get_by_text("Do not pay there.")).to_be_visible()
+        shop.look(page, f"changed-{kind}-{name}")

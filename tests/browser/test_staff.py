@@ -228,3 +228,23 @@ def test_health_page_tests_connection_by_keyboard(
     page.keyboard.press("Enter")
     expect(page.get_by_text("The connection of account default works")).to_be_visible()
     shop.look(page, f"admin-health-{scheme}-{width}")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_page_that_was_opened_again_asks_for_a_tick(shop: Shop, width: int) -> None:
+    payment = shop.world.paid_payment("45.21")
+    page = shop.admin(
+        f"/admin/tillgate/payment/{payment.pk}/refund/?amount=0.30",
+        viewport={"width": width, "height": 844},
+    )
+    page.get_by_role("button", name="Refund USD 0.30").click()
+    expect(page.get_by_text("USD 0.30 was refunded.")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_text("A refund of USD 0.30 was asked for")).to_be_visible()
+    shop.look(page, f"refund-again-{width}")
+    page.get_by_role("button", name="Refund USD 0.30").click()
+    assert Refund.objects.count() == 1, "the browser asks for the tick"
+    page.get_by_label("Refund it again").check()
+    page.get_by_role("button", name="Refund USD 0.30").click()
+    expect(page.get_by_text("USD 0.30 was refunded.")).to_be_visible()
+    assert Refund.objects.count() == 2

@@ -28,7 +28,9 @@ from tests.test_docs import ROOT, blocks, read, rows
 from tillgate import Account, ConfigurationError, hooks
 from tillgate.django import checks
 from tillgate.django.models import Heartbeat, Payment
+from tillgate.django.operating import findings
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
+from tillgate.shop import report_errors_as_warnings
 
 LIVE = {"BASE_URL": "https://pay.example", "MERCHANT_NO": "200043", "TOKEN": PUBLISHED_TEST_TOKEN}
 SHOP = "https://shop.example"
@@ -809,7 +811,7 @@ def test_database_untouched_unless_asked_for(sound: Any) -> None:
 
 
 def ids() -> list[str]:
-    found = re.findall(r"_(error|warning)\((\d+),", getsource(checks))
+    found = re.findall(r"_(error|warning)\(\s*(\d+),", getsource(checks))
     return sorted({f"tillgate.{kind[0].upper()}{int(number):03}" for kind, number in found})
 
 
@@ -924,3 +926,19 @@ def test_every_check_has_a_test_here() -> None:
 )
 def test_age_uses_two_largest_units(seconds: int, text: str) -> None:
     assert checks.explain_age(timedelta(seconds=seconds)) == text
+
+
+def test_framework_gives_its_own_remedies(
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checks, "_CLASSES", dict(checks._CLASSES))
+    monkeypatch.setattr(checks, "_REMEDIES", {})
+    monkeypatch.setattr(checks, "_NOTES", set())
+    settings.USE_TZ, settings.MANAGERS = False, []
+    before = {message.id: message.level for message in checks.check_time_zone()}
+    report_errors_as_warnings(remedies={3: "Ask the host."}, notes=[3])
+    (message,) = checks.check_time_zone()
+    assert (message.hint, before[message.id] > message.level) == ("Ask the host.", True)
+    found = findings._found("time zone", [message])
+    assert (found.passed, "Ask the host." in found.finding) == (True, True)

@@ -15,6 +15,7 @@ APP = Path(tillgate.django.__file__).parent
 READ_BY_SHOPPERS = (
     "templates/tillgate/*.html",
     "pages/shoppers.py",
+    "pages/paying.py",
     "pages/forms.py",
     "pages/outcomes.py",
     "methods.py",

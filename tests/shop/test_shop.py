@@ -579,6 +579,36 @@ def test_unusable_key_names_its_field(world: World, wrong: str) -> None:
     assert not Refund.objects.exists()
 
 
+def test_uuid_is_idempotency_key(world: World) -> None:
+    key, made = paid_order(world), UUID(int=7)
+    sent = [shop.refund_order(PLUGIN, key, "4.00", idempotency_key=made) for _ in range(2)]
+    assert [one.idempotency_key for one in sent] == [str(made)] * 2
+    assert Refund.objects.count() == 1
+
+
+@pytest.mark.parametrize("wrong", [17, b"key", ["key"]])
+def test_key_that_is_no_text_names_its_field(world: World, wrong: Any) -> None:
+    with pytest.raises(InvalidRequest, match="give a text or a UUID") as refused:
+        shop.refund_order(PLUGIN, paid_order(world), "4.00", idempotency_key=wrong)
+    assert refused.value.field == "idempotency_key"
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda one: shop.refund(one, "1.00"), "payment_id"),
+        (lambda one: shop.withdraw_refund(one, staff="ann"), "refund_id"),
+        (lambda one: shop.settle_refund(one, done=True, staff="ann"), "refund_id"),
+        (lambda one: shop.resolve_review(one, ReviewAction.POLL, staff="ann"), "review_id"),
+    ],
+)
+@pytest.mark.parametrize("unknown", ["99999", 99999, "x", ""])
+def test_unknown_id_names_its_field(world: World, call: Any, field: str, unknown: Any) -> None:
+    with pytest.raises(InvalidRequest, match="is the id of no") as refused:
+        call(unknown)
+    assert refused.value.field == field
+
+
 # Reviews ------------------------------------------------------------------------------------------
 
 
@@ -594,6 +624,8 @@ def test_repeated_key_of_review_refunds_once(world: World) -> None:
         done = shop.resolve_review(review.id, ReviewAction.REFUND, **given)
         assert (done.resolved, done.message) == (False, "refund success")
     assert state(key).refunded_amount == Decimal("5.00")
+    without = {name: value for name, value in given.items() if name != "amount"}
+    assert shop.resolve_review(review.id, ReviewAction.REFUND, **without) == done
     with pytest.raises(shop.RefundNotPossible, match=r"already names a refund of USD 5\.00"):
         shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"amount": "4.00"})
     rest = [
@@ -601,6 +633,8 @@ def test_repeated_key_of_review_refunds_once(world: World) -> None:
         for _ in range(2)
     ]
     assert rest == [shop.ActionResult(resolved=True, message="refund success")] * 2
+    with_key = shop.resolve_review(review.id, ReviewAction.REFUND, **without)
+    assert (with_key.resolved, with_key.message) == (True, "refund success")
     with pytest.raises(shop.RefundNotPossible, match=r"already names a refund of USD 5\.00"):
         shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"amount": "4.00"})
     assert shop.resolve_review(

@@ -110,25 +110,18 @@ def test_disabled_methods_show_a_message(
     )
 
 
-@pytest.mark.parametrize(
-    ("total", "status_code", "told"),
-    [
-        ("0.00", 200, "There is nothing to pay for this order"),
-        ("-1.00", 409, "nothing was charged"),
-    ],
-)
+@pytest.mark.parametrize("total", ["0.00", "-1.00"])
 def test_order_edited_to_nothing_before_paying(
     world: World,
     shopper: Shopper,
     product: Make,
     total: str,
-    status_code: int,
-    told: str,
 ) -> None:
     placed = shopper.buys(product())
     Order.objects.update(total_incl_tax=Decimal(total), total_excl_tax=Decimal(total))
     page = shopper.get(placed["Location"])
-    assert (page.status_code, told in page.content.decode()) == (status_code, True)
+    assert page.status_code == 200
+    assert "There is nothing to pay for this order" in page.content.decode()
     assert not Payment.objects.exists()
 
 
@@ -779,7 +772,7 @@ def test_line_totals_agree_to_the_cent(
     ann = staff("ann", *MAY)
     for line in lines:
         for _ in range(line.quantity - 1):
-            presses_for_lines(ann, order, {line: 1})
+            presses_for_lines(ann, order, {line: 1}, tillgate_again="1")
     for line in lines:
         refunded_amount = sum(
             Refund.objects.filter(data__lines__has_key=str(line.pk)).values_list(
@@ -789,7 +782,7 @@ def test_line_totals_agree_to_the_cent(
             Decimal(0),
         )
         last = line.line_price_incl_tax - refunded_amount
-        said = messages_of(presses_for_lines(ann, order, {line: 1}))
+        said = messages_of(presses_for_lines(ann, order, {line: 1}, tillgate_again="1"))
         assert said == [f"USD {last} was refunded."], line.title
     rest = order.shipping_incl_tax + Decimal("1.01")
     assert world.shop.refunded(order.number) == world.refunded_amount(payment) == charged - rest

@@ -98,6 +98,66 @@ def test_change_page_names_open_payment_pages(order: Any, shopper: Shopper) -> N
     assert "The payment page for" not in shopper.get(change_url(order)).content.decode()
 
 
+OPEN_PAGE = "The payment page for USD 18.00 with Alipay stays open until "
+
+
+def text_of(answer: Any) -> str:
+    assert answer.status_code == 200
+    return " ".join(html.unescape(answer.content.decode()).split())
+
+
+def pages_of(world: World, shopper: Shopper, order: Any) -> dict[str, str]:
+    """Return the pages of an order by their kinds."""
+    pages = {
+        "order": orders.status_url(order.number),
+        "pay": world.way_to_pay(order.number),
+        "return": f"/payments/return/{Payment.objects.get().return_key}/",
+        "change": change_url(order),
+    }
+    return {kind: text_of(shopper.get(address)) for kind, address in pages.items()}
+
+
+def test_order_reduced_to_nothing_asks_for_no_payment(
+    world: World,
+    order: Any,
+    shopper: Shopper,
+) -> None:
+    assert Payment.objects.get().amount == Decimal("18.00")
+    Order.objects.update(total_incl_tax=0, total_excl_tax=0)
+    for kind, page in pages_of(world, shopper, order).items():
+        assert "There is nothing to pay for this order" in page, kind
+        assert f"{OPEN_PAGE}" in page, kind
+        assert "Do not pay there." in page, kind
+        for wrong in ("not been paid", "Pay now", "pay it", "18.00</dd>", "not received"):
+            assert wrong not in page, (kind, wrong)
+    assert "Keep the order" in text_of(shopper.get(change_url(order)))
+    assert "waits for payment" not in text_of(shopper.get("/basket/"))
+
+
+def test_cancelled_order_names_open_payment_page(
+    world: World,
+    order: Any,
+    shopper: Shopper,
+) -> None:
+    address = change_url(order)
+    landed = text_of(shopper.get(shopper.post(address, {"then": "cancel"})["Location"]))
+    back = f"/payments/return/{Payment.objects.get().return_key}/"
+    for page in (landed, text_of(shopper.get(address)), text_of(shopper.get(back))):
+        assert "cancelled" in page
+        assert f"{OPEN_PAGE}" in page
+        assert "Do not pay there." in page
+        assert "after you have changed" not in page
+        assert "Checking" not in page
+
+
+def test_repriced_order_warns_of_old_price(world: World, order: Any, shopper: Shopper) -> None:
+    Order.objects.update(total_incl_tax=Decimal("9.00"))
+    for kind in ("order", "pay", "return"):
+        page = pages_of(world, shopper, order)[kind]
+        assert f"{OPEN_PAGE}" in page, kind
+        assert "Do not pay there." in page, kind
+
+
 def voucher() -> Any:
     return get_model("voucher", "Voucher").objects.get()
 

@@ -272,16 +272,19 @@ def test_double_press_makes_one_refund(
 ) -> None:
     """Both presses are answered with the same message."""
     before = ann.get(url_of(bought.order))
-    for _ in range(2):
-        assert messages_of(presses(ann, bought.order, before, amount="2.50")) == [
-            "USD 2.50 was refunded.",
-        ]
+    for said in (
+        "USD 2.50 was refunded.",
+        "USD 2.50 had been refunded already; nothing more was sent.",
+    ):
+        assert messages_of(presses(ann, bought.order, before, amount="2.50")) == [said]
     assert bought.refunded_amount() == Decimal("2.50")
     before = ann.get(url_of(bought.order))
-    for _ in range(2):
-        assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}, before)) == [
-            "USD 4.00 was refunded.",
-        ]
+    for said in (
+        "USD 4.00 was refunded.",
+        "USD 4.00 had been refunded already; nothing more was sent.",
+    ):
+        shown = presses_for_lines(ann, bought.order, {bought.tea: 1}, before)
+        assert messages_of(shown) == [said]
     assert bought.refunded_amount() == Decimal("6.50")
 
 
@@ -359,8 +362,25 @@ def test_repeated_key_refuses_another_amount(bought: Bought, ann: Client) -> Non
     before = ann.get(url_of(bought.order))
     presses(ann, bought.order, before, amount="2.50")
     (said,) = messages_of(presses(ann, bought.order, before, amount="3.00"))
-    assert "already names a refund of USD 2.50" in said
+    assert said == (
+        "Nothing was refunded: from this page a refund of USD 2.50 was asked for before. Open the "
+        "page again."
+    )
     assert bought.refunded_amount() == Decimal("2.50")
+
+
+def test_same_refund_needs_a_tick(bought: Bought, ann: Client) -> None:
+    presses(ann, bought.order, amount="2.50")
+    before = ann.get(url_of(bought.order))
+    assert "A refund of USD 2.50 was asked for 1\xa0minute ago by ann." in text_of(before)
+    (said,) = messages_of(presses(ann, bought.order, amount="2.50"))
+    assert said.startswith(
+        "Nothing was refunded: A refund of USD 2.50 was asked for 1\xa0minute ago"
+    )
+    assert messages_of(presses(ann, bought.order, amount="2.50", tillgate_again="1")) == [
+        "USD 2.50 was refunded.",
+    ]
+    assert messages_of(presses(ann, bought.order, amount="2.40")) == ["USD 2.40 was refunded."]
 
 
 def test_double_press_for_last_lines_refunds_once(bought: Bought, ann: Client) -> None:
@@ -372,8 +392,8 @@ def test_double_press_for_last_lines_refunds_once(bought: Bought, ann: Client) -
         messages_of(presses_for_lines(ann, bought.order, {bought.tea: bought.tea.quantity}, before))
         for _ in range(2)
     ]
-    assert said[0] == said[1]
     assert "was refunded" in said[0][0]
+    assert "had been refunded already; nothing more was sent" in said[1][0]
     assert Refund.objects.count() == 1
 
 

@@ -110,6 +110,10 @@ def test_double_press_makes_one_partial_refund(
     expect(page.get_by_text("USD 2.50 was refunded.")).to_be_visible()
     expect(page.get_by_text("Money refunded", exact=True)).to_be_visible()
     look(page, "oscar-dashboard-refund")
+    expect(page.get_by_text("A refund of USD 2.50 was asked for").last).to_be_visible()
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 844})
+        look(page, f"oscar-dashboard-again-{width}")
     assert bought.refunded_amount() == Decimal("2.50")
 
 

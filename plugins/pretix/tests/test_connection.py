@@ -108,10 +108,19 @@ def test_button_tests_input_without_saving(world: World, owner: Any) -> None:
     page = pressed(owner, **right | {"test_token": WRONG, "test_merchant_no": "987654"})
     assert "Account for test mode: " in page
     assert "the payment service knows it" not in page
+    assert "check “Merchant number”" in page, re.findall("alert-danger.*?</div>", page, re.DOTALL)
     assert 'value="987654"' in page, "what was typed is lost"
     assert account_of(world) == right
     assert accounts.former_merchants(event_of(world)) == []
     assert "Account for test mode: the payment service knows it." in pressed(owner, **right)
+
+
+def test_button_warns_of_nothing_that_is_ticked_by_now(world: World, owner: Any) -> None:
+    posted(owner, **NO_LIVE, **account_of(world), method_alipay="")
+    assert "No payment method is ticked" in owner.get(FORM).content.decode()
+    page = pressed(owner, **account_of(world) | {"test_token": "*****"})
+    assert "the payment service knows it." in page
+    assert "No payment method is ticked" not in page
 
 
 def test_button_uses_token_behind_stars(world: World, owner: Any) -> None:

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from django.apps import apps
-from django.core.checks import WARNING, run_checks
+from django.core.checks import INFO, WARNING, run_checks
+from django.db import connection
 from pretix.base.models import LogEntry
 from pretix.helpers.config import EnvOrParserConfig
 
 from tests.shopping import at, bought, event_of, newest_payment, order_of, staff
 from tillgate import ConfigurationError, PaymentMethod
 from tillgate.django.conf import get_settings
+from tillgate.django.operating.findings import examine
 from tillgate.shop import find_account
 from tillgate.testing.world import World
 from tillgate_pretix import accounts, configuration
@@ -88,11 +90,11 @@ def test_event_history_never_holds_token(world: World, owner: Any) -> None:
     ("changes", "message"),
     [
         ({"base_url": "http://pay.example"}, "is not https"),
-        ({"token": ""}, "token is missing"),
-        ({"base_url": ""}, "base_url is missing"),
+        ({"token": ""}, "“Secret token” is missing"),
+        ({"base_url": ""}, "“Address of the payment service” is missing"),
         (
             {"test_base_url": "http://pay.example", "test_merchant_no": "", "test_token": "x"},
-            "test_merchant_no is missing",
+            "“Merchant number” is missing",
         ),
     ],
 )
@@ -399,6 +401,24 @@ def test_checks_never_raise_pretix_errors(settings: Any) -> None:
     settings.TILLGATE = settings.TILLGATE | {"TIMEOUT": 30}
     found = {message.id: message.level for message in run_checks(tags=["tillgate"])}
     assert found["tillgate.E001"] == WARNING
+
+
+def test_remedies_are_pretixs_own(
+    world: World,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})  # as in pretix
+    settings.TILLGATE = settings.TILLGATE | {"REVIEW_MAIL_TO": []}
+    settings.MANAGERS = []
+    hints = {one.id: (one.hint, one.level) for one in run_checks(tags=["tillgate"])}
+    assert "review_mail_to under [tillgate], or admins under [mail]" in str(hints["tillgate.W001"])
+    if connection.vendor == "sqlite":
+        assert hints["tillgate.W004"][1] == INFO
+        assert "SQLite is for a trial" in str(hints["tillgate.W004"])
+        found = {one.name: one for one in examine()}
+        assert found["database settings"].passed
+        assert "SQLite is for a trial" in found["database settings"].finding
 
 
 def test_check_reports_missing_tillgate_app(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,7 @@ def take_action(
     review = rows.get(pk=review_id)
     if review.resolved_at:
         payment = review.payment if action == ReviewAction.REFUND else None
-        repeated = find_repeated(payment, amount or "", idempotency_key) if payment else None
+        repeated = find_repeated(payment, amount, idempotency_key) if payment else None
         return _refunded(review, repeated) if repeated else _too_late(review)
     if action not in _fitting(review):
         raise ActionNotPossible(f"{action!r} does not resolve {review.reason!r}")
@@ -380,6 +380,8 @@ def _reopen(order: Order, given: _Given) -> None:
 def _refund(review: Review, given: _Given) -> Done:
     payment = review.payment
     assert payment is not None
+    if not given.amount and (earlier := find_repeated(payment, None, given.idempotency_key)):
+        return _refunded(review, earlier)
     sent = refund(
         payment.pk,
         given.amount or "",

@@ -9,7 +9,7 @@ migration these report nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -65,19 +65,31 @@ Found = Iterator[checks.CheckMessage]
 _CLASSES: Final[dict[str, type[checks.Error | checks.Warning]]] = {"error": checks.Error}
 
 
-def report_errors_as_warnings() -> None:
+_REMEDIES: Final[dict[int, str]] = {}
+"""The hints of warnings, by number, in the words of a framework that has settings of its own."""
+_NOTES: Final[set[int]] = set()
+"""The numbers of warnings that a framework leaves nobody to mend: they are notes."""
+
+
+def report_errors_as_warnings(
+    remedies: Mapping[int, str] | None = None,
+    notes: Collection[int] = (),
+) -> None:
     """Let errors stop no command any more: the framework runs more than payments by its commands.
-    The ids stay.
+    The ids stay. `remedies` and `notes` are as above.
     """
     _CLASSES["error"] = checks.Warning
+    _REMEDIES.update(remedies or {})
+    _NOTES.update(notes)
 
 
 def _error(number: int, message: str, hint: str) -> checks.CheckMessage:
     return _CLASSES["error"](message, hint=hint, id=f"tillgate.E{number:03}")
 
 
-def _warning(number: int, message: str, hint: str) -> checks.Warning:
-    return checks.Warning(message, hint=hint, id=f"tillgate.W{number:03}")
+def _warning(number: int, message: str, hint: str) -> checks.CheckMessage:
+    kind = checks.Info if number in _NOTES else checks.Warning
+    return kind(message, hint=_REMEDIES.get(number, hint), id=f"tillgate.W{number:03}")
 
 
 def _is_for_shoppers() -> bool:

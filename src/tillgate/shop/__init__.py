@@ -78,6 +78,7 @@ MODULES: Final = {
         "RefundForm",
         "admin_url",
         "badge_of",
+        "just_refunded",
         "method_label",
         "money_text",
         "read_typed",

@@ -4,7 +4,7 @@ plugin's app.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,16 +18,22 @@ Found = Iterator[checks.CheckMessage]
 _Area = Callable[[], Found]
 
 
-def report_errors_as_warnings() -> None:
+def report_errors_as_warnings(
+    remedies: Mapping[int, str] | None = None,
+    notes: Collection[int] = (),
+) -> None:
     """Let Tillgate's errors stop no command: the framework runs more than payments. The ids
     stay.
+
+    `remedies` are the hints of warnings, by number, where the framework has settings of its own.
+    `notes` are numbers of warnings that nobody can mend there: the doctor passes with them.
     """
     # a plugin's checks are loaded without Tillgate's app too
     from tillgate.django import (
         checks as ours,
     )
 
-    ours.report_errors_as_warnings()
+    ours.report_errors_as_warnings(remedies, notes)
 
 
 class CheckSet:

@@ -593,7 +593,8 @@ def test_i5_refund_above_remainder_is_refused(world: World, boss: Client) -> Non
         in boss.get(page_of(payment, "refund"), {"amount": "30.01"}).content.decode()
     )
     assert said(press(boss, payment, "30.01", seen=0)) == [
-        f"USD 30.01 is more than the USD 30.00 that can still be refunded of {payment.reference}",
+        "Nothing was refunded: USD 30.01 is more than the USD 30.00 that can still be refunded of "
+        f"{payment.reference}.",
     ]
     for wrong in ("", "0", "-1", "1.001", "NaN", "1e3", "<script>"):
         assert boss.get(page_of(payment, "refund"), {"amount": wrong}).status_code == 200
@@ -625,7 +626,8 @@ def test_refund_errors_are_announced_with_field(world: World, boss: Client) -> N
 def test_unpaid_payment_cannot_be_refunded(world: World, boss: Client) -> None:
     payment = world.start(world.order())
     assert said(press(boss, payment, "1", seen=0)) == [
-        f"payment {payment.reference} is pending, and only a paid one can be refunded",
+        f"Nothing was refunded: payment {payment.reference} is pending, and only a paid one can be "
+        "refunded.",
     ]
     assert not Refund.objects.exists()
 
@@ -636,15 +638,48 @@ def test_double_press_makes_one_refund(
 ) -> None:
     """Both presses are told of the same refund."""
     payment = world.paid_payment("30.00")
-    for _ in range(2):
-        assert said(press(boss, payment, "10.00", seen=0, key="the-same")) == [
-            "USD 10.00 was refunded.",
-        ]
-    assert (
-        "already names a refund of USD 10.00"
-        in said(press(boss, payment, "11.00", seen=0, key="the-same"))[0]
-    )
+    for text in (
+        "USD 10.00 was refunded.",
+        "USD 10.00 had been refunded already; nothing more was sent.",
+    ):
+        assert said(press(boss, payment, "10.00", seen=0, key="the-same")) == [text]
+    assert said(press(boss, payment, "11.00", seen=0, key="the-same")) == [
+        "Nothing was refunded: from this page a refund of USD 10.00 was asked for before. Open the "
+        "page again.",
+    ]
     assert Refund.objects.count() == 1
+
+
+def test_same_refund_needs_a_tick(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    press(boss, payment, "0.30")
+    page = boss.get(page_of(payment, "refund"), {"amount": "0.30"}).content.decode()
+    assert "A refund of USD 0.30 was asked for 1\xa0minute ago by anna." in page
+    assert 'name="again" value="1" required' in page
+    assert said(press(boss, payment, "0.30")) == [
+        "Nothing was refunded: A refund of USD 0.30 was asked for 1\xa0minute ago by anna.",
+    ]
+    assert "again" not in boss.get(page_of(payment, "refund"), {"amount": "0.40"}).content.decode()
+    assert said(press(boss, payment, "0.30", again="1")) == ["USD 0.30 was refunded."]
+    Refund.objects.update(created_at=timezone.now() - timedelta(minutes=11))
+    assert said(press(boss, payment, "0.30")) == ["USD 0.30 was refunded."]
+    assert Refund.objects.count() == 3
+
+
+def test_failed_refund_is_tried_without_tick(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    press(boss, payment, "0.30")
+    Refund.objects.update(status="failed")
+    assert said(press(boss, payment, "0.30")) == ["USD 0.30 was refunded."]
+
+
+def test_older_page_says_nothing_was_refunded(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    press(boss, payment, "0.02")
+    assert said(press(boss, payment, "0.05", seen=0, key="older")) == [
+        "Nothing was refunded: a refund of USD 0.02 was asked for in the meantime. Open the page "
+        "again, and see whether this one is still needed.",
+    ]
 
 
 def test_simultaneous_refunds_by_staff_make_one(world: World) -> None:
@@ -673,8 +708,11 @@ def test_simultaneous_refunds_by_staff_make_one(world: World) -> None:
     for thread in threads:
         thread.join()
     assert Refund.objects.count() == 1
-    late = f"A refund of USD 10.00 of payment {payment.reference} was asked for in the meantime"
-    assert sorted(told) == [late, late, late, "USD 10.00 was refunded."]
+    assert sorted(told)[3] == "USD 10.00 was refunded."
+    assert set(sorted(told)[:3]) == {
+        "Nothing was refunded: a refund of USD 10.00 was asked for in the meantime. Open the page "
+        "again, and see whether this one is still needed.",
+    }
     assert world.sandbox.control.state()["transactions"][0]["refunded"] == "10.00"  # type: ignore[index]
 
 
@@ -778,7 +816,7 @@ def test_i4_one_step_refunds_second_payment(world: World, boss: Client) -> None:
     assert "tillgate-card " not in boss.get(LISTS[2]).content.decode()
     assert TimelineEntry.objects.filter(event="review.resolved", actor="staff:anna").exists()
     twice = press(boss, review.payment, "25.00", seen=0, key="x", review=str(review.pk))
-    assert said(twice) == ["USD 25.00 was refunded."]
+    assert said(twice) == ["USD 25.00 had been refunded already; nothing more was sent."]
     again = press(boss, review.payment, "25.00", seen=0, key="y", review=str(review.pk))
     assert said(again) == [
         "Nothing was refunded: anna had resolved it already: all of it was refunded: USD 25.00.",

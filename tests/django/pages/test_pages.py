@@ -21,12 +21,13 @@ import tillgate.django
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Dialect, Method, hooks
+from tillgate.django import methods
 from tillgate.django.amounts import money_text
 from tillgate.django.methods import label_of
 from tillgate.django.models import OutboxEvent, Payment
 from tillgate.django.orders import registering
 from tillgate.django.outbox import delivering
-from tillgate.django.pages import shoppers
+from tillgate.django.pages import forms, owner
 from tillgate.django.pages.forms import MethodForm, RefundForm
 from tillgate.django.pages.tickets import new_ticket, start_url
 from tillgate.django.payments import reconciling, starting
@@ -41,7 +42,7 @@ APP = Path(tillgate.django.__file__).parent
 @pytest.fixture
 def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shop has no page of its own for a settled payment."""
-    monkeypatch.setattr(shoppers, "_home", lambda payment: None)
+    monkeypatch.setattr(owner, "home", lambda payment: None)
 
 
 def text_of(answer: Any) -> str:
@@ -92,14 +93,14 @@ def test_overtaking_notification_sends_shopper_home(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The shopper is not asked to wait for an order that is already paid."""
-    payment, described = world.start(world.order()), shoppers._described
+    payment, described = world.start(world.order()), owner.described
 
     def overtaken(plugin: str, order_key: str) -> Any:
         world.shopper_pays(payment)
         reconciling.reconcile(payment, "notification")
         return described(plugin, order_key)
 
-    monkeypatch.setattr(shoppers, "_described", overtaken)
+    monkeypatch.setattr(owner, "described", overtaken)
     assert come_back(world, payment, status="success").status_code == 302
 
 
@@ -254,7 +255,7 @@ def test_late_shopper_finds_shop_and_items(
         not_payable_detail="it is cancelled",
         change_url="/again/7/",
     )
-    monkeypatch.setattr(shoppers, "_described", lambda *_: described)
+    monkeypatch.setattr(owner, "described", lambda *_: described)
     links = links_of(text_of(world.client.get(world.way_to_pay(payment.order.key))))
     assert links["Order these items again"] == "/again/7/"
     assert links["Back to the shop"] == f"/orders/{payment.order.key}/"
@@ -461,6 +462,82 @@ def test_pay_link_of_free_order(world: World, status: str) -> None:
         ) in page
         assert "<form" not in page
     assert not Payment.objects.exists()
+
+
+OPEN_PAGE = "The payment page for USD 13.43 with Alipay stays open until "
+
+
+@pytest.mark.parametrize("total", ["0", "-1.00"])
+def test_free_order_without_payment_leads_home(world: World, total: str) -> None:
+    order = world.order()
+    ShopOrder.objects.update(total=Decimal(total))
+    for answer in (world.see_pay_page(order), world.choose(order)):
+        page = text_of(answer)
+        assert "<h1>There is nothing to pay for this order</h1>" in page
+        assert '<p class="soft">Order ' in page
+        assert links_of(page) == {"Back to the shop": "/"}
+        assert "<form" not in page
+
+
+def test_free_order_warns_of_open_payment_page(world: World) -> None:
+    payment = world.start(world.order("13.43"))
+    assert OPEN_PAGE not in text_of(world.see_pay_page(payment.order.key))
+    assert OPEN_PAGE not in text_of(come_back(world, payment))
+    ShopOrder.objects.update(total=0)
+    assert OPEN_PAGE in text_of(world.see_pay_page(payment.order.key))
+    page = text_of(come_back(world, payment))
+    assert OPEN_PAGE in page
+    assert "<h1>There is nothing to pay for this order</h1>" in page
+    assert "<dd>USD 0.00</dd>" in page
+    for wrong in ("not received", "Checking", "Check again", "13.43</dd>"):
+        assert wrong not in page
+    assert links_of(page) == {"Back to the shop": f"/orders/{payment.order.key}/"}
+    assert "Confirming your payment" in text_of(come_back(world, payment, status="success"))
+    Payment.objects.update(page_closes_at=payment.created_at)
+    assert OPEN_PAGE not in text_of(come_back(world, payment))
+
+
+@pytest.mark.parametrize("meanwhile", ["cancelled", "closed"])
+def test_return_page_of_cancelled_order_says_so(world: World, meanwhile: str) -> None:
+    payment = world.start(world.order("13.43"))
+    if meanwhile == "closed":
+        registering.close_order(world.shop.plugin, payment.order.key)
+    else:
+        ShopOrder.objects.update(status="cancelled")
+    says = {"cancelled": "it is cancelled", "closed": "the order is closed"}[meanwhile]
+    for page in map(text_of, (come_back(world, payment), world.see_pay_page(payment.order.key))):
+        assert "<h1>This order cannot be paid</h1>" in page
+        assert f"The shop says: {says}." in page
+        assert OPEN_PAGE in page
+        assert "Checking" not in page
+
+
+def test_return_page_of_repriced_order_names_new_price(world: World) -> None:
+    payment = world.start(world.order("13.43"))
+    world.shop.edit_total(payment.order.key, Decimal("8.00"))
+    page = text_of(come_back(world, payment))
+    assert "The order has changed: it now costs USD 8.00." in page
+    assert OPEN_PAGE in page
+    assert "<dd>USD 8.00</dd>" in page
+    assert "13.43</dd>" not in page
+    assert "Choose how to pay" in links_of(page)
+    pay_page = text_of(world.see_pay_page(payment.order.key))
+    assert OPEN_PAGE in pay_page
+    assert "Go on paying" not in pay_page
+
+
+def test_pay_page_reads_methods_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    order, choices = world.order(), methods.choices_for
+
+    def counted(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return choices(*arguments)
+
+    monkeypatch.setattr(forms, "choices_for", counted)
+    for answer in (world.see_pay_page(order), world.choose(order)):
+        assert answer.status_code == 200
+    assert len(asked) == 2
 
 
 def test_free_order_return_offers_no_payment(world: World) -> None:

@@ -160,6 +160,18 @@ def waits_for_payment(order: Any, ours: shop.OrderState | None) -> bool:
     return not (ours.is_closed or ours.paid_by or ours.held or ours.reported_paid)
 
 
+def is_free(order: Any) -> bool:
+    """Tell whether nothing of an order is left to pay: staff have reduced it, or another source
+    holds all of it.
+    """
+    return outstanding(order) <= 0
+
+
+def needs_payment(order: Any, ours: shop.OrderState | None) -> bool:
+    """Tell whether an order waits for payment and something is left to pay."""
+    return waits_for_payment(order, ours) and not is_free(order)
+
+
 def may_be_cancelled(order: Any, ours: shop.OrderState | None) -> bool:
     """Tell whether its shopper may cancel an order: it waits for payment, and no money is on its
     way.
@@ -189,6 +201,7 @@ def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
     """
     return [
         {
+            "price": payment.amount,
             "amount": shop.money_text(payment.amount, payment.currency),
             "method": shop.method_label(payment.method),
             "closes_at": payment.page_closes_at,
@@ -196,6 +209,14 @@ def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
         for payment in (ours.open_payments if ours else ())
         if payment.payment_url and payment.page_closes_at > timezone.now()
     ]
+
+
+def needless_pages(order: Any, ours: shop.OrderState | None) -> list[dict[str, Any]]:
+    """Return the open payment pages on which nobody should pay: the order waits for another amount,
+    or for none.
+    """
+    due = outstanding(order) if needs_payment(order, ours) else None
+    return [page for page in open_pages(ours) if page["price"] != due]
 
 
 def is_held_back(order: Any, ours: shop.OrderState | None) -> bool:

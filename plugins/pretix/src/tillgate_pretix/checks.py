@@ -18,7 +18,13 @@ from tillgate.shop import CheckSet, Found, absolute_url, report_errors_as_warnin
 from tillgate_pretix import accounts
 
 CHECKS: Final = CheckSet("tillgate_pretix")
-report_errors_as_warnings()
+report_errors_as_warnings(
+    remedies={
+        1: "In pretix.cfg give review_mail_to under [tillgate], or admins under [mail].",
+        4: "SQLite is for a trial. Use PostgreSQL before attendees pay: [database] in pretix.cfg.",
+    },
+    notes=[4],  # pretix.cfg cannot set the mode of SQLite's transactions
+)
 
 
 @CHECKS.area

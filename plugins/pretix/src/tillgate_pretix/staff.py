@@ -148,7 +148,8 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
         except TillgateError as error:
             messages.error(
                 request,
-                _("Nothing was done: %(detail)s.") % {"detail": str(error).rstrip(".")},
+                _("Nothing was done: %(detail)s.")
+                % {"detail": getattr(error, "for_staff", str(error)).rstrip(".")},
             )
         else:
             said = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from django.core.checks import CheckMessage, run_checks
+from django.core.checks import WARNING, CheckMessage, run_checks
 from django.core.checks.registry import registry
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
@@ -53,14 +53,12 @@ def examine() -> Iterator[Finding]:
 
 def _found(name: str, messages: Iterable[CheckMessage], well: str = "in order") -> Finding:
     """Return the messages of a check as one finding, without those that the project has
-    silenced.
+    silenced. Notes do not fail it.
     """
-    finding = " ".join(
-        f"{message.msg} {message.hint or ''} ({message.id})"
-        for message in messages
-        if not message.is_silenced()
-    )
-    return Finding(name=name, passed=not finding, finding=finding or well)
+    found = [message for message in messages if not message.is_silenced()]
+    text = " ".join(f"{one.msg} {one.hint or ''} ({one.id})" for one in found)
+    passed = all(one.level < WARNING for one in found)
+    return Finding(name=name, passed=passed, finding=text or well)
 
 
 def _accounts() -> Iterator[Finding]:

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 
+from django.utils.translation import gettext as _
+
 from tillgate import money
+from tillgate.django.amounts import money_text
 from tillgate.django.models import (
     NOTHING,
     Payment,
@@ -26,7 +29,14 @@ ELSEWHERE_REASONS: Final = reasons(blocks_refunds=True)
 
 
 class RefundNotPossible(TillgateError):
-    """The payment cannot be refunded now, and nothing was; the message says why, to a person."""
+    """The payment cannot be refunded now, and nothing was; the message says why.
+
+    `for_staff` says it to staff, in the active language: a clause without "nothing was refunded".
+    """
+
+    def __init__(self, message: str, for_staff: str = "") -> None:
+        super().__init__(message)
+        self.for_staff = for_staff or message
 
 
 def refundable(payment: Payment, refunds: Iterable[Refund] | None = None) -> Decimal:
@@ -65,9 +75,14 @@ def check_newest_refund(payment: Payment, newest_refund: int | None) -> None:
     if newest_refund is not None and (
         newer := payment.refunds.filter(pk__gt=newest_refund).first()
     ):
+        said = _(
+            "a refund of %(amount)s was asked for in the meantime. Open the page again, and see "
+            "whether this one is still needed",
+        )
         raise RefundNotPossible(
             f"a refund of {newer.money} of payment {payment.reference} was asked for in the "
             "meantime",
+            said % {"amount": money_text(newer.amount, payment.currency)},
         )
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from tillgate import money
+from tillgate.django.amounts import money_text
 from tillgate.django.models import (
     LONGEST_IDEMPOTENCY_KEY,
     Payment,
@@ -207,38 +209,36 @@ def _refund_of_key(
     payment: Payment,
     refunds: Iterable[Refund],
     key: str | None,
-    amount: Decimal,
+    amount: Decimal | None,
 ) -> Refund | None:
     earlier = next((one for one in refunds if one.idempotency_key == key), None) if key else None
     if earlier is None:
         return None
     earlier.payment = payment
-    if earlier.amount != amount:
+    if amount not in (None, earlier.amount):
         asked = Money(amount, payment.currency)
         remedy = f"repeat that amount, or choose a new key to refund {asked} as well"
+        said = _("from this page a refund of %(amount)s was asked for before. Open the page again")
         raise RefundNotPossible(
             f"idempotency key {key!r} already names a refund of {earlier.money} of "
             f"{payment.reference}: {remedy}",
+            said % {"amount": money_text(earlier.amount, payment.currency)},
         )
     return earlier
 
 
 def find_repeated(
     payment: Payment,
-    amount: Decimal | str,
+    amount: Decimal | str | None,
     idempotency_key: str | None,
 ) -> Refund | None:
     """Return the refund that the same key has named before, or None; raise `RefundNotPossible`
-    where its amount is another.
+    where its amount is another. Without an amount any is right.
     """
     if not idempotency_key:
         return None
-    return _refund_of_key(
-        payment,
-        payment.refunds.all(),
-        idempotency_key,
-        money.amount(amount, payment.currency),
-    )
+    exact = money.amount(amount, payment.currency) if amount else None
+    return _refund_of_key(payment, payment.refunds.all(), idempotency_key, exact)
 
 
 def _send_quietly(refund_id: int) -> None:

@@ -48,8 +48,6 @@ be refunded.
 
 @dataclass(frozen=True, slots=True)
 class _Button:
-    """The button of an action, and the text beside it."""
-
     action: str
     label: str
     explanation: str
@@ -59,8 +57,6 @@ class _Button:
 
 @dataclass(frozen=True, slots=True)
 class _Card:
-    """One review on a page."""
-
     row: Review
     reason: str
     message: str
