@@ -24,7 +24,7 @@ PLUGINS = {
         if path.is_dir()
     },
 }
-PUBLIC = {"tillgate", "tillgate.hooks", "tillgate.shop"}
+PUBLIC = {"tillgate", "tillgate.hooks", "tillgate.shop", "tillgate.shop.http"}
 PUBLIC_IN_TESTS = {
     "tillgate.testing",
     "tillgate.testing.databases",

@@ -91,6 +91,9 @@ def test_installed_plugins_name_is_refused(
     assert (result.exit_code, "is a plugin that is installed here" in result.output) == (2, True), (
         result.output
     )
+    (tmp_path / "site" / "tillgate_hat_shop").mkdir()
+    (tmp_path / "site" / "tillgate_hat_shop" / "__init__.py").touch()
+    assert "is a plugin that is installed here" in new_plugin("hat-shop").output
     assert new_plugin("book-shelf").exit_code == 0
 
 
@@ -206,9 +209,9 @@ def test_no_placeholder_is_left(plugin: Path) -> None:
 def test_project_names_plugin_but_no_licence(plugin: Path) -> None:
     project = tomllib.loads((plugin / "pyproject.toml").read_text("utf-8"))["project"]
     name = plugin.name.removeprefix("tillgate-")
-    module = f"tillgate_{name.replace('-', '_')}.plugin"
-    assert (project["name"], project["entry-points"]["tillgate"]) == (plugin.name, {name: module})
-    assert (plugin / "src" / module.replace(".", "/")).with_suffix(".py").is_file()
+    package = plugin / "src" / f"tillgate_{name.replace('-', '_')}"
+    assert (project["name"], "entry-points" in project) == (plugin.name, False)
+    assert f'PLUGIN: Final = "{name}"\n' in (package / "plugin.py").read_text("utf-8")
     assert "license" not in project
     assert not (plugin / "LICENSE").exists()
     assert "Private :: Do Not Upload" in project["classifiers"]
@@ -308,7 +311,8 @@ def test_how_to_code_matches_written_files(
     plugin: Path,
 ) -> None:
     shown = dict(re.findall(r"^```python\n# (\S+)\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL))
-    assert list(shown) == ["src/tillgate_book_shop/signals.py", "tests/driver.py"]
+    package = "src/tillgate_book_shop"
+    assert list(shown) == [f"{package}/apps.py", f"{package}/signals.py", "tests/driver.py"]
     assert len(shown) == HOW_TO.count("```python")
     for file, code in shown.items():
         assert code == (plugin / file).read_text("utf-8"), file

@@ -15,6 +15,7 @@ import pytest
 from tillgate import lifecycle
 from tillgate import shop as public
 from tillgate.hooks import hookspecs
+from tillgate.shop import http
 from tillgate.testing.conformance import Conformance
 from tillgate.testing.gateway_conformance import GatewayConformance
 from tillgate.testing.report import Table
@@ -112,7 +113,7 @@ def test_reference_documents_every_hook(
 
 def test_reference_has_every_public_plugin_name() -> None:
     (page,) = shop.pages().values()
-    for name in (name for names in public.MODULES.values() for name in names):
+    for name in (*public.__all__, *http.__all__):
         assert f"\n### {name}\n" in page or re.search(rf"\n- `{name}\b", page), name
     assert '\n`close_order(plugin, order_key, *, actor="shop")`\n' in page
     assert "\n- `method_label(stored) -> str`: " in page

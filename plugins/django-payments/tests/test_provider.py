@@ -26,7 +26,8 @@ from tillgate.django.payments import notifications
 from tillgate.django.refunds import queueing
 from tillgate.errors import ConfigurationError
 from tillgate.testing.world import World
-from tillgate_django_payments import TillgateProvider, method_variants, rows
+from tillgate_django_payments import PROVIDER, method_variants, rows
+from tillgate_django_payments.provider import TillgateProvider
 
 README = Path(__file__).parents[1] / "README.md"
 FORM = "application/x-www-form-urlencoded"
@@ -521,7 +522,7 @@ def test_every_method_has_a_valid_variant(
     """The library accepts the variant's name in an address."""
     variants = method_variants()
     assert variants["alipay-hk"] == (
-        "tillgate_django_payments.TillgateProvider",
+        PROVIDER,
         {"method": "alipay_hk"},
     )
     assert len(variants) == 14

@@ -17,7 +17,7 @@ from tests.shopper import Shopper
 from tillgate import shop
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.testing.world import World
-from tillgate_oscar import payment_url
+from tillgate_oscar.placing import payment_url
 
 Order = get_model("order", "Order")
 Make = Callable[..., Any]

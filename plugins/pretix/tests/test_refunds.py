@@ -375,7 +375,7 @@ def test_i5_crash_after_decision_sends_no_refund(
     """The process that serves the staff's page dies after the decision."""
     order, payment, refund = queued(world)
     with monkeypatch.context() as patched:
-        patched.setattr("tillgate.shop.remote.deliver_remote", lambda *_: 0)
+        patched.setattr("tillgate.shop.deliver_remote", lambda *_: 0)
         pressed(world, order, refund, press)
     world.a_day_passes()
     assert world.refunded_amount(payment) == 0
@@ -451,7 +451,7 @@ def test_i5_refund_returned_unsent_stays_unsent(
         raise shop.RefundNotPossible("it is being sent")
 
     with monkeypatch.context() as patched:
-        patched.setattr("tillgate.shop.refunds.withdraw_refund", too_early)
+        patched.setattr("tillgate.shop.withdraw_refund", too_early)
         pressed(world, order, refund, press)
     world.a_day_passes()
     assert world.refunded_amount(payment) == 0

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.core.checks import INFO, WARNING, run_checks
 from django.db import connection
 from pretix.base.models import LogEntry
@@ -419,9 +418,3 @@ def test_remedies_are_pretixs_own(
         found = {one.name: one for one in examine()}
         assert found["database settings"].passed
         assert "SQLite is for a trial" in found["database settings"].finding
-
-
-def test_check_reports_missing_tillgate_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_checks(tags=[CHECKS.label]) == []
-    monkeypatch.setattr(apps, "is_installed", lambda name: False)
-    assert [message.id for message in run_checks(tags=[CHECKS.label])] == ["tillgate_pretix.W001"]

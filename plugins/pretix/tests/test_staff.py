@@ -225,7 +225,7 @@ def test_repeated_key_refunds_once(world: World, twice: Any) -> None:
     for _ in range(2):
         assert "refund success" in browser.post(PAGE, fields, follow=True).content.decode()
     assert (
-        "already names a refund of USD 5.00"
+        "from this page a refund of USD 5.00 was asked for before"
         in browser.post(PAGE, fields | {"amount": "6.00"}, follow=True).content.decode()
     )
     assert world.refunded_amount(Payment.objects.latest("pk")) == Decimal("5.00")

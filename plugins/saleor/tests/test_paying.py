@@ -27,7 +27,7 @@ from tillgate.django.refunds import queueing
 from tillgate.shop import PaymentState, money
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
-from tillgate_saleor import costs, deadline, ledger, paying, transactions
+from tillgate_saleor import costs, deadline, paying, transactions
 from tillgate_saleor.answers import moment
 from tillgate_saleor.bodies import Source as Told
 from tillgate_saleor.deadline import TooLate, within
@@ -1823,14 +1823,12 @@ def test_older_app_still_opens_review(
 def test_review_opens_before_plugin_hears(
     saleor: SaleorDouble,
     world: World,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Staff get a review even while the plugin has not heard of the money."""
     order = begun_order(saleor, world)
     order.order_status = "CANCELED"
     paid_at_the_gateway(world)
-    with monkeypatch.context() as patch:
-        patch.setattr(ledger, "paid", lambda _: 1 / 0)
+    with world.failing_handler("tillgate_payment_paid"):
         assert saleor.process(order.transactions[0])["result"] == "CHARGE_SUCCESS"
     world.time.advance(seconds=60)
     run_worker(world)

@@ -16,8 +16,8 @@ from tests.storefront import RETURN_URL
 from tillgate import shop
 from tillgate.django.models import Notification, Payment
 from tillgate.testing.world import World
+from tillgate_saleor.conf import PLUGIN
 from tillgate_saleor.models import Purchase, Transaction
-from tillgate_saleor.plugin import PLUGIN
 
 DOCS = Path(__file__).parents[3] / "docs" / "saleor.md"
 

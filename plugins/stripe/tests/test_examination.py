@@ -11,8 +11,8 @@ import pytest
 from stripe_emulator.driver import SECRETS, account_at
 from stripe_emulator.fake import FakeStripe
 from tillgate import Account, hooks
+from tillgate.account_checks import examine
 from tillgate.configuration import Configured
-from tillgate.doctor import examine
 from tillgate_stripe.examination import EVENTS
 
 ALL = (

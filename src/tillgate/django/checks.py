@@ -8,6 +8,7 @@ migration these report nothing.
 
 from __future__ import annotations
 
+import importlib.metadata
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,7 +31,7 @@ from tillgate.django.conf import Settings, get_settings
 from tillgate.django.heartbeats import last_beat
 from tillgate.django.models import ExactField, Order, Payment, database
 from tillgate.errors import ConfigurationError
-from tillgate.hooks.manager import check_hooks
+from tillgate.hooks.manager import ENTRY_POINT_GROUP, check_hooks
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
 from tillgate.wire.methods import Method
 from tillgate.wire.texts import described
@@ -235,6 +236,19 @@ def check_public_url() -> Found:
         )
 
 
+def _installed_apps() -> str:
+    """Return the shop plugins that are installed, by the usual name of their packages, as a hint
+    names them.
+    """
+    packages = sorted(
+        distribution.name.replace("-", "_")
+        for distribution in importlib.metadata.distributions()
+        if distribution.name.startswith("tillgate-")
+        and not distribution.entry_points.select(group=ENTRY_POINT_GROUP)
+    )
+    return f" (installed: {', '.join(packages)})" if packages else ""
+
+
 def check_plugins() -> Found:
     """Whether the plugins can be loaded, implement only existing hooks, and implement the hooks
     that a shop needs.
@@ -260,8 +274,8 @@ def check_plugins() -> Found:
             "none can be paid."
         )
         hint = (
-            "Add the app of the shop that registers its plugin to INSTALLED_APPS, or install a "
-            "plugin; mark its hooks @hookimpl."
+            f"Add the app of the shop plugin to INSTALLED_APPS{_installed_apps()}: its ready() "
+            "calls tillgate.shop.register. Mark the plugin's hooks @hookimpl."
         )
         yield _warning(12, message, hint)
     for shop in shops:
@@ -686,7 +700,8 @@ def check_watched() -> Found:
             f"Payments are open for orders of plugin {plugin!r}, which is not loaded: "
             "nobody could be told that they are paid."
         )
-        yield _error(9, message, "Install the plugin again until its payments are settled.")
+        hint = f"{hooks.remedy_without(plugin)}, until its payments are settled."
+        yield _error(9, message, hint[0].upper() + hint[1:])
     pinned = ("account", "merchant_no", "base_url", "sandbox")
     for fields in watched.values(*pinned).distinct():
         try:

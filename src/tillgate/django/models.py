@@ -1,7 +1,7 @@
 """The rows. They know only `lifecycle`; the rooms `orders`, `payments`, `refunds`, `reviews`,
 `outbox` and `worker` change them.
 
-No brand of a framework or payment method is in a stored value but the plugin's entry-point name and
+No brand of a framework or payment method is in a stored value but the plugin's name and
 the payment method's word of the interface.
 """
 

@@ -1,5 +1,5 @@
-"""Every hook of Tillgate. A plugin implements those it needs, with `tillgate.hooks.hookimpl`, under
-the entry-point group `tillgate`.
+"""Every hook of Tillgate. A plugin implements those it needs, with `tillgate.hooks.hookimpl`. Shop
+plugins register with `tillgate.shop.register`, the others by the entry-point group `tillgate`.
 
 Three kinds: the gateway's side (the first plugin that returns a result answers, None leaves the
 call to the next, and a wrapper must never call twice), the shop's side (only the plugin that owns

@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from django.apps import apps
 from django.core import checks
 from django.db import DatabaseError
+
+from tillgate.django import checks as ours
 
 __all__ = ["CheckSet", "Found", "report_errors_as_warnings"]
 
@@ -28,11 +29,6 @@ def report_errors_as_warnings(
     `remedies` are the hints of warnings, by number, where the framework has settings of its own.
     `notes` are numbers of warnings that nobody can mend there: the doctor passes with them.
     """
-    # a plugin's checks are loaded without Tillgate's app too
-    from tillgate.django import (
-        checks as ours,
-    )
-
     ours.report_errors_as_warnings(remedies, notes)
 
 
@@ -73,12 +69,6 @@ class CheckSet:
         """Add a check of rows."""
         self.database_areas.append(check)
         return check
-
-    def check_tillgate(self, number: int) -> Found:
-        """Yield an error where Tillgate's own app is not installed."""
-        if not apps.is_installed("tillgate.django"):
-            hint = f'Add "tillgate.django" to INSTALLED_APPS, before "{self.label}".'
-            yield self.error(number, "Tillgate's own app is not installed.", hint)
 
     def run(self, app_configs: Sequence[Any] | None) -> list[checks.CheckMessage]:
         """Return the findings of the checks of settings and apps."""

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.shop.conftest import OSCARS_OWN, PHONE, Shop
-from tests.browser.shop.ledger import Money
+from tests.browser.shop.holdings import Money
 from tests.browser.shop.visitors import Finger, Keyboard
 
 

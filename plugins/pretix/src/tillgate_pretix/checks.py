@@ -27,17 +27,6 @@ report_errors_as_warnings(
 )
 
 
-@CHECKS.area
-def check_tillgate() -> Found:
-    """Yield a warning where Tillgate's own app is missing: a setting of pretix can leave it out."""
-    for error in CHECKS.check_tillgate(1):
-        hint = (
-            "Take tillgate.django out of [pretix] plugins_exclude, and install the "
-            "distribution tillgate-pretix anew."
-        )
-        yield CHECKS.warning(1, error.msg, hint)
-
-
 @CHECKS.database_area
 def check_public_url() -> Found:
     """Yield a warning where events take real payments, and the gateway and attendees would come

@@ -16,8 +16,8 @@ from pretix.control.views.event import PaymentProviderSettings
 
 from tillgate import ConfigurationError, shop
 from tillgate_pretix import accounts
+from tillgate_pretix.configuration import APP
 from tillgate_pretix.orders import METHODS
-from tillgate_pretix.plugin import APP
 
 _SECONDS: Final = 8.0
 """The organizer waits for the answer."""

@@ -22,8 +22,8 @@ from pretix.control.permissions import EventPermissionRequiredMixin
 from tillgate import Money, TillgateError, shop
 from tillgate.shop import OpenReview, RefundForm, ReviewAction, money
 from tillgate_pretix.accounts import prefixes_of
+from tillgate_pretix.configuration import PLUGIN
 from tillgate_pretix.orders import refunded_soon, reviews_of
-from tillgate_pretix.plugin import PLUGIN
 
 PERMISSION = "event.orders:write"
 

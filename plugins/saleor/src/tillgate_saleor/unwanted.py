@@ -12,7 +12,7 @@ from typing import Final
 
 from tillgate.hooks import Payment
 from tillgate.shop import locked_order, open_review
-from tillgate_saleor.plugin import PLUGIN
+from tillgate_saleor.conf import PLUGIN
 from tillgate_saleor.transactions import find_purchase
 
 GONE: Final = "what it was for is not in Saleor any more, and no order will come of it"

@@ -14,7 +14,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch
 from django.utils import timezone
 
-from tillgate import doctor
+from tillgate import account_checks
 from tillgate.configuration import Configured
 from tillgate.django import checks
 from tillgate.django.accounts import find_account
@@ -109,7 +109,7 @@ def examine_account(
         account=account,
         sources=dict.fromkeys(("base_url", "merchant_no", "token"), source),
     )
-    for check in doctor.examine(
+    for check in account_checks.examine(
         configured,
         deadline_seconds=deadline_seconds,
         attempts=attempts,

@@ -28,7 +28,6 @@ from tillgate.django.orders.values import review_value
 from tillgate.django.review_text import recommendation_of
 from tillgate.django.words import reason
 from tillgate.django.worker.lanes import take_turn
-from tillgate.transport import post
 from tillgate.wire.urls import is_web_address
 
 _log = logging.getLogger("tillgate")
@@ -122,6 +121,8 @@ def _alert(reviews: list[Review]) -> None:
         TIMESTAMP: sent_at,
         SIGNATURE: signature_of(sent_at, body),
     }
+    from tillgate.transport import post  # imported late: httpx is heavy, and alerts are rare
+
     if problem := post(url.get_secret_value(), body, headers, seconds=_ALERT_SECONDS):
         raise AlertFailed(problem)
 
