@@ -16,7 +16,7 @@ from typing import Final
 from django.db.models import QuerySet
 
 from tillgate.django.models import Order, OutboxEventKind, Payment, Refund, Review
-from tillgate.django.orders.locking import in_the_shops_hands, locked_order, outside_transactions
+from tillgate.django.orders.locking import locked_order, outside_transactions, shop_savepoint
 from tillgate.django.orders.status import mark_order_reopened, queue_event
 from tillgate.django.orders.timeline import record
 from tillgate.django.outbox.attempts import abandon, retry
@@ -255,7 +255,7 @@ def _look(payment: Payment, staff: str) -> tuple[Answer | None, Done]:
 def _query(review: Review, given: _Given) -> Done:
     if review.refund is not None:
         return _query_refund(review, review.refund, given)
-    # A gateway that is silent to all has none that met it first: its newest is asked about.
+    # No single payment is affected, so query the newest one.
     newest = Payment.objects.select_related("order").filter(account=review.account).order_by("-id")
     payment = review.payment or newest.first()
     if payment is None:
@@ -365,7 +365,7 @@ def _reopen(order: Order, given: _Given) -> None:
     again.
     """
     try:
-        with in_the_shops_hands():
+        with shop_savepoint():
             described = call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     except Exception as error:
         raise ActionNotPossible(

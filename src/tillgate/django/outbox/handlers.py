@@ -33,7 +33,7 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
     payment = outbox_event.payment
     assert payment is not None
     payment.order = order
-    if detail := _over(outbox_event, payment):
+    if detail := _why_needless(outbox_event, payment):
         return detail
     if order.paid_by_id and order.paid_by_id != payment.pk:
         _hold(payment, ReviewReason.SECOND_PAYMENT, {})
@@ -101,7 +101,7 @@ def _note_applied(
         _hold(payment, ReviewReason.OVERPAID, _amounts(payment, described))
 
 
-def _over(outbox_event: OutboxEvent, payment: Payment) -> str:
+def _why_needless(outbox_event: OutboxEvent, payment: Payment) -> str:
     """Return why an event needs no delivery any more, or an empty text."""
     # The statement that found the event tells of refunds; nearly all payments have none.
     if vars(outbox_event)["has_refunds"] and (

@@ -52,7 +52,7 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
                 about.pk,
                 "was resolved by somebody else in the meantime",
             )
-        if more := _said_beyond(about, newest, open_rows):
+        if more := _greater_claim(about, newest, open_rows):
             raise InvalidRequest(
                 "payment",
                 payment.reference,
@@ -92,7 +92,7 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
     return payment
 
 
-def _said_beyond(about: Review, newest: int, open_rows: Iterable[Review]) -> Review | None:
+def _greater_claim(about: Review, newest: int, open_rows: Iterable[Review]) -> Review | None:
     """Return the open review of a payment that claims more than the one that staff read, or as much
     of being paid and is newer.
 

@@ -74,7 +74,7 @@ index first, against the lock order.
 """
 
 
-def _look_for_duplicate(payment: Payment, transaction_no: str, actor: str) -> None:
+def _review_duplicate(payment: Payment, transaction_no: str, actor: str) -> None:
     """Open a review when the gateway gave the same number to another payment; recording goes on."""
     # A sandbox and a live gateway count for themselves.
     duplicates = Payment.objects.filter(
@@ -378,7 +378,7 @@ def write_decision(
     is_identified = decision.transaction_no and decision.transaction_no != payment.transaction_no
     has_finished = decision.is_processing and not payment.is_processing
     if has_moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
-        _look_for_duplicate(payment, decision.transaction_no, actor)
+        _review_duplicate(payment, decision.transaction_no, actor)
     _write_columns(payment, decision, answer, notifications_before)
     _review_answer(payment, decision, actor)
     _conclude(payment, answer, decision, actor)

@@ -38,7 +38,7 @@ _ASKED_SINCE: Final = timedelta(days=30)
 """The payments of so long a time before a restore are asked about: they may have been paid or
 refunded since.
 """
-_TOLD_FOR: Final = timedelta(days=3)
+_RECENT: Final = timedelta(days=3)
 """So long after a restore an account's own address may tell of a lost payment; later it tells of
 other software's.
 """
@@ -148,7 +148,7 @@ def _server() -> str:
 
 def was_restored() -> bool:
     """Return whether a restore was noticed in the last three days."""
-    at = Heartbeat.objects.filter(name=DATABASE, at__gte=timezone.now() - _TOLD_FOR)
+    at = Heartbeat.objects.filter(name=DATABASE, at__gte=timezone.now() - _RECENT)
     return any(detail.get("restored") for detail in at.values_list("detail", flat=True))
 
 

@@ -23,9 +23,9 @@ from tillgate.django.models import MOST_DIGITS, Order, Payment
 from tillgate.django.orders.locking import (
     OrderHeld,
     durable,
-    in_the_shops_hands,
     locked_order,
     outside_transactions,
+    shop_savepoint,
 )
 from tillgate.django.orders.registering import new_order
 from tillgate.django.orders.timeline import record
@@ -206,7 +206,7 @@ def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callab
 
 
 def _describe(order: Order) -> hooks.OrderDescription:
-    with in_the_shops_hands():
+    with shop_savepoint():
         described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     if not isinstance(described, hooks.OrderDescription):
         detail = (

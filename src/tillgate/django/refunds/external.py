@@ -159,7 +159,9 @@ def refund_news(payment: Payment, answer: Answer) -> tuple[ReportedRefund, ...]:
     ):
         return ()
     pairs, made_elsewhere = match_refunds(_known_refunds(payment), answer.transaction.refunds)
-    is_news = _moves(pairs) or any(one.outcome is RefundOutcome.SUCCEEDED for one in made_elsewhere)
+    is_news = _changes(pairs) or any(
+        one.outcome is RefundOutcome.SUCCEEDED for one in made_elsewhere
+    )
     return answer.transaction.refunds if is_news else ()
 
 
@@ -173,7 +175,7 @@ def book_reported_refunds(
     under the order's lock.
     """
     pairs, made_elsewhere = match_refunds(_known_refunds(payment), reported)
-    for known, listed in _moves(pairs):
+    for known, listed in _changes(pairs):
         _settle_as_listed(order, payment, known, listed, actor)
     returned = money.total(
         known.amount for known, listed in pairs if (known.status, listed.outcome) == _RETURNED
@@ -235,7 +237,7 @@ def _enter_listed(
     return returned
 
 
-def _moves(
+def _changes(
     pairs: Iterable[tuple[KnownRefund, ReportedRefund]],
 ) -> list[tuple[KnownRefund, ReportedRefund]]:
     """Return the pairs in which the gateway reports another outcome than is known here."""

@@ -40,7 +40,7 @@ OVER_ONCE_REFUNDED: Final = reasons(ends=End.FULL_REFUND)
 _UNSETTLED_REASONS: Final = (ReviewReason.REFUND_UNKNOWN, ReviewReason.REFUND_LATE)
 _SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
 LONGEST_PAUSE: Final = timedelta(hours=1)
-_TOLD_AFTER: Final = timedelta(hours=3)
+_REVIEW_AFTER: Final = timedelta(hours=3)
 """A refund that could not leave for so long opens a review."""
 
 
@@ -150,7 +150,7 @@ def review_waiting(refund: Refund, answer: str) -> None:
         )
         return
     waited = timezone.now() - refund.created_at
-    if waited >= _TOLD_AFTER:
+    if waited >= _REVIEW_AFTER:
         hours = int(waited.total_seconds() // 3600)
         _open_review_once(
             ReviewReason.REFUND_NOT_SENT,

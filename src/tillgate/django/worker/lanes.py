@@ -25,7 +25,7 @@ from tillgate.lifecycle import PaymentStatus, ReviewReason
 
 PAUSE: Final = timedelta(minutes=2)
 """The time for which an account rests. Some worker tries its gateway again within five minutes."""
-_TOLD_AFTER: Final = timedelta(minutes=30)
+_REVIEW_AFTER: Final = timedelta(minutes=30)
 _FORGOTTEN_AFTER: Final = timedelta(hours=3)
 """After so long without a query the count begins again: polls become rare."""
 _ANSWERED: Final = (PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
@@ -67,7 +67,7 @@ def rest(account: str, detail: str, *, has_review: bool, pause: timedelta = PAUS
     known = Lane.objects.filter(name=account, silent_since__isnull=False).first()
     since = (known and known.silent_since) or now
     rested = (known and known.rests_until) or now
-    is_late = now - since >= _TOLD_AFTER and not has_review
+    is_late = now - since >= _REVIEW_AFTER and not has_review
     if now - rested > _FORGOTTEN_AFTER or (is_late and has_answered(account, since)):
         since, is_late = now, False
     write_lane(account, silent_since=since, rests_until=now + pause)

@@ -63,7 +63,7 @@ def mail_reviews() -> int:
             to=recipients,
         ).send()
 
-    return _tell("mailed_at", MAIL_LANE, send) if recipients else 0
+    return _send_reviews("mailed_at", MAIL_LANE, send) if recipients else 0
 
 
 def alert_reviews() -> int:
@@ -71,10 +71,12 @@ def alert_reviews() -> int:
     sent.
     """
     outside_transactions("alert_reviews")
-    return _tell("alerted_at", ALERT_LANE, _alert) if get_settings().alert_webhook_url else 0
+    return (
+        _send_reviews("alerted_at", ALERT_LANE, _alert) if get_settings().alert_webhook_url else 0
+    )
 
 
-def _tell(column: str, lane: str, send: Callable[[list[Review]], None]) -> int:
+def _send_reviews(column: str, lane: str, send: Callable[[list[Review]], None]) -> int:
     """Send the open reviews whose `column` is empty, if it is time, and fill the column."""
     interval = timedelta(minutes=get_settings().review_mail_minutes)
     unsent = Review.objects.filter(**{f"{column}__isnull": True}, resolved_at__isnull=True)

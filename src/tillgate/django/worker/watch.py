@@ -60,7 +60,7 @@ def look_now_and_then() -> None:
     try:
         if _trouble():
             # In a thread, since the page must not wait for a mail server.
-            threading.Thread(target=_tell, name="tillgate-watch", daemon=True).start()
+            threading.Thread(target=_report, name="tillgate-watch", daemon=True).start()
     except Exception:
         _log.exception("whether the worker runs could not be seen")
 
@@ -84,7 +84,7 @@ def look_at_worker() -> None:
         )
 
 
-def _tell() -> None:
+def _report() -> None:
     """Open the review and send it; the worker may be away."""
     try:
         for act in (look_at_worker, mail_reviews, alert_reviews):
