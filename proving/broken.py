@@ -56,10 +56,10 @@ class SilentDriver(TellingDriver):
 
     def __init__(self) -> None:
         from tillgate.django.models import OutboxEvent  # once Django is ready
-        from tillgate.django.outbox import attempts, delivering
+        from tillgate.django.outbox import remote
 
         super().__init__()
-        note = attempts.note_failure
+        note = remote.note_failure
 
         def hushed(order_id: int, outbox_event_id: int, error: Exception, *rest: Any) -> None:
             if not OutboxEvent.objects.filter(pk=outbox_event_id, kind="remote").update(
@@ -68,7 +68,7 @@ class SilentDriver(TellingDriver):
             ):
                 note(order_id, outbox_event_id, error, *rest)
 
-        vars(delivering)["_note_failure"] = hushed
+        pytest.MonkeyPatch().setattr(remote, "note_failure", hushed)
 
 
 class PesteringDriver(SmallestShopDriver):
@@ -77,4 +77,9 @@ class PesteringDriver(SmallestShopDriver):
     def __init__(self) -> None:
         from tillgate.django.worker import lanes, mail
 
-        vars(mail)["take_turn"] = lambda name, _: lanes.take_turn(name, timedelta(minutes=1))
+        every_minute = timedelta(minutes=1)
+        pytest.MonkeyPatch().setattr(
+            mail,
+            "take_turn",
+            lambda name, _: lanes.take_turn(name, every_minute),
+        )

@@ -20,8 +20,8 @@ EVERY: Final = 50
 """Of the lines of other packages, each so manieth is a point."""
 
 _Trace = Callable[[FrameType, str, Any], Any]
-_TOOLS: Final = str(Path(__file__).parents[0]) + os.sep
-"""Where the tests' own tools are, which no shop runs."""
+_TOOLS: Final = str(Path(__file__).parents[1]) + os.sep
+"""Where the proofs are, which no shop runs."""
 
 
 class Lines:

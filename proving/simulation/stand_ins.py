@@ -21,6 +21,7 @@ import tenacity
 from django.conf import settings
 from django.core import signing
 from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.test.client import ClientHandler
 from django.test.utils import override_settings
 from django.utils import timezone
@@ -40,6 +41,7 @@ from tillgate.django.outbox import delivering
 from tillgate.django.payments import creating, handing_out, reconciling
 from tillgate.django.worker import calls, runner, watch
 from tillgate.django.worker import mail as mailing
+from tillgate.django.worker.chores import CHORES
 from tillgate.hooks import hookimpl
 from tillgate.hooks.adapter import ADAPTER_NAME, GatewayAdapter
 from tillgate.testing.world import ShopIsDown
@@ -99,6 +101,7 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(event_id, "_get_default", chance.uuid4))
         put(mock.patch.object(mailing, "EmailMessage", partial(_Mail, world)))
         put(mock.patch.object(runner, "ThreadPoolExecutor", _Inline))
+        put(_due_in_one_order())
         put(compiled_once())
         put(switching(scheduler, world.faults))
         put(_handlers_that_fail(world))
@@ -298,6 +301,18 @@ def _handlers_that_fail(world: SimulatedWorld) -> Iterator[None]:
                 if implementation.plugin is owner:
                     handler = handlers.for_hook(name, implementation.function)
                     stack.enter_context(mock.patch.object(implementation, "function", handler))
+        yield
+
+
+@contextmanager
+def _due_in_one_order() -> Iterator[None]:
+    """Let rows that fall due at the same moment come by their keys, whatever the database."""
+    columns, order_by = {(chore.due,) for chore in CHORES}, QuerySet.order_by
+
+    def ordering(rows: QuerySet[Any], *names: Any) -> QuerySet[Any]:
+        return order_by(rows, *names, "pk") if names in columns else order_by(rows, *names)
+
+    with mock.patch.object(QuerySet, "order_by", ordering):
         yield
 
 

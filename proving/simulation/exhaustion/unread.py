@@ -34,7 +34,6 @@ _UNREAD: Final[dict[str, _Columns]] = {
     "clerk": {
         Order: _OF_AN_ORDER,
         Payment: (
-            "payment_url",
             "last_notification",
             "last_polled_at",
             "next_poll_at",
@@ -46,14 +45,12 @@ _UNREAD: Final[dict[str, _Columns]] = {
     },
     "payment notification": {
         Order: _OF_AN_ORDER,
-        Payment: ("payment_url",),
         Refund: _OF_A_REFUND,
         OutboxEvent: _OF_A_OUTBOX_EVENT,
     },
     "refund notification": {
         Order: _OF_AN_ORDER,
         Payment: (
-            "payment_url",
             "last_notification",
             "last_polled_at",
             "next_poll_at",
@@ -65,7 +62,6 @@ _UNREAD: Final[dict[str, _Columns]] = {
 }
 """By what an actor is, the columns that it never looks at. A worker may look at all."""
 _OF_A_DELIVERED_PAYMENT: Final = (
-    "payment_url",
     "last_notification",
     "last_polled_at",
     "next_poll_at",
