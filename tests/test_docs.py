@@ -31,8 +31,10 @@ from proving.__main__ import PROOFS
 from tillgate import (
     Account,
     Dialect,
+    GatewayProfile,
     PaymentRequest,
     RefundRequest,
+    gateways,
     hooks,
     lifecycle,
     shop,
@@ -179,7 +181,7 @@ def test_a_name_that_nothing_explains_is_missed(name: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [tillgate, hooks, shop, testing],
+    [tillgate, gateways, hooks, shop, testing],
     ids=lambda module: module.__name__,
 )
 def test_every_public_name_has_an_entry_in_the_reference(module: ModuleType) -> None:
@@ -401,6 +403,12 @@ def test_every_field_of_a_dialect_is_explained_with_its_default() -> None:
         for name in (item.name for item in dataclasses.fields(Dialect))
     } == {item.name: _shown(item.default) for item in dataclasses.fields(Dialect)}
     assert list(explained) == [item.name for item in dataclasses.fields(Dialect)]
+
+
+def test_every_field_of_a_profile_is_explained() -> None:
+    explained = rows(section(read("docs/reference/profile.md"), "Profile fields"))
+    fields = {item.name: _shown(item.default) for item in dataclasses.fields(GatewayProfile)}
+    assert {name: cells[0] for name, cells in explained.items()} == fields
 
 
 def test_every_unspecified_behaviour_is_listed_with_tests_that_exist() -> None:
@@ -690,7 +698,7 @@ def test_every_worker_that_cron_starts_ends() -> None:
 
 
 NOT_PYTHON = re.compile(
-    r"tillgate\.(?:toml|dialects|[EW]\d{3}|run_\w+|events|outcome|resolve_review|refund_payment|gateway\.duration)",
+    r"tillgate\.(?:toml|profiles|[EW]\d{3}|run_\w+|events|outcome|resolve_review|refund_payment|gateway\.duration)",
 )
 """A file, system checks, Celery tasks, a logger and metrics: pages of their own tests name them."""
 

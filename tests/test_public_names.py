@@ -18,7 +18,7 @@ import tillgate
 from tillgate import wire
 
 LISTED = Path(__file__).with_name("public_names.txt").read_text("utf-8").splitlines()
-PUBLIC = ("tillgate", "tillgate.hooks", "tillgate.shop", "tillgate.testing")
+PUBLIC = ("tillgate", "tillgate.gateways", "tillgate.hooks", "tillgate.shop", "tillgate.testing")
 CORE = [
     "tillgate",
     "tillgate.account",
@@ -49,7 +49,7 @@ def test_the_public_names_are_those_of_the_checked_in_list_which_stays_short() -
         for public in sorted(importlib.import_module(name).__all__)
     ]
     assert found == LISTED, "a public name is documented and listed in tests/public_names.txt"
-    assert len(LISTED) <= 150
+    assert len(LISTED) <= 170
 
 
 @pytest.mark.parametrize("listed", LISTED)

@@ -12,7 +12,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Self, TypeVar
 
@@ -32,6 +32,7 @@ from tillgate import (
     TransactionStatus,
     WrongCredentials,
 )
+from tillgate.gateways import GatewayProfile
 from tillgate.hooks import Hint, RefundOutcome, ReportedDispute, ReportedRefund, hookimpl
 from tillgate.money import decimals_of
 from tillgate.testing.gateway_driver import (
@@ -41,15 +42,15 @@ from tillgate.testing.gateway_driver import (
     Operation,
     SentNotification,
 )
-from tillgate.wire.dialects import REFERENCE
 
 URL = "https://toy.example"
 SECRET = "the-secret-of-the-toy"  # of a toy
+TOY = GatewayProfile(name="toy", currencies=("USD", "JPY", "KWD"))
 ACCOUNT = Account(
     base_url=URL,
     merchant_no="T-1",
     token=SECRET,
-    dialect=replace(REFERENCE, name="toy", gateway="toy", currencies=("USD", "JPY", "KWD")),
+    dialect=TOY,
 )
 _STATUSES = {
     "open": TransactionStatus.PENDING,
@@ -193,7 +194,7 @@ class ToyPlugin:
             raise OutcomeUnknown(operation, reference, "no answer came in time") from None
 
     def is_toy(self, account: Account) -> bool:
-        return account.dialect.gateway == "toy"
+        return account.dialect is TOY
 
     @hookimpl(tryfirst=True)
     def tillgate_pay(

@@ -26,8 +26,8 @@ from tillgate import (
     AsyncGateway,
     ConfigurationError,
     CreatedPayment,
-    Dialect,
     Gateway,
+    GatewayProfile,
     InvalidRequest,
     NotSent,
     OutcomeUnknown,
@@ -218,7 +218,7 @@ def test_a_gateway_whose_plugin_forgets_its_answer_leaves_the_outcome_unknown_an
         base_url="http://127.0.0.1:1",
         token="t" * 8,
         sandbox=True,
-        dialect=Dialect(name="e", gateway="elsewhere", required=()),
+        dialect=GatewayProfile(name="elsewhere", currencies=("USD",)),
     )
     with pytest.raises(OutcomeUnknown, match="must be answered with a CreatedPayment"):
         hooks.pay(elsewhere, request())

@@ -13,7 +13,7 @@ from django.test import Client
 
 from tests.double import SaleorDouble, forged_key
 from tests.storefront import RETURN_URL
-from tillgate import Dialect, Method
+from tillgate import GatewayProfile, Method
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.world import World
 from tillgate_saleor.models import Installation
@@ -256,10 +256,10 @@ def test_an_account_at_another_gateway_is_shown_without_a_merchant_number_and_of
     settings: Any,
 ) -> None:
     beads = Method(code="beads", label="Glass beads")
-    toy = Dialect(
+    toy = GatewayProfile(
         name="toy",
         base_url="https://toy.example",
-        required=(),
+        currencies=("USD",),
         methods=(beads, Method(code="checkout")),
     )
     settings.TILLGATE = {

@@ -207,9 +207,9 @@ def expect_gateway(account: Account) -> None:
     """Raise `ConfigurationError` where the plugin that serves the account is not installed: nothing
     has been sent.
     """
-    if plugin_manager().get_plugin(account.dialect.gateway) is None:
+    if plugin_manager().get_plugin(account.dialect.plugin) is None:
         remedy = (
-            f"is served by the plugin {account.dialect.gateway!r}, which is not installed: "
+            f"is served by the plugin {account.dialect.plugin!r}, which is not installed: "
             "install it (see `tillgate plugins`)"
         )
         raise ConfigurationError("dialect", account.dialect.name, remedy)

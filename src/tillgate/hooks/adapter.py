@@ -1,4 +1,4 @@
-"""The built-in adapter: the plugin that implements pay, query and refund with `Gateway`."""
+"""The built-in adapter: the plugin that implements the gateway's side with `Gateway`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from tillgate.account import Account
 from tillgate.client import Gateway
+from tillgate.hooks.examination import examine
 from tillgate.hooks.hookspecs import hookimpl
+from tillgate.hooks.values import Finding
 from tillgate.wire.messages import (
     CreatedPayment,
     PaymentRequest,
@@ -27,7 +29,7 @@ def _is_served(account: Account) -> bool:
     """Return whether the account is of a gateway that speaks the interface, and not of another
     plugin's.
     """
-    return account.dialect.gateway == ADAPTER_NAME
+    return account.dialect.plugin == ADAPTER_NAME
 
 
 class GatewayAdapter:
@@ -85,6 +87,29 @@ class GatewayAdapter:
         return (
             self._gateway(account).query_refund(request, refund_no) if _is_served(account) else None
         )
+
+    @hookimpl
+    def tillgate_examine_account(
+        self,
+        account: Account,
+        online: bool,  # noqa: FBT001  # as the hook is
+        deadline_seconds: float | None,
+    ) -> Sequence[Finding] | None:
+        """Send a signed query for a payment that cannot exist. Bounded, it is tried once."""
+        if not _is_served(account):
+            return None
+        if not online:
+            return ()
+        attempts = 1 if deadline_seconds else None
+
+        def query(asked: Account, reference: str) -> Transaction:
+            return self._gateway(asked).query(
+                reference,
+                deadline_seconds=deadline_seconds,
+                attempts=attempts,
+            )
+
+        return [examine(account, query)]
 
     @hookimpl
     def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:

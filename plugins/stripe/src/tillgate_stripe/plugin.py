@@ -43,7 +43,7 @@ from tillgate.hooks import (
 )
 from tillgate_stripe import examination
 from tillgate_stripe.api import Call, is_test_key
-from tillgate_stripe.dialect import DEFAULT_METHOD, LANGUAGES, STRIPE, from_units, method, to_units
+from tillgate_stripe.profile import DEFAULT_METHOD, LANGUAGES, STRIPE, from_units, method, to_units
 
 __all__: list[str] = []
 
@@ -86,7 +86,7 @@ way.
 
 
 def _is_ours(account: Account) -> bool:
-    return account.dialect.gateway == STRIPE.gateway
+    return account.dialect.plugin == STRIPE.plugin
 
 
 @hookimpl(tryfirst=True)
