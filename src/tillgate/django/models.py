@@ -31,6 +31,7 @@ from tillgate.lifecycle import (
     claim_of,
 )
 from tillgate.money import Money
+from tillgate.wire.details import PaymentDetails
 from tillgate.wire.references import new_reference
 
 if apps.get_containing_app_config(__name__) is None:
@@ -220,6 +221,14 @@ class Payment(models.Model):
     # null, since '' would be a number
     transaction_no = models.CharField(max_length=255, null=True, blank=True, db_index=True)
     payment_url = models.TextField(blank=True)
+    details = models.JSONField(
+        default=dict,
+        blank=True,
+        db_default=models.Value({}, models.JSONField()),
+    )
+    """What the gateway's newest answer says for clerks and shoppers, as `PaymentDetails` writes
+    it.
+    """
 
     created_at = models.DateTimeField(_("started"), db_index=True)
     page_closes_at = models.DateTimeField()
@@ -260,6 +269,11 @@ class Payment(models.Model):
         return Money(self.amount, self.currency)
 
     @property
+    def known(self) -> PaymentDetails:
+        """What the gateway's newest answer says for clerks and shoppers."""
+        return PaymentDetails.read(self.details)
+
+    @property
     def is_open(self) -> bool:
         """Whether it may still be paid in the ordinary course."""
         return self.status in OPEN_PAYMENT_STATUSES
@@ -279,6 +293,26 @@ class Payment(models.Model):
         return money.total(
             self.refunds.filter(status__in=statuses).values_list("amount", flat=True),
         )
+
+
+class PaymentNumber(models.Model):
+    """A further number of a payment at its gateway, by which staff find it."""
+
+    objects: ClassVar[OneDatabase[PaymentNumber]] = OneDatabase()
+
+    payment = models.ForeignKey(Payment, models.CASCADE, related_name="numbers")
+    number = ExactField(max_length=255, db_index=True)
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = "number of a payment"  # no page names it
+        verbose_name_plural = "numbers of payments"
+        constraints = [
+            models.UniqueConstraint(fields=["payment", "number"], name="tillgate_payment_number"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.number)
 
 
 class Refund(models.Model):

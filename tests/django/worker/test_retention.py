@@ -502,6 +502,7 @@ def test_each_field_that_the_page_calls_details_is_erased_and_no_other(world: Wo
     closing.resolve(Review.objects.get().pk, "a note", "clerk")
     world.run_worker()
     payment.order.outbox_events.update(fault="it failed")
+    Payment.objects.update(details={"dashboard_url": "https://gateway.example/1"})
     models: tuple[Any, ...] = (Order, Payment, Refund, TimelineEntry, Review, OutboxEvent)
     before = {model: list(model.objects.order_by("pk").values()) for model in models}
     retention.erase_order(payment.order.plugin, payment.order.key, "staff:ann")

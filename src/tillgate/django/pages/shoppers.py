@@ -357,6 +357,7 @@ def _pay(
                 terminal=terminal,
                 data=data,
                 despite=told.split(),
+                shopper_ip=request.META.get("REMOTE_ADDR"),
             )
         except NotPayable as error:
             problem = _("This order cannot be paid: %(detail)s.") % {"detail": error}

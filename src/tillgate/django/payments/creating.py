@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Any, Final
 
 from django.utils import timezone
@@ -112,6 +113,7 @@ def new_payment(
     alias: str,
     account: Account,
     data: dict[str, Any],
+    shopper_ip: str | None = None,
 ) -> tuple[Payment, PaymentRequest]:
     """Return a payment that is not yet written, and the request that creates it at the gateway."""
     settings, now = get_settings(), timezone.now()
@@ -153,8 +155,18 @@ def new_payment(
         email=description.email,
         language=get_language(),
         goods_info=description.lines,
+        webhook_url=settings.address("tillgate:webhook", alias),
+        shopper_ip=_address_or_none(shopper_ip),
     )
     return payment, request
+
+
+def _address_or_none(given: str | None) -> str | None:
+    """Return the shopper's address; None for a text that is none, as behind a socket of Unix."""
+    try:
+        return str(ip_address(given or ""))
+    except ValueError:
+        return None
 
 
 def create(

@@ -72,12 +72,14 @@ def start_payment(
     account: str = "default",
     data: dict[str, Any] | None = None,
     despite: Collection[str] = (),
+    shopper_ip: str | None = None,
     actor: str = "start",
 ) -> Started:
     """Start a payment of an order, or hand out the open one for the same payment method and amount.
 
     `terminal` is where the shopper is, in a browser or on a telephone, `account` the name of one of
-    the settings or of a plugin, and `data` is stored for the hooks. `tillgate_describe_order` says
+    the settings or of a plugin, and `data` is stored for the hooks. `shopper_ip` is the shopper's
+    address on the network, for gateways that ask; it is not stored. `tillgate_describe_order` says
     the amount, and whether the order may be paid. A payment whose money is on its way forbids
     another, unless the shopper has read so: `despite` has the references of such payments. An order
     that holds money, or has a payment under review, is not refused here: the pages of `pay_url` and
@@ -140,6 +142,7 @@ def start_payment(
             account,
             chosen,
             data or {},
+            shopper_ip,
         )
         payment.save(force_insert=True)
         record("payment.created", order, actor, f"{payment.money} with {method}", payment=payment)

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from tillgate.django.models import Payment, Review
 from tillgate.django.orders.locking import locked_order, reconnect_if_cut
+from tillgate.django.payments.details import note_details
 from tillgate.django.payments.reconciling import (
     ask,
     facts_of,
@@ -117,6 +118,8 @@ class _Answers:
     def _take(self, payment: Payment, answer: Answer, decision: Decision) -> None:
         """Count an answer, and keep what the reviews need of it."""
         self._turn.work.count(self._turn.chore.name)
+        with self._turn.guarded(f"payment {payment.reference}"):
+            note_details(payment, answer)
         if decision.is_conclusive and not isinstance(answer, Inconclusive):
             # `write_answer` concludes an answer that moves the payment, with all that is known
             # then.

@@ -1,0 +1,58 @@
+"""What clerks and shoppers need of the gateway's answers, and the numbers by which staff search."""
+
+import django.db.models.deletion
+from django.db import migrations, models
+
+import tillgate.django.models
+
+
+class Migration(migrations.Migration):
+    """Add the column and the table."""
+
+    dependencies = [("tillgate", "0004_worker")]
+
+    operations = [
+        migrations.AddField(
+            "payment",
+            "details",
+            models.JSONField(
+                blank=True,
+                db_default=models.Value({}, models.JSONField()),
+                default=dict,
+            ),
+        ),
+        migrations.CreateModel(
+            name="PaymentNumber",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True,
+                        primary_key=True,
+                        serialize=False,
+                        verbose_name="ID",
+                    ),
+                ),
+                ("number", tillgate.django.models.ExactField(db_index=True, max_length=255)),
+                (
+                    "payment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="numbers",
+                        to="tillgate.payment",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "number of a payment",
+                "verbose_name_plural": "numbers of payments",
+                "default_permissions": ("view",),
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("payment", "number"),
+                        name="tillgate_payment_number",
+                    ),
+                ],
+            },
+        ),
+    ]
