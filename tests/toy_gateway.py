@@ -124,6 +124,13 @@ class Toy:
         )
         return self.payments[name].number
 
+    def close(self, name: str) -> bool:
+        """Close an open payment, and return whether it is closed."""
+        payment = self.payments[name]
+        if payment.state == "open":
+            payment.state = "expired"
+        return payment.state in ("expired", "declined")
+
     def wait(self, seconds: float) -> None:
         """Let time pass, and payment pages close."""
         self.seconds += seconds
@@ -318,6 +325,12 @@ class ToyPlugin:
         )
 
     @hookimpl(tryfirst=True)
+    def tillgate_close(self, account: Account, reference: str) -> bool | None:
+        if not self.is_toy(account):
+            return None
+        return self.send(account, "close", reference, None, self.toy.close, reference)
+
+    @hookimpl(tryfirst=True)
     def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:
         if not self.is_toy(account):
             return None
@@ -350,6 +363,7 @@ class ToyDriver(GatewayDriver):
     plugin = "toy"
     method = "beads"
     other_method = "shells"
+    is_late = False
 
     def __enter__(self) -> Self:
         self.toy = Toy()
@@ -377,6 +391,7 @@ class ToyDriver(GatewayDriver):
         )
 
     def pay(self, reference: str) -> str:
+        assert self.toy.payments[reference].state != "expired" or self.is_late, "the page is closed"
         self.toy.payments[reference].state = "paid"
         return self.toy.payments[reference].back
 
@@ -435,6 +450,7 @@ class ToyDriver(GatewayDriver):
         return super().notify(reference, "forged" if kind == "forged" else "payment")
 
     def pay_late(self, reference: str) -> None:
+        self.is_late = True
         self.pay(reference)
 
     def references(self) -> Sequence[str]:

@@ -192,6 +192,9 @@ class Payment(models.Model):
     stored.
     """
 
+    close_answer: bool | str | None = None
+    """What came of closing its page just now, or why it could not be; never stored."""
+
     order = models.ForeignKey(Order, models.PROTECT, related_name="payments")
     reference = models.CharField(max_length=64, unique=True)
     notification_key = ExactField(max_length=32, unique=True, default=new_key)
@@ -232,6 +235,12 @@ class Payment(models.Model):
 
     created_at = models.DateTimeField(_("started"), db_index=True)
     page_closes_at = models.DateTimeField()
+    close_wanted_at = models.DateTimeField(null=True, blank=True)
+    """Since when nobody should pay on its page any more; null once the gateway was asked to close
+    it.
+    """
+    page_closed_at = models.DateTimeField(null=True, blank=True)
+    """When the gateway closed its page, before its time."""
     expires_at = models.DateTimeField()
     """When the payment page has closed and the grace after it has passed."""
     status_since = models.DateTimeField()

@@ -148,6 +148,29 @@ def query_refund(
     return answer
 
 
+def close(
+    account: Account,
+    reference: str,
+    *,
+    transaction_no: str | None = None,
+    deadline_seconds: float | None = None,
+) -> bool | None:
+    """Close an open payment at the gateway, and return whether its page can no longer be paid; None
+    where the gateway has no such call. Raises as `query` does.
+    """
+    expect_gateway(account)
+    answer = plugin_manager().hook.tillgate_close(
+        account=account,
+        reference=reference,
+        transaction_no=transaction_no,
+        deadline_seconds=deadline_seconds,
+    )
+    if answer is None or isinstance(answer, bool):
+        return answer
+    name = f"tillgate_close of {_implementors('tillgate_close')}"
+    raise ConfigurationError(name, type(answer).__name__, "must be True, False or None")
+
+
 def payment_methods(account: Account) -> tuple[Method, ...]:
     """Return the payment methods of an account, with their currencies and limits."""
     expect_gateway(account)

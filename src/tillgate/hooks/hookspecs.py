@@ -109,6 +109,24 @@ def tillgate_query_refund(
 
 
 @hookspec(firstresult=True)
+def tillgate_close(
+    account: Account,
+    reference: str,
+    transaction_no: str | None,
+    deadline_seconds: float | None,
+) -> bool | None:
+    """Close an open payment at the gateway, so that it can no longer be paid.
+
+    Called by the worker, once for each payment whose page nobody should pay any more: the order was
+    cancelled or paid by another payment, or the shopper has begun another payment, with another
+    method or for another price. Return True when it can no longer be paid, also when it had closed
+    before, and False when it is paid or its money is on its way. Tillgate queries the payment after
+    either. A gateway whose call would refund a paid payment has no such hook. An error leaves the
+    page open, and Tillgate does not try again.
+    """
+
+
+@hookspec(firstresult=True)
 def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
     """Return the payment methods of an account with their currencies and limits.
 

@@ -128,7 +128,7 @@ def test_creation_names_webhook_and_shopper(world: World, toy: Talkative) -> Non
         @hooks.hookimpl(wrapper=True)
         def tillgate_pay(self, request: Any) -> Iterator[None]:
             seen.append(request)
-            return (yield)  # type: ignore[return-value]
+            return (yield)
 
     watching = Watching()
     hooks.plugin_manager().register(watching)

@@ -495,6 +495,27 @@ def tillgate_query_refund(
 
 
 @hookimpl(tryfirst=True)
+def tillgate_close(
+    account: Account,
+    reference: str,
+    transaction_no: str | None,
+    deadline_seconds: float | None,
+) -> bool | None:
+    """Expire a session. Stripe refuses that for one that is complete, or has expired before."""
+    if not _is_ours(account):
+        return None
+    call = Call(account, "query", reference, seconds=deadline_seconds)
+    with call.errors():
+        session = _session(call, transaction_no)
+        if session.status == "open":
+            try:
+                session = call.client.v1.checkout.sessions.expire(session.id)
+            except stripe.InvalidRequestError:  # the shopper was quicker
+                session = _session(call, session.id)
+    return bool(session.status == "expired")
+
+
+@hookimpl(tryfirst=True)
 def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
     """Return the methods that the account lists, or Stripe's own choice on its page."""
     if not _is_ours(account):

@@ -1,4 +1,4 @@
-"""What clerks and shoppers need of the gateway's answers, and the numbers by which staff search."""
+"""What the gateway says for people, numbers to search by, and closed payment pages."""
 
 import django.db.models.deletion
 from django.db import migrations, models
@@ -20,6 +20,16 @@ class Migration(migrations.Migration):
                 db_default=models.Value({}, models.JSONField()),
                 default=dict,
             ),
+        ),
+        migrations.AddField(
+            "payment",
+            "close_wanted_at",
+            models.DateTimeField(blank=True, null=True),
+        ),
+        migrations.AddField(
+            "payment",
+            "page_closed_at",
+            models.DateTimeField(blank=True, null=True),
         ),
         migrations.CreateModel(
             name="PaymentNumber",

@@ -31,6 +31,7 @@ from tillgate.django.orders.locking import (
 from tillgate.django.orders.registering import new_order
 from tillgate.django.orders.timeline import record
 from tillgate.django.orders.times import pay_until, stop_after
+from tillgate.django.orders.unwanted import want_closed
 from tillgate.django.payments.admission import (
     CreationState,
     NotPayable,
@@ -145,6 +146,8 @@ def start_payment(
             shopper_ip,
         )
         payment.save(force_insert=True)
+        if any(sibling.is_open for sibling in siblings):
+            want_closed(order, but=payment)
         record("payment.created", order, actor, f"{payment.money} with {method}", payment=payment)
         return payment, request
 
