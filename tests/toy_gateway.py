@@ -160,9 +160,7 @@ class Toy:
 
 
 class ToyPlugin:
-    """The plugin: every hook of the gateway's side. It leaves the accounts of other gateways to
-    other plugins.
-    """
+    """The plugin: every hook of the gateway's side."""
 
     def __init__(self, toy: Toy) -> None:
         self.toy = toy
@@ -200,18 +198,13 @@ class ToyPlugin:
         except TimeoutError:
             raise OutcomeUnknown(operation, reference, "no answer came in time") from None
 
-    def is_toy(self, account: Account) -> bool:
-        return account.dialect is TOY
-
-    @hookimpl(tryfirst=True)
+    @hookimpl
     def tillgate_pay(
         self,
         account: Account,
         request: PaymentRequest,
         deadline_seconds: float | None,
-    ) -> CreatedPayment | None:
-        if not self.is_toy(account):
-            return None
+    ) -> CreatedPayment:
         asked = (
             self.to_units(request.amount, request.currency),
             request.currency,
@@ -237,15 +230,13 @@ class ToyPlugin:
             raw={},
         )
 
-    @hookimpl(tryfirst=True)
+    @hookimpl
     def tillgate_query(
         self,
         account: Account,
         reference: str,
         deadline_seconds: float | None,
-    ) -> Transaction | None:
-        if not self.is_toy(account):
-            return None
+    ) -> Transaction:
         found = self.send(
             account,
             "query",
@@ -281,10 +272,8 @@ class ToyPlugin:
     def key(self, request: RefundRequest) -> str:
         return str(request.refund_id)
 
-    @hookimpl(tryfirst=True)
-    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded | None:
-        if not self.is_toy(account):
-            return None
+    @hookimpl
+    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded:
         units = self.to_units(request.amount, request.currency)
         done = self.send(
             account,
@@ -298,10 +287,8 @@ class ToyPlugin:
         )
         return self.refunded(request, done)
 
-    @hookimpl(tryfirst=True)
-    def tillgate_query_refund(self, account: Account, request: RefundRequest) -> Refunded | None:
-        if not self.is_toy(account):
-            return None
+    @hookimpl
+    def tillgate_query_refund(self, account: Account, request: RefundRequest) -> Refunded:
         refunds = self.toy.payments[request.reference].refunds
         return self.refunded(
             request,
@@ -324,30 +311,24 @@ class ToyPlugin:
             refund_no=done["number"],
         )
 
-    @hookimpl(tryfirst=True)
-    def tillgate_close(self, account: Account, reference: str) -> bool | None:
-        if not self.is_toy(account):
-            return None
+    @hookimpl
+    def tillgate_close(self, account: Account, reference: str) -> bool:
         return self.send(account, "close", reference, None, self.toy.close, reference)
 
-    @hookimpl(tryfirst=True)
-    def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:
-        if not self.is_toy(account):
-            return None
+    @hookimpl
+    def tillgate_payment_methods(self, account: Account) -> Sequence[Method]:
         return [
             Method(code=code, label=label, currencies=account.taken_currencies)
             for code, label in _METHODS.items()
         ]
 
-    @hookimpl(tryfirst=True)
+    @hookimpl
     def tillgate_read_notification(
         self,
         account: Account,
         headers: Mapping[str, str],
         body: bytes,
-    ) -> Sequence[Hint] | None:
-        if not self.is_toy(account):
-            return None
+    ) -> Sequence[Hint]:
         expected = signed(account.token.get_secret_value(), body)["X-Toy-Signature"]
         if not hmac.compare_digest(headers.get("X-Toy-Signature", ""), expected):
             raise SignatureMismatch("the notification is not the toy's")

@@ -223,6 +223,10 @@ class Payment(models.Model):
     """Whether the shopper has finished and the money is on its way, for days perhaps."""
     # null, since '' would be a number
     transaction_no = models.CharField(max_length=255, null=True, blank=True, db_index=True)
+    hinted_no = models.CharField(max_length=255, null=True, blank=True)
+    """The gateway's number by a verified notification, for queries while no answer has brought
+    it.
+    """
     payment_url = models.TextField(blank=True)
     details = models.JSONField(
         default=dict,

@@ -25,13 +25,6 @@ ADAPTER_NAME = "gateway"
 _MOST_ACCOUNTS = 256
 
 
-def _is_served(account: Account) -> bool:
-    """Return whether the account is of a gateway that speaks the interface, and not of another
-    plugin's.
-    """
-    return account.dialect.plugin == ADAPTER_NAME
-
-
 class GatewayAdapter:
     """Keeps one `Gateway`, and so its connections, for each account in use."""
 
@@ -46,10 +39,8 @@ class GatewayAdapter:
         account: Account,
         request: PaymentRequest,
         deadline_seconds: float | None,
-    ) -> CreatedPayment | None:
+    ) -> CreatedPayment:
         """Create a payment over HTTP."""
-        if not _is_served(account):
-            return None
         return self._gateway(account).pay(request, deadline_seconds=deadline_seconds)
 
     @hookimpl
@@ -59,10 +50,8 @@ class GatewayAdapter:
         reference: str,
         deadline_seconds: float | None,
         attempts: int | None,
-    ) -> Transaction | None:
+    ) -> Transaction:
         """Query a transaction over HTTP, by its reference."""
-        if not _is_served(account):
-            return None
         return self._gateway(account).query(
             reference,
             deadline_seconds=deadline_seconds,
@@ -70,9 +59,9 @@ class GatewayAdapter:
         )
 
     @hookimpl
-    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded | None:
+    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded:
         """Refund over HTTP."""
-        return self._gateway(account).refund(request) if _is_served(account) else None
+        return self._gateway(account).refund(request)
 
     @hookimpl
     def tillgate_query_refund(
@@ -84,9 +73,7 @@ class GatewayAdapter:
         """Find a refund in the list that the answer to a query of its payment may have; None where
         there is no list.
         """
-        return (
-            self._gateway(account).query_refund(request, refund_no) if _is_served(account) else None
-        )
+        return self._gateway(account).query_refund(request, refund_no)
 
     @hookimpl
     def tillgate_examine_account(
@@ -94,10 +81,8 @@ class GatewayAdapter:
         account: Account,
         online: bool,  # noqa: FBT001  # as the hook is
         deadline_seconds: float | None,
-    ) -> Sequence[Finding] | None:
+    ) -> Sequence[Finding]:
         """Send a signed query for a payment that cannot exist. Bounded, it is tried once."""
-        if not _is_served(account):
-            return None
         if not online:
             return ()
         attempts = 1 if deadline_seconds else None
@@ -112,6 +97,6 @@ class GatewayAdapter:
         return [examine(account, query)]
 
     @hookimpl
-    def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:
+    def tillgate_payment_methods(self, account: Account) -> Sequence[Method]:
         """Return the methods of the account, or else of its dialect."""
         return account.taken_methods

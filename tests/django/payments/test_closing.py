@@ -22,7 +22,7 @@ class Closing(ToyPlugin):
         self.asked: list[str] = []
 
     @hooks.hookimpl
-    def tillgate_close(self, account: Account, reference: str) -> bool | None:
+    def tillgate_close(self, account: Account, reference: str) -> bool:
         self.asked.append(reference)
         if self.fails:
             raise NotSent("query", reference, "no connection was made")

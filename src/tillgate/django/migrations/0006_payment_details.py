@@ -23,6 +23,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             "payment",
+            "hinted_no",
+            models.CharField(blank=True, max_length=255, null=True),
+        ),
+        migrations.AddField(
+            "payment",
             "close_wanted_at",
             models.DateTimeField(blank=True, null=True),
         ),

@@ -33,7 +33,8 @@ def _close(payment: Payment) -> bool | str | None:
     try:
         account = account_of(payment)
         with network():
-            return hooks.close(account, payment.reference, transaction_no=payment.transaction_no)
+            number = payment.transaction_no or payment.hinted_no
+            return hooks.close(account, payment.reference, transaction_no=number)
     except TillgateError as error:
         return without_personal_data(str(error))
     except Exception as error:  # a plugin may raise anything

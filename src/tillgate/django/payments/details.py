@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from tillgate import hooks
 from tillgate.django.models import Payment, PaymentNumber
+from tillgate.hooks.boundary import LONGEST_NUMBER
 from tillgate.lifecycle import Answer, Found
 from tillgate.wire.details import PaymentDetails
+from tillgate.wire.texts import storable
+
+
+def note_number(payment: Payment, hints: Iterable[hooks.Hint], *, is_its_own: bool = False) -> None:
+    """Keep the gateway's number that a verified notification brings, where none is known: queries
+    use it. At the payment's own address a hint need not name the reference.
+    """
+    if payment.transaction_no:
+        return
+    named = (payment.reference, None) if is_its_own else (payment.reference,)
+    numbers = (hint.transaction_no for hint in hints if hint.reference in named)
+    number = next((one for one in numbers if one and is_storable(one)), None)
+    if number and number != payment.hinted_no:
+        Payment.objects.filter(pk=payment.pk).update(hinted_no=number)
+        payment.hinted_no = number
+
+
+def is_storable(text: object) -> bool:
+    """Return whether a row can hold the text of a hint."""
+    return isinstance(text, str) and 0 < len(text) <= LONGEST_NUMBER and storable(text) == text
 
 
 def note_details(payment: Payment, answer: Answer) -> None:

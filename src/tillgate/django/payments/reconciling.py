@@ -207,7 +207,7 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
             found = hooks.query(
                 account,
                 payment.reference,
-                transaction_no=payment.transaction_no,
+                transaction_no=payment.transaction_no or payment.hinted_no,
                 deadline_seconds=deadline_seconds,
                 attempts=attempts,
             )
