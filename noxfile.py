@@ -142,10 +142,11 @@ def install(
 
 @nox.session(venv_backend="none")
 def lint(session: nox.Session) -> None:
-    """Check style and the layers of imports."""
+    """Check style, and the layers and circles of imports."""
     here(session, "ruff", "check")
     here(session, "ruff", "format", "--check")
     here(session, "lint-imports", "--no-cache")
+    here(session, "python", "-m", "tools.circles")
 
 
 @nox.session(venv_backend="none")

@@ -51,14 +51,14 @@ NOT_A_BASE = [
 
 
 @pytest.mark.parametrize("value", NOT_A_BASE)
-def test_a_base_url_is_an_absolute_web_address_without_query(value: Any) -> None:
+def test_base_url_is_absolute_without_query(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="is not an absolute http") as caught:
         account(base_url=value)
     assert caught.value.field == "base_url"
     assert "secret" not in everything_shown(caught.value)
 
 
-def test_a_base_url_is_https_outside_a_sandbox() -> None:
+def test_base_url_is_https_outside_sandbox() -> None:
     with pytest.raises(ConfigurationError, match="only a sandbox account may use http") as caught:
         account(base_url="http://pay.example")
     assert (caught.value.field, caught.value.value) == ("base_url", "http://pay.example")
@@ -71,7 +71,8 @@ def test_a_base_url_is_https_outside_a_sandbox() -> None:
     "host",
     ["127.0.0.1", "10.1.2.3", "[::1]", "[::ffff:10.1.2.3]", "169.254.169.254"],
 )
-def test_private_base_url_is_refused_where_only_public_ones_are_allowed(host: str) -> None:
+def test_private_base_url_can_be_refused(host: str) -> None:
+    """It is refused where only public addresses are allowed."""
     with pytest.raises(ConfigurationError, match="is in a private network") as caught:
         account(base_url=f"https://{host}", public_addresses_only=True)
     assert caught.value.field == "base_url"
@@ -85,7 +86,7 @@ def test_private_base_url_is_refused_where_only_public_ones_are_allowed(host: st
         ("https://pay.example/gate//", "https://pay.example/gate"),
     ],
 )
-def test_a_slash_at_the_end_of_a_base_url_is_dropped(given_url: str, kept: str) -> None:
+def test_base_url_loses_its_trailing_slash(given_url: str, kept: str) -> None:
     assert account(base_url=given_url).base_url == kept
 
 
@@ -106,7 +107,7 @@ def test_a_slash_at_the_end_of_a_base_url_is_dropped(given_url: str, kept: str) 
         [TOKEN],
     ],
 )
-def test_i11_a_token_that_is_empty_or_odd_is_refused_and_not_shown(value: Any) -> None:
+def test_i11_bad_token_is_refused_and_hidden(value: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         account(token=value)
     assert (caught.value.field, caught.value.value) == ("token", "***")
@@ -125,15 +126,14 @@ def test_a_merchant_number_is_text(value: Any) -> None:
     ("dialect", "missing"),
     [("reference", "merchant_no"), ("v3", "merchant_no"), ("v3", "store_no")],
 )
-def test_the_dialect_decides_which_settings_an_account_needs(dialect: str, missing: str) -> None:
+def test_dialect_decides_required_settings(dialect: str, missing: str) -> None:
     with pytest.raises(ConfigurationError, match=f"the dialect {dialect} needs it") as caught:
         account(dialect=dialect, **{"store_no": "1", missing: ""})
     assert caught.value.field == missing
 
 
-def test_an_account_of_a_gateway_with_one_address_for_all_names_neither_address_nor_merchant_number() -> (
-    None
-):
+def test_single_address_dialect_needs_only_token() -> None:
+    """The base URL comes from the profile, and no merchant number is needed."""
     one = GatewayProfile(name="one", base_url="https://one.example", currencies=("EUR",))
     assert Account(token=TOKEN, dialect=one).base_url == "https://one.example"
     assert (
@@ -142,7 +142,7 @@ def test_an_account_of_a_gateway_with_one_address_for_all_names_neither_address_
     )
 
 
-def test_a_gateway_plugin_gives_its_dialect_a_name_by_an_entry_point(
+def test_plugin_names_dialect_by_entry_point(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = GatewayProfile(name="one", base_url="https://one.example", currencies=("EUR",))
@@ -164,7 +164,8 @@ def test_a_gateway_plugin_gives_its_dialect_a_name_by_an_entry_point(
     "given",
     ["whsec_old", ["whsec_old"], ("whsec_old", "whsec_new"), SecretStr("whsec_old")],
 )
-def test_i11_the_secrets_of_notifications_are_one_or_more_and_appear_in_no_text(given: Any) -> None:
+def test_i11_notification_secrets_appear_in_no_text(given: Any) -> None:
+    """An account may have more than one."""
     made = account(webhook_secrets=given)
     assert made.webhook_secrets[0].get_secret_value() == "whsec_old"
     assert "whsec" not in repr(made)
@@ -174,7 +175,8 @@ def test_i11_the_secrets_of_notifications_are_one_or_more_and_appear_in_no_text(
     "given",
     [7, None, [""], ["whsec_good", " whsec_spaced"], {"whsec_good": 1}],
 )
-def test_i11_wrong_secrets_of_notifications_are_refused_and_not_shown(given: Any) -> None:
+def test_i11_wrong_notification_secrets_stay_hidden(given: Any) -> None:
+    """The account is refused without showing them."""
     with pytest.raises(ConfigurationError) as caught:
         account(webhook_secrets=given)
     assert caught.value.field == "webhook_secrets"
@@ -182,7 +184,8 @@ def test_i11_wrong_secrets_of_notifications_are_refused_and_not_shown(given: Any
 
 
 @pytest.mark.parametrize("value", ["nonsense", "", None, 7, {"name": "reference"}])
-def test_a_dialect_is_a_dialect_or_the_name_of_one(value: Any) -> None:
+def test_other_dialect_values_are_refused(value: Any) -> None:
+    """A dialect is an object or the name of a known one."""
     with pytest.raises(ConfigurationError, match="reference, examples"):
         account(dialect=value)
 
@@ -191,7 +194,7 @@ def test_a_dialect_is_a_dialect_or_the_name_of_one(value: Any) -> None:
     ("value", "dialect"),
     [("reference", REFERENCE), ("examples", EXAMPLES), (FORM, FORM)],
 )
-def test_a_dialect_is_given_by_name_or_as_it_is(value: Any, dialect: object) -> None:
+def test_dialect_may_be_name_or_object(value: Any, dialect: object) -> None:
     assert account(dialect=value).dialect == account(dialect=value).credentials.dialect == dialect
 
 
@@ -222,7 +225,7 @@ def test_counts_are_bounded(field: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["tokn", "Token", TOKEN])
-def test_i11_an_unknown_setting_is_an_error_that_shows_no_value(name: str) -> None:
+def test_i11_unknown_setting_error_hides_value(name: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         account(**{name: "S3CRET-VALUE"})
     assert caught.value.value == "***"
@@ -230,7 +233,7 @@ def test_i11_an_unknown_setting_is_an_error_that_shows_no_value(name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["base_url", "merchant_no", "token"])
-def test_a_required_setting_that_is_missing_is_named(name: str) -> None:
+def test_missing_required_setting_is_named(name: str) -> None:
     fields: dict[str, Any] = {
         "base_url": "https://pay.example",
         "merchant_no": "200043",
@@ -254,7 +257,8 @@ def test_a_required_setting_that_is_missing_is_named(name: str) -> None:
         {"merchant_no": "", "deadline_seconds": -1},
     ],
 )
-def test_i11_no_frame_of_a_refused_account_holds_the_token(wrong: dict[str, Any]) -> None:
+def test_i11_traceback_frames_hold_no_token(wrong: dict[str, Any]) -> None:
+    """This holds for the error of a refused account."""
     with pytest.raises(ConfigurationError) as caught:
         account(**wrong)
     shown = everything_shown(caught.value)
@@ -278,7 +282,8 @@ def test_i11_the_token_appears_in_no_rendering() -> None:
     assert some.token.get_secret_value() == some.credentials.token == TOKEN
 
 
-def test_accounts_are_frozen_comparable_hashable_and_survive_pickling() -> None:
+def test_accounts_are_immutable_values() -> None:
+    """They are frozen, comparable and hashable, and survive pickling."""
     some = account()
     assert some.credentials == account().credentials
     assert pickle.loads(pickle.dumps(some)) == some == account()
@@ -288,7 +293,7 @@ def test_accounts_are_frozen_comparable_hashable_and_survive_pickling() -> None:
         some.merchant_no = "2"
 
 
-def test_a_copy_of_an_account_carries_its_own_credentials() -> None:
+def test_account_copy_carries_own_credentials() -> None:
     some = account()
     assert some.credentials.merchant_no == "200043"
     copied = some.model_copy(update={"merchant_no": "2", "base_url": "https://other.example"})
@@ -325,9 +330,10 @@ def test_the_defaults_are_those_of_the_docstring() -> None:
         st.none() | st.text() | st.integers() | st.floats() | st.binary(),
     ),
 )
-def test_i11_whatever_is_given_only_a_configuration_error_comes_of_it(
+def test_i11_only_configuration_errors_are_raised(
     changes: dict[str, Any],
 ) -> None:
+    """Wrong values of any kind raise no other error."""
     try:
         account(**changes)
     except ConfigurationError as error:
@@ -335,7 +341,8 @@ def test_i11_whatever_is_given_only_a_configuration_error_comes_of_it(
         assert TOKEN not in everything_shown(error)  # noqa: PT017
 
 
-def test_i11_a_copy_of_an_account_keeps_its_new_token_secret_and_its_rules() -> None:
+def test_i11_account_copy_hides_new_token() -> None:
+    """The copy is checked by the same rules."""
     original = Account(base_url="http://pay.example", merchant_no="1", token="first", sandbox=True)
     assert "s3cret" not in repr(original.model_copy(update={"token": "s3cret"}))
     with pytest.raises(ConfigurationError):
@@ -343,7 +350,7 @@ def test_i11_a_copy_of_an_account_keeps_its_new_token_secret_and_its_rules() -> 
 
 
 @pytest.mark.parametrize("host", ["xn--a.example", "xn--.example"])
-def test_a_host_that_is_no_name_in_any_script_is_refused_before_anything_is_sent(host: str) -> None:
+def test_invalid_host_is_refused_before_sending(host: str) -> None:
     with pytest.raises(ConfigurationError):
         Account(base_url=f"https://{host}", merchant_no="1", token="t")
 

@@ -103,7 +103,7 @@ def assert_is_clear(error: InvalidRequest, field: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), BAD_PAYMENTS)
-def test_a_bad_payment_is_refused_and_nothing_is_sent(field: str, value: Any) -> None:
+def test_bad_payment_is_refused_unsent(field: str, value: Any) -> None:
     with (
         Gateway(account(), transport=NothingMayBeSent()) as gateway,
         pytest.raises(InvalidRequest) as caught,
@@ -113,7 +113,7 @@ def test_a_bad_payment_is_refused_and_nothing_is_sent(field: str, value: Any) ->
 
 
 @pytest.mark.parametrize(("field", "value"), BAD_REFUNDS)
-def test_a_bad_refund_is_refused_and_nothing_is_sent(field: str, value: Any) -> None:
+def test_bad_refund_is_refused_unsent(field: str, value: Any) -> None:
     with (
         Gateway(account(), transport=NothingMayBeSent()) as gateway,
         pytest.raises(InvalidRequest) as caught,
@@ -123,7 +123,7 @@ def test_a_bad_refund_is_refused_and_nothing_is_sent(field: str, value: Any) -> 
 
 
 @pytest.mark.parametrize("reference", ["", "A" * 65, "A&B", "A B", "A\U0001f600", None])
-def test_a_query_for_what_is_no_reference_is_refused_and_nothing_is_sent(reference: Any) -> None:
+def test_bad_query_reference_is_refused_unsent(reference: Any) -> None:
     with (
         Gateway(account(), transport=NothingMayBeSent()) as gateway,
         pytest.raises(InvalidRequest) as caught,
@@ -132,7 +132,7 @@ def test_a_query_for_what_is_no_reference_is_refused_and_nothing_is_sent(referen
     assert_is_clear(caught.value, "reference", reference)
 
 
-def test_bad_input_is_refused_before_an_async_gateway_sends_anything() -> None:
+def test_async_gateway_refuses_bad_input_unsent() -> None:
     async def run() -> None:
         async with AsyncGateway(account(), transport=NothingMayBeSent()) as gateway:
             with pytest.raises(InvalidRequest):
@@ -146,7 +146,8 @@ def test_bad_input_is_refused_before_an_async_gateway_sends_anything() -> None:
 
 
 @pytest.mark.parametrize("name", ["***", "\u2605", "\U0001f600", "-.,"])
-def test_a_goods_name_of_only_special_characters_is_refused(name: str) -> None:
+def test_special_character_goods_name_is_refused(name: str) -> None:
+    """A goods name needs more than special characters."""
     with pytest.raises(InvalidRequest, match="goods_name"):
         Goods(goods_name=name)
 
@@ -218,12 +219,13 @@ CASES = [
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("operation", "answer"), CASES)
-def test_a_bad_answer_proves_nothing_and_nothing_is_sent_again(
+def test_bad_answer_proves_nothing(
     scripted: ScriptedGateway,
     kind: str,
     operation: str,
     answer: bytes,
 ) -> None:
+    """No request is sent again after a bad answer."""
     scripted.script, scripted.requests = always(answer), []
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
         carry_out(kind, account(base_url=scripted.url, **FAST), operation)
@@ -235,7 +237,8 @@ def test_a_bad_answer_proves_nothing_and_nothing_is_sent_again(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_unknown_status_is_told_and_is_not_paid(scripted: ScriptedGateway, kind: str) -> None:
+def test_unknown_status_is_not_paid(scripted: ScriptedGateway, kind: str) -> None:
+    """The caller gets to know the status."""
     scripted.script = always(http(envelope(found(status="teleported"))))
     [answer] = carry_out(kind, account(base_url=scripted.url, **FAST), "query")
     assert (answer.status, answer.status_text) == (TransactionStatus.UNRECOGNISED, "teleported")
@@ -299,7 +302,7 @@ def assert_each_was_sent_once_and_is_unknown(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("where", SLOWNESS)
-def test_a_slow_drip_past_the_deadline_is_given_up(
+def test_slow_drip_ends_at_deadline(
     scripted: ScriptedGateway,
     kind: str,
     where: str,
@@ -314,10 +317,11 @@ def test_a_slow_drip_past_the_deadline_is_given_up(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_that_pauses_longer_than_a_read_may_is_given_up(
+def test_long_pause_in_answer_ends_reading(
     scripted: ScriptedGateway,
     kind: str,
 ) -> None:
+    """An answer that pauses for longer than the read timeout is given up."""
     scripted.script, scripted.requests = (
         lambda request: (GOOD_ANSWERS[request.operation][:-5], 60.0),
         [],
@@ -335,10 +339,11 @@ def cut(answer: bytes, place: int, how: Cut) -> Callable[[Received], Any]:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_an_answer_cut_at_any_byte_is_no_success_and_nothing_is_sent_again(
+def test_answer_cut_anywhere_is_no_success(
     scripted: ScriptedGateway,
     operation: str,
 ) -> None:
+    """No request is sent again, wherever the answer ends."""
     answer = GOOD_ANSWERS[operation]
     scripted.requests = []
     with Gateway(account(base_url=scripted.url, **FAST)) as gateway:
@@ -355,7 +360,7 @@ def test_an_answer_cut_at_any_byte_is_no_success_and_nothing_is_sent_again(
 @pytest.mark.parametrize("how", Cut)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_an_answer_that_is_cut_or_reset_is_no_success(
+def test_cut_or_reset_is_no_success(
     scripted: ScriptedGateway,
     kind: str,
     operation: str,
@@ -387,12 +392,13 @@ def test_an_answer_that_is_cut_or_reset_is_no_success(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("framing", ["until the end", "chunked"])
-def test_an_answer_of_unknown_length_that_is_cut_is_no_success(
+def test_cut_unsized_answer_is_no_success(
     scripted: ScriptedGateway,
     kind: str,
     operation: str,
     framing: str,
 ) -> None:
+    """The answer does not state its length."""
     body = json.dumps(GOOD_BODIES[operation]).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
     answer = head + (
@@ -461,7 +467,7 @@ def test_what_is_not_http_is_no_news(
         b"HTTP/1.1 200 OK\r\nX: ",
     ],
 )
-def test_i11_a_gateway_that_echoes_the_request_leaks_no_signature(
+def test_i11_echoed_request_leaks_no_signature(
     scripted: ScriptedGateway,
     kind: str,
     operation: str,
@@ -480,13 +486,13 @@ def test_i11_a_gateway_that_echoes_the_request_leaks_no_signature(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_closed_port_means_that_nothing_was_sent(kind: str, operation: str) -> None:
+def test_closed_port_means_not_sent(kind: str, operation: str) -> None:
     with pytest.raises(NotSent) as caught:
         carry_out(kind, account(base_url=f"http://127.0.0.1:{free_port()}", **FAST), operation)
     assert (caught.value.operation, caught.value.reference) == (operation, REFERENCE)
 
 
-def test_a_refund_that_is_said_to_have_succeeded_has_succeeded(scripted: ScriptedGateway) -> None:
+def test_reported_refund_success_is_accepted(scripted: ScriptedGateway) -> None:
     scripted.script = always(http({"ret_code": "000100", "ret_msg": "refund success"}))
     for kind in KINDS:
         assert carry_out(kind, account(base_url=scripted.url, **FAST), "refund") == [

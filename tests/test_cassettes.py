@@ -177,10 +177,11 @@ def test_query_of_an_unknown_reference_async(
     assert (answer.value.http_status, answer.value.ret_code) == (400, "000022")
 
 
-def test_another_token_leaves_a_creation_unknown_and_a_query_says_why(
+def test_wrong_token_leaves_creation_unknown(
     gateway_account: Account,
     fresh_reference: FreshReference,
 ) -> None:
+    """A query then says why."""
     stranger = Account(
         base_url=gateway_account.base_url,
         merchant_no=gateway_account.merchant_no,
@@ -274,11 +275,12 @@ def test_refund_of_an_unknown_reference_is_refused(
     assert refusal.value.ret_code in REFERENCE.refund_refusal_codes
 
 
-def test_pay_with_a_broken_answer_is_unknown_and_can_be_queried(
+def test_broken_pay_answer_can_be_queried(
     gateway_account: Account,
     fresh_reference: FreshReference,
     sandbox_when_recording: Sandbox | None,
 ) -> None:
+    """The outcome of the creation is unknown."""
     request = order(fresh_reference("100017"))
     if sandbox_when_recording:
         sandbox_when_recording.control.fault("broken_json", occasion="pay")
@@ -335,7 +337,7 @@ def test_query_is_repeated_after_503(
         assert gateway.query(request.reference).status is TransactionStatus.PENDING
 
 
-def test_pay_with_a_relative_payment_page_address_is_unknown(
+def test_relative_payment_page_address_is_unknown(
     gateway_account: Account,
     fresh_reference: FreshReference,
     sandbox_when_recording: Sandbox | None,
@@ -366,7 +368,7 @@ def test_signed_answers_are_verified(
 
 
 @signed
-def test_unsigned_answer_is_no_news_where_a_signature_is_required(
+def test_required_signature_ignores_unsigned_answer(
     gateway_account: Account,
     fresh_reference: FreshReference,
     sandbox_when_recording: Sandbox | None,
@@ -393,7 +395,7 @@ def test_wrongly_signed_answers_are_no_news(
 
 
 @pytest.mark.parametrize("gateway_dialect", [V3], ids=["v3"])
-def test_a_payment_in_won_is_refunded_in_parts(
+def test_won_payment_is_refunded_in_parts(
     gateway_account: Account,
     fresh_reference: FreshReference,
     sandbox_when_recording: Sandbox | None,
@@ -428,7 +430,7 @@ def test_a_payment_in_won_is_refunded_in_parts(
     ]
 
 
-def test_no_cassette_of_the_repository_holds_a_secret() -> None:
+def test_repository_cassettes_hold_no_secret() -> None:
     # Stripe's conversations are not of the interface: they have a test of their own.
     others = [
         folder
@@ -441,7 +443,7 @@ def test_no_cassette_of_the_repository_holds_a_secret() -> None:
     assert sum(1 for _ in CASSETTES.glob("*.yaml")) > 20
 
 
-def test_every_cassette_belongs_to_a_test_that_exists() -> None:
+def test_cassettes_belong_to_existing_tests() -> None:
     for path in CASSETTES.glob("*.yaml"):
         owner = re.match(r"# (?P<file>[^:]+)::(?P<name>\w+)", path.read_text("utf-8"))
         assert owner, path

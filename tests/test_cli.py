@@ -117,10 +117,11 @@ def test_a_payment_is_created_queried_and_refunded(sandbox: Sandbox) -> None:
     "reference",
     ["100000123at1605000000", "4711:alipay:1605000000", "123e4567-e89b-12d3-a456-426614174000"],
 )
-def test_a_payment_that_another_plugin_has_made_is_queried_and_refunded(
+def test_other_plugins_payment_can_be_refunded(
     sandbox: Sandbox,
     reference: str,
 ) -> None:
+    """A payment that another plugin made can also be queried."""
     sent = {
         "merchantNo": PUBLISHED_MERCHANT_NO,
         "currency": "USD",
@@ -167,7 +168,7 @@ def test_people_read_aligned_lines_and_no_braces() -> None:
         ([*PAY, "--method", "cash"], 2, "method"),
     ],
 )
-def test_errors_are_one_line_and_an_exit_code(
+def test_error_prints_line_and_exit_code(
     arguments: list[str],
     exit_code: int,
     message: str,
@@ -207,9 +208,10 @@ def refunding(
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii", "cp1252"])
-def test_a_refund_that_was_made_ends_with_0_whatever_letters_the_terminal_has(
+def test_refund_exits_0_on_any_terminal(
     encoding: str,
 ) -> None:
+    """The terminal may lack letters of the output."""
     with ScriptedGateway(always(http(GAVE_BACK))) as gateway:
         plain, as_json = (
             refunding(gateway, *options, PYTHONIOENCODING=encoding) for options in ([], ["--json"])
@@ -226,9 +228,10 @@ def test_a_refund_that_was_made_ends_with_0_whatever_letters_the_terminal_has(
     reason="this system has no device that is always full",
 )
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_what_could_not_be_printed_ends_with_5_so_that_nobody_repeats_it(
+def test_unprinted_refund_exits_5(
     options: tuple[str, ...],
 ) -> None:
+    """The code keeps callers from repeating a refund that was made."""
     with ScriptedGateway(always(http(GAVE_BACK))) as gateway, open("/dev/full", "wb") as full:
         done = refunding(gateway, *options, stdout=full)
         assert len(gateway.requests) == 1
@@ -242,13 +245,13 @@ def test_what_could_not_be_printed_ends_with_5_so_that_nobody_repeats_it(
 
 
 @pytest.mark.usefixtures("account")
-def test_the_outcome_of_a_lost_answer_is_unknown_and_says_so_with_5(sandbox: Sandbox) -> None:
+def test_lost_answer_exits_5_as_unknown(sandbox: Sandbox) -> None:
     sandbox.control.fault("lost_response", occasion="pay")
     result = run(*PAY, "--json")
     assert (result.exit_code, json.loads(result.stdout)["error"]) == (5, "OutcomeUnknown")
 
 
-def test_every_error_has_an_exit_code_that_the_help_names() -> None:
+def test_help_names_every_errors_exit_code() -> None:
     for name in errors.__all__:
         if name not in ("TillgateError", "GatewayError"):
             assert any(issubclass(getattr(errors, name), kind) for kind in EXIT_CODES), name
@@ -257,18 +260,20 @@ def test_every_error_has_an_exit_code_that_the_help_names() -> None:
         assert re.search(rf"\b{code} \w", help_text)
 
 
-def test_without_an_account_the_error_names_every_place_to_set_it() -> None:
+def test_missing_account_error_names_every_place() -> None:
+    """The error names every place where an account can be set."""
     result = run("query", "A")
     assert result.exit_code == 2
     for place in ("--base-url", "TILLGATE_BASE_URL", "[accounts.default]"):
         assert place in result.output
 
 
-def test_options_win_over_the_environment_and_the_environment_over_the_file(
+def test_precedence_is_options_environment_file(
     sandbox: Sandbox,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Options win over the environment, and the environment over the file."""
     file = tmp_path / "tillgate.toml"
     file.write_text(
         f'[accounts.default]\nbase_url="{sandbox.base_url}"\nmerchant_no="file"\ntoken="file"\nsandbox=true\n',
@@ -301,7 +306,7 @@ def test_a_second_account_is_chosen_by_name(sandbox: Sandbox, tmp_path: Path) ->
         ("[accounts.default]\nread_timout_seconds = 3", "did you mean read_timeout_seconds"),
     ],
 )
-def test_a_misspelt_setting_is_an_error_and_never_ignored(
+def test_misspelt_setting_is_an_error(
     content: str,
     finding: str,
     tmp_path: Path,
@@ -312,16 +317,17 @@ def test_a_misspelt_setting_is_an_error_and_never_ignored(
 
 
 @pytest.mark.usefixtures("account")
-def test_a_misspelt_variable_is_an_error_and_a_strangers_is_not(
+def test_misspelt_variable_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A variable that belongs to another program is ignored."""
     monkeypatch.setenv("TILLGATE_SHOP_COLOUR", "blue")
     assert run("doctor").exit_code == 0
     monkeypatch.setenv("TILLGATE_BASEURL", "https://a.example")
     assert "did you mean TILLGATE_BASE_URL" in run("doctor").output
 
 
-def test_an_account_asked_for_by_name_beats_the_environment(
+def test_named_account_beats_environment(
     sandbox: Sandbox,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -337,10 +343,12 @@ def test_an_account_asked_for_by_name_beats_the_environment(
 
 @pytest.mark.usefixtures("account")
 @pytest.mark.parametrize("command", [PAY, ["refund", "A-1", "--amount", "1.00"]])
-def test_an_interrupted_call_that_moves_money_is_unknown_and_names_its_reference(
+def test_interrupted_call_is_unknown_with_reference(
     command: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """An interrupted call that moves money names its reference."""
+
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -359,7 +367,7 @@ def test_an_interrupted_call_that_moves_money_is_unknown_and_names_its_reference
         '"s3cret"\nbase_url="https://a.example"\nmerchant_no="1"\ntoken="s3cret"',
     ],
 )
-def test_a_broken_file_is_named_and_its_secrets_are_not_shown(content: str, tmp_path: Path) -> None:
+def test_broken_file_is_named_without_secrets(content: str, tmp_path: Path) -> None:
     (tmp_path / "tillgate.toml").write_text(content)
     result = run("query", "A")
     assert result.exit_code == 2
@@ -367,7 +375,7 @@ def test_a_broken_file_is_named_and_its_secrets_are_not_shown(content: str, tmp_
 
 
 @pytest.mark.usefixtures("account")
-def test_the_doctor_proves_the_credentials_without_moving_money(sandbox: Sandbox) -> None:
+def test_doctor_proves_credentials_without_moving_money(sandbox: Sandbox) -> None:
     before = sandbox.service.transactions()
     report = answer("doctor")
     assert report["healthy"]
@@ -385,11 +393,12 @@ def test_the_doctor_proves_the_credentials_without_moving_money(sandbox: Sandbox
         (["--base-url", "http://127.0.0.1:1"], "check base_url and the network"),
     ],
 )
-def test_the_doctor_ends_with_1_and_says_what_to_check(
+def test_doctor_exits_1_with_advice(
     arguments: list[str],
     finding: str,
     dialect: str,
 ) -> None:
+    """It says what to check."""
     result = run("doctor", "--dialect", dialect, "--store-no", PUBLISHED_STORE_NO, *arguments)
     assert (result.exit_code, finding in result.output) == (1, True), result.output
     assert "FAIL" in result.output
@@ -406,12 +415,13 @@ def test_the_doctor_ends_with_1_and_says_what_to_check(
         ("online", "v3", "reference"),
     ],
 )
-def test_the_doctor_names_the_dialect_whose_paths_the_gateway_knows(
+def test_doctor_suggests_dialect_gateway_knows(
     paths: str,
     used: str,
     named: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The paths that the gateway knows tell which dialect it is."""
     with Sandbox(Options(prefixes=paths)) as gateway:
         monkeypatch.setenv("TILLGATE_BASE_URL", gateway.base_url)
         if used == "v3":
@@ -432,7 +442,7 @@ def test_the_doctor_names_the_dialect_whose_paths_the_gateway_knows(
         (["--store-no", PUBLISHED_STORE_NO], 0, "000022"),
     ],
 )
-def test_the_doctor_names_the_store_of_version_3(
+def test_doctor_names_version_3_store(
     arguments: list[str],
     exit_code: int,
     finding: str,
@@ -442,7 +452,7 @@ def test_the_doctor_names_the_store_of_version_3(
 
 
 @pytest.mark.usefixtures("account")
-def test_the_environment_describes_an_account_of_version_3(
+def test_environment_can_describe_version_3_account(
     sandbox: Sandbox,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -484,7 +494,7 @@ def test_the_environment_describes_an_account_of_version_3(
         (418, "look again later, and check base_url and dialect"),
     ],
 )
-def test_the_doctor_blames_no_setting_for_a_gateway_that_is_out_of_order(
+def test_doctor_blames_no_setting_for_outage(
     status: int,
     finding: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -498,7 +508,7 @@ def test_the_doctor_blames_no_setting_for_a_gateway_that_is_out_of_order(
 
 
 @pytest.mark.usefixtures("account")
-def test_the_doctor_sees_a_gateway_that_finds_everything(
+def test_doctor_notices_gateway_that_finds_everything(
     sandbox: Sandbox,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -509,7 +519,7 @@ def test_the_doctor_sees_a_gateway_that_finds_everything(
 
 
 @pytest.mark.usefixtures("account")
-def test_the_doctor_names_what_a_plugin_raises_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_plugin_error_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(gateway: object, reference: str, **bounds: object) -> None:
         raise KeyError("region")
 
@@ -524,7 +534,7 @@ def test_the_doctor_names_what_a_plugin_raises_and_goes_on(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("account")
-def test_sign_shows_every_step_and_never_the_token() -> None:
+def test_sign_shows_steps_but_no_token() -> None:
     arguments = [f"{name}={value}" for name, value in VECTOR.items()]
     result = run("sign", *arguments, "empty=", "--token", PUBLISHED_TEST_TOKEN)
     assert "b6bfd66531ae7c9499115c7480a2c8aa" in result.output
@@ -551,13 +561,14 @@ def test_plugins_lists_the_adapter_and_its_hooks() -> None:
     assert "tillgate_refund" in run("plugins").output
 
 
-def test_an_unknown_switch_of_the_sandbox_is_refused_with_the_nearest_name() -> None:
+def test_unknown_sandbox_switch_suggests_nearest_name() -> None:
     result = run("sandbox", "--set", "query_amuont=text")
     assert result.exit_code == 2
     assert "query_amount" in result.output
 
 
-def test_the_sandbox_says_where_it_is_and_ends_cleanly_on_an_interrupt() -> None:
+def test_sandbox_says_address_and_stops_cleanly() -> None:
+    """It ends cleanly on an interrupt."""
     command = [sys.executable, "-u", "-m", "tillgate", "sandbox", "--port", "0", "--seed", "7"]
     with subprocess.Popen(
         command,
@@ -585,7 +596,7 @@ def test_the_sandbox_says_where_it_is_and_ends_cleanly_on_an_interrupt() -> None
         ("v3", "KRW 250", "KRW 1000"),
     ],
 )
-def test_the_demo_takes_a_payment_round_and_ends_with_0(dialect: str, part: str, rest: str) -> None:
+def test_demo_completes_payment_and_exits_0(dialect: str, part: str, rest: str) -> None:
     command = [sys.executable, "-m", "tillgate", "demo", "--once", "--dialect", dialect]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -109,7 +109,7 @@ FAILURES: dict[str, tuple[Step, ...]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("failure", FAILURES)
-def test_i6_i8_pay_and_refund_are_never_sent_twice(
+def test_i6_i8_pay_and_refund_never_resent(
     scripted: ScriptedGateway,
     kind: str,
     failure: str,
@@ -138,12 +138,13 @@ def test_i6_i8_pay_and_refund_are_never_sent_twice(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", ["pay", "refund"])
 @pytest.mark.parametrize("how", Cut)
-def test_i6_i8_a_kept_connection_that_dies_under_a_request_is_not_tried_again(
+def test_i6_i8_dropped_connection_is_not_retried(
     scripted: ScriptedGateway,
     kind: str,
     operation: str,
     how: Cut,
 ) -> None:
+    """A kept connection dies during a payment or refund request."""
     scripted.script = in_turn([GOOD["query"]], [how], [GOOD[operation]])
     with pytest.raises(OutcomeUnknown):
         carry_out(kind, account(base_url=scripted.url, **FAST), "query", operation)
@@ -172,11 +173,12 @@ def test_a_refusal_is_final_and_sent_once(
     "failure",
     [(Cut.CLOSE,), (Cut.RESET,), (http(b"", 429),), (http(b"", 500),), (http(b"<html>", 503),)],
 )
-def test_a_query_is_tried_again_after_a_failed_connection_429_and_5xx(
+def test_query_retries_after_transient_failures(
     scripted: ScriptedGateway,
     kind: str,
     failure: tuple[Step, ...],
 ) -> None:
+    """These are a failed connection, status 429 and any 5xx status."""
     scripted.script = in_turn(failure, failure, [GOOD["query"]])
     assert (
         carry_out(kind, account(base_url=scripted.url, **FAST), "query")[0].reference == REFERENCE
@@ -188,7 +190,7 @@ def test_a_query_is_tried_again_after_a_failed_connection_429_and_5xx(
 @pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("attempts", [1, 2, 5])
-def test_a_query_stops_at_its_attempts_and_tells_what_happened(
+def test_query_reports_attempts_when_giving_up(
     scripted: ScriptedGateway,
     kind: str,
     attempts: int,
@@ -216,7 +218,7 @@ def test_a_query_stops_at_its_deadline(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_query_that_ran_out_of_time_was_sent_and_does_not_say_otherwise(
+def test_timed_out_query_counts_as_sent(
     scripted: ScriptedGateway,
     kind: str,
 ) -> None:
@@ -238,7 +240,7 @@ def test_a_query_that_ran_out_of_time_was_sent_and_does_not_say_otherwise(
         (http(GOOD_BODIES["query"], 302, {"Location": "/"}), AnswerNotUnderstood),
     ],
 )
-def test_a_query_that_was_answered_is_not_repeated(
+def test_answered_query_is_not_repeated(
     scripted: ScriptedGateway,
     kind: str,
     answer: bytes,
@@ -251,7 +253,7 @@ def test_a_query_that_was_answered_is_not_repeated(
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_a_query_is_tried_again_when_no_connection_could_be_made() -> None:
+def test_query_retries_when_connecting_fails() -> None:
     tried = []
 
     def handle(request: httpx.Request) -> httpx.Response:
@@ -283,12 +285,13 @@ def test_pauses_grow_and_have_a_random_part(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("given", "sent"), [(1, 1), (2, 2), (9, 3), (None, 3)])
 @pytest.mark.usefixtures("no_pauses")
-def test_a_query_can_be_given_fewer_attempts_than_the_account(
+def test_query_can_limit_its_attempts(
     scripted: ScriptedGateway,
     kind: str,
     given: int | None,
     sent: int,
 ) -> None:
+    """A call may use fewer attempts than the account allows."""
     scripted.script = always(http(b"", 503))
     with pytest.raises(AnswerNotUnderstood):
         query(kind, account(base_url=scripted.url, **FAST), attempts=given)
@@ -297,7 +300,7 @@ def test_a_query_can_be_given_fewer_attempts_than_the_account(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("own", "given"), [(20.0, 0.3), (0.3, 20.0), (0.3, None)])
-def test_a_query_can_be_given_a_deadline_before_that_of_the_account(
+def test_query_can_shorten_its_deadline(
     scripted: ScriptedGateway,
     kind: str,
     own: float,
@@ -318,7 +321,7 @@ def test_a_query_can_be_given_a_deadline_before_that_of_the_account(
     "bounds",
     [{"attempts": 0}, {"deadline_seconds": 0}, {"deadline_seconds": float("nan")}],
 )
-def test_a_query_without_an_attempt_or_without_time_is_refused(
+def test_query_needs_an_attempt_and_time(
     kind: str,
     bounds: dict[str, Any],
 ) -> None:
@@ -344,7 +347,7 @@ def query(kind: str, at: Account, **bounds: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_a_cancelled_query_ends_at_once_and_is_not_tried_again(
+def test_cancelled_query_ends_without_retry(
     scripted: ScriptedGateway,
     kind: str,
 ) -> None:
@@ -368,7 +371,7 @@ def test_a_cancelled_query_ends_at_once_and_is_not_tried_again(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_operation_is_one_signed_post_to_its_path(
+def test_operation_is_one_signed_post(
     scripted: ScriptedGateway,
     kind: str,
 ) -> None:
@@ -398,7 +401,7 @@ def test_each_operation_is_one_signed_post_to_its_path(
     )
 
 
-def test_the_face_works_as_written_in_the_issue() -> None:
+def test_public_interface_works_as_documented() -> None:
     def handle(request: httpx.Request) -> httpx.Response:
         operation = {"secure-pay": "pay", "tran-query": "query", "refund": "refund"}[
             request.url.path.split("/")[-1]
@@ -418,7 +421,7 @@ def test_the_face_works_as_written_in_the_issue() -> None:
         gateway.refund(refund())
 
 
-def test_an_injected_transport_serves_an_async_gateway_too() -> None:
+def test_injected_transport_serves_async_gateway() -> None:
     async def handle(request: httpx.Request) -> httpx.Response:
         return httpx.Response(
             200,
@@ -448,10 +451,12 @@ def test_an_injected_transport_serves_an_async_gateway_too() -> None:
     ],
 )
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_an_injected_transport_raises_after_the_connection_leaves_the_outcome_unknown(
+def test_late_transport_error_leaves_outcome_unknown(
     error: type[httpx.TransportError],
     operation: str,
 ) -> None:
+    """An injected transport fails after the connection was made."""
+
     def handle(request: httpx.Request) -> httpx.Response:
         raise error("broken", request=request)
 
@@ -474,10 +479,12 @@ def test_what_an_injected_transport_raises_after_the_connection_leaves_the_outco
     ],
 )
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_an_injected_transport_raises_before_it_has_a_connection_was_not_sent(
+def test_early_transport_error_was_not_sent(
     error: type[httpx.TransportError],
     operation: str,
 ) -> None:
+    """An injected transport fails before it has a connection."""
+
     def handle(request: httpx.Request) -> httpx.Response:
         raise error("broken", request=request)
 
@@ -500,7 +507,7 @@ class Closable(httpx.MockTransport):
         self.closed += 1
 
 
-def test_leaving_a_gateway_closes_its_transport_also_when_something_goes_wrong() -> None:
+def test_gateway_exit_always_closes_transport() -> None:
     transport = Closable(lambda _: httpx.Response(500))
     with pytest.raises(OutcomeUnknown), Gateway(account(), transport=transport) as gateway:
         gateway.pay(payment())
@@ -553,12 +560,13 @@ SITUATIONS: dict[str, Callable[[Received], Any]] = {
 @pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_i11_no_call_shows_a_secret_in_its_outcome_its_traceback_or_a_log(
+def test_i11_calls_reveal_no_secret(
     scripted: ScriptedGateway,
     kind: str,
     situation: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """No outcome, traceback or log entry shows a secret."""
     caplog.set_level(logging.DEBUG)
     for name in ("httpx", "httpcore", "aiohttp", "asyncio", "anyio"):
         caplog.set_level(logging.DEBUG, logger=name)
@@ -586,7 +594,7 @@ def test_i11_no_call_shows_a_secret_in_its_outcome_its_traceback_or_a_log(
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_i11_a_failure_to_connect_shows_no_secret(kind: str, operation: str) -> None:
+def test_i11_connection_failure_reveals_no_secret(kind: str, operation: str) -> None:
     with pytest.raises(NotSent) as caught:
         carry_out(kind, account(base_url=f"http://127.0.0.1:{free_port()}", **FAST), operation)
     shown = everything_shown(caught.value)
@@ -610,7 +618,7 @@ def test_i11_neither_gateway_shows_the_token() -> None:
     assert "Gateway(Account(base_url='https://pay.example'" in shown
 
 
-def test_i1_an_answer_is_about_the_reference_that_was_asked_for(scripted: ScriptedGateway) -> None:
+def test_i1_answer_must_match_requested_reference(scripted: ScriptedGateway) -> None:
     scripted.script = always(http(envelope(found(reference="OTHER-1"))))
     with (
         Gateway(account(base_url=scripted.url, **FAST)) as gateway,

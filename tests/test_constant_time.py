@@ -47,7 +47,7 @@ def comparisons(source: str) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path).partition("tillgate/")[2])
-def test_nothing_secret_is_compared_with_an_equals_sign(path: Path) -> None:
+def test_secrets_are_never_compared_with_equals(path: Path) -> None:
     found = list(comparisons(path.read_text("utf-8")))
     assert found == [], f"use hmac.compare_digest, or say in FREE why it is no secret: {found}"
 
@@ -59,10 +59,11 @@ def test_the_search_finds_what_it_seeks() -> None:
 
 
 @pytest.mark.parametrize("claimed", ["", "0", "0" * 32, "x" * 5_000, "right"])
-def test_both_sides_compare_in_constant_time_whatever_is_claimed(
+def test_both_sides_compare_in_constant_time(
     monkeypatch: pytest.MonkeyPatch,
     claimed: str,
 ) -> None:
+    """It makes no difference what the other party claims."""
     parameters = {"amount": "1.00", "note": ""}
     given = signing.sign(parameters, TOKEN) if claimed == "right" else claimed
     compared: list[tuple[bytes, bytes]] = []
@@ -80,7 +81,7 @@ def test_both_sides_compare_in_constant_time_whatever_is_claimed(
     assert compared
 
 
-def test_an_address_is_looked_up_by_the_whole_key() -> None:
+def test_address_is_found_by_whole_key() -> None:
     """A database's index tells nothing that counts of 192 random bits; what must not be is a prefix
     or a pattern.
     """

@@ -184,23 +184,25 @@ def test_a_name_that_nothing_explains_is_missed(name: str) -> None:
     [tillgate, gateways, hooks, shop, testing],
     ids=lambda module: module.__name__,
 )
-def test_every_public_name_has_an_entry_in_the_reference(module: ModuleType) -> None:
+def test_reference_has_every_public_name(module: ModuleType) -> None:
     assert missing(module.__all__, *REFERENCE_TEXTS) == []
 
 
 @pytest.mark.parametrize(("module", "page"), [(hooks, "hooks"), (testing, "testing")])
-def test_every_public_name_of_a_module_has_an_entry_on_its_page(
+def test_module_pages_have_their_names(
     module: ModuleType,
     page: str,
 ) -> None:
+    """Every public name of a module has an entry on the page of that module."""
     assert missing(module.__all__, read(f"docs/reference/{page}.md")) == []
 
 
-def test_every_error_has_its_heading_and_every_such_heading_is_an_error() -> None:
+def test_errors_match_their_headings() -> None:
+    """Every error has a heading, and every such heading is an error."""
     assert set(headings(read("docs/reference/errors.md"))) == {"Errors", *tillgate.errors.__all__}
 
 
-def test_the_tree_of_the_errors_is_that_of_the_classes() -> None:
+def test_error_tree_matches_classes() -> None:
     drawing = blocks(read("docs/reference/errors.md"), "text")[0]
     drawn: set[str] = set()
     above: list[str] = []
@@ -228,9 +230,10 @@ OF_GATEWAYS = [
 
 
 @pytest.mark.parametrize("name", OF_GATEWAYS)
-def test_every_constructor_of_an_error_that_a_gateway_plugin_raises_is_shown_with_its_parameters(
+def test_error_constructors_show_their_parameters(
     name: str,
 ) -> None:
+    """The page covers every error that a gateway plugin raises."""
     kind = getattr(tillgate.errors, name)
     (example,) = blocks(read("docs/reference/errors.md"), "python")
     line = re.search(rf"^{name}\((.*)\)  # (.*)$", example, re.MULTILINE)
@@ -261,7 +264,7 @@ def test_every_method_of_the_clients_is_explained(kind: type[object]) -> None:
     )
 
 
-def test_every_name_of_signatures_and_notifications_is_explained() -> None:
+def test_signature_and_notification_names_are_explained() -> None:
     page = read("docs/reference/wire.md")
     assert (
         missing(
@@ -317,7 +320,8 @@ def explained_options(command: str) -> set[str]:
     return {name for name in {**own, **shared} if name.startswith("--")}
 
 
-def test_every_command_has_its_heading_and_every_such_heading_is_a_command() -> None:
+def test_commands_match_their_headings() -> None:
+    """Every command has a heading, and every such heading is a command."""
     found = [
         heading.removeprefix("tillgate ")
         for heading in headings(read("docs/reference/cli.md"))
@@ -327,7 +331,8 @@ def test_every_command_has_its_heading_and_every_such_heading_is_a_command() -> 
 
 
 @pytest.mark.parametrize("command", commands())
-def test_every_option_of_a_command_is_explained_and_no_other(command: str) -> None:
+def test_all_command_options_are_explained(command: str) -> None:
+    """The page explains no option that does not exist."""
     assert explained_options(command) == commands()[command]
 
 
@@ -336,7 +341,7 @@ def test_every_exit_code_is_explained() -> None:
     assert set(explained) == {str(code) for code in (0, 1, *EXIT_CODES.values())}
 
 
-def test_everything_that_an_error_says_in_json_is_explained() -> None:
+def test_json_error_fields_are_explained() -> None:
     explained = rows(section(read("docs/reference/cli.md"), "Errors as JSON"))
     abstract = {"TillgateError", "GatewayError"}
     assert {
@@ -350,7 +355,7 @@ def test_everything_that_an_error_says_in_json_is_explained() -> None:
     }
 
 
-def test_every_invariant_is_held_by_tests_that_exist() -> None:
+def test_every_invariant_names_existing_tests() -> None:
     page = ROOT / "docs" / "explanation" / "design.md"
     listed = re.findall(
         r"^\| I(\d+) \|(.*)$",
@@ -368,7 +373,8 @@ def test_every_invariant_is_held_by_tests_that_exist() -> None:
         ] == [], number
 
 
-def test_every_setting_of_an_account_is_explained_with_default_option_and_variable() -> None:
+def test_every_account_setting_is_explained() -> None:
+    """Each setting has its default, option and variable."""
     explained = rows(section(read("docs/reference/account.md"), "Settings"))
     assert list(explained) == list(Account.model_fields)
     options = commands()["doctor"]
@@ -396,7 +402,8 @@ def _shown(value: object) -> str:
     return "required" if value is dataclasses.MISSING else f'`"{value}"`'
 
 
-def test_every_field_of_a_dialect_is_explained_with_its_default() -> None:
+def test_every_dialect_field_is_explained() -> None:
+    """Each field has its default."""
     explained = rows(section(read("docs/reference/dialect.md"), "Fields"))
     assert {
         name: explained.get(name, ["", "not there"])[1]
@@ -411,7 +418,7 @@ def test_every_field_of_a_profile_is_explained() -> None:
     assert {name: cells[0] for name, cells in explained.items()} == fields
 
 
-def test_every_unspecified_behaviour_is_listed_with_tests_that_exist() -> None:
+def test_unspecified_behaviours_name_existing_tests() -> None:
     listed = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in section(read("docs/reference/dialect.md"), "Unspecified behaviour").splitlines()
@@ -452,7 +459,7 @@ def test_every_field_of_a_message_is_explained(kind: type[Any]) -> None:
     assert list(rows(section(page, kind.__name__))) == list(fields)
 
 
-def test_the_wire_names_of_requests_are_those_that_are_sent() -> None:
+def test_wire_names_match_sent_requests() -> None:
     page = read("docs/reference/messages.md")
     pay = PaymentRequest(
         reference="A-1",
@@ -508,16 +515,18 @@ def test_every_value_of_a_choice_is_named(kind: type[Enum]) -> None:
         ("hooks", "PaidOutcome", values.PaidOutcome),
     ],
 )
-def test_every_status_and_reason_is_explained_and_no_other(
+def test_all_statuses_and_reasons_are_explained(
     page: str,
     heading: str,
     kind: type[Enum],
 ) -> None:
+    """The page explains no others."""
     explained = set(rows(section(read(f"docs/reference/{page}.md"), heading))) - {kind.__name__}
     assert explained == {item.value for item in kind}
 
 
-def test_every_reason_that_an_answer_gives_is_named_by_a_rule_of_decide() -> None:
+def test_decide_rules_name_every_reason() -> None:
+    """Each reason in an answer is named by a rule of decide."""
     rules = set(
         re.findall(r"`([a-z-]+)`", section(read("docs/reference/lifecycle.md"), "interpret")),
     )
@@ -542,7 +551,7 @@ def test_every_reason_that_an_answer_gives_is_named_by_a_rule_of_decide() -> Non
     ],
     ids=["payment", "refund", "order", "outbox", "review"],
 )
-def test_the_drawn_transitions_are_those_of_the_table(
+def test_drawn_transitions_match_table(
     heading: str,
     table: Mapping[str, frozenset[str]],
 ) -> None:
@@ -551,7 +560,8 @@ def test_the_drawn_transitions_are_those_of_the_table(
     assert drawn == {(str(old), str(new)) for old, news in table.items() for new in news}
 
 
-def test_every_name_of_the_table_of_places_is_in_the_file_that_the_table_gives() -> None:
+def test_place_table_names_correct_files() -> None:
+    """Each name in the table is defined in the file next to it."""
     places = re.findall(
         r"^\| (.+?) \| (.+) \|$",
         section(read("ARCHITECTURE.md"), "Where is ..."),
@@ -571,7 +581,8 @@ def test_every_name_of_the_table_of_places_is_in_the_file_that_the_table_gives()
         assert set(names) <= defined, sought
 
 
-def test_the_journeys_name_operations_hooks_and_decisions_that_exist() -> None:
+def test_journeys_name_existing_operations() -> None:
+    """Their hooks and decisions exist too."""
     journeys = blocks(section(read("ARCHITECTURE.md"), "Three journeys"), "mermaid")
     assert len(journeys) == 3
     sources = "\n".join(
@@ -588,7 +599,8 @@ def test_the_journeys_name_operations_hooks_and_decisions_that_exist() -> None:
     assert [name for name in sorted(named) if f"def {name}(" not in sources] == []
 
 
-def test_the_app_calls_the_gateway_in_three_places_and_the_architecture_names_them() -> None:
+def test_architecture_names_all_gateway_calls() -> None:
+    """The app calls the gateway in three places."""
     (row,) = [
         line for line in read("ARCHITECTURE.md").splitlines() if "its callers in the app" in line
     ]
@@ -654,7 +666,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 @every_page
-def test_every_target_of_make_that_is_named_exists(page: Path) -> None:
+def test_named_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
     named = re.findall(
         r"(?:^|[ =])make ([a-z-]+)",
@@ -675,7 +687,7 @@ def test_every_named_session_and_proof_exists(page: Path) -> None:
 
 
 @every_page
-def test_every_command_and_option_that_is_named_exists(page: Path) -> None:
+def test_named_commands_and_options_exist(page: Path) -> None:
     known = commands()
     for command, arguments in re.findall(
         r"^(?:\$ |\.venv/bin/)?tillgate ([a-z][a-z-]*)\b((?:[^\n\\]|\\\n)*)",
@@ -731,12 +743,13 @@ def _exists(dotted: str) -> bool:
     "dotted",
     ["tillgate.no_such_module", "tillgate.hooks.no_such_name", "tillgate.Gateway.no_such_method"],
 )
-def test_a_dotted_name_that_does_not_exist_is_noticed(dotted: str) -> None:
+def test_missing_dotted_name_is_noticed(dotted: str) -> None:
     assert not _exists(dotted)
 
 
 @every_page
-def test_no_page_knows_the_machine_it_was_written_on(page: Path) -> None:
+def test_pages_contain_no_local_paths(page: Path) -> None:
+    """No page shows a path of the machine it was written on."""
     assert re.findall(r"(?<![\w.])/(?:root|home|work|Users|tmp)/", page.read_text("utf-8")) == []
 
 
@@ -805,13 +818,13 @@ TO_RUN = [page for page in WITH_PYTHON if name_of(page) not in SHOWN_IN_PARTS | 
 
 
 @pytest.mark.parametrize("page", TO_RUN, ids=name_of)
-def test_the_python_blocks_of_a_page_run_one_after_the_other(page: Path, sandbox: Sandbox) -> None:
+def test_python_blocks_run_in_order(page: Path, sandbox: Sandbox) -> None:
     names: dict[str, object] = {"__name__": "example"}
     for block in blocks(page.read_text("utf-8"), "python"):
         exec(compile(at(sandbox, block), name_of(page), "exec"), names)
 
 
-def test_the_example_that_starts_a_sandbox_can_be_pasted(
+def test_sandbox_example_can_be_pasted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Prompt().paste(blocks(section(read("docs/reference/sandbox.md"), "Starting it"), "python")[0])
@@ -836,7 +849,7 @@ class Prompt(code.InteractiveConsole):
         raise error
 
 
-def test_the_example_of_the_client_can_be_pasted(
+def test_client_example_can_be_pasted(
     sandbox: Sandbox,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -847,7 +860,7 @@ def test_the_example_of_the_client_can_be_pasted(
     assert "pending 12.50 " in said
 
 
-def test_the_shell_of_the_tutorial_can_be_pasted(sandbox: Sandbox) -> None:
+def test_tutorial_shell_can_be_pasted(sandbox: Sandbox) -> None:
     shell = shutil.which("bash")
     assert shell, "bash is needed"
     typed = [
@@ -872,10 +885,11 @@ def test_the_shell_of_the_tutorial_can_be_pasted(sandbox: Sandbox) -> None:
     assert not_printed("status           failed", done.stdout) != []
 
 
-def test_the_plugins_of_the_how_to_log_and_answer(
+def test_plugin_how_to_examples_work(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """One example logs every call, and one answers without a gateway."""
     page = read("docs/how-to/write-a-gateway-plugin.md")
     logs, answers = (
         _module(f"example_{number}", blocks(section(page, heading), "python")[0])
@@ -914,7 +928,8 @@ def test_the_plugins_of_the_how_to_log_and_answer(
     assert "secret" not in caplog.text
 
 
-def test_the_how_to_shows_what_tillgate_plugins_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_to_shows_output_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page shows the output of `tillgate plugins`."""
     page = read("docs/how-to/write-a-gateway-plugin.md")
     manager = hooks.build_plugin_manager(entry_points=False)
     manager.register(
@@ -937,9 +952,8 @@ def _module(name: str, source: str) -> ModuleType:
 # The README ---------------------------------------------------------------------------------------
 
 
-def test_the_readme_shows_the_two_commands_on_its_first_screen_and_says_what_is_not_proven() -> (
-    None
-):
+def test_readme_opens_with_two_commands() -> None:
+    """The README also says which claims are not proven."""
     readme = read("README.md")
     assert len(readme.splitlines()) <= 120
     assert len(readme.partition("<img src=")[0].splitlines()) <= 35

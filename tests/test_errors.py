@@ -54,7 +54,7 @@ def drawn_tree() -> dict[str, str]:
     return parents
 
 
-def test_the_tree_is_as_its_docstring_draws_it() -> None:
+def test_error_tree_matches_its_docstring() -> None:
     public = {name: getattr(errors, name) for name in errors.__all__}
 
     def public_parent(kind: type) -> str:
@@ -65,7 +65,7 @@ def test_the_tree_is_as_its_docstring_draws_it() -> None:
     assert drawn_tree() == {name: public_parent(kind) for name, kind in public.items()}
 
 
-def test_everything_that_is_public_is_in_the_tree_and_told() -> None:
+def test_public_errors_are_listed_and_documented() -> None:
     classes = {
         name
         for name, kind in vars(errors).items()
@@ -83,7 +83,7 @@ def test_local_misuse_is_apart_from_remote_fault() -> None:
     assert not issubclass(ConfigurationError, GatewayError)
 
 
-def test_an_unknown_outcome_is_never_mistaken_for_one_that_may_be_repeated() -> None:
+def test_unknown_outcome_is_never_repeatable() -> None:
     assert not issubclass(OutcomeUnknown, (NotSent, Refused, AnswerNotUnderstood))
     assert not any(
         issubclass(kind, OutcomeUnknown)
@@ -122,7 +122,7 @@ def test_errors_survive_pickling(error: TillgateError, duplicate: Any) -> None:
         ),
     ],
 )
-def test_an_error_says_in_one_line_what_happened(error: TillgateError, text: str) -> None:
+def test_error_describes_itself_in_one_line(error: TillgateError, text: str) -> None:
     assert str(error) == text
 
 
@@ -136,19 +136,19 @@ def test_an_error_says_in_one_line_what_happened(error: TillgateError, text: str
         b"\xff" * 500,
     ],
 )
-def test_a_huge_or_odd_value_is_shown_shortly(value: object) -> None:
+def test_huge_or_odd_value_is_shortened(value: object) -> None:
     error = InvalidRequest("amount", value, "is not an amount")
     assert len(str(error)) < 150
     assert str(error).isprintable()
     assert error.value is value
 
 
-def test_an_outcome_may_have_arrived_unless_told_otherwise() -> None:
+def test_outcome_may_have_arrived_by_default() -> None:
     assert OutcomeUnknown("pay", "A-1", "ReadTimeout").may_have_arrived
     assert OutcomeUnknown("pay", "A-1", "ReadTimeout").http_status is None
 
 
-def test_the_tree_imports_nothing_of_ours_or_others() -> None:
+def test_error_module_needs_no_other_module() -> None:
     imported = [
         line
         for line in inspect.getsource(errors).splitlines()
@@ -157,7 +157,7 @@ def test_the_tree_imports_nothing_of_ours_or_others() -> None:
     assert imported == ["from __future__ import annotations"]
 
 
-def test_i11_the_look_for_secrets_of_these_tests_finds_one_wherever_it_hides() -> None:
+def test_i11_secret_search_finds_every_hiding_place() -> None:
     hiding = {"token": TOKEN}
     for error in (
         InvalidRequest("token", TOKEN, "is not text"),

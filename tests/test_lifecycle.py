@@ -156,10 +156,11 @@ def test_i1_paid_only_when_everything_agrees(known: PaymentFacts, answer: Answer
 
 
 @given(facts, answers)
-def test_i2_a_paid_answer_is_applied_or_raised_never_dropped(
+def test_i2_paid_answer_is_never_dropped(
     known: PaymentFacts,
     answer: Answer,
 ) -> None:
+    """A paid answer is either applied or raised for a person."""
     decision = decide(known, answer)
     if isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID:
         assert decision.status is PaymentStatus.PAID or decision.review is not None
@@ -197,7 +198,7 @@ def test_a_known_transaction_number_is_never_replaced(known: PaymentFacts, answe
 
 
 @given(facts, answers)
-def test_hearing_the_same_answer_again_changes_nothing_more(
+def test_repeated_answer_changes_nothing(
     known: PaymentFacts,
     answer: Answer,
 ) -> None:
@@ -207,10 +208,11 @@ def test_hearing_the_same_answer_again_changes_nothing_more(
 
 
 @given(facts, answers)
-def test_expired_needs_an_answer_given_after_the_time_to_pay(
+def test_expiry_needs_answer_after_deadline(
     known: PaymentFacts,
     answer: Answer,
 ) -> None:
+    """Only an answer given after the time to pay makes a payment expire."""
     decision = decide(known, answer)
     if decision.status is PaymentStatus.EXPIRED and known.status is not PaymentStatus.EXPIRED:
         assert isinstance(answer, Found | NotFound)
@@ -237,7 +239,7 @@ def test_every_decision_says_why(known: PaymentFacts, answer: Answer) -> None:
     ],
 )
 @pytest.mark.parametrize("status", sorted(OPEN_PAYMENT_STATUSES | {PaymentStatus.EXPIRED}))
-def test_i1_a_paid_answer_that_contradicts_is_held_for_a_person(
+def test_i1_contradictory_paid_answer_needs_review(
     contradiction: dict[str, object],
     reason: ReviewReason,
     status: PaymentStatus,
@@ -265,7 +267,8 @@ def test_an_open_payment_follows_the_gateways_word(word: str, status: PaymentSta
 
 
 @pytest.mark.parametrize("word", ["failed", "closed", "pending", "refunded"])
-def test_a_paid_payment_that_reads_otherwise_is_raised_and_stays_paid(word: str) -> None:
+def test_contradicted_paid_payment_stays_paid(word: str) -> None:
+    """The contradiction is raised for a person."""
     decision = decide(replace(FACTS, status=PaymentStatus.PAID), found(said(word)))
     assert (decision.status, decision.review) == (
         PaymentStatus.PAID,
@@ -278,7 +281,7 @@ def test_nobody_paid_in_time_is_expired(answer: Answer) -> None:
     assert decide(replace(FACTS, transaction_no=None), answer).status is PaymentStatus.EXPIRED
 
 
-def test_the_time_to_pay_has_passed_at_the_very_moment_at_which_it_expires() -> None:
+def test_deadline_itself_counts_as_expired() -> None:
     assert decide(FACTS, found(said("pending"), FACTS.expires_at)).status is PaymentStatus.EXPIRED
     assert (
         decide(FACTS, found(said("pending"), FACTS.expires_at - timedelta(microseconds=1))).status
@@ -286,7 +289,8 @@ def test_the_time_to_pay_has_passed_at_the_very_moment_at_which_it_expires() -> 
     )
 
 
-def test_an_unrecognised_status_waits_until_expiry_and_is_raised_after_it() -> None:
+def test_unrecognised_status_waits_until_expiry() -> None:
+    """After expiry it is raised for a person."""
     early, late = (
         decide(FACTS, found(said("settled"))),
         decide(FACTS, found(said("settled"), LATER)),
@@ -295,7 +299,7 @@ def test_an_unrecognised_status_waits_until_expiry_and_is_raised_after_it() -> N
     assert (late.status, late.review) == (PaymentStatus.PENDING, ReviewReason.UNRECOGNISED_STATUS)
 
 
-def test_an_unrecognised_status_of_a_payment_given_up_is_raised() -> None:
+def test_closed_payment_raises_unrecognised_status() -> None:
     decision = decide(replace(FACTS, status=PaymentStatus.CLOSED), found(said("settled")))
     assert decision.review is ReviewReason.UNRECOGNISED_STATUS
 
@@ -304,9 +308,10 @@ def test_an_unrecognised_status_of_a_payment_given_up_is_raised() -> None:
     "status",
     [PaymentStatus.CREATED, PaymentStatus.PENDING, PaymentStatus.PAID],
 )
-def test_a_gateway_that_does_not_know_its_own_transaction_closes_nothing_and_is_told_of_that_payment(
+def test_unknown_own_transaction_closes_nothing(
     status: PaymentStatus,
 ) -> None:
+    """A gateway that denies its own transaction opens a review of that payment."""
     decision = decide(replace(FACTS, status=status), NotFound(asked_at=LATER))
     assert (decision.status, decision.review, decision.transaction_no) == (
         status,
@@ -315,7 +320,7 @@ def test_a_gateway_that_does_not_know_its_own_transaction_closes_nothing_and_is_
     )
 
 
-def test_a_gateway_that_forgot_what_was_given_back_is_told_to_nobody() -> None:
+def test_forgotten_refunded_payment_opens_no_review() -> None:
     decision = decide(
         replace(FACTS, status=PaymentStatus.PAID, refunded=FACTS.amount),
         NotFound(asked_at=LATER),
@@ -327,9 +332,10 @@ def test_a_gateway_that_forgot_what_was_given_back_is_told_to_nobody() -> None:
     "status",
     [PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED],
 )
-def test_a_gateway_that_forgot_what_nobody_paid_is_told_to_nobody_and_asked_again(
+def test_forgotten_unpaid_payment_is_asked_again(
     status: PaymentStatus,
 ) -> None:
+    """No review is opened for an unpaid payment that the gateway forgot."""
     decision = decide(replace(FACTS, status=status), NotFound(asked_at=LATER))
     assert (decision.status, decision.review, decision.is_conclusive) == (status, None, False)
 
@@ -343,12 +349,13 @@ def test_a_gateway_that_forgot_what_nobody_paid_is_told_to_nobody_and_asked_agai
         (PaymentStatus.PAID, LATER, PaymentStatus.PAID, ReviewReason.PAYMENT_UNKNOWN),
     ],
 )
-def test_unspecified_behaviour_19_a_dialect_may_say_that_the_gateway_forgets_what_has_timed_out(
+def test_unspecified_behaviour_19_timeouts_are_forgotten(
     status: PaymentStatus,
     asked_at: datetime,
     seen: PaymentStatus,
     review: ReviewReason | None,
 ) -> None:
+    """A dialect may say that its gateway forgets payments that timed out."""
     answer = answer_of(
         errors.OrderNotFound("000022", "order not found", 400),
         asked_at,
@@ -359,9 +366,8 @@ def test_unspecified_behaviour_19_a_dialect_may_say_that_the_gateway_forgets_wha
     assert decision.is_conclusive
 
 
-def test_unspecified_behaviour_19_what_a_gateway_forgets_while_the_grace_lasts_is_told_to_nobody_and_expires_after_it() -> (
-    None
-):
+def test_unspecified_behaviour_19_grace_before_expiry() -> None:
+    """A payment forgotten during the grace period opens no review and expires after it."""
     known = replace(FACTS, closes_at=NOW)
     decision = decide(known, NotFound(asked_at=NOW, expired_is_forgotten=True))
     assert (decision.status, decision.review) == (PaymentStatus.PENDING, None)
@@ -377,14 +383,15 @@ def test_unspecified_behaviour_19_what_a_gateway_forgets_while_the_grace_lasts_i
     ("status", "is_last"),
     [(PaymentStatus.PENDING, True), (PaymentStatus.PAID, False), (PaymentStatus.CLOSED, False)],
 )
-def test_a_gateway_that_has_forgotten_what_is_settled_has_not_had_the_last_word(
+def test_not_found_never_concludes_settled_payment(
     status: PaymentStatus,
     is_last: bool,
 ) -> None:
+    """A not-found answer about a settled payment is not the gateway's last word."""
     assert decide(replace(FACTS, status=status), NotFound(asked_at=LATER)).is_last_word is is_last
 
 
-def test_a_wrongly_signed_answer_is_inconclusive_and_tells_the_owner() -> None:
+def test_wrong_signature_is_inconclusive_and_reported() -> None:
     decision = decide(
         FACTS,
         answer_of(errors.SignatureMismatch("its verifySign is wrong", 200), NOW),
@@ -472,7 +479,7 @@ def test_a_wrongly_signed_answer_is_inconclusive_and_tells_the_owner() -> None:
         ({}, Inconclusive(detail="time-out"), "time-out"),
     ],
 )
-def test_a_decision_says_to_a_person_what_the_answer_was(
+def test_decision_tells_person_the_answer(
     known: dict[str, Any],
     answer: Answer,
     detail: str,
@@ -482,7 +489,7 @@ def test_a_decision_says_to_a_person_what_the_answer_was(
 
 @pytest.mark.parametrize("word", ["success", "failed", "closed", "pending", "settled"])
 @pytest.mark.parametrize("status", sorted(PaymentStatus))
-def test_an_answer_in_order_teaches_the_transaction_number_and_a_doubtful_one_does_not(
+def test_only_sound_answer_teaches_transaction_number(
     word: str,
     status: PaymentStatus,
 ) -> None:
@@ -500,7 +507,8 @@ def test_an_answer_in_order_teaches_the_transaction_number_and_a_doubtful_one_do
 
 
 @pytest.mark.parametrize("word", ["failed", "closed", "pending"])
-def test_an_answer_that_nobody_paid_needs_no_amount_currency_or_number(word: str) -> None:
+def test_unpaid_answer_needs_no_payment_details(word: str) -> None:
+    """The amount, currency and transaction number may all be missing."""
     answer = found(
         said(word, amount=None, currency=None, settle_currency=None, transaction_no=None),
     )
@@ -509,7 +517,8 @@ def test_an_answer_that_nobody_paid_needs_no_amount_currency_or_number(word: str
     assert decision.transaction_no == "3001"
 
 
-def test_a_payment_that_the_gateway_never_heard_of_waits_until_its_time_has_passed() -> None:
+def test_unknown_payment_waits_until_deadline() -> None:
+    """A payment the gateway never heard of stays open until its time to pay has passed."""
     known = replace(FACTS, transaction_no=None)
     early, late = (
         decide(known, NotFound(asked_at=NOW)),
@@ -542,7 +551,8 @@ def test_a_payment_that_the_gateway_never_heard_of_waits_until_its_time_has_pass
         errors.ConfigurationError("token", "***", "is empty"),
     ],
 )
-def test_every_error_of_a_query_but_not_found_is_inconclusive(error: errors.TillgateError) -> None:
+def test_other_query_errors_are_inconclusive(error: errors.TillgateError) -> None:
+    """Only a not-found error says anything about the payment."""
     assert isinstance(answer_of(error, NOW), Inconclusive)
 
 
@@ -575,7 +585,7 @@ def test_not_found_is_heard_as_an_answer() -> None:
         (errors.TillgateError("a plugin's own"), PaymentStatus.CREATED),
     ],
 )
-def test_a_creation_is_failed_only_when_that_is_certain(
+def test_creation_fails_only_when_certain(
     outcome: CreatedPayment | errors.TillgateError,
     status: PaymentStatus,
 ) -> None:
@@ -598,10 +608,11 @@ def test_a_creation_is_failed_only_when_that_is_certain(
         (errors.TillgateError("a plugin's own"), RefundStatus.UNKNOWN),
     ],
 )
-def test_i6_a_refund_that_may_have_been_sent_is_unknown_not_queued(
+def test_i6_possibly_sent_refund_is_unknown(
     outcome: Refunded | errors.TillgateError,
     status: RefundStatus,
 ) -> None:
+    """A refund that may have been sent does not go back to the queue."""
     assert decide_refund(outcome) is status
 
 
@@ -620,7 +631,7 @@ def test_every_move_outside_the_tables_raises() -> None:
                 move(REFUND_TRANSITIONS, old_refund, new_refund)
 
 
-def test_i6_no_road_leads_from_unknown_back_to_sending() -> None:
+def test_i6_unknown_refund_never_sends_again() -> None:
     reached, frontier = set(), {RefundStatus.UNKNOWN}
     while frontier:
         reached |= frontier
@@ -634,7 +645,8 @@ def test_the_tables_know_every_status() -> None:
     assert lifecycle.PAYMENT_TRANSITIONS[PaymentStatus.PAID] == frozenset()
 
 
-def test_a_query_that_denies_the_account_tells_the_owner_and_moves_nothing() -> None:
+def test_denied_account_changes_no_status() -> None:
+    """A query that denies the account is reported to the owner."""
     decision = decide(FACTS, answer_of(errors.WrongCredentials("000030", "no rights", 400), LATER))
     assert (decision.status, decision.review) == (
         PaymentStatus.PENDING,
@@ -643,7 +655,7 @@ def test_a_query_that_denies_the_account_tells_the_owner_and_moves_nothing() -> 
 
 
 @pytest.mark.parametrize("code", ["000010", "000080", "999999"])
-def test_a_query_refused_for_another_reason_blames_no_credentials(code: str) -> None:
+def test_other_refusal_blames_no_credentials(code: str) -> None:
     decision = decide(FACTS, answer_of(errors.Refused(code, "supplier system error", 400), LATER))
     assert (decision.status, decision.review, decision.is_conclusive) == (
         PaymentStatus.PENDING,
@@ -652,7 +664,8 @@ def test_a_query_refused_for_another_reason_blames_no_credentials(code: str) -> 
     )
 
 
-def test_a_payment_we_gave_back_whole_may_be_called_anything() -> None:
+def test_fully_refunded_payment_accepts_any_status() -> None:
+    """Once we returned all the money, no status from the gateway opens a review."""
     known = replace(FACTS, status=PaymentStatus.PAID, refunded=FACTS.amount)
     assert decide(known, found(said("refunded"))).review is None
     assert (
@@ -661,20 +674,20 @@ def test_a_payment_we_gave_back_whole_may_be_called_anything() -> None:
     )
 
 
-def test_a_payment_of_which_a_part_went_back_may_be_called_refunded() -> None:
+def test_partly_refunded_payment_may_read_refunded() -> None:
     known, word = replace(FACTS, status=PaymentStatus.PAID), found(said("refunded"))
     assert decide(known, word).review is ReviewReason.CHANGED_AFTER_PAID
     assert decide(replace(known, refunded=Decimal("2.50")), word).review is None
 
 
-def test_i1_money_that_came_and_went_unseen_is_not_paid() -> None:
+def test_i1_unseen_refunded_money_is_not_paid() -> None:
+    """Money that came and went before we saw it does not make the payment paid."""
     decision = decide(FACTS, found(said("refunded")))
     assert (decision.status, decision.is_in_order) == (FACTS.status, False)
 
 
-def test_an_open_payment_is_looked_at_after_5_15_30_60_120_300_seconds_then_every_ten_minutes_until_it_expires() -> (
-    None
-):
+def test_open_payment_poll_schedule() -> None:
+    """Polls follow after 5, 15, 30, 60, 120 and 300 seconds, then every ten minutes."""
     expires_at = NOW + timedelta(minutes=20)
     moment, looks = NOW, []
     while moment < expires_at:
@@ -690,9 +703,10 @@ def test_an_open_payment_is_looked_at_after_5_15_30_60_120_300_seconds_then_ever
     "status",
     [PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED, PaymentStatus.PAID],
 )
-def test_a_settled_payment_gets_tail_looks_every_month_while_it_can_be_disputed(
+def test_settled_payment_is_polled_monthly(
     status: PaymentStatus,
 ) -> None:
+    """Polling goes on for as long as the payment can be disputed."""
     for disputable, months in ((540, 18), (45, 1), (30, 1), (29, 0)):
         moment, looks = NOW, []
         while following := lifecycle.next_poll(
@@ -709,7 +723,8 @@ def test_a_settled_payment_gets_tail_looks_every_month_while_it_can_be_disputed(
         assert looks == [timedelta(hours=1), timedelta(days=1), timedelta(days=7), *monthly]
 
 
-def test_a_settled_payment_is_disputable_for_540_days_unless_the_shop_says_otherwise() -> None:
+def test_payments_are_disputable_for_540_days() -> None:
+    """A shop may set another period."""
     assert lifecycle.next_poll(
         PaymentStatus.PAID,
         NOW,
@@ -719,7 +734,8 @@ def test_a_settled_payment_is_disputable_for_540_days_unless_the_shop_says_other
     assert lifecycle.next_poll(PaymentStatus.PAID, NOW, NOW, NOW + timedelta(days=540)) is None
 
 
-def test_a_paid_payment_that_the_gateway_forgets_is_a_case_for_staff_for_45_days() -> None:
+def test_forgotten_paid_payment_needs_staff() -> None:
+    """This ends 45 days after the time to pay."""
     known = replace(FACTS, status=PaymentStatus.PAID, transaction_no="4711")
     for days, reason in ((44, ReviewReason.PAYMENT_UNKNOWN), (45, None)):
         answer = NotFound(asked_at=known.expires_at + timedelta(days=days))
@@ -728,7 +744,7 @@ def test_a_paid_payment_that_the_gateway_forgets_is_a_case_for_staff_for_45_days
 
 
 @given(st.sampled_from(PaymentStatus), st.integers(0, 10**7), st.integers(0, 10**7))
-def test_the_next_look_is_always_in_the_future(
+def test_next_poll_is_always_in_future(
     status: PaymentStatus,
     expires_after: int,
     elapsed: int,
@@ -739,10 +755,11 @@ def test_the_next_look_is_always_in_the_future(
 
 
 @pytest.mark.parametrize(("since_minutes", "looks"), [(19, 120), (30, 60)])
-def test_an_open_payment_is_tried_again_after_no_news_in_two_minutes_or_when_it_is_looked_at_sooner(
+def test_open_payment_retries_in_two_minutes(
     since_minutes: int,
     looks: int,
 ) -> None:
+    """After no news it is tried again in two minutes, or at its next poll if that is sooner."""
     since, expires_at = (
         NOW - timedelta(minutes=since_minutes),
         NOW + timedelta(seconds=3600 if looks == 120 else looks),
@@ -753,9 +770,8 @@ def test_an_open_payment_is_tried_again_after_no_news_in_two_minutes_or_when_it_
         )
 
 
-def test_an_open_payment_whose_time_has_passed_is_tried_again_in_two_minutes_and_looked_at_in_five() -> (
-    None
-):
+def test_overdue_payment_retries_before_polling() -> None:
+    """It is tried again in two minutes and polled in five."""
     arguments = (PaymentStatus.PENDING, NOW - timedelta(hours=1), NOW, NOW)
     assert lifecycle.next_poll(*arguments) == NOW + timedelta(minutes=5)
     assert lifecycle.next_retry(*arguments) == NOW + timedelta(minutes=2)
@@ -769,10 +785,11 @@ def test_an_open_payment_whose_time_has_passed_is_tried_again_in_two_minutes_and
         ({"days": 100}, {"days": 5}),
     ],
 )
-def test_what_no_answer_settles_is_looked_at_less_and_less_often_and_is_tried_as_soon_as_ever(
+def test_unsettled_payment_is_polled_less_often(
     overdue: dict[str, int],
     pause: dict[str, int],
 ) -> None:
+    """The pauses between polls grow, while retries stay at two minutes."""
     now = NOW + timedelta(**overdue)
     assert lifecycle.next_poll(
         PaymentStatus.PENDING,
@@ -788,7 +805,7 @@ def test_what_no_answer_settles_is_looked_at_less_and_less_often_and_is_tried_as
     ) == now + timedelta(minutes=2)
 
 
-def test_a_look_is_never_sooner_than_a_second_after_the_last_one() -> None:
+def test_polls_are_at_least_second_apart() -> None:
     now = NOW + timedelta(seconds=299.5)
     assert lifecycle.next_poll(
         PaymentStatus.PENDING,
@@ -813,15 +830,17 @@ def test_a_look_is_never_sooner_than_a_second_after_the_last_one() -> None:
         (40, timedelta(days=2)),  # past its last look it is tried on, ever more rarely
     ],
 )
-def test_a_settled_payment_is_tried_again_after_a_twentieth_of_the_time_since(
+def test_settled_payment_retry_slows_with_age(
     days: int,
     pause: timedelta,
 ) -> None:
+    """The next try comes after a twentieth of the time that has passed."""
     now = NOW + timedelta(days=days)
     assert lifecycle.next_retry(PaymentStatus.CLOSED, NOW, NOW, now) == now + pause
 
 
-def test_a_settled_payment_is_tried_no_later_than_it_is_looked_at() -> None:
+def test_settled_payment_retry_precedes_next_poll() -> None:
+    """A retry is never later than the next poll."""
     now = NOW + timedelta(days=29, hours=23)
     assert lifecycle.next_retry(PaymentStatus.PAID, NOW, NOW, now) == NOW + timedelta(days=30)
 
@@ -835,11 +854,12 @@ def test_a_settled_payment_is_tried_no_later_than_it_is_looked_at() -> None:
         (PaymentStatus.CLOSED, timedelta(hours=7), False),
     ],
 )
-def test_an_open_payment_is_unanswered_six_hours_after_its_time_to_pay(
+def test_payment_is_unanswered_after_six_hours(
     status: PaymentStatus,
     after: timedelta,
     is_unanswered: bool,
 ) -> None:
+    """The six hours count from the end of the time to pay of an open payment."""
     assert lifecycle.is_unanswered(status, NOW, NOW + after) is is_unanswered
 
 
@@ -862,16 +882,17 @@ def test_an_open_payment_is_unanswered_six_hours_after_its_time_to_pay(
         ),
     ],
 )
-def test_i2_a_doubt_says_whether_the_gateway_calls_the_payment_paid(
+def test_i2_doubt_keeps_gateway_paid_claim(
     said_by: dict[str, Any],
     claim: Claim,
 ) -> None:
+    """A doubtful answer still records whether the gateway calls the payment paid."""
     decision = decide(FACTS, found(replace(said("success"), **said_by), LATER))
     assert decision.review
     assert claim_of(decision.review, decision.facts, reported_paid=decision.reported_paid) is claim
 
 
-def test_what_the_gateway_does_not_tell_of_a_payment_claims_nothing() -> None:
+def test_unknown_payment_carries_no_claim() -> None:
     decision = decide(FACTS, NotFound(asked_at=LATER, was_reported_paid=True))
     assert decision.review is ReviewReason.PAYMENT_UNKNOWN
     assert (
@@ -887,7 +908,8 @@ def test_what_the_gateway_does_not_tell_of_a_payment_claims_nothing() -> None:
     )
 
 
-def test_i2_a_status_that_nobody_knows_is_not_in_order_though_there_is_time_to_learn_more() -> None:
+def test_i2_unknown_status_is_not_in_order() -> None:
+    """This holds even while there is still time to learn more."""
     decision = decide(FACTS, found(said("settling"), NOW))
     assert (decision.review, decision.is_conclusive, decision.is_in_order) == (None, True, False)
     assert decide(FACTS, found(said("pending"), NOW)).is_in_order
@@ -961,17 +983,19 @@ def reported_refund(
         ),
     ],
 )
-def test_a_refund_in_the_gateways_list_is_ours_or_was_made_elsewhere(
+def test_listed_refund_is_ours_or_external(
     known: list[KnownRefund],
     reported: list[ReportedRefund],
     pairs: list[int],
     elsewhere: int,
 ) -> None:
+    """Each refund in the gateway's list is matched to ours or was made elsewhere."""
     found_pairs, rest = match_refunds(known, reported)
     assert ([here.id for here, _ in found_pairs], len(rest)) == (pairs, elsewhere)
 
 
-def test_an_unsettled_refund_is_asked_about_often_at_first_and_then_twice_a_day() -> None:
+def test_unsettled_refund_polling_slows_down() -> None:
+    """It is asked about often at first and then twice a day."""
     moment, pauses = NOW, []
     for _ in range(8):
         due = next_refund_poll(NOW, moment)
@@ -988,9 +1012,10 @@ PROCESSING = replace(PAID, status=TransactionStatus.PROCESSING, status_text="com
 
 
 @pytest.mark.parametrize("asked_at", [NOW, LATER, LATER + timedelta(days=10)])
-def test_a_payment_whose_money_is_on_its_way_stays_open_however_late_it_is(
+def test_late_payment_in_transit_stays_open(
     asked_at: datetime,
 ) -> None:
+    """A payment whose money is on its way does not expire."""
     decision = decide(FACTS, found(PROCESSING, asked_at))
     assert (decision.status, decision.is_processing, decision.review) == (
         PaymentStatus.PENDING,
@@ -1000,7 +1025,7 @@ def test_a_payment_whose_money_is_on_its_way_stays_open_however_late_it_is(
 
 
 @pytest.mark.parametrize("end", [TransactionStatus.PAID, TransactionStatus.FAILED])
-def test_money_on_its_way_arrives_or_fails_days_later(end: TransactionStatus) -> None:
+def test_money_in_transit_arrives_or_fails(end: TransactionStatus) -> None:
     decision = decide(
         FACTS,
         found(replace(PAID, status=end, status_text=end), LATER + timedelta(days=5)),
@@ -1008,7 +1033,7 @@ def test_money_on_its_way_arrives_or_fails_days_later(end: TransactionStatus) ->
     assert (decision.status, decision.is_processing) == (PaymentStatus(end), False)
 
 
-def test_i9_money_on_its_way_moves_no_paid_payment() -> None:
+def test_i9_money_in_transit_keeps_paid_status() -> None:
     decision = decide(replace(FACTS, status=PaymentStatus.PAID), found(PROCESSING))
     assert (decision.status, decision.review) == (
         PaymentStatus.PAID,
@@ -1021,9 +1046,10 @@ def dispute(status: DisputeStatus, amount: str = "12.50", **changes: Any) -> Rep
 
 
 @pytest.mark.parametrize("status", [PaymentStatus.PENDING, PaymentStatus.PAID])
-def test_an_open_dispute_is_a_review_with_its_amount_and_deadline_and_the_payment_is_paid(
+def test_open_dispute_opens_review_stays_paid(
     status: PaymentStatus,
 ) -> None:
+    """The review shows the disputed amount and the deadline; the payment stays paid."""
     disputed = replace(PAID, disputes=(dispute(DisputeStatus.OPEN, "10.00", respond_by=NOW),))
     decision = decide(replace(FACTS, status=status), found(disputed))
     assert (decision.status, decision.review) == (PaymentStatus.PAID, ReviewReason.DISPUTED)
@@ -1046,11 +1072,12 @@ def test_an_open_dispute_is_a_review_with_its_amount_and_deadline_and_the_paymen
         (DisputeStatus.WON, "0", None),
     ],
 )
-def test_a_dispute_asks_for_a_person_until_it_is_won_or_its_loss_is_in_the_books(
+def test_dispute_needs_person_until_settled(
     status: DisputeStatus,
     refunded: str,
     case: str | None,
 ) -> None:
+    """It is settled once it is won or its loss is in the books."""
     known = replace(FACTS, status=PaymentStatus.PAID, refunded=Decimal(refunded))
     decision = decide(known, found(replace(PAID, disputes=(dispute(status),))))
     assert (decision.review, decision.facts.get("case")) == (
@@ -1059,7 +1086,7 @@ def test_a_dispute_asks_for_a_person_until_it_is_won_or_its_loss_is_in_the_books
     )
 
 
-def test_of_several_disputes_the_most_urgent_one_is_shown() -> None:
+def test_most_urgent_dispute_is_shown() -> None:
     several = tuple(
         dispute(DisputeStatus.OPEN, str(amount), respond_by=NOW + timedelta(days=days))
         for amount, days in (("1.00", 9), ("2.00", 3))
@@ -1072,7 +1099,7 @@ def test_of_several_disputes_the_most_urgent_one_is_shown() -> None:
 
 
 @pytest.mark.parametrize(("in_books", "case"), [("6.00", "lost"), ("10.00", None)])
-def test_an_earlier_refund_does_not_hide_the_loss_of_a_dispute(
+def test_earlier_refund_never_hides_dispute_loss(
     in_books: str,
     case: str | None,
 ) -> None:

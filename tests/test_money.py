@@ -56,7 +56,7 @@ def test_a_float_never_becomes_money(value: float) -> None:
 
 
 @pytest.mark.parametrize("text", NOT_PLAIN)
-def test_text_that_is_not_plainly_an_amount_is_refused_and_not_read(text: str) -> None:
+def test_unclear_amount_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="is not an amount") as caught:
         money.amount(text, "USD")
     assert (caught.value.field, caught.value.value) == ("amount", text)
@@ -115,7 +115,7 @@ def test_what_has_no_exact_cents_is_refused(value: Any) -> None:
         ("999999999999999.99", "999999999999999.99"),
     ],
 )
-def test_an_amount_is_sent_as_text_with_two_decimals(value: Any, text: str) -> None:
+def test_sent_amount_has_two_decimals(value: Any, text: str) -> None:
     exact = money.amount(value, "USD")
     assert type(exact) is Decimal
     assert money.amount_text(exact, "USD") == text
@@ -123,7 +123,7 @@ def test_an_amount_is_sent_as_text_with_two_decimals(value: Any, text: str) -> N
 
 
 @given(cents)
-def test_every_amount_survives_the_way_out_and_back(number: int) -> None:
+def test_every_amount_survives_round_trip(number: int) -> None:
     exact = Decimal(number).scaleb(-2)
     text = money.amount_text(money.amount(exact, "USD"), "USD")
     assert money.read_amount(text, "USD") == exact == money.amount(text, "USD")
@@ -146,7 +146,7 @@ def test_every_amount_survives_the_way_out_and_back(number: int) -> None:
         "3",
     ],
 )
-def test_a_json_number_is_read_as_exactly_that(number: str) -> None:
+def test_json_number_is_read_exactly(number: str) -> None:
     body = json.dumps(envelope(found(amount="@"))).replace('"@"', number).encode()
     answer = exchange.read_query(credentials(), found()["reference"], answered(body))
     assert answer.amount == Decimal(number)
@@ -156,21 +156,21 @@ def test_a_json_number_is_read_as_exactly_that(number: str) -> None:
 
 
 @given(cents)
-def test_every_json_number_of_cents_is_read_exactly(number: int) -> None:
+def test_every_json_cent_amount_is_exact(number: int) -> None:
     exact = Decimal(number).scaleb(-2)
     body = json.dumps(envelope(found(amount="@"))).replace('"@"', f"{exact:.2f}").encode()
     assert exchange.read_query(credentials(), found()["reference"], answered(body)).amount == exact
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-def test_nan_and_infinity_in_an_answer_are_not_json(number: str) -> None:
+def test_nan_and_infinity_are_not_json(number: str) -> None:
     body = json.dumps(envelope(found(amount="@"))).replace('"@"', number).encode()
     with pytest.raises(AnswerNotUnderstood, match="is not a number"):
         exchange.read_query(credentials(), found()["reference"], answered(body))
 
 
 @pytest.mark.parametrize("number", ["1e99999999999999999999", "1e9999999999999999999999999999"])
-def test_a_number_beyond_all_bounds_is_not_understood(number: str) -> None:
+def test_number_beyond_bounds_is_not_understood(number: str) -> None:
     body = json.dumps(envelope(found(amount="@"))).replace('"@"', number).encode()
     with pytest.raises(AnswerNotUnderstood, match="beyond all bounds"):
         exchange.read_query(credentials(), found()["reference"], answered(body))
@@ -180,7 +180,7 @@ def test_a_number_beyond_all_bounds_is_not_understood(number: str) -> None:
     "amount",
     ["12.505", "twelve", " 12.50", "-12.50", True, [], {"usd": 12}, "\uff11\uff12"],
 )
-def test_an_amount_of_an_answer_that_cannot_be_read_is_none(amount: object) -> None:
+def test_unreadable_answer_amount_is_none(amount: object) -> None:
     assert (
         exchange.read_query(
             credentials(),
@@ -203,7 +203,7 @@ def test_nothing_received_is_rounded_to_cents() -> None:
 
 
 @pytest.mark.parametrize("trap", [None, decimal.Inexact, decimal.Rounded, decimal.FloatOperation])
-def test_the_decimal_context_of_the_host_program_changes_nothing(
+def test_host_decimal_context_changes_nothing(
     trap: type[decimal.DecimalException] | None,
 ) -> None:
     with decimal.localcontext() as context:
@@ -230,7 +230,8 @@ def test_the_decimal_context_of_the_host_program_changes_nothing(
         assert created()["amount"] == payment(amount="12.50").parameters()["amount"]
 
 
-def test_the_total_of_nothing_is_no_money_and_what_is_left_may_be_below_it() -> None:
+def test_total_of_no_amounts_is_zero() -> None:
+    """What is left of an amount can be below zero."""
     assert str(money.total([])) == "0.00"
     assert money.left_of(Decimal("1.00"), [Decimal("0.75"), Decimal("0.50")]) == Decimal("-0.25")
 
@@ -239,7 +240,7 @@ def test_the_total_of_nothing_is_no_money_and_what_is_left_may_be_below_it() -> 
     "duplicate",
     [copy.copy, copy.deepcopy, lambda number: pickle.loads(pickle.dumps(number))],
 )
-def test_a_wire_number_keeps_its_text_when_copied(duplicate: Any) -> None:
+def test_copied_wire_number_keeps_its_text(duplicate: Any) -> None:
     number = duplicate(WireNumber("1.10"))
     assert (number, number.text, hash(number)) == (Decimal("1.1"), "1.10", hash(Decimal("1.1")))
 
@@ -287,7 +288,7 @@ def test_money_has_the_decimals_of_its_currency(
         ("1", None, "currency"),
     ],
 )
-def test_money_of_an_unknown_currency_or_with_too_many_decimals_is_refused(
+def test_unknown_currency_or_precision_is_refused(
     given: Any,
     currency: Any,
     field: str,
@@ -308,7 +309,7 @@ def test_money_of_an_unknown_currency_or_with_too_many_decimals_is_refused(
         ("5.00", "USD", "xx-nowhere", "USD 5.00"),
     ],
 )
-def test_an_amount_is_shown_in_the_language_of_its_reader(
+def test_amount_is_shown_in_readers_language(
     amount: str,
     currency: str,
     language: str,
@@ -329,7 +330,8 @@ def test_an_amount_is_shown_in_the_language_of_its_reader(
         ("1 234,50", "fr", "1234.50"),
     ],
 )
-def test_an_amount_is_read_as_its_writer_meant_it(typed: str, language: str, meant: str) -> None:
+def test_amount_is_read_as_written(typed: str, language: str, meant: str) -> None:
+    """It follows the language of its writer."""
     assert read_localized(typed, "USD", language) == Decimal(meant)
 
 
@@ -345,6 +347,6 @@ def test_an_amount_is_read_as_its_writer_meant_it(typed: str, language: str, mea
         ("\u0661", "en"),
     ],
 )
-def test_an_amount_that_may_mean_two_things_is_refused(typed: str, language: str) -> None:
+def test_ambiguous_amount_is_refused(typed: str, language: str) -> None:
     with pytest.raises(InvalidRequest):
         read_localized(typed, "USD", language)

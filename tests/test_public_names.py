@@ -18,7 +18,14 @@ import tillgate
 from tillgate import wire
 
 LISTED = Path(__file__).with_name("public_names.txt").read_text("utf-8").splitlines()
-PUBLIC = ("tillgate", "tillgate.gateways", "tillgate.hooks", "tillgate.shop", "tillgate.testing")
+PUBLIC = (
+    "tillgate",
+    "tillgate.gateways",
+    "tillgate.hooks",
+    "tillgate.shop",
+    "tillgate.shop.http",
+    "tillgate.testing",
+)
 CORE = [
     "tillgate",
     "tillgate.account",
@@ -42,7 +49,8 @@ def modules_after(statement: str) -> set[str]:
     return set(json.loads(finished.stdout))
 
 
-def test_the_public_names_are_those_of_the_checked_in_list_which_stays_short() -> None:
+def test_public_names_match_checked_in_list() -> None:
+    """The list stays short."""
     found = [
         f"{name}.{public}"
         for name in PUBLIC
@@ -53,7 +61,7 @@ def test_the_public_names_are_those_of_the_checked_in_list_which_stays_short() -
 
 
 @pytest.mark.parametrize("listed", LISTED)
-def test_every_public_name_exists_and_has_a_docstring_of_its_own(listed: str) -> None:
+def test_every_public_name_has_own_docstring(listed: str) -> None:
     module, _, name = listed.rpartition(".")
     found = getattr(importlib.import_module(module), name)
     if inspect.isclass(found) or inspect.isroutine(found) or inspect.ismodule(found):
@@ -81,7 +89,7 @@ def test_the_fixed_names_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", CORE)
-def test_every_name_that_a_module_offers_exists_and_is_told(name: str) -> None:
+def test_every_module_name_is_documented(name: str) -> None:
     module = importlib.import_module(name)
     assert inspect.getdoc(module)
     for public in getattr(module, "__all__", ()):
@@ -113,7 +121,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
     "statement",
     ["import tillgate", "from tillgate import *", "import tillgate; tillgate.Gateway"],
 )
-def test_importing_tillgate_imports_only_what_every_process_needs(statement: str) -> None:
+def test_import_loads_only_what_is_needed(statement: str) -> None:
     imported = modules_after(statement)
     assert not imported & {
         "django",
@@ -130,6 +138,30 @@ def test_importing_tillgate_imports_only_what_every_process_needs(statement: str
     assert not imported & {
         f"tillgate.{name}" for name in ("sandbox", "cli", "django", "testing", "hooks", "transport")
     }
+
+
+SHOP = """
+import importlib.metadata as metadata
+metadata.distributions = lambda **_: []  # other plugins may load what they like
+import django
+from django.conf import settings
+from django.core import checks
+account = {"BASE_URL": "http://127.0.0.1:1", "MERCHANT_NO": "1", "TOKEN": "2", "SANDBOX": True}
+apps = ("contrib.auth", "contrib.contenttypes", "contrib.messages", "contrib.admin")
+settings.configure(
+    INSTALLED_APPS=[*(f"django.{app}" for app in apps), "tillgate.django", "tests.smallest_shop"],
+    ROOT_URLCONF="tillgate.django.urls",
+    TILLGATE={"ACCOUNTS": {"default": account}, "PUBLIC_URL": "http://127.0.0.1"},
+)
+django.setup()
+checks.run_checks()
+"""
+
+
+def test_shop_that_sends_nothing_loads_no_http_client() -> None:
+    imported = modules_after(f"exec({SHOP!r})")
+    assert "tillgate.django.pages.shoppers" in imported
+    assert not imported & {"aiohttp", "babel", "httpx", "iso4217", "tillgate.transport"}
 
 
 def test_the_package_is_typed() -> None:

@@ -94,7 +94,7 @@ def test_leaving_a_gateway_closes_its_connections(server: ScriptedGateway, kind:
     assert server.wait_until_none_is_open()
 
 
-def test_a_gateway_that_was_closed_opens_again_when_it_is_used(server: ScriptedGateway) -> None:
+def test_closed_gateway_reopens_on_use(server: ScriptedGateway) -> None:
     gateway = Gateway(account(base_url=server.url, **FAST))
     for _ in range(2):
         gateway.query(REFERENCE)
@@ -104,10 +104,11 @@ def test_a_gateway_that_was_closed_opens_again_when_it_is_used(server: ScriptedG
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_an_async_gateway_that_was_closed_opens_again_also_in_another_loop(
+def test_closed_async_gateway_reopens_on_use(
     server: ScriptedGateway,
     kind: str,
 ) -> None:
+    """The gateway can reopen in another event loop too."""
     gateways: list[AsyncGateway] = []
 
     async def work(gateway: AsyncGateway) -> list[Any]:
@@ -129,7 +130,7 @@ def test_an_async_gateway_that_was_closed_opens_again_also_in_another_loop(
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_connection_that_the_server_closed_meanwhile_is_not_used(
+def test_connection_closed_by_server_is_unused(
     server: ScriptedGateway,
     kind: str,
     operation: str,
@@ -166,7 +167,7 @@ def test_no_cookie_is_kept(server: ScriptedGateway, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_proxy_or_password_is_read_from_the_environment(
+def test_environment_gives_no_proxy_or_password(
     server: ScriptedGateway,
     kind: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -181,7 +182,7 @@ def test_no_proxy_or_password_is_read_from_the_environment(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_connection_with_an_unread_answer_is_not_used_again(
+def test_unread_answer_prevents_connection_reuse(
     server: ScriptedGateway,
     kind: str,
 ) -> None:
@@ -215,7 +216,7 @@ SPURIOUS = http(GOOD_BODIES["refund"])
 @pytest.mark.parametrize("first", ["pay", "query", "refund"])
 @pytest.mark.parametrize("pause", [(), (0.1,)])
 @pytest.mark.parametrize("over", ["server", "tls_server"])
-def test_i6_an_answer_left_over_from_another_request_is_never_taken_for_that_of_a_refund(
+def test_i6_refund_never_reads_leftover_answer(
     over: str,
     pause: tuple[float, ...],
     first: str,
@@ -223,6 +224,7 @@ def test_i6_an_answer_left_over_from_another_request_is_never_taken_for_that_of_
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A refund never accepts an answer to another request."""
     monkeypatch.setattr(transport, "_ssl_context", trusting)
     server: ScriptedGateway = request.getfixturevalue(over)
     answer = http(GOOD_BODIES[first])
@@ -250,7 +252,7 @@ def test_i6_an_answer_left_over_from_another_request_is_never_taken_for_that_of_
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", ["pay", "query"])
-def test_an_answer_left_over_from_another_reference_is_never_taken(
+def test_leftover_answer_for_other_reference_refused(
     server: ScriptedGateway,
     kind: str,
     operation: str,
@@ -290,7 +292,8 @@ def test_an_answer_left_over_from_another_reference_is_never_taken(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_refund_opens_a_connection_and_closes_it(server: ScriptedGateway, kind: str) -> None:
+def test_each_refund_uses_own_connection(server: ScriptedGateway, kind: str) -> None:
+    """The connection is closed after the refund."""
     at = account(base_url=server.url, **FAST)
 
     async def work(gateway: AsyncGateway) -> list[Any]:
@@ -322,7 +325,8 @@ def test_an_answer_may_come_letter_by_letter(server: ScriptedGateway, kind: str)
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_a_cancelled_call_shows_nothing_of_what_it_sent(server: ScriptedGateway, kind: str) -> None:
+def test_cancelled_call_shows_nothing_sent(server: ScriptedGateway, kind: str) -> None:
+    """The error of a cancelled call contains nothing of its request."""
     entered = threading.Event()
 
     def never(_request: Received) -> Iterator[float]:
@@ -348,9 +352,10 @@ def test_a_cancelled_call_shows_nothing_of_what_it_sent(server: ScriptedGateway,
 # --- many at once
 
 
-def test_sixteen_threads_share_a_gateway_and_each_gets_its_own_answer(
+def test_threads_get_their_own_answers(
     server: ScriptedGateway,
 ) -> None:
+    """Sixteen threads can share one gateway."""
     start = threading.Barrier(16)
 
     def work(number: int) -> int:
@@ -375,11 +380,12 @@ def test_sixteen_threads_share_a_gateway_and_each_gets_its_own_answer(
 
 @pytest.mark.parametrize("kind", KINDS[1:])
 @pytest.mark.parametrize("most", [1, 3, 8])
-def test_many_tasks_share_an_async_gateway_within_its_connections(
+def test_tasks_respect_gateway_connection_limit(
     server: ScriptedGateway,
     kind: str,
     most: int,
 ) -> None:
+    """Many tasks can share one async gateway."""
     references = [new_reference(str(number)) for number in range(50)]
 
     async def work(gateway: AsyncGateway) -> list[Any]:
@@ -391,10 +397,11 @@ def test_many_tasks_share_an_async_gateway_within_its_connections(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_call_that_waits_too_long_for_a_connection_was_not_sent(
+def test_connection_timeout_means_not_sent(
     server: ScriptedGateway,
     kind: str,
 ) -> None:
+    """A call that waited too long for a connection has sent nothing."""
     entered = threading.Event()
 
     def slow(request: Received) -> Iterator[float | bytes]:
@@ -425,10 +432,11 @@ def test_a_call_that_waits_too_long_for_a_connection_was_not_sent(
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_call_whose_time_is_up_before_it_begins_is_not_sent(
+def test_expired_call_is_not_sent(
     operation: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The time of the call was up before it began."""
     with Gateway(account(query_attempts=1), transport=NothingMayBeSent()) as gateway:
         monkeypatch.setattr(client, "_deadline", lambda *_: time.monotonic() - 1)
         with pytest.raises(NotSent, match="the deadline passed"):
@@ -444,7 +452,8 @@ class Endless(httpx.SyncByteStream):
             yield b" "
 
 
-def test_the_deadline_holds_for_an_injected_transport_that_knows_nothing_of_it() -> None:
+def test_deadline_holds_for_injected_transport() -> None:
+    """The injected transport knows nothing of the deadline."""
     given = httpx.MockTransport(lambda _request: httpx.Response(200, stream=Endless()))
     with (
         within(5),
@@ -454,7 +463,7 @@ def test_the_deadline_holds_for_an_injected_transport_that_knows_nothing_of_it()
         gateway.pay(payment())
 
 
-def test_a_wait_for_a_connection_ends_with_the_deadline(
+def test_connection_wait_ends_with_deadline(
     server: ScriptedGateway,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -511,7 +520,7 @@ def silent_addresses(monkeypatch: pytest.MonkeyPatch, *, last: int | None = None
     sys.platform != "linux",
     reason="only Linux has all of 127.0.0.0/8, and drops what a full queue cannot take",
 )
-def test_the_deadline_holds_however_many_addresses_a_silent_host_has(
+def test_many_silent_addresses_keep_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with silent_addresses(monkeypatch) as port:
@@ -526,7 +535,7 @@ def test_the_deadline_holds_however_many_addresses_a_silent_host_has(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="for the same reason")
-def test_an_address_that_answers_is_found_behind_some_that_do_not(
+def test_answering_address_is_found_among_silent(
     server: ScriptedGateway,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -601,7 +610,7 @@ def test_public_one_of_several_addresses_is_tried(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_redirect_to_a_private_address_is_not_followed(
+def test_redirect_to_private_address_not_followed(
     server: ScriptedGateway,
     kind: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -619,11 +628,13 @@ def test_redirect_to_a_private_address_is_not_followed(
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_an_async_gateway_in_another_event_loop_is_refused_before_anything_is_sent(
+def test_async_gateway_refuses_other_event_loop(
     server: ScriptedGateway,
     kind: str,
     recwarn: pytest.WarningsRecorder,
 ) -> None:
+    """The call is refused before anything is sent."""
+
     async def work(gateway: AsyncGateway) -> list[Any]:
         await gateway.query(REFERENCE)
         with pytest.raises(ConfigurationError, match="event loop"):
@@ -656,9 +667,10 @@ with gateway:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system cannot fork")
-def test_a_forked_child_and_its_parent_use_one_gateway_without_mixing(
+def test_forked_processes_share_gateway_safely(
     server: ScriptedGateway,
 ) -> None:
+    """A forked child and its parent do not mix their answers."""
     finished = subprocess.run(
         [sys.executable, "-c", FORKING, server.url],
         capture_output=True,
@@ -692,7 +704,7 @@ gateway.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system cannot fork")
-def test_closing_a_gateway_in_a_forked_child_leaves_the_parents_connection(
+def test_forked_close_keeps_parent_connection(
     server: ScriptedGateway,
 ) -> None:
     finished = subprocess.run(
@@ -710,17 +722,19 @@ def test_closing_a_gateway_in_a_forked_child_leaves_the_parents_connection(
 
 
 @pytest.mark.parametrize("is_installed", [True, False])
-def test_an_async_gateway_uses_aiohttp_where_it_is_installed(
+def test_async_gateway_prefers_aiohttp(
     is_installed: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The gateway uses aiohttp where it is installed."""
     monkeypatch.setattr(transport, "find_spec", lambda name: name if is_installed else None)
     chosen = transport.async_transport(account(), None)
     assert (type(chosen).__name__ == "AiohttpTransport") == is_installed
     assert isinstance(chosen, transport.AsyncTransport) != is_installed
 
 
-def test_a_given_transport_is_used_whatever_is_installed() -> None:
+def test_given_transport_is_always_used() -> None:
+    """Installed packages make no difference."""
     given = httpx.MockTransport(lambda _request: httpx.Response(200))
     assert isinstance(transport.async_transport(account(), given), transport.AsyncTransport)
 
@@ -755,7 +769,7 @@ def tls_server() -> Iterator[ScriptedGateway]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_certificate_that_is_not_trusted_means_that_nothing_was_sent(
+def test_untrusted_certificate_means_not_sent(
     tls_server: ScriptedGateway,
     kind: str,
     operation: str,
@@ -767,7 +781,7 @@ def test_a_certificate_that_is_not_trusted_means_that_nothing_was_sent(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_certificate_for_another_host_means_that_nothing_was_sent(
+def test_wrong_host_certificate_means_not_sent(
     tls_server: ScriptedGateway,
     kind: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -804,7 +818,7 @@ def test_calls_over_tls_share_a_connection(
         (1.5, Cut.CLOSE),
     ],
 )
-def test_an_answer_cut_over_tls_leaves_the_outcome_unknown(
+def test_cut_tls_answer_leaves_outcome_unknown(
     tls_server: ScriptedGateway,
     kind: str,
     steps: tuple[Any, ...],
@@ -831,7 +845,8 @@ def test_an_answer_cut_over_tls_leaves_the_outcome_unknown(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_handshake_that_never_ends_is_given_up_and_nothing_was_sent(kind: str) -> None:
+def test_endless_handshake_means_not_sent(kind: str) -> None:
+    """The handshake is given up."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         at = account(
             base_url=f"https://127.0.0.1:{listener.getsockname()[1]}",
@@ -843,10 +858,11 @@ def test_a_handshake_that_never_ends_is_given_up_and_nothing_was_sent(kind: str)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_plain_http_where_tls_is_expected_means_that_nothing_was_sent(
+def test_missing_tls_means_not_sent(
     server: ScriptedGateway,
     kind: str,
 ) -> None:
+    """Nothing is sent to a server that speaks plain HTTP where TLS is expected."""
     with pytest.raises(NotSent):
         carry_out(
             kind,

@@ -251,7 +251,7 @@ class _Chaos:
         httpx.delete(f"{self._gateway}/_control/faults", timeout=10).raise_for_status()
         from django.db import OperationalError, connections
 
-        from proving.chaos.ledger import Compared, compare
+        from proving.chaos.comparing import Compared, compare
 
         _say("nothing is killed any more; waiting until the ledger agrees")
         until = time.monotonic() + _CALM_SECONDS

@@ -159,7 +159,7 @@ def _refund(_: World, subject: Subject) -> None:
 def _refund_again(_: World, subject: Subject) -> None:
     """Press the button again on the page that showed no refund yet."""
     with suppress(limits.RefundNotPossible):
-        queueing.refund(subject.paid.pk, _REFUNDED, seen=0)
+        queueing.refund(subject.paid.pk, _REFUNDED, newest_refund=0)
 
 
 def _notify_refund(world: World, subject: Subject) -> None:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from django.utils import timezone
 
+from tillgate.django.heartbeats import WORKER
 from tillgate.django.models import Heartbeat, OutboxEvent, Payment, Review, TimelineEntry
-from tillgate.django.worker.watch import WORKER
 from tillgate.lifecycle import PaymentStatus
 from tools.benchmarks.shop import action
 from tools.benchmarks.shop.models import Effect

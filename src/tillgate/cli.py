@@ -348,7 +348,7 @@ def doctor(configured: Configured) -> dict[str, Any]:
     The proof is a signed query for a reference that cannot exist: the gateway must answer 000022,
     order not found.
     """
-    from tillgate.doctor import examine
+    from tillgate.account_checks import examine
 
     checks = examine(configured)
     marks = {True: click.style("ok  ", fg="green"), False: click.style("FAIL", fg="red")}
@@ -365,7 +365,10 @@ def doctor(configured: Configured) -> dict[str, Any]:
 @main.command(short_help="List the plugins and their hooks.")
 @speaks_json
 def plugins() -> dict[str, Any]:
-    """List the plugins that are loaded and the hooks that each implements."""
+    """List the installed gateway plugins and observers, and the hooks that each implements.
+
+    Shop plugins are loaded with their Django project: `manage.py tillgate doctor` lists them.
+    """
     manager = hooks.plugin_manager()
     found = {
         name: sorted(caller.name for caller in manager.get_hookcallers(plugin) or ())
@@ -376,6 +379,7 @@ def plugins() -> dict[str, Any]:
         f"{click.style(name, bold=True)}\n    {', '.join(implemented) or 'no hooks'}"
         for name, implemented in found.items()
     ]
+    lines.append("Shop plugins: see manage.py tillgate doctor.")
     return {"plugins": found, "lines": lines}
 
 

@@ -12,8 +12,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Shop
+from tests.smallest_shop.models import ShopOrder
 from tillgate.django.models import Payment
-from tillgate.django.pages import shoppers
+from tillgate.django.pages import owner, shoppers
 
 PHONE = {
     "viewport": {"width": 360, "height": 740},
@@ -36,7 +37,7 @@ def _newest() -> Payment:
     return Payment.objects.select_related("order").latest("id")
 
 
-def test_a_shopper_pays_with_nothing_but_the_keyboard(
+def test_shopper_pays_by_keyboard_alone(
     shop: Shop,
     picture: Callable[[Locator, str], None],
 ) -> None:
@@ -59,7 +60,7 @@ def test_a_shopper_pays_with_nothing_but_the_keyboard(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_on_a_phone(shop: Shop, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shoppers, "_home", lambda payment: None)
+    monkeypatch.setattr(owner, "home", lambda payment: None)
     order = shop.world.order("8.00")
     phone: dict[str, Any] = {
         **PHONE,
@@ -84,7 +85,7 @@ def test_the_pages_on_a_phone(shop: Shop, scheme: str, monkeypatch: pytest.Monke
     ("status", "heading"),
     [("", "We have not received a payment yet"), ("success", "Confirming your payment")],
 )
-def test_a_waiting_page_moves_on_by_itself_when_the_notification_comes(
+def test_notification_moves_waiting_page_on(
     shop: Shop,
     status: str,
     heading: str,
@@ -105,11 +106,12 @@ def test_a_waiting_page_moves_on_by_itself_when_the_notification_comes(
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_i4_whoever_has_paid_by_the_gateways_word_reads_so_before_paying_again(
+def test_i4_paid_shopper_is_told_before_repaying(
     shop: Shop,
     options: dict[str, Any],
     request: Any,
 ) -> None:
+    """The gateway's word that the payment is paid is enough."""
     device = request.node.callspec.id
     order = shop.world.order()
     payment = shop.world.start(order)
@@ -129,11 +131,12 @@ def test_i4_whoever_has_paid_by_the_gateways_word_reads_so_before_paying_again(
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_a_shopper_whose_money_is_on_its_way_reads_so_and_is_asked_before_paying_again(
+def test_money_in_transit_asks_before_repaying(
     shop: Shop,
     options: dict[str, Any],
     request: Any,
 ) -> None:
+    """The page says that the shopper's money is on its way."""
     device = request.node.callspec.id
     order = shop.world.order()
     payment = shop.world.start(order)
@@ -150,7 +153,7 @@ def test_a_shopper_whose_money_is_on_its_way_reads_so_and_is_asked_before_paying
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_whoever_pays_a_second_time_reads_it_without_a_press(
+def test_second_payment_is_shown_without_clicking(
     shop: Shop,
     options: dict[str, Any],
     request: Any,
@@ -166,11 +169,12 @@ def test_whoever_pays_a_second_time_reads_it_without_a_press(
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_a_waiting_page_stops_offering_an_order_that_another_tab_has_paid_and_a_late_shopper_finds_the_shop(
+def test_waiting_page_notices_payment_elsewhere(
     shop: Shop,
     options: dict[str, Any],
     request: Any,
 ) -> None:
+    """Another tab paid the order; a late shopper still finds the way to the shop."""
     order = shop.world.order()
     waiting, other = shop.world.start(order), shop.world.start(order, "paypal")
     page = shop.open(f"/payments/return/{waiting.return_key}/", **options)
@@ -205,7 +209,7 @@ def test_a_waiting_page_refreshes_without_javascript(
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
 
 
-def test_after_a_bounded_wait_the_page_says_what_happens_next(
+def test_long_wait_explains_what_follows(
     shop: Shop,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -223,7 +227,7 @@ def test_after_a_bounded_wait_the_page_says_what_happens_next(
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
 
 
-def test_the_page_turns_by_itself_when_money_arrives_after_the_wait(
+def test_late_money_turns_page_automatically(
     shop: Shop,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -240,11 +244,12 @@ def test_the_page_turns_by_itself_when_money_arrives_after_the_wait(
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_whoever_left_the_payment_page_can_pay_at_once_or_choose_another_method(
+def test_abandoned_payment_can_be_resumed(
     shop: Shop,
     options: dict[str, Any],
     request: Any,
 ) -> None:
+    """The shopper can pay at once or choose another method."""
     payment = shop.world.start(shop.world.order(), "paypal")
     for step, way in (
         ("Pay now", shop.world.sandbox.base_url),
@@ -258,7 +263,7 @@ def test_whoever_left_the_payment_page_can_pay_at_once_or_choose_another_method(
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_who_has_paid_twice_reads_so_and_what_follows(
+def test_double_payer_reads_what_follows(
     shop: Shop,
     options: dict[str, Any],
     request: Any,
@@ -276,7 +281,7 @@ def test_who_has_paid_twice_reads_so_and_what_follows(
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_a_declined_payment_and_an_order_that_cannot_be_paid(
+def test_declined_payment_and_unpayable_order_pages(
     shop: Shop,
     options: dict[str, Any],
     request: Any,
@@ -296,7 +301,7 @@ def test_a_declined_payment_and_an_order_that_cannot_be_paid(
     shop.look(page, f"not-payable-{device}")
 
 
-def test_a_form_leads_to_the_payment_page_under_a_policy_that_lets_forms_go_to_the_shop_only(
+def test_form_reaches_payment_page_under_csp(
     shop: Shop,
 ) -> None:
     """Chromium refuses a redirect to another site after a form, without a word to the shopper. The
@@ -321,7 +326,7 @@ def test_a_form_leads_to_the_payment_page_under_a_policy_that_lets_forms_go_to_t
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_a_method_that_cannot_take_the_order_shows_the_reason_and_cannot_be_pressed(
+def test_unsuitable_method_shows_reason_unclickable(
     shop: Shop,
     options: dict[str, Any],
     request: Any,
@@ -346,7 +351,7 @@ def test_a_method_that_cannot_take_the_order_shows_the_reason_and_cannot_be_pres
     shop.look(page, f"unavailable-{request.node.callspec.id}")
 
 
-def test_a_refused_start_says_so_and_offers_another_way(shop: Shop) -> None:
+def test_refused_start_offers_another_way(shop: Shop) -> None:
     order = shop.world.order()
     shop.world.sandbox.control.fault("refused", occasion="pay")
     page = shop.open(shop.world.way_to_pay(order))
@@ -360,7 +365,7 @@ def test_a_refused_start_says_so_and_offers_another_way(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
-def test_an_urdu_shopper_pays_on_pages_that_run_from_right_to_left(
+def test_urdu_pages_run_right_to_left(
     shop: Shop,
     options: dict[str, Any],
     request: Any,
@@ -382,3 +387,34 @@ def test_an_urdu_shopper_pays_on_pages_that_run_from_right_to_left(
     page.goto(f"/payments/return/{payment.return_key}/")
     assert page.evaluate("getComputedStyle(document.querySelector('h1')).direction") == "rtl"
     shop.look(page, f"not-received-urdu-{device}")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    ("change", "heading"),
+    [
+        ({"total": 0}, "There is nothing to pay for this order"),
+        ({"status": "cancelled"}, "This order cannot be paid"),
+        ({"total": 8}, "We have not received a payment yet"),
+    ],
+    ids=["free", "cancelled", "repriced"],
+)
+def test_changed_order_warns_of_open_payment_page(
+    shop: Shop,
+    change: dict[str, Any],
+    heading: str,
+    width: int,
+    request: pytest.FixtureRequest,
+) -> None:
+    name = request.node.callspec.id
+    payment = shop.world.start(shop.world.order())
+    ShopOrder.objects.update(**change)
+    for kind, address in {
+        "return": f"/payments/return/{payment.return_key}/",
+        "pay": shop.world.way_to_pay(payment.order.key),
+    }.items():
+        page = shop.open(address, viewport={"width": width, "height": 844})
+        title = "Choose how to pay" if (kind, change) == ("pay", {"total": 8}) else heading
+        expect(page.get_by_role("heading", name=title)).to_be_visible()
+        expect(page.get_by_text("Do not pay there.")).to_be_visible()
+        shop.look(page, f"changed-{kind}-{name}")

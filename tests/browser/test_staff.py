@@ -21,10 +21,11 @@ def _paid(shop: Shop, total: str) -> int:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_staff_gives_part_of_a_payment_back_and_a_double_press_makes_one_refund(
+def test_staff_double_press_makes_one_refund(
     shop: Shop,
     scheme: str,
 ) -> None:
+    """Staff refund part of a payment."""
     payment_id = _paid(shop, "39.90")
     page = shop.admin(f"/admin/tillgate/payment/{payment_id}/change/", color_scheme=scheme)
     page.get_by_label("Amount in USD").fill("9.90")
@@ -64,7 +65,7 @@ def test_staff_sees_the_lists(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_staff_refunds_a_second_payment_from_the_page_of_reviews(
+def test_staff_refunds_second_payment_from_reviews(
     shop: Shop,
     scheme: str,
     picture: Callable[[Locator, str], None],
@@ -94,7 +95,7 @@ def test_staff_refunds_a_second_payment_from_the_page_of_reviews(
     expect(page.get_by_text("Nothing here")).to_be_visible()
 
 
-def test_staff_settles_a_refund_of_unknown_outcome_and_accepts_with_a_note(shop: Shop) -> None:
+def test_staff_settles_unknown_refund_with_note(shop: Shop) -> None:
     payment_id = _paid(shop, "30.00")
     shop.world.sandbox.control.set_options({"notification_on_refund": False})
     shop.world.sandbox.control.fault("lost_response", occasion="refund")
@@ -134,10 +135,11 @@ def test_the_admin_on_a_phone(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_staff_ends_a_payment_that_the_gateway_does_not_know_with_the_keyboard(
+def test_staff_ends_unknown_payment_by_keyboard(
     shop: Shop,
     width: int,
 ) -> None:
+    """The gateway does not know the payment."""
     payment = shop.world.start(shop.world.order("18.00"))
     shop.world.sandbox.control.fault("denied", occasion="query", times=100)
     shop.world.notification(payment)
@@ -154,7 +156,7 @@ def test_staff_ends_a_payment_that_the_gateway_does_not_know_with_the_keyboard(
     assert shop.world.reviews() == []
 
 
-def test_staff_is_asked_how_much_of_an_overpayment_to_refund(shop: Shop) -> None:
+def test_staff_chooses_overpayment_refund_amount(shop: Shop) -> None:
     order = shop.world.order("30.00")
     payment = shop.world.start(order)
     shop.world.shop.edit_total(order, Decimal("28.00"))
@@ -175,10 +177,11 @@ def test_staff_is_asked_how_much_of_an_overpayment_to_refund(shop: Shop) -> None
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_cards_tell_what_to_do_first_and_the_mail_leads_to_its_card(
+def test_review_cards_say_next_step(
     shop: Shop,
     width: int,
 ) -> None:
+    """The mail leads to the card."""
     order = shop.world.order("30.00")
     payment = shop.world.start(order)
     shop.world.shop.edit_total(order, Decimal("32.00"))
@@ -208,7 +211,7 @@ def test_the_cards_tell_what_to_do_first_and_the_mail_leads_to_its_card(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_health_page_tests_a_connection_by_the_keyboard(
+def test_health_page_tests_connection_by_keyboard(
     shop: Shop,
     width: int,
     scheme: str,
@@ -225,3 +228,23 @@ def test_the_health_page_tests_a_connection_by_the_keyboard(
     page.keyboard.press("Enter")
     expect(page.get_by_text("The connection of account default works")).to_be_visible()
     shop.look(page, f"admin-health-{scheme}-{width}")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_page_that_was_opened_again_asks_for_a_tick(shop: Shop, width: int) -> None:
+    payment = shop.world.paid_payment("45.21")
+    page = shop.admin(
+        f"/admin/tillgate/payment/{payment.pk}/refund/?amount=0.30",
+        viewport={"width": width, "height": 844},
+    )
+    page.get_by_role("button", name="Refund USD 0.30").click()
+    expect(page.get_by_text("USD 0.30 was refunded.")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_text("A refund of USD 0.30 was asked for")).to_be_visible()
+    shop.look(page, f"refund-again-{width}")
+    page.get_by_role("button", name="Refund USD 0.30").click()
+    assert Refund.objects.count() == 1, "the browser asks for the tick"
+    page.get_by_label("Refund it again").check()
+    page.get_by_role("button", name="Refund USD 0.30").click()
+    expect(page.get_by_text("USD 0.30 was refunded.")).to_be_visible()
+    assert Refund.objects.count() == 2

@@ -30,7 +30,7 @@ class Keeper:
         return OWN if alias == "own" else None
 
 
-def test_an_account_is_found_in_the_settings_or_with_a_plugin_that_keeps_it(world: World) -> None:
+def test_account_comes_from_settings_or_plugin(world: World) -> None:
     hooks.plugin_manager().register(Keeper(), name="keeper")
     try:
         assert find_account("default").merchant_no == PUBLISHED_MERCHANT_NO
@@ -49,7 +49,7 @@ def test_an_account_is_found_in_the_settings_or_with_a_plugin_that_keeps_it(worl
     ("field", "setting", "other"),
     [("merchant_no", "MERCHANT_NO", "999"), ("base_url", "BASE_URL", "http://127.0.0.1:9")],
 )
-def test_i1_a_payment_belongs_to_the_account_that_made_it_and_to_no_other(
+def test_i1_payment_belongs_only_to_its_account(
     world: World,
     configure: Callable[..., None],
     field: str,
@@ -68,16 +68,17 @@ def test_i1_a_payment_belongs_to_the_account_that_made_it_and_to_no_other(
     assert str(caught.value) == f"{field}: {other!r} was {getattr(payment, field)!r} {remedy}"
 
 
-def test_i1_a_sandbox_payment_does_not_belong_to_a_live_account(world: World) -> None:
+def test_i1_sandbox_payment_never_uses_live_account(world: World) -> None:
     payment = world.start(world.order())
     payment.sandbox = False
     with pytest.raises(ConfigurationError, match=r"^sandbox: True was False"):
         account_of(payment)
 
 
-def test_a_gateway_speaks_as_its_account_says_and_as_the_reference_when_that_is_gone(
+def test_missing_account_falls_back_to_reference(
     world: World,
 ) -> None:
+    """A gateway uses its account's dialect, or the reference dialect if that is gone."""
     payment = world.start(world.order())
     hooks.plugin_manager().register(Keeper(), name="keeper")
     try:
@@ -101,7 +102,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return aliases
 
 
-def test_a_notification_that_finds_its_payment_paid_looks_its_account_up_once(
+def test_repeated_paid_notification_reads_account_once(
     world: World,
     looked_up: list[str],
 ) -> None:
@@ -113,7 +114,7 @@ def test_a_notification_that_finds_its_payment_paid_looks_its_account_up_once(
     assert looked_up == ["default"]
 
 
-def test_a_refunds_notification_looks_its_account_up_once(
+def test_refund_notification_reads_account_once(
     world: World,
     looked_up: list[str],
 ) -> None:

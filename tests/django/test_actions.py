@@ -48,7 +48,8 @@ def tell_again(review: Review) -> actions.Done:
     return actions.take_action(review.pk, "redeliver", staff="ann")
 
 
-def test_an_act_that_comes_too_late_changes_nothing_and_says_who_was_quicker(world: World) -> None:
+def test_late_action_names_who_was_quicker(world: World) -> None:
+    """An action that comes too late changes nothing and says who resolved the review."""
     _, review = held(world)
     actions.take_action(review.pk, "dismiss", staff="bob", note="  fine so ")
     done = actions.take_action(review.pk, "refund", staff="ann", amount="12.50")
@@ -61,7 +62,7 @@ def test_an_act_that_comes_too_late_changes_nothing_and_says_who_was_quicker(wor
     assert not Refund.objects.exists()
 
 
-def test_an_act_that_does_not_fit_is_refused_in_words(world: World) -> None:
+def test_unsuitable_action_is_refused_with_reason(world: World) -> None:
     _, review = held(world)
     with pytest.raises(ActionNotPossible, match=r"^'poll' does not resolve 'paid-not-payable'$"):
         actions.take_action(review.pk, "poll", staff="ann")
@@ -69,13 +70,14 @@ def test_an_act_that_does_not_fit_is_refused_in_words(world: World) -> None:
         actions.take_action(review.pk, "dismiss", staff="ann")
 
 
-def test_telling_again_fails_in_words_while_the_shop_does_not_take_the_money(world: World) -> None:
+def test_telling_again_fails_while_shop_refuses(world: World) -> None:
+    """Staff read what the shop says while it does not take the money."""
     _, review = held(world)
     done = tell_again(review)
     assert (done.resolved, done.message) == (False, "the shop says: not-payable")
 
 
-def test_i4_telling_again_is_refused_once_the_order_is_paid(world: World) -> None:
+def test_i4_telling_again_refused_for_paid_order(world: World) -> None:
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     other = world.start(payment.order.key)
@@ -85,14 +87,14 @@ def test_i4_telling_again_is_refused_once_the_order_is_paid(world: World) -> Non
         tell_again(review)
 
 
-def test_telling_again_is_refused_for_a_payment_that_is_not_paid(world: World) -> None:
+def test_telling_again_refused_for_unpaid_payment(world: World) -> None:
     payment, review = held(world)
     Payment.objects.filter(pk=payment.pk).update(status="pending")
     with pytest.raises(ActionNotPossible, match=f"^payment {payment.reference} is not paid$"):
         tell_again(review)
 
 
-def test_telling_again_is_refused_once_a_part_was_given_back(world: World) -> None:
+def test_telling_again_refused_after_partial_refund(world: World) -> None:
     payment, review = held(world)
     queueing.refund(payment.pk, "1.00")
     ShopOrder.objects.update(status="open")
@@ -105,9 +107,10 @@ def test_telling_again_is_refused_once_a_part_was_given_back(world: World) -> No
     assert world.shop.times_paid(payment.order.key) == 0
 
 
-def test_telling_again_waits_for_an_outbox_event_that_is_under_way_and_queues_no_other(
+def test_telling_again_reuses_event_under_way(
     world: World,
 ) -> None:
+    """A second press waits for the outbox event under way and queues no other."""
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     with world.failing_handler("tillgate_payment_paid", times=9):
@@ -128,7 +131,8 @@ def test_telling_again_waits_for_an_outbox_event_that_is_under_way_and_queues_no
     )
 
 
-def test_what_was_accepted_while_telling_again_waited_is_not_told_any_more(world: World) -> None:
+def test_accepted_review_stops_pending_redelivery(world: World) -> None:
+    """If staff accept the review while the redelivery waits, the shop is not told again."""
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     with world.failing_handler("tillgate_payment_paid"):
@@ -144,9 +148,10 @@ def test_what_was_accepted_while_telling_again_waited_is_not_told_any_more(world
     assert Order.objects.get().paid_by is None
 
 
-def test_telling_again_about_another_matter_goes_on_when_the_first_was_accepted(
+def test_telling_again_about_another_review_continues(
     world: World,
 ) -> None:
+    """Accepting the first review does not stop a redelivery for another one."""
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     with world.failing_handler("tillgate_payment_paid"):
@@ -169,10 +174,11 @@ def test_telling_again_about_another_matter_goes_on_when_the_first_was_accepted(
     assert Review.objects.get(pk=other.pk).resolved_by == "tillgate"
 
 
-def test_a_matter_that_is_accepted_in_the_moment_of_telling_again_says_who_was_quicker(
+def test_review_accepted_during_redelivery_names_who(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A colleague who accepts it at that moment is named, and the shop is not told."""
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
 
@@ -190,10 +196,11 @@ def unreachable(*_: Any, **__: Any) -> Any:
     raise NotSent("refund", "R", "no route to host")
 
 
-def test_money_is_not_left_as_it_is_while_a_refund_of_it_waits_to_be_sent(
+def test_review_not_accepted_while_refund_waits(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Staff must withdraw a queued refund of the payment before they accept the review."""
     payment, review = held(world)
     assert "withdraw" not in actions.actions_for(review)
     with monkeypatch.context() as patched:
@@ -218,7 +225,7 @@ def test_money_is_not_left_as_it_is_while_a_refund_of_it_waits_to_be_sent(
     assert world.refunded_amount(payment) == 0
 
 
-def test_a_second_press_withdraws_no_other_refund_than_the_one_that_was_shown(
+def test_second_press_withdraws_only_shown_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -240,7 +247,7 @@ def test_a_second_press_withdraws_no_other_refund_than_the_one_that_was_shown(
     assert [refund.status for refund in payment.refunds.order_by("pk")] == ["queued", "failed"]
 
 
-def test_a_refund_of_another_payment_is_not_withdrawn(world: World) -> None:
+def test_refund_of_another_payment_not_withdrawn(world: World) -> None:
     _, review = held(world)
     ShopOrder.objects.update(status="open")
     other = queue(world.paid_payment())
@@ -249,7 +256,7 @@ def test_a_refund_of_another_payment_is_not_withdrawn(world: World) -> None:
     assert Refund.objects.get().status == "queued"
 
 
-def test_money_is_not_left_as_it_is_while_a_refund_of_it_is_being_sent(world: World) -> None:
+def test_review_not_accepted_while_sending_refund(world: World) -> None:
     payment, review = held(world)
     refund = queueing.refund(payment.pk, "1.00")
     Refund.objects.filter(pk=refund.pk).update(status="sending")
@@ -260,9 +267,10 @@ def test_money_is_not_left_as_it_is_while_a_refund_of_it_is_being_sent(world: Wo
         actions.take_action(review.pk, "dismiss", staff="bob", note="shipped")
 
 
-def test_what_is_about_no_money_of_the_payment_is_accepted_though_a_refund_of_it_waits(
+def test_unrelated_review_accepted_while_refund_waits(
     world: World,
 ) -> None:
+    """A review that is not about the payment's money can be accepted all the same."""
     payment = world.paid_payment()
     queue(payment)
     about = {"order": payment.order, "payment": payment, "opened_at": timezone.now()}
@@ -275,9 +283,10 @@ def test_what_is_about_no_money_of_the_payment_is_accepted_though_a_refund_of_it
     assert actions.take_action(forged.pk, "dismiss", staff="bob", note="a scanner").resolved
 
 
-def test_what_waits_of_another_payment_keeps_nobody_from_accepting_and_is_not_withdrawn(
+def test_other_payments_refund_blocks_nothing(
     world: World,
 ) -> None:
+    """A queued refund of another payment does not stop staff from accepting, and stays queued."""
     _, review = held(world)
     ShopOrder.objects.update(status="open")
     other = queue(world.paid_payment())
@@ -288,13 +297,13 @@ def test_what_waits_of_another_payment_keeps_nobody_from_accepting_and_is_not_wi
     assert Refund.objects.get(pk=other.pk).status == "queued"
 
 
-def test_withdrawing_is_refused_in_words_when_nothing_waits(world: World) -> None:
+def test_withdrawing_nothing_is_refused_in_words(world: World) -> None:
     _, review = held(world)
     with pytest.raises(ActionNotPossible, match=r"^no refund of this payment waits to be sent$"):
         actions.take_action(review.pk, "withdraw", staff="ann")
 
 
-def test_telling_again_waits_its_turn_behind_an_earlier_outbox_event(world: World) -> None:
+def test_telling_again_waits_for_earlier_event(world: World) -> None:
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     other, later = world.start(payment.order.key, "paypal"), timezone.now() + timedelta(minutes=5)
@@ -323,11 +332,12 @@ def test_telling_again_waits_its_turn_behind_an_earlier_outbox_event(world: Worl
     ("status", "reopened"),
     [("open", True), ("cancelled", False), ("gone", False)],
 )
-def test_an_order_is_reopened_only_if_the_shop_takes_money_for_it_again(
+def test_order_reopens_only_if_shop_agrees(
     world: World,
     status: str,
     reopened: bool,
 ) -> None:
+    """A closed order is reopened only if the shop takes money for it again."""
     order, other = world.order(), world.order()
     registering.close_order(world.shop.plugin, other)
     payment = world.start(order)
@@ -347,17 +357,18 @@ def test_an_order_is_reopened_only_if_the_shop_takes_money_for_it_again(
     assert Order.objects.get(key=other).closed_at is not None
 
 
-def test_an_order_that_was_never_closed_is_not_reopened(world: World) -> None:
+def test_order_never_closed_is_not_reopened(world: World) -> None:
     _, review = held(world)
     ShopOrder.objects.update(status="open")
     assert tell_again(review).resolved
     assert not Review.objects.get().order.timeline.filter(event="order.reopened").exists()  # type: ignore[union-attr]
 
 
-def test_a_failing_outbox_event_is_tried_again_and_its_outcome_told(
+def test_failing_event_is_retried_with_outcome(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """Staff can retry a failing outbox event and read its outcome."""
     configure(DELIVERY_TRIES_BEFORE_REVIEW=1)
     payment = world.start(world.order())
     world.shopper_pays(payment)
@@ -374,7 +385,8 @@ def test_a_failing_outbox_event_is_tried_again_and_its_outcome_told(
     assert world.shop.is_paid(payment.order.key)
 
 
-def test_an_outbox_event_that_was_made_meanwhile_is_resolved_by_trying_again(world: World) -> None:
+def test_retry_resolves_review_of_delivered_event(world: World) -> None:
+    """An outbox event that was delivered in the meantime counts as resolved."""
     payment = world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
     review = Review.objects.create(
@@ -389,7 +401,7 @@ def test_an_outbox_event_that_was_made_meanwhile_is_resolved_by_trying_again(wor
     assert world.shop.times_paid(payment.order.key) == 1
 
 
-def test_a_remote_outbox_event_is_tried_again_over_the_network(
+def test_remote_event_is_retried_over_network(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -407,9 +419,10 @@ def test_a_remote_outbox_event_is_tried_again_over_the_network(
     assert (done.resolved, done.message) == (True, "the shop was told: remote")
 
 
-def test_a_refund_made_elsewhere_is_entered_and_what_a_person_has_not_seen_refuses_it(
+def test_external_refund_entered_unless_view_stale(
     world: World,
 ) -> None:
+    """A newer refund that the person has not seen refuses the entry."""
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
     actions.poll_now(payment, "ann")
@@ -430,13 +443,15 @@ def test_a_refund_made_elsewhere_is_entered_and_what_a_person_has_not_seen_refus
         match=f"^a refund of USD 1.00 of payment {payment.reference} was asked for in the "
         "meantime$",
     ):
-        actions.take_action(review.pk, "record-external-refund", staff="ann", amount="2.50", seen=0)
+        actions.take_action(
+            review.pk, "record-external-refund", staff="ann", amount="2.50", newest_refund=0
+        )
     done = actions.take_action(
         review.pk,
         "record-external-refund",
         staff="ann",
         amount="2.50",
-        seen=seen.pk,
+        newest_refund=seen.pk,
     )
     assert (done.resolved, done.message) == (True, "USD 2.50 was refunded elsewhere")
     assert done.refund == Refund.objects.latest("id")
@@ -446,7 +461,7 @@ def test_a_refund_made_elsewhere_is_entered_and_what_a_person_has_not_seen_refus
     ("action", "status", "found"),
     [("refund-done", "succeeded", "done"), ("refund-not-done", "failed", "not done")],
 )
-def test_what_a_person_found_of_an_unknown_refund_resolves_it(
+def test_staff_finding_resolves_unknown_refund(
     world: World,
     action: str,
     status: str,
@@ -486,12 +501,13 @@ def late_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Refund, 
     ("outcome", "is_over"),
     [("succeeded", True), ("failed", True), ("pending", False)],
 )
-def test_a_late_refund_is_asked_about_and_not_its_payment(
+def test_asking_about_late_refund_skips_payment(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     outcome: str,
     is_over: bool,
 ) -> None:
+    """The gateway is asked about the refund and not about its payment."""
     refund, review = late_refund(world, monkeypatch)
     found = Refunded(
         reference="x",
@@ -513,7 +529,7 @@ def test_a_late_refund_is_asked_about_and_not_its_payment(
     ("action", "status"),
     [("refund-done", "succeeded"), ("refund-not-done", "failed")],
 )
-def test_what_a_person_found_of_a_late_refund_resolves_it(
+def test_staff_finding_resolves_late_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     action: str,
@@ -528,7 +544,7 @@ def test_what_a_person_found_of_a_late_refund_resolves_it(
     ) == [status]
 
 
-def test_giving_back_by_an_act_notes_who_why_and_the_key(world: World) -> None:
+def test_refund_action_records_person_reason_key(world: World) -> None:
     payment, review = held(world)
     part = actions.take_action(
         review.pk,
@@ -536,7 +552,7 @@ def test_giving_back_by_an_act_notes_who_why_and_the_key(world: World) -> None:
         staff="ann",
         amount="2.50",
         idempotency_key="k1",
-        seen=0,
+        newest_refund=0,
     )
     assert (part.resolved, part.message) == (False, "refund success")
     assert part.refund
@@ -552,7 +568,7 @@ def test_giving_back_by_an_act_notes_who_why_and_the_key(world: World) -> None:
             staff="ann",
             amount="10.00",
             idempotency_key="k2",
-            seen=0,
+            newest_refund=0,
         )
     with pytest.raises(InvalidRequest) as none:
         actions.take_action(review.pk, "refund", staff="ann")
@@ -562,7 +578,7 @@ def test_giving_back_by_an_act_notes_who_why_and_the_key(world: World) -> None:
         "refund",
         staff="ann",
         amount="10.00",
-        seen=part.refund.pk,
+        newest_refund=part.refund.pk,
     )
     assert (rest.resolved, rest.refund and rest.refund.idempotency_key) == (True, None)
     review.refresh_from_db()
@@ -570,7 +586,7 @@ def test_giving_back_by_an_act_notes_who_why_and_the_key(world: World) -> None:
     assert payment.refunded_amount == Decimal("12.50")
 
 
-def test_an_overpaid_order_is_settled_by_any_refund_that_succeeds_and_by_no_other(
+def test_only_successful_refund_settles_overpaid_order(
     world: World,
 ) -> None:
     order = world.order("30.00")
@@ -590,10 +606,11 @@ def test_an_overpaid_order_is_settled_by_any_refund_that_succeeds_and_by_no_othe
     )
 
 
-def test_an_overpaid_order_is_settled_by_its_refund_whoever_sends_it(
+def test_workers_refund_also_settles_overpaid_order(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The refund settles the review even if the worker sends it later."""
     order = world.order("30.00")
     payment = world.start(order)
     world.shop.edit_total(order, Decimal("28.00"))
@@ -613,9 +630,10 @@ def test_an_overpaid_order_is_settled_by_its_refund_whoever_sends_it(
     assert (review.resolution, review.resolved_by) == ("USD 2.00 was refunded", "ann")
 
 
-def test_i4_a_payment_that_is_told_again_and_given_back_before_the_shop_hears_of_it_pays_nothing(
+def test_i4_refund_before_redelivery_pays_nothing(
     world: World,
 ) -> None:
+    """A payment refunded before the shop hears of it again does not pay the order."""
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     with world.failing_handler("tillgate_payment_paid", times=1):
@@ -626,7 +644,7 @@ def test_i4_a_payment_that_is_told_again_and_given_back_before_the_shop_hears_of
     assert (world.shop.times_paid(payment.order.key), world.reviews()) == (0, [])
 
 
-def test_i4_a_payment_that_is_told_again_pays_nothing_once_a_part_of_it_went_back(
+def test_i4_partial_refund_before_redelivery_pays_nothing(
     world: World,
 ) -> None:
     payment, review = held(world)
@@ -639,7 +657,8 @@ def test_i4_a_payment_that_is_told_again_pays_nothing_once_a_part_of_it_went_bac
     assert world.reviews() == ["paid-not-payable"]
 
 
-def test_an_order_that_is_paid_in_the_end_leaves_nobody_asked_why_it_was_not(world: World) -> None:
+def test_paid_order_closes_its_earlier_reviews(world: World) -> None:
+    """Once the order is paid, no review asks why it was not."""
     key = world.order("12.50")
     payment = world.start(key)
     world.shop.edit_total(key, Decimal("20.00"))
@@ -672,9 +691,10 @@ def test_looking_again_says_what_the_gateway_answered(
     )
 
 
-def test_asking_again_resolves_a_doubt_once_the_answer_is_in_order_and_not_before(
+def test_doubt_resolves_once_answer_is_orderly(
     world: World,
 ) -> None:
+    """Asking again resolves a review only when the gateway's answer is in order."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.sandbox.control.fault("wrong_amount", occasion="query")
@@ -691,7 +711,7 @@ def test_asking_again_resolves_a_doubt_once_the_answer_is_in_order_and_not_befor
     assert ("payment.paid", "staff:ann") in payment.order.timeline.values_list("event", "actor")
 
 
-def test_the_newest_payment_is_asked_about_when_a_gateway_is_silent_to_all(
+def test_silent_gateway_asked_about_newest_payment(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -723,7 +743,7 @@ def test_the_newest_payment_is_asked_about_when_a_gateway_is_silent_to_all(
         actions.take_action(empty.pk, "poll", staff="ann")
 
 
-def test_i12_no_act_is_done_inside_a_transaction(world: World) -> None:
+def test_i12_no_action_inside_a_transaction(world: World) -> None:
     payment, review = held(world)
     acts: dict[str, Callable[[], Any]] = {
         "take_action": lambda: actions.take_action(review.pk, "dismiss", staff="ann", note="x"),
@@ -735,11 +755,12 @@ def test_i12_no_act_is_done_inside_a_transaction(world: World) -> None:
 
 
 @pytest.mark.parametrize("colleague", ["redeliver", "dismiss"])
-def test_a_refund_is_not_sent_when_a_colleague_settles_its_matter_in_the_same_moment(
+def test_refund_not_sent_after_colleague_settles(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     colleague: str,
 ) -> None:
+    """A colleague who settles the review at the same moment stops the refund."""
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     real = queueing.refund
@@ -750,7 +771,7 @@ def test_a_refund_is_not_sent_when_a_colleague_settles_its_matter_in_the_same_mo
 
     monkeypatch.setattr(actions, "refund", slow)
     with pytest.raises(RefundNotPossible, match=r"^(bob|tillgate) had resolved it already: "):
-        actions.take_action(review.pk, "refund", staff="ann", amount="12.50", seen=0)
+        actions.take_action(review.pk, "refund", staff="ann", amount="12.50", newest_refund=0)
     assert not Refund.objects.exists()
     assert world.shop.is_paid(payment.order.key) is (colleague == "redeliver")
 
@@ -759,13 +780,14 @@ def test_a_refund_is_not_sent_when_a_colleague_settles_its_matter_in_the_same_mo
     ("reason", "is_over"),
     [("amount-mismatch", False), ("payment-unanswered", True), ("gateway-silent", True)],
 )
-def test_that_the_gateway_knows_no_such_payment_is_no_word_on_what_it_said_of_it(
+def test_not_found_leaves_earlier_doubt_open(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     reason: str,
     *,
     is_over: bool,
 ) -> None:
+    """That the gateway does not know the payment settles no doubt about its earlier answer."""
     payment = world.start(world.order())
     Payment.objects.update(transaction_no="")
     review = Review.objects.create(
@@ -783,10 +805,11 @@ def test_that_the_gateway_knows_no_such_payment_is_no_word_on_what_it_said_of_it
     assert bool(Review.objects.get(pk=review.pk).resolved_at) is is_over
 
 
-def test_no_refund_made_elsewhere_is_entered_when_a_colleague_rules_it_out_in_the_same_moment(
+def test_external_refund_stopped_by_colleagues_ruling(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """No refund is entered when a colleague rules it out at the same moment."""
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
     actions.poll_now(payment, "anna")
@@ -804,15 +827,16 @@ def test_no_refund_made_elsewhere_is_entered_when_a_colleague_rules_it_out_in_th
             "record-external-refund",
             staff="ann",
             amount="12.50",
-            seen=0,
+            newest_refund=0,
         )
     assert not Refund.objects.exists()
 
 
-def test_the_shop_is_not_told_again_when_a_colleague_settles_the_matter_in_the_same_moment(
+def test_redelivery_stopped_by_colleague_settling_review(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The shop is not told again when a colleague settles the review at the same moment."""
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     real = locking.locked_order
@@ -829,10 +853,11 @@ def test_the_shop_is_not_told_again_when_a_colleague_settles_the_matter_in_the_s
     assert OutboxEvent.objects.filter(kind="payment-paid").count() == 1
 
 
-def test_what_cannot_be_carried_over_the_network_is_given_up_when_a_person_accepts_that_and_what_waits_behind_it_is_carried(
+def test_accepting_abandons_undeliverable_remote_event(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The outbox events that wait behind it are then delivered."""
     order = world.paid_payment().order
     hopeless, behind = (
         enqueue_remote(order.plugin, order.key, name) for name in ("invoice", "reminder")
@@ -878,9 +903,10 @@ def test_what_cannot_be_carried_over_the_network_is_given_up_when_a_person_accep
     assert TimelineEntry.objects.get(event="event.abandoned") == entry, "it is done"
 
 
-def test_what_the_shop_itself_must_be_told_is_tried_on_whatever_a_person_accepts(
+def test_shops_own_event_retried_despite_acceptance(
     world: World,
 ) -> None:
+    """What the shop itself must be told is retried even if a person accepts the review."""
     with world.failing_handler("tillgate_payment_paid", times=30):
         payment = world.paid_payment()
         for _ in range(20):
@@ -951,7 +977,7 @@ def not_paid(review: Review, **given: Any) -> actions.Done:
     )
 
 
-def test_i2_a_payment_that_the_gateway_does_not_know_is_not_accepted_while_it_is_open(
+def test_i2_unknown_open_payment_is_not_accepted(
     world: World,
     forgotten: Payment,
 ) -> None:
@@ -966,10 +992,11 @@ def test_i2_a_payment_that_the_gateway_does_not_know_is_not_accepted_while_it_is
     assert world.shop.is_released(forgotten.order.key)
 
 
-def test_a_paid_payment_that_the_gateway_does_not_know_is_accepted_and_never_let_expire(
+def test_unknown_paid_payment_accepted_never_expired(
     world: World,
     gateway: dict[str, Callable[[], object]],
 ) -> None:
+    """A paid payment that the gateway does not know can be accepted but not expired."""
     payment = world.paid_payment()
     gateway[payment.reference] = unknown
     world.time.advance(hours=2)
@@ -980,7 +1007,7 @@ def test_a_paid_payment_that_the_gateway_does_not_know_is_accepted_and_never_let
         not_paid(review)
 
 
-def test_i2_nobody_is_held_to_have_paid_nothing_of_whom_the_gateway_says_more_by_now(
+def test_i2_newer_answer_stops_manual_expiry(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
@@ -1001,7 +1028,7 @@ def test_i2_nobody_is_held_to_have_paid_nothing_of_whom_the_gateway_says_more_by
     assert not world.shop.is_released(forgotten.order.key)
 
 
-def test_i2_nobody_is_held_to_have_paid_nothing_while_the_gateway_was_asked_just_now(
+def test_i2_recent_question_blocks_manual_expiry(
     world: World,
     forgotten: Payment,
     configure: Callable[..., None],
@@ -1017,7 +1044,7 @@ def test_i2_nobody_is_held_to_have_paid_nothing_while_the_gateway_was_asked_just
     assert world.fresh(forgotten).is_open
 
 
-def test_a_payment_that_the_gateway_knows_in_order_again_is_not_let_expire(
+def test_payment_known_again_is_not_expired(
     world: World,
     gateway: dict[str, Callable[[], object]],
 ) -> None:
@@ -1032,7 +1059,7 @@ def test_a_payment_that_the_gateway_knows_in_order_again_is_not_let_expire(
     assert world.fresh(payment).is_open
 
 
-def test_what_the_gateway_says_something_of_is_unknown_no_more_though_a_person_must_look_at_it(
+def test_doubtful_answer_closes_unknown_review(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
@@ -1049,43 +1076,31 @@ def test_what_the_gateway_says_something_of_is_unknown_no_more_though_a_person_m
     assert world.reviews() == ["amount-mismatch"]
 
 
-def test_i2_a_payment_of_which_something_else_waits_for_a_person_is_not_let_expire(
+def test_i2_other_open_review_blocks_expiry(
     world: World,
     gateway: dict[str, Callable[[], object]],
     forgotten: Payment,
 ) -> None:
     with transaction.atomic():
-        open_review(
-            ReviewReason.AMOUNT_MISMATCH,
-            "It says 10.00.",
-            "worker",
-            order=forgotten.order,
-            payment=forgotten,
-        )
+        open_review(ReviewReason.AMOUNT_MISMATCH, "It says 10.00.", "worker", forgotten)
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: It says 10\.00\."):
         not_paid(the("payment-unknown"))
     assert world.fresh(forgotten).is_open
 
 
-def test_i2_that_a_person_lets_a_payment_expire_is_no_word_on_its_account(
+def test_i2_manual_expiry_leaves_account_review_open(
     world: World,
     forgotten: Payment,
 ) -> None:
     with transaction.atomic():
-        open_review(
-            ReviewReason.WRONG_CREDENTIALS,
-            "Refused.",
-            "worker",
-            payment=forgotten,
-            account=forgotten.account,
-        )
+        open_review(ReviewReason.WRONG_CREDENTIALS, "Refused.", "worker", forgotten)
     world.time.advance(minutes=1)
     assert not_paid(the("payment-unknown")).resolved
     assert world.reviews() == ["wrong-credentials"]
 
 
-def test_what_a_colleague_resolves_while_a_person_lets_it_expire_changes_nothing(
+def test_colleagues_resolution_stops_manual_expiry(
     world: World,
     forgotten: Payment,
     monkeypatch: pytest.MonkeyPatch,
@@ -1102,12 +1117,13 @@ def test_what_a_colleague_resolves_while_a_person_lets_it_expire_changes_nothing
     assert world.fresh(forgotten).is_open
 
 
-def test_i2_an_answer_in_hand_is_told_though_a_person_let_the_payment_expire_meanwhile(
+def test_i2_late_answer_reported_after_manual_expiry(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
     gateway: dict[str, Callable[[], object]],
 ) -> None:
+    """An answer already in hand is told even if a person expired the payment meanwhile."""
     world.pays_late(forgotten)
     found(transaction_no=None)
     read, answer = world.fresh(forgotten), reconciling.ask(forgotten)
@@ -1130,7 +1146,7 @@ def doubted(world: World, forgotten: Payment, found: Callable[..., None]) -> Rev
     return the("transaction-no-missing")
 
 
-def test_i2_what_the_gateway_says_of_an_open_payment_is_not_accepted(
+def test_i2_open_payments_doubt_is_not_accepted(
     world: World,
     doubted: Review,
 ) -> None:
@@ -1145,12 +1161,13 @@ def test_i2_what_the_gateway_says_of_an_open_payment_is_not_accepted(
         actions.take_action(doubted.pk, "dismiss", staff="ann", note="we know")
 
 
-def test_i2_a_payment_that_the_gateway_calls_paid_is_let_expire_by_whoever_has_read_that_alone(
+def test_i2_reported_paid_expires_only_when_read(
     world: World,
     doubted: Review,
     forgotten: Payment,
     gateway: dict[str, Callable[[], object]],
 ) -> None:
+    """Only staff who have read that the gateway calls the payment paid can expire it."""
     gateway[forgotten.reference] = silenced
     world.time.advance(hours=9)
     world.run_worker()
@@ -1160,19 +1177,20 @@ def test_i2_a_payment_that_the_gateway_calls_paid_is_let_expire_by_whoever_has_r
     ):
         not_paid(the("payment-unanswered"))
     assert world.fresh(forgotten).is_open
-    assert not_paid(doubted, read=doubted.version).resolved
+    assert not_paid(doubted, expected_version=doubted.version).resolved
     assert world.reviews() == []
     world.time.advance(hours=2)
     world.run_worker()
     assert world.shop.is_released(forgotten.order.key)
 
 
-def test_what_was_read_of_a_payment_that_was_let_expire_is_not_told_again_and_anything_else_is(
+def test_expired_payment_repeats_only_new_doubts(
     world: World,
     doubted: Review,
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
+    """What staff read when they expired a payment is not told again, but new doubts are."""
     assert not_paid(doubted).resolved
     for _ in range(3):
         world.time.advance(hours=12)
@@ -1184,12 +1202,13 @@ def test_what_was_read_of_a_payment_that_was_let_expire_is_not_told_again_and_an
     assert world.reviews() == ["amount-mismatch"]
 
 
-def test_i2_money_of_a_payment_that_was_let_expire_is_found_once_the_gateway_says_enough(
+def test_i2_money_of_expired_payment_is_found(
     world: World,
     doubted: Review,
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
+    """The payment becomes paid once the gateway gives a complete answer."""
     assert not_paid(doubted).resolved
     found()
     world.time.advance(days=1)
@@ -1209,12 +1228,13 @@ def waiting(world: World, forgotten: Payment, found: Callable[..., None]) -> Rev
     return the("amount-mismatch")
 
 
-def test_i2_a_payment_is_let_expire_by_what_says_that_nobody_paid_as_long_as_nothing_says_more(
+def test_i2_paid_answer_outweighs_unpaid_review(
     world: World,
     waiting: Review,
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
+    """A review that says unpaid cannot expire a payment that the gateway now calls paid."""
     world.pays_late(forgotten)
     found(amount=Decimal("10.00"))
     world.time.advance(minutes=1)
@@ -1229,7 +1249,7 @@ def test_i2_a_payment_is_let_expire_by_what_says_that_nobody_paid_as_long_as_not
 
 
 @pytest.mark.parametrize("since", ["pending", "silent"])
-def test_i2_a_payment_that_was_called_paid_is_let_expire_by_who_has_read_that_whatever_was_said_since(
+def test_i2_paid_report_outlasts_later_answers(
     world: World,
     waiting: Review,
     forgotten: Payment,
@@ -1237,6 +1257,7 @@ def test_i2_a_payment_that_was_called_paid_is_let_expire_by_who_has_read_that_wh
     gateway: dict[str, Callable[[], object]],
     since: str,
 ) -> None:
+    """A payment once called paid expires only for staff who read that, whatever came later."""
     world.pays_late(forgotten)
     found(transaction_no=None)
     world.time.advance(hours=1)
@@ -1253,13 +1274,14 @@ def test_i2_a_payment_that_was_called_paid_is_let_expire_by_who_has_read_that_wh
     assert world.reviews() == []
 
 
-def test_i2_a_payment_that_a_notification_finds_to_be_called_paid_while_a_person_lets_it_expire_stays_open(
+def test_i2_paid_notification_stops_manual_expiry(
     world: World,
     waiting: Review,
     forgotten: Payment,
     found: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The payment stays open if a notification finds it called paid at that moment."""
     real = by_staff.force_expire
 
     def slowly(*given: Any) -> Payment:
@@ -1271,11 +1293,11 @@ def test_i2_a_payment_that_a_notification_finds_to_be_called_paid_while_a_person
 
     monkeypatch.setattr(actions, "force_expire", slowly)
     with pytest.raises(InvalidRequest, match="says paid without a transactionNo"):
-        not_paid(waiting, read=waiting.version)
+        not_paid(waiting, expected_version=waiting.version)
     assert world.reviews() == ["amount-mismatch", "transaction-no-missing"]
 
 
-def test_what_says_something_else_each_time_is_ended_all_the_same(
+def test_changing_answer_does_not_block_expiry(
     world: World,
     waiting: Review,
     monkeypatch: pytest.MonkeyPatch,
@@ -1290,10 +1312,10 @@ def test_what_says_something_else_each_time_is_ended_all_the_same(
         ),
     )
     world.time.advance(minutes=1)
-    assert not_paid(waiting, read=waiting.version).resolved
+    assert not_paid(waiting, expected_version=waiting.version).resolved
 
 
-def test_i2_a_payment_of_which_the_gateway_waits_for_the_shopper_is_not_let_expire(
+def test_i2_payment_awaiting_shopper_is_not_expired(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1316,7 +1338,7 @@ def test_i2_a_payment_of_which_the_gateway_waits_for_the_shopper_is_not_let_expi
 
 
 @pytest.mark.parametrize("was_created", [True, False])
-def test_i2_a_payment_that_the_gateway_has_called_paid_and_does_not_know_since_is_left_to_a_person(
+def test_i2_forgotten_paid_report_needs_a_person(
     world: World,
     doubted: Review,
     forgotten: Payment,
@@ -1324,6 +1346,7 @@ def test_i2_a_payment_that_the_gateway_has_called_paid_and_does_not_know_since_i
     *,
     was_created: bool,
 ) -> None:
+    """A payment that the gateway called paid and no longer knows is left to a person."""
     if not was_created:
         Payment.objects.update(transaction_no=None)
     gateway[forgotten.reference] = unknown
@@ -1354,7 +1377,7 @@ def said_in_turn(world: World, found: Callable[..., None], *answers: dict[str, A
         world.run_worker()
 
 
-def test_i2_that_the_gateway_has_called_an_open_payment_paid_is_not_hidden_by_what_it_says_next(
+def test_i2_later_answer_hides_no_paid_report(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
@@ -1372,12 +1395,13 @@ def test_i2_that_the_gateway_has_called_an_open_payment_paid_is_not_hidden_by_wh
     assert world.fresh(forgotten).is_open
 
 
-def test_what_the_gateway_says_of_a_payment_that_is_settled_is_told_whatever_it_said_before(
+def test_settled_payment_reports_newest_answer(
     world: World,
     doubted: Review,
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
+    """What the gateway says of a settled payment is told whatever it said before."""
     assert not_paid(doubted).resolved
     for answer in (PAID_WITH_ANOTHER_AMOUNT, PENDING_WITH_ANOTHER_AMOUNT):
         found(**answer)
@@ -1388,7 +1412,7 @@ def test_what_the_gateway_says_of_a_payment_that_is_settled_is_told_whatever_it_
     )
 
 
-def test_i2_that_the_gateway_has_called_a_payment_paid_is_more_than_a_word_that_may_mean_so(
+def test_i2_paid_report_outweighs_unrecognised_status(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
@@ -1403,12 +1427,13 @@ def test_i2_that_the_gateway_has_called_a_payment_paid_is_more_than_a_word_that_
 
 
 @pytest.mark.parametrize("forgets", [True, False])
-def test_i2_a_word_that_nobody_knows_ends_nothing_though_there_is_time_to_learn_more(
+def test_i2_unrecognised_status_ends_nothing(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     *,
     forgets: bool,
 ) -> None:
+    """After a paid answer, an unrecognised status leaves the payment open."""
     payment, real = world.start(world.order()), hooks.query
     world.shopper_pays(payment)
     for answer in (PAID_WITH_ANOTHER_AMOUNT, ODD):
@@ -1436,7 +1461,7 @@ def test_i2_a_word_that_nobody_knows_ends_nothing_though_there_is_time_to_learn_
     "status",
     [TransactionStatus.PENDING, TransactionStatus.FAILED, TransactionStatus.CLOSED],
 )
-def test_i2_an_answer_from_before_the_gateway_has_called_a_payment_paid_ends_nothing(
+def test_i2_answer_older_than_paid_report_ignored(
     world: World,
     doubted: Review,
     forgotten: Payment,
@@ -1453,7 +1478,7 @@ def test_i2_an_answer_from_before_the_gateway_has_called_a_payment_paid_ends_not
     assert not world.fresh(forgotten).is_open, "what it says by now"
 
 
-def test_i2_a_payment_that_the_gateway_calls_paid_is_told_though_it_did_not_know_it_a_moment_before(
+def test_i2_paid_answer_told_despite_not_found(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
@@ -1474,17 +1499,18 @@ def test_i2_a_payment_that_the_gateway_calls_paid_is_told_though_it_did_not_know
     assert world.reviews() == ["transaction-no-missing"]
 
 
-def test_what_the_gateway_said_only_when_a_payment_was_let_expire_is_told_again(
+def test_answer_learnt_while_expiring_is_retold(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
+    """What the gateway said only when staff expired the payment is told again later."""
     world.pays_late(forgotten)
     said_in_turn(world, found, PAID_WITH_ANOTHER_AMOUNT)
     review = the("amount-mismatch")
     found(amount=Decimal("99999.00"))
     world.time.advance(minutes=1)
-    assert not_paid(review, read=review.version).resolved
+    assert not_paid(review, expected_version=review.version).resolved
     world.time.advance(days=1)
     world.run_worker()
     assert the("amount-mismatch").message.endswith(
@@ -1492,7 +1518,7 @@ def test_what_the_gateway_said_only_when_a_payment_was_let_expire_is_told_again(
     )
 
 
-def test_a_payment_of_which_the_gateway_now_says_nothing_and_now_knows_nothing_is_told_of_once(
+def test_alternating_silence_and_unknown_reported_once(
     world: World,
     doubted: Review,
     forgotten: Payment,
@@ -1506,7 +1532,7 @@ def test_a_payment_of_which_the_gateway_now_says_nothing_and_now_knows_nothing_i
     assert Review.objects.filter(reason="payment-unanswered").count() == 1
 
 
-def test_i2_what_the_gateway_has_said_only_when_a_payment_is_let_expire_is_read_first(
+def test_i2_new_doubt_is_read_before_expiring(
     world: World,
     doubted: Review,
     found: Callable[..., None],
@@ -1515,12 +1541,14 @@ def test_i2_what_the_gateway_has_said_only_when_a_payment_is_let_expire_is_read_
     found(**PAID_WITH_ANOTHER_AMOUNT)
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match="it is paid, but the amount"):
-        not_paid(doubted, read=doubted.version)
+        not_paid(doubted, expected_version=doubted.version)
     world.time.advance(minutes=1)
-    assert not_paid(doubted, read=doubted.version).resolved, "it stands beside it by now"
+    assert not_paid(doubted, expected_version=doubted.version).resolved, (
+        "it stands beside it by now"
+    )
 
 
-def test_who_asks_is_told_what_the_gateway_says_though_it_is_a_word_that_nobody_knows(
+def test_staff_question_shows_unrecognised_status(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
@@ -1534,7 +1562,7 @@ def test_who_asks_is_told_what_the_gateway_says_though_it_is_a_word_that_nobody_
 
 
 @pytest.mark.parametrize("was_created", [True, False])
-def test_a_word_that_nobody_knows_keeps_nothing_open_that_the_gateway_has_forgotten_since(
+def test_forgotten_payment_expires_despite_unrecognised_status(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
@@ -1554,7 +1582,7 @@ def test_a_word_that_nobody_knows_keeps_nothing_open_that_the_gateway_has_forgot
     assert world.fresh(forgotten).status == "expired"
 
 
-def test_a_word_that_nobody_knows_is_not_told_of_a_payment_that_was_closed_since(
+def test_unrecognised_status_not_reported_once_closed(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
@@ -1568,13 +1596,14 @@ def test_a_word_that_nobody_knows_is_not_told_of_a_payment_that_was_closed_since
     assert (world.fresh(forgotten).status, world.reviews()) == ("closed", [])
 
 
-def test_i7_a_notification_that_comes_while_a_person_lets_a_payment_expire_brings_the_next_look_forward(
+def test_i7_notification_while_expiring_advances_next_query(
     world: World,
     forgotten: Payment,
     configure: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
     gateway: dict[str, Callable[[], object]],
 ) -> None:
+    """The next query comes earlier if a notification arrives while staff expire the payment."""
     configure(NOTIFICATION_THROTTLE_SECONDS=5)
     real = by_staff.force_expire
 
@@ -1593,18 +1622,19 @@ def test_i7_a_notification_that_comes_while_a_person_lets_a_payment_expire_bring
     assert world.fresh(forgotten).status == "paid"
 
 
-def test_what_a_version_that_allowed_it_has_accepted_of_an_open_payment_is_told_again(
+def test_previously_accepted_open_payment_is_retold(
     world: World,
     doubted: Review,
     forgotten: Payment,
 ) -> None:
+    """An older version allowed staff to accept such a review."""
     closing.resolve(doubted.pk, "we know", "ann", dismissed=True)
     world.time.advance(days=1)
     world.run_worker()
     assert world.reviews() == ["transaction-no-missing"]
 
 
-def test_what_the_gateway_says_of_a_payment_that_is_settled_is_accepted(
+def test_settled_payments_review_can_be_accepted(
     world: World,
     doubted: Review,
     forgotten: Payment,
@@ -1612,11 +1642,7 @@ def test_what_the_gateway_says_of_a_payment_that_is_settled_is_accepted(
     assert not_paid(doubted).resolved
     with transaction.atomic():
         open_review(
-            ReviewReason.AMOUNT_MISMATCH,
-            "It says 10.00.",
-            "worker",
-            order=forgotten.order,
-            payment=world.fresh(forgotten),
+            ReviewReason.AMOUNT_MISMATCH, "It says 10.00.", "worker", world.fresh(forgotten)
         )
     told = the("amount-mismatch")
     assert actions.actions_for(told) == ("poll", "dismiss")
@@ -1626,7 +1652,7 @@ def test_what_the_gateway_says_of_a_payment_that_is_settled_is_accepted(
     assert actions.take_action(told.pk, "dismiss", staff="ann", note="refunded there").resolved
 
 
-def test_i9_an_answer_in_hand_is_outrun_by_what_a_persons_question_has_learnt_meanwhile(
+def test_i9_staff_question_outruns_older_answer(
     world: World,
 ) -> None:
     """A person's question is answered by the gateway: only a person's word counts for less."""
@@ -1640,11 +1666,12 @@ def test_i9_an_answer_in_hand_is_outrun_by_what_a_persons_question_has_learnt_me
     assert world.reviews() == []
 
 
-def test_a_payment_that_moves_is_not_unknown_any_more_whichever_door_brought_the_news(
+def test_any_news_closes_the_unknown_review(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
 ) -> None:
+    """A payment that moves on is not unknown any more, even if a notification brought the news."""
     world.pays_late(forgotten)
     found()
     world.notification(forgotten)
@@ -1652,7 +1679,7 @@ def test_a_payment_that_moves_is_not_unknown_any_more_whichever_door_brought_the
     assert world.reviews() == []
 
 
-def test_i5_what_was_not_read_is_not_settled_by_entering_a_refund(world: World) -> None:
+def test_i5_external_refund_settles_nothing_unread(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.set_options({"word_paid": "part-refunded"})
     actions.poll_now(payment, "ann")
@@ -1666,15 +1693,15 @@ def test_i5_what_was_not_read_is_not_settled_by_entering_a_refund(world: World) 
             "record-external-refund",
             staff="ann",
             amount="2.00",
-            seen=0,
-            read=read.version,
+            newest_refund=0,
+            expected_version=read.version,
         )
     with pytest.raises(RefundNotPossible, match="it says something else by now"):
         record_external_refund(payment.pk, "2.00", staff="ann", about=read)
     assert not Refund.objects.exists()
 
 
-def test_i2_what_was_accepted_is_told_again_after_an_answer_in_order_that_a_notification_brought(
+def test_i2_accepted_doubt_returns_after_orderly_answer(
     world: World,
     doubted: Review,
     forgotten: Payment,
@@ -1691,7 +1718,7 @@ def test_i2_what_was_accepted_is_told_again_after_an_answer_in_order_that_a_noti
     assert world.reviews() == ["transaction-no-missing"]
 
 
-def test_a_number_of_two_payments_is_no_matter_of_a_refund_for_another_reason(
+def test_unrelated_refund_keeps_duplicate_number_review(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1705,7 +1732,7 @@ def test_a_number_of_two_payments_is_no_matter_of_a_refund_for_another_reason(
     assert world.reviews() == ["duplicate-transaction-no"]
 
 
-def test_i2_a_payment_that_was_let_expire_is_told_again_once_the_gateway_says_that_it_is_paid(
+def test_i2_expired_payment_retold_when_reported_paid(
     world: World,
     forgotten: Payment,
     found: Callable[..., None],
@@ -1726,7 +1753,7 @@ def test_i2_a_payment_that_was_let_expire_is_told_again_once_the_gateway_says_th
     assert world.fresh(forgotten).status == "expired"
 
 
-def test_i5_on_the_payments_own_page_too_nothing_is_settled_that_was_not_read(world: World) -> None:
+def test_i5_payments_own_page_settles_nothing_unread(world: World) -> None:
     payment = world.paid_payment()
     for word in ("part-refunded", "charged-back"):
         world.sandbox.control.set_options({"word_paid": word})
@@ -1737,11 +1764,11 @@ def test_i5_on_the_payments_own_page_too_nothing_is_settled_that_was_not_read(wo
             RefundNotPossible,
             match=r"it says something else by now: .*'charged-back'",
         ):
-            record_external_refund(payment.pk, "2.00", staff="ann", read=read)
+            record_external_refund(payment.pk, "2.00", staff="ann", expected_version=read)
     assert record_external_refund(
         payment.pk,
         "2.00",
         staff="ann",
-        read=the("changed-after-paid").version,
+        expected_version=the("changed-after-paid").version,
     )
     assert world.reviews() == []

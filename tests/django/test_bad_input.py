@@ -86,11 +86,12 @@ def strict(world: World) -> Client:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_i7_a_notification_that_says_anything_at_all_is_kept_acknowledged_and_answered_by_one_query(
+def test_i7_any_notification_is_kept_and_acknowledged(
     world: World,
     strict: Client,
     name: str,
 ) -> None:
+    """It causes one query."""
     content_type, body = BODIES[name]
     payment = world.start(world.order())
     before = world.queries()
@@ -119,11 +120,12 @@ def test_i7_a_notification_that_says_anything_at_all_is_kept_acknowledged_and_an
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_i7_a_refund_notification_that_says_anything_at_all_is_kept_and_acknowledged(
+def test_i7_any_refund_notification_is_acknowledged(
     world: World,
     strict: Client,
     name: str,
 ) -> None:
+    """It is kept as well."""
     content_type, body = BODIES[name]
     payment = world.paid_payment("12.50")
     refund = Refund.objects.get(pk=_refunded(world, payment))
@@ -163,11 +165,12 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_return_with_any_query_string_is_a_page_of_ours_and_believes_nothing(
+def test_return_believes_no_query_string(
     world: World,
     strict: Client,
     query: str,
 ) -> None:
+    """The shopper always gets a page of ours."""
     payment = world.start(world.order())
     for method in ("GET", "POST"):
         answer = strict.generic(
@@ -186,10 +189,11 @@ def test_a_return_with_any_query_string_is_a_page_of_ours_and_believes_nothing(
     assert (answer.status_code, answer["Location"]) == (302, f"/orders/{payment.order.key}/")
 
 
-def test_a_return_with_more_fields_than_django_reads_is_no_error_of_ours(
+def test_return_survives_too_many_fields(
     world: World,
     strict: Client,
 ) -> None:
+    """Django refuses to read more than a set number."""
     payment = world.start(world.order())
     query = "&".join(f"k{number}=v" for number in range(5_000))
     assert strict.generic(
@@ -219,7 +223,7 @@ KEYS = [
     "page",
     ["notification", "refund-notification", "return", "status", "pay", "start"],
 )
-def test_an_address_that_nobody_has_is_404_and_leaves_no_row(
+def test_unknown_address_is_404_without_row(
     world: World,
     strict: Client,
     page: str,
@@ -248,7 +252,7 @@ def test_an_address_that_nobody_has_is_404_and_leaves_no_row(
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NONSENSE"])
 @pytest.mark.parametrize("page", ["notification", "refund-notification", "return", "status"])
-def test_other_methods_are_refused_and_leave_no_row(
+def test_other_methods_are_refused_without_row(
     world: World,
     strict: Client,
     page: str,
@@ -260,7 +264,7 @@ def test_other_methods_are_refused_and_leave_no_row(
     assert not Notification.objects.exists()
 
 
-def test_a_notification_by_get_without_a_query_is_a_notification(
+def test_get_without_query_is_notification(
     world: World,
     strict: Client,
 ) -> None:
@@ -273,7 +277,7 @@ def test_a_notification_by_get_without_a_query_is_a_notification(
 # Who may pay, and who may look --------------------------------------------------------------------
 
 
-def test_only_the_shops_own_ticket_pays_an_order(world: World, strict: Client) -> None:
+def test_only_shops_own_ticket_pays_order(world: World, strict: Client) -> None:
     order, other = world.order(), world.order()
     good = pay_url(world.shop.plugin, order)
     ticket = good.rstrip("/").rpartition("/")[2]
@@ -303,10 +307,11 @@ def test_only_the_shops_own_ticket_pays_an_order(world: World, strict: Client) -
     assert not Payment.objects.exists()
 
 
-def test_an_address_of_an_order_that_the_database_lost_pays_no_other_order_with_its_number(
+def test_lost_orders_address_pays_no_other(
     world: World,
     strict: Client,
 ) -> None:
+    """Another order may get its number after the database lost it."""
     order = world.order()
     lost = [pay_url(world.shop.plugin, order), start_url(world.shop.plugin, order, "alipay")]
     Order.objects.all().delete()
@@ -318,10 +323,11 @@ def test_an_address_of_an_order_that_the_database_lost_pays_no_other_order_with_
     assert strict.get(pay_url(world.shop.plugin, order)).status_code == 200
 
 
-def test_an_address_that_was_made_before_the_shop_registered_its_order_is_good_after_it(
+def test_address_made_before_registration_works(
     world: World,
     strict: Client,
 ) -> None:
+    """It works once the shop has registered its order."""
     order = world.order()
     Order.objects.all().delete()
     early = pay_url(world.shop.plugin, order)
@@ -330,10 +336,11 @@ def test_an_address_that_was_made_before_the_shop_registered_its_order_is_good_a
     assert Order.objects.get().unpaid_check_at
 
 
-def test_a_start_ticket_starts_what_was_chosen_once_and_nothing_else(
+def test_start_ticket_starts_only_chosen_payment(
     world: World,
     strict: Client,
 ) -> None:
+    """Using it again leads to the same payment."""
     order = world.order()
     good = start_url(world.shop.plugin, order, "paypal")
     first, second = strict.get(good), strict.get(good)
@@ -358,10 +365,11 @@ def test_a_start_ticket_starts_what_was_chosen_once_and_nothing_else(
     assert strict.post(good).status_code == 405
 
 
-def test_a_start_ticket_with_a_method_that_is_not_offered_any_more_leads_to_the_choice(
+def test_outdated_start_ticket_leads_to_choice(
     world: World,
     strict: Client,
 ) -> None:
+    """Its method is no longer offered."""
     world.configure(PAYMENT_METHODS=["paypal"])
     answer = strict.get(start_url(world.shop.plugin, world.order(), "alipay"))
     assert answer.status_code == 200
@@ -369,7 +377,7 @@ def test_a_start_ticket_with_a_method_that_is_not_offered_any_more_leads_to_the_
     assert not Payment.objects.exists()
 
 
-def test_a_start_ticket_is_good_for_an_hour(
+def test_start_ticket_lasts_one_hour(
     world: World,
     strict: Client,
     monkeypatch: pytest.MonkeyPatch,
@@ -389,10 +397,11 @@ def test_a_ticket_expires(world: World, strict: Client, monkeypatch: pytest.Monk
     assert strict.get(good).status_code == 404
 
 
-def test_the_address_of_a_return_pays_nothing_and_tells_no_address_of_the_gateways_own(
+def test_return_address_pays_and_reveals_nothing(
     world: World,
     strict: Client,
 ) -> None:
+    """It does not show the address for the gateway's notifications."""
     payment = world.start(world.order())
     answer = strict.get(f"/payments/status/{payment.return_key}/")
     assert answer.json() == {"status": "pending", "settled": False}
@@ -423,12 +432,13 @@ def _flood(payment: Payment, count: int, threads: int) -> Iterator[int]:
             yield from statuses
 
 
-def test_i7_200_forged_notifications_a_second_cause_one_query_per_interval_20_rows_and_one_review(
+def test_i7_forgery_flood_stays_bounded(
     world: World,
     configure: Configure,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """200 a second cause one query per interval, 20 rows and one review."""
     configure(NOTIFICATION_THROTTLE_SECONDS=5, FORGED_NOTIFICATIONS_BEFORE_REVIEW=20)
     payment = world.start(world.order())
     began, before = time.monotonic(), world.queries()
@@ -464,10 +474,11 @@ def test_i7_200_forged_notifications_a_second_cause_one_query_per_interval_20_ro
     assert world.shop.times_paid(payment.order.key) == 1
 
 
-def test_a_wrong_merchant_number_for_an_hour_closes_no_order_and_raises_one_review(
+def test_wrong_merchant_number_raises_one_review(
     world: World,
     configure: Configure,
 ) -> None:
+    """Even after an hour no order is closed."""
     payments = [world.start(world.order()) for _ in range(5)]
     Payment.objects.update(merchant_no="999999")  # as if they had been made so
     configure({"MERCHANT_NO": "999999"})
@@ -485,7 +496,7 @@ def test_a_wrong_merchant_number_for_an_hour_closes_no_order_and_raises_one_revi
     assert not OutboxEvent.objects.exists()
 
 
-def test_rows_stay_bounded_however_often_a_refund_notification_comes(
+def test_repeated_refund_notifications_keep_rows_bounded(
     world: World,
     strict: Client,
 ) -> None:
@@ -547,7 +558,7 @@ _bodies = st.one_of(
     ],
 )
 @given(said=_bodies, query=st.text(st.characters(codec="ascii"), max_size=60))
-def test_i7_no_notification_whatsoever_is_an_error_or_pays_an_order(
+def test_i7_no_notification_fails_or_pays_order(
     world: World,
     said: tuple[str, bytes],
     query: str,

@@ -173,10 +173,11 @@ def queries_by_reference(world: World) -> Counter[str]:
     )
 
 
-def test_two_workers_at_once_look_at_every_due_payment_once_and_tell_the_shop_once(
+def test_two_workers_share_work_without_repeats(
     world: World,
     workers: Workers,
 ) -> None:
+    """Each due payment is queried once, and the shop is told once."""
     workers.start(2)
     payments = paid_and_due(world, MANY)
     for _ in range(6):
@@ -191,7 +192,7 @@ def test_two_workers_at_once_look_at_every_due_payment_once_and_tell_the_shop_on
     assert not Review.objects.exists()
 
 
-def test_what_a_killed_worker_held_is_done_by_another_after_the_lease(
+def test_lease_frees_work_of_killed_worker(
     world: World,
     workers: Workers,
 ) -> None:
@@ -229,9 +230,10 @@ def test_the_tasks_do_what_the_worker_does(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["run_worker", "run_lane"])
-def test_every_task_may_be_repeated_and_ends_before_a_broker_hands_it_to_somebody_else(
+def test_every_task_is_repeatable_and_short(
     name: str,
 ) -> None:
+    """It ends before a broker would hand it to another worker."""
     task: Any = getattr(tasks, name)
     assert task.name == f"tillgate.{name}"
     assert task.acks_late
@@ -239,17 +241,18 @@ def test_every_task_may_be_repeated_and_ends_before_a_broker_hands_it_to_somebod
     assert task.soft_time_limit < task.time_limit < 30 * 60
 
 
-def test_the_schedule_names_a_task_and_lets_a_late_one_expire() -> None:
+def test_schedule_lets_late_task_expire() -> None:
     (entry,) = tasks.BEAT_SCHEDULE.values()
     assert entry["task"] == tasks.run_worker.name
     assert entry["schedule"] <= 60
     assert entry["options"]["expires"] >= entry["schedule"]
 
 
-def test_a_worker_whose_machine_is_five_minutes_ahead_finds_no_task_expired(
+def test_fast_clock_expires_no_task(
     monkeypatch: pytest.MonkeyPatch,
     world: World,
 ) -> None:
+    """The worker's machine is five minutes ahead."""
     (entry,), expires = tasks.BEAT_SCHEDULE.values(), list[float]()
     world.start(world.order())
     world.time.advance(seconds=30)

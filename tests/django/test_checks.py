@@ -28,7 +28,9 @@ from tests.test_docs import ROOT, blocks, read, rows
 from tillgate import Account, ConfigurationError, hooks
 from tillgate.django import checks
 from tillgate.django.models import Heartbeat, Payment
+from tillgate.django.operating import findings
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
+from tillgate.shop import report_errors_as_warnings
 
 LIVE = {"BASE_URL": "https://pay.example", "MERCHANT_NO": "200043", "TOKEN": PUBLISHED_TEST_TOKEN}
 SHOP = "https://shop.example"
@@ -157,11 +159,12 @@ def test_nothing_is_said_when_all_is_well(sound: Any) -> None:
         ({"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": "shop.example"}, "PUBLIC_URL"),
     ],
 )
-def test_e001_wrong_settings_are_told_without_a_traceback_and_without_a_secret(
+def test_e001_wrong_settings_show_no_secret(
     sound: Any,
     wrong: Any,
     says: str,
 ) -> None:
+    """They are reported without a traceback as well."""
     sound.TILLGATE = wrong
     found = told()
     assert set(found) == {"E001"}
@@ -227,7 +230,7 @@ class ShopTest(TestCase):
 """
 
 
-def test_manage_py_test_runs_in_a_shop_on_the_sandbox(tmp_path: Path) -> None:
+def test_manage_py_test_runs_on_sandbox(tmp_path: Path) -> None:
     added = next(
         code
         for code in blocks(read("docs/tutorial/your-own-shop.md"), "python")
@@ -271,7 +274,7 @@ def test_manage_py_test_runs_in_a_shop_on_the_sandbox(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-def test_e004_a_public_address_that_is_not_https(sound: Any) -> None:
+def test_e004_public_address_without_https(sound: Any) -> None:
     sound.TILLGATE = {**sound.TILLGATE, "PUBLIC_URL": "http://shop.example"}
     assert set(told()) == {"E004"}
     sound.DEBUG = True
@@ -293,7 +296,7 @@ def test_e004_a_public_address_that_is_not_https(sound: Any) -> None:
         ("https://[::1]:8443", ["[::1]"], set()),
     ],
 )
-def test_w014_a_public_address_that_django_would_refuse(
+def test_w014_public_address_django_would_refuse(
     sound: Any,
     public_url: str,
     hosts: list[str],
@@ -353,7 +356,8 @@ def tillgate_account(alias: str) -> None:
     return None
 
 
-def test_e006_a_misspelt_hook_of_a_plugin_that_its_app_registered(sound: Any) -> None:
+def test_e006_misspelt_hook_of_registered_plugin(sound: Any) -> None:
+    """The plugin was registered by its app."""
     with plugged("bookshop", tillgate_payment_payed):
         found = told()
     assert set(found) == {"E006"}
@@ -362,7 +366,7 @@ def test_e006_a_misspelt_hook_of_a_plugin_that_its_app_registered(sound: Any) ->
     assert told() == {}
 
 
-def test_e012_a_shop_that_nothing_would_mark_paid(sound: Any) -> None:
+def test_e012_no_plugin_marks_orders_paid(sound: Any) -> None:
     def tillgate_payment_paid(payment: hooks.Payment) -> hooks.PaidOutcome:
         return hooks.PaidOutcome.APPLIED
 
@@ -392,7 +396,7 @@ def test_w012_no_plugin_describes_orders(sound: Any, monkeypatch: pytest.MonkeyP
     assert told() == {}
 
 
-def test_w013_no_account_that_the_pay_page_could_use(sound: Any) -> None:
+def test_w013_no_account_for_pay_page(sound: Any) -> None:
     sound.TILLGATE = {**sound.TILLGATE, "ACCOUNTS": {"asia": LIVE}}
     assert set(told()) == {"W013"}
     with plugged("keeper", tillgate_account):
@@ -418,11 +422,12 @@ def test_w013_no_account_that_the_pay_page_could_use(sound: Any) -> None:
         ([], "tillgate.django.urls", "it is missing"),
     ],
 )
-def test_the_library_in_the_place_of_its_app_is_refused_before_anything_else(
+def test_library_instead_of_app_is_refused(
     installed: list[str],
     urls: str,
     says: str,
 ) -> None:
+    """This is said before anything else."""
     code = (
         "from django.conf import settings; import django; "
         f"settings.configure(INSTALLED_APPS={installed!r}, ROOT_URLCONF={urls!r}); django.setup(); "
@@ -481,7 +486,7 @@ def test_w018_clocks_that_differ(monkeypatch: pytest.MonkeyPatch, world: World) 
         assert said in message.msg
 
 
-def test_w003_local_time_that_goes_back_in_autumn(settings: Any) -> None:
+def test_w003_local_time_repeats_in_autumn(settings: Any) -> None:
     settings.USE_TZ = False
     assert [message.id for message in checks.check_time_zone()] == ["tillgate.W003"]
     settings.USE_TZ = True
@@ -514,7 +519,7 @@ def test_w004_sqlite_without_immediate_transactions(
         ("mysql", (50, 120), []),
     ],
 )
-def test_w016_a_transaction_that_hangs_holds_its_locks_for_ever(
+def test_w016_hanging_transaction_keeps_its_locks(
     sound: Any,
     vendor: str,
     time_outs: tuple[object, object],
@@ -561,18 +566,19 @@ def test_w006_a_database_that_was_never_tried(sound: Any) -> None:
         ("sqlite", 4, True),
     ],
 )
-def test_e007_an_isolation_in_which_what_is_read_under_a_lock_is_old(
+def test_e007_isolation_with_stale_locked_reads(
     sound: Any,
     vendor: str,
     level: object,
     is_right: bool,
 ) -> None:
+    """What is read under a lock may be old."""
     with database(vendor, {"isolation_level": level, "transaction_mode": "IMMEDIATE"}):
         assert set(told()) == (set() if is_right else {"E007"})
 
 
 @pytest.mark.parametrize(("level", "is_right"), [(1, True), (2, False), (3, False), (4, True)])
-def test_e007_the_numbers_are_those_of_the_driver_that_is_installed(
+def test_e007_levels_come_from_installed_driver(
     sound: Any,
     monkeypatch: pytest.MonkeyPatch,
     level: int,
@@ -594,7 +600,7 @@ def test_e007_a_database_whose_isolation_nobody_set(sound: Any) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-def test_e007_an_isolation_that_the_server_has_by_default(sound: Any, isolation: str) -> None:
+def test_e007_isolation_from_server_default(sound: Any, isolation: str) -> None:
     with database("postgresql", isolation=isolation):
         assert "default_transaction_isolation" in told()["E007"]
     with database("postgresql", {"isolation_level": 2}, isolation=isolation):
@@ -607,7 +613,7 @@ def test_e007_an_isolation_that_the_server_has_by_default(sound: Any, isolation:
 
 
 @pytest.mark.parametrize(("level", "found"), [(0, {"W007"}), (1, {"W007"}), (2, set()), (3, set())])
-def test_w007_sqlite_that_does_not_wait_for_the_disk(
+def test_w007_sqlite_without_waiting_for_disk(
     sound: Any,
     level: int,
     found: set[str],
@@ -627,7 +633,7 @@ def test_w007_sqlite_that_does_not_wait_for_the_disk(
         *(("mysql", value, value != 1) for value in (0, 1, 2)),
     ],
 )
-def test_w007_a_server_that_does_not_wait_for_the_disk(
+def test_w007_server_without_waiting_for_disk(
     sound: Any,
     vendor: str,
     waits: object,
@@ -702,7 +708,8 @@ def test_the_database_itself_is_looked_at(settings: Any, world: World) -> None:
         assert "W007" not in told()
 
 
-def test_w009_and_w010_a_worker_that_never_ran_or_is_away(sound: Any, world: World) -> None:
+def test_w009_w010_worker_missing_or_away(sound: Any, world: World) -> None:
+    """The worker never ran, or is away."""
     Heartbeat.objects.all().delete()
     assert set(told()) == {"W009"}
     world.run_worker()
@@ -713,7 +720,7 @@ def test_w009_and_w010_a_worker_that_never_ran_or_is_away(sound: Any, world: Wor
     assert told() == {}
 
 
-def test_w011_a_worker_that_does_not_keep_up(
+def test_w011_worker_falls_behind(
     sound: Any,
     world: World,
     configure: Callable[..., None],
@@ -733,7 +740,7 @@ def test_w011_a_worker_that_does_not_keep_up(
     assert told() == {}
 
 
-def test_e009_the_plugin_of_an_open_payment_is_not_loaded(
+def test_e009_plugin_of_open_payment_missing(
     sound: Any,
     world: World,
     configure: Callable[..., None],
@@ -760,7 +767,7 @@ def test_e009_the_plugin_of_an_open_payment_is_not_loaded(
         {"account": "gone"},
     ],
 )
-def test_e010_the_account_of_an_open_payment_is_not_what_it_was(
+def test_e010_account_of_open_payment_changed(
     world: World,
     sound: Any,
     configure: Callable[..., None],
@@ -782,7 +789,7 @@ def test_e010_the_account_of_an_open_payment_is_not_what_it_was(
     assert PUBLISHED_TEST_TOKEN not in found["E010"]
 
 
-def test_before_the_first_migration_the_database_is_not_complained_about(
+def test_unmigrated_database_raises_no_complaint(
     sound: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -795,7 +802,7 @@ def test_before_the_first_migration_the_database_is_not_complained_about(
     assert told() == {}
 
 
-def test_the_database_is_not_touched_unless_it_was_asked_for(sound: Any) -> None:
+def test_database_untouched_unless_asked_for(sound: Any) -> None:
     Heartbeat.objects.all().delete()
     assert [message.id for message in run_checks(tags=[checks.TAG])] == []
 
@@ -804,7 +811,7 @@ def test_the_database_is_not_touched_unless_it_was_asked_for(sound: Any) -> None
 
 
 def ids() -> list[str]:
-    found = re.findall(r"_(error|warning)\((\d+),", getsource(checks))
+    found = re.findall(r"_(error|warning)\(\s*(\d+),", getsource(checks))
     return sorted({f"tillgate.{kind[0].upper()}{int(number):03}" for kind, number in found})
 
 
@@ -817,12 +824,12 @@ class ReadsAReplica:
         return "replica"
 
 
-def test_e011_what_was_just_written_may_not_be_seen_on_a_replica(sound: Any) -> None:
+def test_e011_replica_hides_recent_writes(sound: Any) -> None:
     sound.DATABASE_ROUTERS = ["tests.django.test_checks.ReadsAReplica"]
     assert next(iter(checks.check_database_settings())).id == "tillgate.E011"
 
 
-def test_e013_a_database_in_which_nothing_would_be_kept_before_the_gateway_is_called(
+def test_e013_nothing_committed_before_gateway_call(
     sound: Any,
 ) -> None:
     with database("postgresql", autocommit=False):
@@ -833,7 +840,7 @@ def test_e013_a_database_in_which_nothing_would_be_kept_before_the_gateway_is_ca
     ("charset", "found"),
     [("utf8mb3", {"W015"}), ("utf8", {"W015"}), ("latin1", {"W015"}), ("utf8mb4", set())],
 )
-def test_w015_a_connection_that_cannot_carry_every_letter(
+def test_w015_connection_cannot_carry_every_letter(
     sound: Any,
     charset: str,
     found: set[str],
@@ -847,7 +854,8 @@ def test_w015_columns_that_cannot_keep_every_letter(sound: Any) -> None:
         assert "tillgate_refund.answer" in told()["W015"]
 
 
-def test_e014_keys_that_are_not_equal_only_to_themselves(sound: Any) -> None:
+def test_e014_database_confuses_different_keys(sound: Any) -> None:
+    """Some columns compare different keys as equal."""
     with database(
         "mysql",
         alike=("tillgate_order.key", "tillgate_order.plugin", "tillgate_refund.answer"),
@@ -858,14 +866,14 @@ def test_e014_keys_that_are_not_equal_only_to_themselves(sound: Any) -> None:
     assert "plugin" not in found["E014"]
 
 
-def test_e015_a_payment_method_that_no_account_takes(sound: Any, settings: Any) -> None:
+def test_e015_method_that_no_account_takes(sound: Any, settings: Any) -> None:
     settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": ["alipay", "gold"]}
     found = told()
     assert set(found) == {"E015"}
     assert "gold" in found["E015"]
 
 
-def test_e016_a_setting_that_the_gateways_plugin_holds_to_be_wrong(sound: Any) -> None:
+def test_e016_setting_refused_by_gateway_plugin(sound: Any) -> None:
     @hooks.hookimpl(tryfirst=True)
     def tillgate_examine_account(account: Account, online: bool) -> list[hooks.Finding]:
         assert not online, "a system check uses no network"
@@ -880,7 +888,7 @@ def test_e016_a_setting_that_the_gateways_plugin_holds_to_be_wrong(sound: Any) -
 
 
 @pytest.mark.parametrize("name", ["tillgate_examine_account", "tillgate_payment_methods"])
-def test_e016_a_plugin_that_raises_stops_no_check(sound: Any, name: str) -> None:
+def test_e016_raising_plugin_stops_no_check(sound: Any, name: str) -> None:
     @hooks.hookimpl(tryfirst=True)
     def raising(account: Account) -> None:
         raise ZeroDivisionError
@@ -916,5 +924,21 @@ def test_every_check_has_a_test_here() -> None:
         (-5, "0 s"),
     ],
 )
-def test_an_age_is_told_in_its_two_largest_units(seconds: int, text: str) -> None:
+def test_age_uses_two_largest_units(seconds: int, text: str) -> None:
     assert checks.explain_age(timedelta(seconds=seconds)) == text
+
+
+def test_framework_gives_its_own_remedies(
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checks, "_CLASSES", dict(checks._CLASSES))
+    monkeypatch.setattr(checks, "_REMEDIES", {})
+    monkeypatch.setattr(checks, "_NOTES", set())
+    settings.USE_TZ, settings.MANAGERS = False, []
+    before = {message.id: message.level for message in checks.check_time_zone()}
+    report_errors_as_warnings(remedies={3: "Ask the host."}, notes=[3])
+    (message,) = checks.check_time_zone()
+    assert (message.hint, before[message.id] > message.level) == ("Ask the host.", True)
+    found = findings._found("time zone", [message])
+    assert (found.passed, "Ask the host." in found.finding) == (True, True)

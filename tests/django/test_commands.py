@@ -98,7 +98,7 @@ def test_a_quiet_worker_says_nothing(world: World, words: tuple[str, ...]) -> No
     assert world.queries() == 1
 
 
-def test_a_terminal_sees_progress_and_a_file_does_not(world: World) -> None:
+def test_only_terminal_sees_progress(world: World) -> None:
     many(world, 1)
     text, _ = run("worker", "--once", is_terminal=True)
     assert text == "... payments 1\npayments 1\n"
@@ -106,7 +106,8 @@ def test_a_terminal_sees_progress_and_a_file_does_not(world: World) -> None:
     assert run("worker", "--once")[0] == "payments 1\n"
 
 
-def test_the_limit_is_kept_and_a_senseless_one_refused(world: World) -> None:
+def test_senseless_limit_is_refused(world: World) -> None:
+    """A limit that makes sense is kept."""
     many(world, 5)
     assert run("worker", "--once", "--limit", "3")[0] == "payments 3\n"
     for words in (
@@ -133,7 +134,7 @@ def test_the_limit_is_kept_and_a_senseless_one_refused(world: World) -> None:
         ),
     ],
 )
-def test_a_number_that_cannot_be_used_is_told_with_its_remedy(
+def test_unusable_number_names_remedy(
     world: World,
     option: str,
     given: str,
@@ -145,10 +146,11 @@ def test_a_number_that_cannot_be_used_is_told_with_its_remedy(
     assert str(caught.value).endswith(remedy)
 
 
-def test_a_worker_that_is_no_loop_ends_within_minutes_and_says_so(
+def test_single_worker_run_ends_soon(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Without the loop, the worker ends within minutes and says if work is left."""
     many(world, 2)
     monkeypatch.setattr(subcommand, "_LONGEST_SECONDS", 0.0)
     assert run("worker", "--once") == ("payments 0; what is left is for the next worker run\n", 0)
@@ -156,7 +158,8 @@ def test_a_worker_that_is_no_loop_ends_within_minutes_and_says_so(
     assert run("worker", "--once") == ("payments 2\n", 0)
 
 
-def test_a_worker_or_an_audit_without_tables_says_what_to_run(world: World) -> None:
+def test_missing_tables_name_next_command(world: World) -> None:
+    """Without tables, the worker and the audit say which command to run."""
     call_command("migrate", "tillgate", "zero", verbosity=0)
     try:
         for words in (("worker", "--once"), ("worker",), ("audit",)):
@@ -169,10 +172,11 @@ def test_a_worker_or_an_audit_without_tables_says_what_to_run(world: World) -> N
         call_command("migrate", "tillgate", verbosity=0)
 
 
-def test_a_worker_with_faults_ends_with_1_and_names_them(
+def test_worker_faults_end_with_1(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The output names the faults."""
     monkeypatch.setattr(
         subcommand,
         "run_worker",
@@ -190,7 +194,7 @@ def test_wrong_settings_are_one_line(world: World, settings: Any) -> None:
         run("worker", "--once")
 
 
-def test_a_database_that_is_away_is_one_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_database_is_one_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object, **__: object) -> WorkDone:
         raise OperationalError("connection refused")
 
@@ -200,11 +204,12 @@ def test_a_database_that_is_away_is_one_line(world: World, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_loop_cleanly_and_nothing_is_lost(
+def test_signal_ends_loop_without_loss(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     number: int,
 ) -> None:
+    """The loop ends cleanly."""
     before = signal.getsignal(number)
     payments = many(world, 30)
     for payment in payments:
@@ -224,7 +229,7 @@ def test_a_signal_ends_the_loop_cleanly_and_nothing_is_lost(
     )
 
 
-def test_the_loop_goes_on_by_itself_and_waits_the_interval_between_worker_runs(
+def test_loop_waits_interval_between_runs(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -247,7 +252,7 @@ def test_the_loop_goes_on_by_itself_and_waits_the_interval_between_worker_runs(
     assert 0.3 <= began[2] - began[1] < 2
 
 
-def test_a_quiet_loop_says_nothing_at_its_start_either(
+def test_quiet_loop_starts_silently(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -259,10 +264,11 @@ def test_a_quiet_loop_says_nothing_at_its_start_either(
     assert run("worker", "-v", "0") == ("", 0)
 
 
-def test_a_loop_with_a_limit_goes_on_at_once_while_there_is_more(
+def test_limited_loop_continues_while_work_remains(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The next run starts at once while there is more to do."""
     many(world, 6)
     kill_when(monkeypatch, 6, signal.SIGTERM)
     began = time.monotonic()
@@ -271,11 +277,12 @@ def test_a_loop_with_a_limit_goes_on_at_once_while_there_is_more(
     assert time.monotonic() - began < 30
 
 
-def test_the_loop_survives_whatever_a_worker_raises_and_waits_longer_each_time(
+def test_loop_survives_any_worker_error(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """The loop waits longer after each error."""
     outcomes: list[Exception | None] = [
         OperationalError("connection refused"),
         RuntimeError("a bug"),
@@ -324,7 +331,7 @@ def drop_connections() -> int:
     project.DATABASE == "sqlite",
     reason="SQLite has no connection that could be dropped",
 )
-def test_the_loop_survives_a_database_that_drops_its_connections(
+def test_loop_survives_dropped_connections(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -370,7 +377,7 @@ def test_the_loop_survives_a_database_that_drops_its_connections(
     assert world.shop.times_paid(order) == 1
 
 
-def test_a_worker_is_not_kept_from_running_by_a_failing_check() -> None:
+def test_failing_check_does_not_stop_worker() -> None:
     assert not Command.requires_system_checks
 
 
@@ -398,7 +405,8 @@ def options_of(name: str) -> set[str]:
     } - {"--help"}
 
 
-def test_every_subcommand_and_option_is_explained_and_no_other() -> None:
+def test_all_subcommands_and_options_are_explained() -> None:
+    """The page explains nothing that does not exist."""
     page = read("docs/reference/manage.md")
     named = [
         heading.removeprefix("manage.py tillgate ")
@@ -411,7 +419,8 @@ def test_every_subcommand_and_option_is_explained_and_no_other() -> None:
         assert {option for option in explained if option.startswith("--")} == options_of(name), name
 
 
-def test_every_kind_of_difference_is_explained_and_no_other() -> None:
+def test_all_kinds_of_difference_are_explained() -> None:
+    """The page explains no other kind."""
     explained = rows(section(read("docs/reference/manage.md"), "Differences"))
     shown_to_a_person = {
         *UNAPPLIED_REASONS,
@@ -451,7 +460,8 @@ def test_books_that_agree_end_with_0(world: World) -> None:
     assert run("audit", "-v", "0") == ("", 0)
 
 
-def test_a_difference_is_one_line_and_ends_with_1(world: World) -> None:
+def test_one_difference_ends_with_1(world: World) -> None:
+    """The difference takes one line."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     text, code = run("audit")
@@ -469,10 +479,11 @@ def test_a_difference_is_one_line_and_ends_with_1(world: World) -> None:
     assert run("audit", "-v", "0") == (f"{line}\n", 1)
 
 
-def test_what_could_not_be_asked_ends_with_2_though_something_differs_too(
+def test_unanswered_query_ends_with_2(
     world: World,
     settings: Any,
 ) -> None:
+    """The exit code is 2 even if there are differences too."""
     world.shopper_pays(world.start(world.order()))
     Payment.objects.filter(pk=world.start(world.order()).pk).update(account="gone")
     text, code = run("audit")
@@ -483,7 +494,8 @@ def test_what_could_not_be_asked_ends_with_2_though_something_differs_too(
     assert text.endswith("some queries failed: see not-asked\n")
 
 
-def test_the_audit_as_json_is_one_object_with_exact_money(world: World) -> None:
+def test_json_audit_has_exact_money(world: World) -> None:
+    """The audit as JSON is a single object."""
     world.paid_payment("0.10")
     world.shopper_pays(world.start(world.order()))
     text, code = run("audit", "--json", is_terminal=True)
@@ -513,7 +525,8 @@ def test_the_audit_as_json_is_one_object_with_exact_money(world: World) -> None:
     assert told["differences"][0]["kind"] == "paid-there"
 
 
-def test_a_terminal_sees_how_far_the_audit_is_and_is_obeyed_by_nobody_else(world: World) -> None:
+def test_audit_data_cannot_control_terminal(world: World) -> None:
+    """A terminal sees the progress, and control characters in the data are escaped."""
     many(world, 3)
     Order.objects.filter(pk=Payment.objects.earliest("pk").order_id).update(key="\x1b[2J")
     world.shopper_pays(Payment.objects.earliest("pk"))
@@ -541,13 +554,14 @@ def test_a_terminal_sees_how_far_the_audit_is_and_is_obeyed_by_nobody_else(world
         ),
     ],
 )
-def test_the_period_is_given_in_days_moments_or_how_long_ago(
+def test_period_accepts_days_and_moments(
     world: World,
     settings: Any,
     words: tuple[str, ...],
     since: timedelta | str,
     until: timedelta | str,
 ) -> None:
+    """A period can also be given as a time ago."""
     settings.TIME_ZONE = "America/Chicago"  # where March has two offsets
     told = json.loads(run("audit", "--json", *words)[0])
     for name, wanted in (("since", since), ("until", until)):
@@ -569,7 +583,7 @@ def test_the_period_is_given_in_days_moments_or_how_long_ago(
         ),
     ],
 )
-def test_a_period_that_makes_no_sense_is_refused(world: World, words: tuple[str, ...]) -> None:
+def test_senseless_period_is_refused(world: World, words: tuple[str, ...]) -> None:
     with pytest.raises(CommandError, match=r"is not a day|is not before"):
         run("audit", *words)
 
@@ -578,11 +592,12 @@ def test_a_period_that_makes_no_sense_is_refused(world: World, words: tuple[str,
     ("option", "year"),
     [("--until", "9999-12-31"), ("--since", "0001-01-01T00:00+14:00"), ("--since", "0001-01-01")],
 )
-def test_a_moment_at_the_ends_of_the_calendar_is_refused_by_its_option(
+def test_calendar_limits_are_refused_by_option(
     world: World,
     option: str,
     year: str,
 ) -> None:
+    """The error for a moment at the ends of the calendar names the option."""
     with pytest.raises(
         CommandError,
         match=re.escape(
@@ -597,7 +612,7 @@ def test_a_moment_at_the_ends_of_the_calendar_is_refused_by_its_option(
     connection.vendor == "mysql",
     reason="MySQL keeps no time with a zone where USE_TZ is off, and the test's rows have one",
 )
-def test_the_commands_run_in_a_project_without_time_zones(world: World, settings: Any) -> None:
+def test_commands_run_without_time_zones(world: World, settings: Any) -> None:
     settings.USE_TZ = False
     world.paid_payment()
     for words in (
@@ -632,7 +647,8 @@ def test_an_account_can_be_chosen(world: World) -> None:
     assert caught.value.returncode == 2
 
 
-def test_books_without_a_payment_in_the_period_are_not_said_to_agree(world: World) -> None:
+def test_empty_period_is_not_agreement(world: World) -> None:
+    """Books without a payment in the period are not said to agree."""
     world.paid_payment()
     text, code = run("audit", "--until", "1d")
     assert text.splitlines()[0].endswith(": nothing was compared")
@@ -640,7 +656,7 @@ def test_books_without_a_payment_in_the_period_are_not_said_to_agree(world: Worl
     assert code == 0
 
 
-def test_an_audit_that_cannot_begin_ends_with_2(
+def test_failed_audit_start_ends_with_2(
     world: World,
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -664,7 +680,7 @@ def test_an_audit_that_cannot_begin_ends_with_2(
     assert caught.value.returncode == 2
 
 
-def test_a_signal_ends_an_audit_which_says_what_it_did_not_reach(
+def test_interrupted_audit_names_unreached_part(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -736,7 +752,7 @@ def test_the_accounts_are_proven_without_moving_money(
         ({}, "elsewhere", "set dialect to"),
     ],
 )
-def test_each_wrong_setting_of_an_account_has_its_own_remedy(
+def test_each_wrong_setting_has_own_remedy(
     healthy: World,
     configure: Callable[..., None],
     change: dict[str, str],
@@ -760,19 +776,22 @@ def test_each_wrong_setting_of_an_account_has_its_own_remedy(
         assert wrong == {}
 
 
-def test_an_account_of_version_3_without_a_store_is_named(
+def test_version_3_account_needs_store(
     healthy: World,
     configure: Callable[..., None],
 ) -> None:
+    """The doctor names an account of version 3 without a store."""
     configure({"DIALECT": "v3"}, REVIEW_MAIL_TO=["owner@shop.example"])
     _, wrong = findings()
     assert any("STORE_NO" in finding for finding in wrong.values())
 
 
-def test_an_account_that_a_plugin_keeps_is_examined_while_its_payments_are_watched(
+def test_plugin_account_is_examined_while_used(
     healthy: World,
     settings: Any,
 ) -> None:
+    """The doctor examines an account of a plugin while its payments are watched."""
+
     class Keeper:
         @hooks.hookimpl
         def tillgate_account(self, alias: str) -> Account | None:
@@ -798,7 +817,7 @@ def test_an_account_that_a_plugin_keeps_is_examined_while_its_payments_are_watch
     assert set(wrong) == {"account event-7", "watched payments"}
 
 
-def test_a_plugin_that_raises_does_not_end_the_doctor(healthy: World) -> None:
+def test_raising_plugin_does_not_end_doctor(healthy: World) -> None:
     class Faulty:
         @hooks.hookimpl
         def tillgate_account(self, alias: str) -> Account:
@@ -831,7 +850,7 @@ def test_wrong_settings_do_not_end_the_doctor(healthy: World, settings: Any) -> 
     assert "worker" in right
 
 
-def test_a_worker_that_is_away_and_open_reviews_are_reported(healthy: World) -> None:
+def test_absent_worker_and_reviews_are_reported(healthy: World) -> None:
     healthy.time.advance(hours=2)
     Review.objects.create(
         reason="underpaid",
@@ -854,10 +873,11 @@ def test_what_is_due_is_counted(healthy: World) -> None:
     assert re.fullmatch(r"payments 3, since \d+ s", right["due work"])
 
 
-def test_migrations_that_were_not_applied_are_told_and_no_table_is_read(
+def test_unapplied_migrations_are_reported(
     healthy: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The doctor reads no table in this case."""
     from django.db.migrations.executor import MigrationExecutor
 
     class Pending:
@@ -869,7 +889,7 @@ def test_migrations_that_were_not_applied_are_told_and_no_table_is_read(
     assert "worker" not in right
 
 
-def test_a_database_that_cannot_be_read_is_told(
+def test_unreadable_database_is_reported(
     healthy: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -883,9 +903,10 @@ def test_a_database_that_cannot_be_read_is_told(
     assert wrong == {"migrations": "the database 'default' cannot be read: OperationalError"}
 
 
-def test_a_reader_that_leaves_early_gets_no_traceback_and_the_doctor_its_exit_code(
+def test_early_reader_gets_no_traceback(
     world: World,
 ) -> None:
+    """The doctor keeps its exit code when its output is closed early."""
     reading, writing = os.pipe()
     os.close(reading)
     doctor = [sys.executable, "-m", "django", "tillgate", "doctor"]
@@ -909,7 +930,8 @@ def test_a_reader_that_leaves_early_gets_no_traceback_and_the_doctor_its_exit_co
 # Figures.
 
 
-def test_an_export_has_the_period_s_payments_or_refunds_and_nothing_else() -> None:
+def test_export_is_limited_to_period() -> None:
+    """An export holds the payments or the refunds of the period and nothing else."""
     paid = bookings.payment("A", "10.00", "2026-03-02T10:00+00:00")
     bookings.payment("B", "10.00", "2026-04-01T12:00+00:00")
     bookings.refund(paid, "4.00", "2026-03-03T10:00+00:00")
@@ -923,9 +945,10 @@ def test_an_export_has_the_period_s_payments_or_refunds_and_nothing_else() -> No
         assert [row[0] for row in csv.reader(out.splitlines())] == names
 
 
-def test_a_settlement_check_prints_each_difference_and_wrong_line_and_ends_with_1(
+def test_settlement_differences_end_with_1(
     tmp_path: Path,
 ) -> None:
+    """The check prints each difference and each wrong line."""
     for reference in "AB":
         bookings.payment(reference, "10.00", "2026-03-02T10:00+00:00")
     file = tmp_path / "march.csv"
@@ -949,7 +972,7 @@ def test_a_settlement_check_prints_each_difference_and_wrong_line_and_ends_with_
     assert run("check-settlement", str(file))[1] == 0
 
 
-def test_a_settlement_check_refuses_an_account_and_a_file_that_do_not_exist(tmp_path: Path) -> None:
+def test_settlement_refuses_unknown_account_or_file(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="no such account"):
         run("check-settlement", str(tmp_path), "--account", "nobody")
     with pytest.raises(CommandError, match="cannot be read"):

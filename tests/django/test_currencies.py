@@ -67,7 +67,7 @@ def paid(world: World, currency: str, total: str) -> Payment:
         ("EUR", "1234.50", "EUR 1,234.50", "1.234,50 EUR", "1.000", "1000", "EUR 234.50"),
     ],
 )
-def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
+def test_order_keeps_its_currency_throughout(
     world: World,
     boss: Client,
     settings: Any,
@@ -79,6 +79,7 @@ def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
     part: str,
     rest: str,
 ) -> None:
+    """It is paid, partly refunded and shown in it."""
     payment = paid(world, currency, total)
     order = ShopOrder.objects.get(pk=payment.order.key)
     assert (payment.status, payment.currency, payment.amount, order.status) == (
@@ -104,7 +105,7 @@ def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
     ("currency", "total", "shown"),
     [("JPY", "1250", "JPY 1,250"), ("KWD", "1.250", "KWD 1.250")],
 )
-def test_the_shopper_reads_the_price_in_its_currency(
+def test_shopper_reads_price_in_orders_currency(
     world: World,
     currency: str,
     total: str,
@@ -128,12 +129,12 @@ def test_the_shopper_reads_the_price_in_its_currency(
     ],
     ids=str,
 )
-def test_an_amount_that_stands_in_an_input_is_read_as_itself(money: Money, language: str) -> None:
+def test_amount_survives_input_field(money: Money, language: str) -> None:
     with translation.override(language):
         assert read_typed(typed_text(money.amount, money.currency), money.currency) == money.amount
 
 
-def test_the_rest_that_a_german_form_offers_is_accepted_as_it_stands(
+def test_german_form_accepts_its_own_remainder(
     world: World,
     boss: Client,
     settings: Any,
@@ -152,7 +153,7 @@ def test_the_rest_that_a_german_form_offers_is_accepted_as_it_stands(
         assert Decimal(question["amount"]) == Decimal("12.500")
 
 
-def test_the_amount_of_a_contradicted_refund_is_entered_as_the_german_card_offers_it(
+def test_german_card_accepts_contradicted_refund_amount(
     world: World,
     boss: Client,
     settings: Any,
@@ -193,7 +194,7 @@ def test_the_amount_of_a_contradicted_refund_is_entered_as_the_german_card_offer
         ("EUR", "en", "2000.01", None),
     ],
 )
-def test_a_form_takes_amounts_of_its_currency_in_the_readers_language(
+def test_form_reads_amounts_in_readers_language(
     currency: str,
     language: str,
     typed: str,
@@ -207,7 +208,7 @@ def test_a_form_takes_amounts_of_its_currency_in_the_readers_language(
         assert set(form.errors) <= {"amount"}
 
 
-def test_only_methods_that_take_the_price_are_offered(world: World) -> None:
+def test_only_methods_taking_price_are_offered(world: World) -> None:
     offers = [
         "alipay",
         {"code": "paypal", "currencies": ["USD"]},
@@ -221,9 +222,10 @@ def test_only_methods_that_take_the_price_are_offered(world: World) -> None:
         assert re.findall(r'name="method" value="(\w+)"', page) == offered
 
 
-def test_an_order_in_a_currency_that_no_method_takes_is_told_so_and_starts_nothing(
+def test_order_in_unusable_currency_starts_nothing(
     world: World,
 ) -> None:
+    """The shopper is told that no method takes it."""
     world.takes("JPY")
     order = world.shop.place_order_in("EUR", Decimal("12.50"))
     page = text_of(world.client.get(world.way_to_pay(order)))
@@ -233,7 +235,7 @@ def test_an_order_in_a_currency_that_no_method_takes_is_told_so_and_starts_nothi
     assert not Payment.objects.exists()
 
 
-def test_a_review_names_its_amounts_with_their_currency(world: World) -> None:
+def test_review_shows_amounts_with_currency(world: World) -> None:
     world.takes(*CURRENCIES)
     payment = world.start(world.shop.place_order_in("JPY", Decimal(1250)))
     world.shop.edit_total(payment.order.key, Decimal(9000))
@@ -246,7 +248,7 @@ def test_a_review_names_its_amounts_with_their_currency(world: World) -> None:
         assert "1.250 JPY" in review.message
 
 
-def test_an_audit_adds_up_each_currency_for_itself(
+def test_audit_totals_each_currency_separately(
     world: World,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -259,7 +261,8 @@ def test_an_audit_adds_up_each_currency_for_itself(
     )
 
 
-def test_a_methods_own_currency_that_the_account_does_not_take_is_not_offered(world: World) -> None:
+def test_unsupported_method_currency_is_not_offered(world: World) -> None:
+    """It is the method's own currency, but the account does not take it."""
     world.configure({"DIALECT": "v3", "STORE_NO": "300014", "CURRENCIES": ["USD"]})
     [alipay] = [
         one for one in shop.payment_methods(price=Money("12.50", "CNY")) if one.code == "alipay"

@@ -1,49 +1,42 @@
-"""Heartbeats: written by many at once, and turns that one of them gets."""
+"""Heartbeats and lanes: written by many at once."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-import pytest
+from django.utils import timezone
 
-from tillgate.django.heartbeats import begin, set_heartbeat, take_turn
-from tillgate.django.models import Heartbeat
-
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-HOUR = timedelta(hours=1)
+from tests.django.conftest import World
+from tillgate.django.heartbeats import beat, lane_of, last_beat, set_heartbeat, write_lane
+from tillgate.django.models import Heartbeat, Lane
 
 
-def test_a_heartbeat_that_is_there_is_not_begun_again() -> None:
-    begin("a", NOW, {"since": "noon"})
-    begin("a", NOW + HOUR, {"since": "one"})
-    begin("b", NOW)
-    assert list(Heartbeat.objects.order_by("name").values_list("name", "at", "detail")) == [
-        ("a", NOW, {"since": "noon"}),
-        ("b", NOW, {}),
-    ]
+def test_last_beat_is_that_of_the_worker(world: World) -> None:
+    assert last_beat() is None
+    beat({"polled": 1})
+    set_heartbeat("another", {"polled": 2})
+    first = last_beat()
+    world.time.advance(hours=1)
+    beat({"polled": 3})
+    last = last_beat()
+    assert first
+    assert last
+    assert last - first >= timedelta(hours=1)
+    rows = Heartbeat.objects.order_by("name").values_list("name", "detail")
+    assert list(rows) == [("another", {"polled": 2}), ("worker", {"polled": 3})]
 
 
-def test_a_heartbeat_is_set_over_an_older_one_and_no_other() -> None:
-    set_heartbeat("a", NOW, {"polled": 1})
-    set_heartbeat("b", NOW, {"polled": 2})
-    set_heartbeat("a", NOW + HOUR, {"polled": 3})
-    assert list(Heartbeat.objects.order_by("name").values_list("at", "detail")) == [
-        (NOW + HOUR, {"polled": 3}),
-        (NOW, {"polled": 2}),
-    ]
+def test_lane_keeps_columns_that_are_not_written() -> None:
+    now = timezone.now()
+    write_lane("a", silent_since=now)
+    write_lane("b", failures={"payments": 1})
+    write_lane("a", failures={"payments": 2})
+    rows = Lane.objects.order_by("name").values_list("name", "silent_since", "failures")
+    assert list(rows) == [("a", now, {"payments": 2}), ("b", None, {"payments": 1})]
 
 
-@pytest.mark.parametrize(
-    ("after", "taken"),
-    [(timedelta(), False), (HOUR - timedelta(seconds=1), False), (HOUR, True), (2 * HOUR, True)],
-)
-def test_a_turn_is_taken_at_once_and_then_once_in_an_interval(
-    after: timedelta,
-    taken: bool,
-) -> None:
-    assert take_turn("mail", NOW, HOUR)
-    assert take_turn("other", NOW, HOUR)
-    assert Heartbeat.objects.get(name="mail").at == NOW
-    assert take_turn("mail", NOW + after, HOUR) is taken
-    assert Heartbeat.objects.get(name="mail").at == (NOW + after if taken else NOW)
-    assert Heartbeat.objects.get(name="other").at == NOW
+def test_long_account_has_short_lane_name() -> None:
+    names = {lane_of(":queries:", name) for name in ("a" * 128, "a" * 127 + "b", "default")}
+    assert len(names) == 3
+    assert ":queries:default" in names
+    assert max(map(len, names)) <= 128

@@ -99,7 +99,7 @@ def prepare(review: Review, action: ReviewAction, gateway: Answering) -> dict[st
     if action in (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND):
         assert review.payment
         return {"amount": refundable(review.payment)}
-    return {"note": "as the back office shows", "read": review.version}
+    return {"note": "as the back office shows", "expected_version": review.version}
 
 
 def outcome(review: Review, action: ReviewAction) -> tuple[str | None, ...]:
@@ -164,10 +164,11 @@ def expected(
 
 @pytest.mark.once
 @pytest.mark.parametrize("action", ReviewAction)
-def test_staff_decide_the_kept_reviews_of_every_reason_that_offers_the_action(
+def test_staff_can_decide_all_kept_reviews(
     gateway: Answering,
     action: ReviewAction,
 ) -> None:
+    """Every action works for every reason that offers it."""
     found, wanted = {}, {}
     for reason in [reason for reason, offered in DECISIONS if offered is action]:
         offering = reviews_with(reason, action)
@@ -192,7 +193,8 @@ def test_staff_decide_the_kept_reviews_of_every_reason_that_offers_the_action(
 
 
 @pytest.mark.usefixtures("gateway")
-def test_every_reason_is_kept_with_every_action_of_its_policy_and_every_scope() -> None:
+def test_kept_database_covers_every_review_policy() -> None:
+    """It has every reason, every action and every scope."""
     assert set(Review.objects.filter(resolved_at=None).values_list("reason", flat=True)) == {
         str(reason) for reason in ReviewReason
     }
@@ -208,7 +210,8 @@ def test_every_reason_is_kept_with_every_action_of_its_policy_and_every_scope() 
 
 
 @pytest.mark.usefixtures("gateway")
-def test_every_kept_review_has_a_message_in_english_and_german_without_a_gap() -> None:
+def test_kept_reviews_have_complete_messages() -> None:
+    """English and German messages have no gaps."""
     for review in Review.objects.all():
         english = review.message
         with translation.override("de"):
@@ -220,7 +223,8 @@ def test_every_kept_review_has_a_message_in_english_and_german_without_a_gap() -
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_kept_database_is_upgraded_from_the_migration_that_it_was_written_at(file: Path) -> None:
+def test_kept_database_can_be_upgraded(file: Path) -> None:
+    """The upgrade starts at the migration it was written with."""
     load(file, from_nothing=True)
     written = {
         model: file.read_text("utf-8").count(f'"model": "{model._meta.label_lower}"')
@@ -232,7 +236,7 @@ def test_a_kept_database_is_upgraded_from_the_migration_that_it_was_written_at(f
         assert run_worker().faults == []
 
 
-def test_the_acts_that_write_the_kept_database_open_a_review_of_every_reason() -> None:
+def test_filling_opens_review_of_every_reason() -> None:
     with filling.same_everywhere():
         filling.fill()
     assert set(Review.objects.filter(resolved_at=None).values_list("reason", flat=True)) == {
@@ -241,7 +245,8 @@ def test_the_acts_that_write_the_kept_database_open_a_review_of_every_reason() -
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_i11_a_kept_database_holds_no_token_and_no_signature(file: Path) -> None:
+def test_i11_kept_database_holds_no_secrets(file: Path) -> None:
+    """It holds neither a token nor a signature."""
     text = file.read_text("utf-8")
     assert PUBLISHED_TEST_TOKEN not in text
     assert "verifySign" not in text

@@ -15,6 +15,7 @@ APP = Path(tillgate.django.__file__).parent
 READ_BY_SHOPPERS = (
     "templates/tillgate/*.html",
     "pages/shoppers.py",
+    "pages/paying.py",
     "pages/forms.py",
     "pages/outcomes.py",
     "methods.py",
@@ -23,7 +24,7 @@ READ_BY_SHOPPERS = (
 
 
 @pytest.mark.parametrize("language", SHOPPER_LANGUAGES)
-def test_every_text_that_shoppers_read_is_in_each_of_their_languages(language: str) -> None:
+def test_shopper_texts_exist_in_every_language(language: str) -> None:
     assert faults_of_catalogue(APP, language, READ_BY_SHOPPERS) == []
 
 
@@ -34,13 +35,14 @@ def test_every_text_that_shoppers_read_is_in_each_of_their_languages(language: s
         ("fil", "", "Piliin kung paano magbabayad"),
     ],
 )
-def test_a_page_is_in_the_language_of_the_browser_and_in_its_direction(
+def test_page_follows_browsers_language(
     world: World,
     settings: object,
     language: str,
     direction: str,
     title: str,
 ) -> None:
+    """It follows the direction of that language, too."""
     settings.LANGUAGES = [(language, language)]  # type: ignore[attr-defined]
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]  # type: ignore[attr-defined]
     page = (

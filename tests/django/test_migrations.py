@@ -40,7 +40,8 @@ def _tables() -> set[str]:
         }
 
 
-def test_migrations_run_forwards_backwards_to_nothing_and_forwards_again(world: World) -> None:
+def test_migrations_run_forwards_and_backwards(world: World) -> None:
+    """They run back to nothing and forwards again."""
     built = _tables()
     assert {
         "tillgate_order",
@@ -246,7 +247,7 @@ def test_every_look_up_uses_an_index(world: World, capsys: pytest.CaptureFixture
     assert _scans(Payment.objects.filter(description="without an index").explain())
 
 
-def test_orders_whose_keys_differ_in_case_only_are_two_orders(world: World) -> None:
+def test_keys_differing_in_case_stay_distinct(world: World) -> None:
     now = world.time.now()
     for key in ("T3JkZXI6MTI", "t3jkzxi6mti", "T3JkZXI6MTI "):
         Order.objects.create(plugin="other", key=key, created_at=now)

@@ -40,7 +40,8 @@ def shown(name: str) -> str:
     return f"`{list(default)}`" if isinstance(default, tuple) else f"`{default}`"
 
 
-def test_every_setting_is_explained_with_its_default_and_no_other() -> None:
+def test_every_setting_is_explained_with_default() -> None:
+    """The page explains no setting that does not exist."""
     table = section(read(PAGE), "Settings of the Django app").partition("## ")[0]
     explained = rows(table)
     assert {name: cells[0] for name, cells in explained.items()} == {
@@ -58,7 +59,7 @@ def test_every_setting_of_time_names_its_unit(name: str) -> None:
     assert unit in name.replace("_", " ")
 
 
-def test_the_example_of_the_page_can_be_used(
+def test_documented_example_is_usable(
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -70,7 +71,7 @@ def test_the_example_of_the_page_can_be_used(
     assert get_settings().review_mail_to == ("owner@shop.example",)
 
 
-def test_the_account_of_the_guide_to_currencies_can_be_used(
+def test_currency_guides_account_is_usable(
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -86,13 +87,14 @@ def test_the_account_of_the_guide_to_currencies_can_be_used(
     assert [found.id for found in check_settings()] == []
 
 
-def test_a_key_that_does_not_exist_is_an_error(settings: Any) -> None:
+def test_unknown_key_is_an_error(settings: Any) -> None:
     settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "PUBLICURL": "https://shop.example"}
     with pytest.raises(ConfigurationError, match="'PUBLICURL' is not a setting"):
         get_settings()
 
 
-def test_every_celery_task_is_explained_and_no_other() -> None:
+def test_every_celery_task_is_explained() -> None:
+    """The page explains no task that does not exist."""
     from tillgate.django import tasks
 
     known = [getattr(tasks, name).name for name in tasks.__all__ if name != "BEAT_SCHEDULE"]
@@ -153,7 +155,7 @@ HERE = "TILLGATE['ACCOUNTS']['main']"
         ({"TOKEN": None}, f"{HERE}['TOKEN']: '***' is not text"),
     ],
 )
-def test_a_wrong_account_is_told_by_the_names_of_the_settings(
+def test_account_error_uses_setting_names(
     settings: Any,
     account: Any,
     says: str,
@@ -182,11 +184,12 @@ def test_a_wrong_account_is_told_by_the_names_of_the_settings(
         ({"REVIEW_MAIL_FROM": "a@b.example\nBcc: c@d.example"}, "REVIEW_MAIL_FROM"),
     ],
 )
-def test_unsafe_alerts_and_senders_are_refused_and_no_secret_is_shown(
+def test_unsafe_alerts_and_senders_are_refused(
     settings: Any,
     changes: Any,
     names: str,
 ) -> None:
+    """The error shows no secret."""
     alerts = {
         "ALERT_WEBHOOK_URL": "https://hooks.example/canary",
         "ALERT_WEBHOOK_SECRET": "canary of 16 characters",
@@ -208,7 +211,7 @@ def test_unsafe_alerts_and_senders_are_refused_and_no_secret_is_shown(
     assert "canary" not in repr(get_settings())
 
 
-def test_aliases_that_differ_in_capitals_only_are_refused(settings: Any) -> None:
+def test_aliases_differing_in_case_are_refused(settings: Any) -> None:
     settings.TILLGATE = {
         "ACCOUNTS": {"main": ACCOUNT, "EU": ACCOUNT, "eu": ACCOUNT},
         "PUBLIC_URL": "https://shop.example",
@@ -218,7 +221,7 @@ def test_aliases_that_differ_in_capitals_only_are_refused(settings: Any) -> None
 
 
 @pytest.mark.parametrize("alias", [None, 7, b"main", gettext_lazy("main"), "", "a" * 129])
-def test_an_alias_that_is_not_text_is_told_without_the_account(settings: Any, alias: Any) -> None:
+def test_non_text_alias_error_hides_account(settings: Any, alias: Any) -> None:
     settings.TILLGATE = {"ACCOUNTS": {alias: ACCOUNT}, "PUBLIC_URL": "https://shop.example"}
     with pytest.raises(
         ConfigurationError,
@@ -230,7 +233,7 @@ def test_an_alias_that_is_not_text_is_told_without_the_account(settings: Any, al
     assert "canary" not in repr(caught.value.value)
 
 
-def test_the_password_in_a_public_address_is_not_shown(settings: Any) -> None:
+def test_public_address_error_hides_password(settings: Any) -> None:
     settings.TILLGATE = {
         "ACCOUNTS": {"main": ACCOUNT},
         "PUBLIC_URL": "https://staff:canary@shop.example",
@@ -247,11 +250,13 @@ def test_the_password_in_a_public_address_is_not_shown(settings: Any) -> None:
     ("name", "longest"),
     [("merchant_no", "1" * 64), ("base_url", f"https://pay.example/{'a' * 235}")],
 )
-def test_an_account_holds_no_more_than_a_payment_keeps_of_it(
+def test_account_values_fit_payment_columns(
     settings: Any,
     name: str,
     longest: str,
 ) -> None:
+    """A value that is longer than a payment can keep is refused."""
+
     def configure(text: str) -> None:
         account = {**ACCOUNT, name.upper(): text}
         settings.TILLGATE = {"ACCOUNTS": {"main": account}, "PUBLIC_URL": "https://shop.example"}
@@ -267,7 +272,7 @@ def test_an_account_holds_no_more_than_a_payment_keeps_of_it(
     assert caught.value.field == f"{HERE}['{name.upper()}']"
 
 
-def test_what_an_account_may_hold_is_what_the_columns_hold() -> None:
+def test_account_limits_equal_column_lengths() -> None:
     columns = {field.name: field.max_length for field in Payment._meta.fields}
     assert {name: columns[name] for name in conf._LONGEST} == conf._LONGEST
 
@@ -294,7 +299,8 @@ def test_an_account_that_misses_something_names_it(settings: Any) -> None:
         get_settings()
 
 
-def test_http_is_for_sandboxes_and_the_hint_is_the_line_to_add(settings: Any) -> None:
+def test_http_needs_sandbox_and_says_so(settings: Any) -> None:
+    """The error shows the line to add."""
     sandbox = {**ACCOUNT, "BASE_URL": "http://127.0.0.1:8181"}
     settings.TILLGATE = {"ACCOUNTS": {"main": sandbox}, "PUBLIC_URL": "https://shop.example"}
     with pytest.raises(ConfigurationError, match='add "SANDBOX": True'):
@@ -310,7 +316,7 @@ def test_http_is_for_sandboxes_and_the_hint_is_the_line_to_add(settings: Any) ->
     "given",
     ["owner@shop.example", ["owner"], [("Ann", "ann@shop.example")], 7, None],
 )
-def test_who_is_mailed_is_a_list_of_addresses(settings: Any, given: Any) -> None:
+def test_mail_recipients_are_a_list(settings: Any, given: Any) -> None:
     settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "REVIEW_MAIL_TO": given}
     with pytest.raises(
         ConfigurationError,
@@ -319,7 +325,7 @@ def test_who_is_mailed_is_a_list_of_addresses(settings: Any, given: Any) -> None
         get_settings()
 
 
-def test_a_missing_public_address_is_asked_for_with_an_example(settings: Any) -> None:
+def test_missing_public_address_shows_an_example(settings: Any) -> None:
     settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT}}
     with pytest.raises(
         ConfigurationError,
@@ -328,7 +334,7 @@ def test_a_missing_public_address_is_asked_for_with_an_example(settings: Any) ->
         get_settings()
 
 
-def test_a_misspelt_setting_is_told_with_the_near_one(settings: Any) -> None:
+def test_misspelt_setting_suggests_the_nearest(settings: Any) -> None:
     settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "PAYMENT_METHOD": ["alipay"]}
     with pytest.raises(
         ConfigurationError,
@@ -337,7 +343,7 @@ def test_a_misspelt_setting_is_told_with_the_near_one(settings: Any) -> None:
         get_settings()
 
 
-def test_no_traceback_of_a_wrong_setting_holds_a_token(settings: Any) -> None:
+def test_settings_traceback_holds_no_token(settings: Any) -> None:
     settings.TILLGATE = {
         "ACCOUNTS": {"main": {**ACCOUNT, "MERCHANT_NO": 7}},
         "PUBLIC_URL": "https://shop.example",
@@ -359,10 +365,11 @@ def test_no_traceback_of_a_wrong_setting_holds_a_token(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("mount", ["/shop", "/shop/"])
-def test_with_its_mount_in_the_settings_an_address_is_the_same_in_every_thread(
+def test_configured_mount_is_same_in_threads(
     settings: Any,
     mount: str,
 ) -> None:
+    """With FORCE_SCRIPT_NAME set, an address is the same in every thread."""
     settings.TILLGATE = {**settings.TILLGATE, "PUBLIC_URL": "https://shop.example"}
     settings.FORCE_SCRIPT_NAME = mount
     with ThreadPoolExecutor(1) as threads:
@@ -376,7 +383,8 @@ def test_with_its_mount_in_the_settings_an_address_is_the_same_in_every_thread(
     assert set(found) == {"https://shop.example/shop/payments/refund-notification/key/"}
 
 
-def test_without_one_an_address_has_the_mount_of_the_request(settings: Any) -> None:
+def test_address_uses_mount_of_the_request(settings: Any) -> None:
+    """This holds where no mount is configured."""
     settings.TILLGATE = {**settings.TILLGATE, "PUBLIC_URL": "https://shop.example"}
 
     def address(prefix: str) -> str:
@@ -392,7 +400,7 @@ def test_without_one_an_address_has_the_mount_of_the_request(settings: Any) -> N
 
 
 @pytest.mark.parametrize(("languages", "given"), [(["en", "de"], "en"), (["de"], "en-us")])
-def test_an_address_made_by_the_worker_answers_under_language_prefixes(
+def test_workers_address_works_under_language_prefixes(
     settings: Any,
     client: Any,
     languages: list[str],

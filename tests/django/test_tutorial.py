@@ -23,7 +23,7 @@ Run = Callable[..., str]
 
 
 @pytest.mark.parametrize("name", ["models", "plugin", "apps"])
-def test_the_tutorial_shows_the_smallest_shop_as_it_is_tested(name: str) -> None:
+def test_tutorial_shows_the_tested_shop(name: str) -> None:
     code = (
         (ROOT / f"tests/smallest_shop/{name}.py")
         .read_text("utf-8")
@@ -35,7 +35,7 @@ def test_the_tutorial_shows_the_smallest_shop_as_it_is_tested(name: str) -> None
 
 def test_the_smallest_shops_plugin_stays_small() -> None:
     lines = (ROOT / "tests/smallest_shop/plugin.py").read_text("utf-8").splitlines()
-    assert len(lines) <= 60
+    assert len(lines) <= 70
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ print("after:", shopper.get("/orders/1/").content.decode())
 """
 
 
-def test_the_tutorial_can_be_finished_as_it_is_printed(tmp_path: Path, run: Run) -> None:
+def test_printed_tutorial_can_be_finished(tmp_path: Path, run: Run) -> None:
     run("-m", "django", "startproject", "project", ".")
     run("manage.py", "startapp", "smallest_shop")
     with Sandbox(Options(notification_on_paid=False)) as sandbox:

@@ -82,27 +82,28 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_the_catalogue_loaded_twice_has_the_same_rows(shop: Any) -> None:
+def test_loading_twice_gives_same_rows(shop: Any) -> None:
     assert shop["first"] == shop["second"]
     assert all(shop["first"].values())
 
 
-def test_loading_again_corrects_a_price_and_leaves_the_stock_alone(shop: Any) -> None:
+def test_reloading_corrects_price_but_not_stock(shop: Any) -> None:
     assert (shop["stock"], shop["price"]) == (3, "14.00")
 
 
-def test_goods_are_taxed_to_the_cent_and_gift_cards_are_not(shop: Any) -> None:
+def test_goods_are_taxed_gift_cards_not(shop: Any) -> None:
+    """The tax is exact to the cent."""
     assert shop["prices"]["FM-103"] == ["11.50", "0.69"]
     assert shop["prices"]["FM-961"][0] == "13.61"
     assert float(shop["prices"]["FM-961"][1]) == 0
 
 
-def test_a_nul_between_words_that_are_searched_for_is_a_space(shop: Any) -> None:
+def test_nul_in_search_counts_as_space(shop: Any) -> None:
     assert shop["found"]
 
 
 @pytest.mark.parametrize("name", ["gift_card", "cedar_pencils"])
-def test_a_picture_is_drawn_the_same_every_time(name: str) -> None:
+def test_picture_is_always_drawn_the_same(name: str) -> None:
     assert pictures.draw(name) == pictures.draw(name)
 
 

@@ -17,7 +17,7 @@ from tillgate.sandbox import Options, Sandbox
 SLEEPER = [sys.executable, "-c", "import time; print('up'); time.sleep(600)"]
 
 
-def test_a_taken_port_is_told_and_another_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+def test_taken_port_is_reported_and_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         found = demo._free_port(port)
@@ -25,21 +25,22 @@ def test_a_taken_port_is_told_and_another_is_used(capsys: pytest.CaptureFixture[
     assert f"port {port} is taken; using {found} instead" in capsys.readouterr().out
 
 
-def test_every_process_is_ended_when_the_demonstration_ends() -> None:
+def test_demo_end_stops_every_process() -> None:
     with demo._running({"a": SLEEPER, "b": SLEEPER}, quiet=True) as processes:
         assert [process.ended() for process in processes.values()] == [None, None]
     assert all(process.ended() is not None for process in processes.values())
 
 
-def test_every_process_is_ended_when_the_demonstration_fails() -> None:
+def test_demo_failure_stops_every_process() -> None:
     with pytest.raises(KeyboardInterrupt), demo._running({"a": SLEEPER}, quiet=True) as processes:
         raise KeyboardInterrupt
     assert processes["a"].ended() is not None
 
 
-def test_a_process_that_dies_at_the_start_is_named_with_its_last_words(
+def test_early_end_names_the_process(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """The error shows the last output of a process that dies at the start."""
     dying = [sys.executable, "-c", "print('no such table'); raise SystemExit(3)"]
     with (
         demo._running({"shop": dying}, quiet=True) as processes,
@@ -53,9 +54,10 @@ def sandbox_at(port: int) -> list[str]:
     return demo._commands({"shop": 0, "gateway": port})["gateway"]
 
 
-def test_another_program_that_answers_at_an_address_is_not_taken_for_the_process(
+def test_foreign_program_is_not_mistaken(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Another program that answers at the address is not taken for our process."""
     with Sandbox(Options()) as other:
         mine = {"gateway": sandbox_at(int(other.base_url.rpartition(":")[2]))}
         with (
@@ -66,7 +68,7 @@ def test_another_program_that_answers_at_an_address_is_not_taken_for_the_process
     assert "gateway | " in capsys.readouterr().out
 
 
-def test_a_port_that_another_program_takes_meanwhile_is_replaced_by_a_free_one(
+def test_port_taken_meanwhile_is_replaced(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -94,10 +96,11 @@ def test_a_port_that_another_program_takes_meanwhile_is_replaced_by_a_free_one(
     assert "another program took a port in that moment; trying again" in capsys.readouterr().out
 
 
-def test_without_its_shop_the_demonstration_ends_and_without_its_worker_it_says_how_to_start_another(
+def test_demo_needs_its_shop_not_worker(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Without its worker the demo goes on and says how to start another."""
     for name in ("SHOP_VAR", "SHOP_PUBLIC_URL", "SHOP_GATEWAY_URL"):
         monkeypatch.setenv(name, "x")
     commands = {
@@ -114,7 +117,7 @@ def test_without_its_shop_the_demonstration_ends_and_without_its_worker_it_says_
     assert "worker | killed by hand" in out
 
 
-def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_machine(
+def test_local_addresses_ignore_environment_proxy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(demo, "_START_SECONDS", 5.0)
@@ -131,7 +134,8 @@ def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_machine(
             assert browser.open("/").status == 200
 
 
-def test_the_windowless_browser_reads_forms_and_follows_redirects_as_a_browser_does() -> None:
+def test_windowless_browser_acts_like_browser() -> None:
+    """Forms and redirects work as in a browser."""
     with Sandbox(Options()) as sandbox, Browser(sandbox.base_url) as browser:
         page = browser.open("/")
         assert page.status == 200
@@ -151,13 +155,14 @@ def test_the_windowless_browser_reads_forms_and_follows_redirects_as_a_browser_d
         ("sk_test_mine", True, "ONCE=1"),
     ],
 )
-def test_the_demonstration_at_stripe_says_in_one_line_what_it_lacks(
+def test_stripe_demo_says_what_is_missing(
     key: str,
     once: bool,
     said: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The message takes one line."""
     monkeypatch.setenv("STRIPE_TEST_KEY", key)
     monkeypatch.setattr(
         sys,

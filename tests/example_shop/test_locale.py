@@ -6,5 +6,6 @@ import example_shop
 from tillgate.testing.translations import faults_of_catalogue
 
 
-def test_every_text_of_the_shop_is_translated_and_compiled() -> None:
+def test_every_shop_text_is_translated() -> None:
+    """The translations are compiled too."""
     assert faults_of_catalogue(Path(example_shop.__file__).parent, "de") == []

@@ -47,20 +47,20 @@ def test_the_demonstrations_settings_pass_every_check() -> None:
     assert "no issues (0 silenced)" in done.stdout
 
 
-def test_the_tables_can_be_made_where_nothing_is_yet(tmp_path: Path) -> None:
+def test_migrate_creates_missing_database_folder(tmp_path: Path) -> None:
     done = run(str(MANAGE), "migrate", "--verbosity", "0", SHOP_VAR=str(tmp_path / "not" / "yet"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "not" / "yet" / "shop.sqlite3").is_file()
 
 
-def test_the_production_settings_pass_every_check_for_deployment() -> None:
+def test_production_settings_pass_deployment_checks() -> None:
     done = run(str(MANAGE), "check", "--deploy", "--fail-level", "INFO", **PRODUCTION)
     assert done.returncode == 0, done.stderr
     assert "no issues (0 silenced)" in done.stdout
 
 
 @pytest.mark.parametrize("name", [name for name in PRODUCTION if name != "DJANGO_SETTINGS_MODULE"])
-def test_production_does_not_start_without_what_only_its_owner_knows(name: str) -> None:
+def test_production_requires_owner_settings(name: str) -> None:
     done = run(
         str(MANAGE),
         "check",
@@ -115,7 +115,7 @@ for name in ("tillgate/base.html", "oscar/partials/nav_accounts.html", "oscar/pa
     [({}, "True"), (PRODUCTION, "False")],
     ids=["demonstration", "production"],
 )
-def test_only_the_demonstration_says_that_no_real_money_moves(
+def test_only_demonstration_says_no_money_moves(
     environment: dict[str, str],
     is_said: str,
 ) -> None:
@@ -123,7 +123,7 @@ def test_only_the_demonstration_says_that_no_real_money_moves(
     assert done.stdout.split() == [is_said] * 3, done.stderr
 
 
-def test_celery_finds_the_workers_tasks_and_its_schedule() -> None:
+def test_celery_finds_worker_tasks_and_schedule() -> None:
     look = (
         "from example_shop.celery import app; app.loader.import_default_modules();"
         "print(app.conf.beat_schedule['tillgate-worker']['task'], 'tillgate.run_lane' in "

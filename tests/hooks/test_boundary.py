@@ -94,11 +94,12 @@ def answering(manager: Any, value: Any) -> None:
         ("settle_currency", ""),
     ],
 )
-def test_a_query_with_a_wrong_value_names_plugin_field_and_value_and_proves_nothing(
+def test_wrong_query_value_proves_nothing(
     own_manager: Any,
     field: str,
     value: Any,
 ) -> None:
+    """The error names the plugin, the field and the value."""
     answering(own_manager, replace(PAID, **{field: value}))
     with pytest.raises(ConfigurationError) as caught:
         hooks.query(FIRST, "A-1")
@@ -119,11 +120,12 @@ def test_a_query_with_a_wrong_value_names_plugin_field_and_value_and_proves_noth
         ("currency", 840),
     ],
 )
-def test_i6_a_creation_with_a_wrong_value_is_unknown_and_stays_watched(
+def test_i6_wrong_creation_value_means_unknown(
     own_manager: Any,
     field: str,
     value: Any,
 ) -> None:
+    """The payment stays watched."""
     answering(own_manager, replace(created(FIRST), **{field: value}))
     with pytest.raises(OutcomeUnknown, match=f"my-gateway returned {field}"):
         hooks.pay(FIRST, request())
@@ -133,7 +135,7 @@ def test_i6_a_creation_with_a_wrong_value_is_unknown_and_stays_watched(
     ("field", "value"),
     [*(("amount", amount) for amount in WRONG_AMOUNTS), ("ret_msg", None)],
 )
-def test_i6_a_refund_with_a_wrong_value_is_unknown(
+def test_i6_wrong_refund_value_means_unknown(
     own_manager: Any,
     field: str,
     value: Any,
@@ -146,7 +148,7 @@ def test_i6_a_refund_with_a_wrong_value_is_unknown(
         hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="1.00"))
 
 
-def test_i11_an_error_shows_only_the_beginning_of_a_payment_page(own_manager: Any) -> None:
+def test_i11_error_shortens_payment_page_address(own_manager: Any) -> None:
     answering(
         own_manager,
         replace(created(FIRST), payment_url="http://first.example/pay?key=secret"),
@@ -156,7 +158,8 @@ def test_i11_an_error_shows_only_the_beginning_of_a_payment_page(own_manager: An
     assert "secret" not in str(caught.value)
 
 
-def test_right_values_pass_and_a_sandbox_may_have_an_http_payment_page(own_manager: Any) -> None:
+def test_sandbox_may_use_http_payment_page(own_manager: Any) -> None:
+    """All other correct values pass as well."""
     page = "http://127.0.0.1:8000/pay"
     sandbox = Account(
         base_url="http://127.0.0.1:8000",

@@ -166,16 +166,17 @@ def test_logging_can_be_wrapped_around_whoever_answers(plug) -> None:  # type: i
     assert log.seen == ["pay 100017-7Q2MZK4RXW3DA with 1", "got T-1"]
 
 
-def test_a_method_can_be_routed_to_a_second_account(plug) -> None:  # type: ignore[no-untyped-def]
+def test_method_can_use_second_account(plug) -> None:  # type: ignore[no-untyped-def]
     plug(CannedGateway())
     plug(RoutesPaypalToSecondAccount())
     assert hooks.pay(FIRST, request("paypal")).transaction_no == "T-2"
     assert hooks.pay(FIRST, request("alipay")).transaction_no == "T-1"
 
 
-def test_the_built_in_adapter_answers_with_a_gateway_of_its_own_per_account(
+def test_each_account_gets_own_gateway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The built-in adapter keeps a separate gateway for each account."""
     sent = []
 
     def answer(http: httpx.Request) -> httpx.Response:
@@ -195,7 +196,7 @@ def test_the_built_in_adapter_answers_with_a_gateway_of_its_own_per_account(
     assert sent == ["first.example", "second.example", "first.example"]
 
 
-def test_a_core_without_any_answering_plugin_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_answering_plugin_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = build_plugin_manager(entry_points=False)
     manager.unregister(name=ADAPTER_NAME)
     monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
@@ -208,9 +209,10 @@ def test_a_core_without_any_answering_plugin_says_so(monkeypatch: pytest.MonkeyP
             call()
 
 
-def test_a_gateway_whose_plugin_forgets_its_answer_leaves_the_outcome_unknown_and_tillgates_own_adapter_stays_out_of_it(
+def test_forgotten_answer_leaves_outcome_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Tillgate's own adapter does not answer for the gateway of a plugin."""
     manager = build_plugin_manager(entry_points=False)
     manager.register(object(), name="elsewhere")
     monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
@@ -254,10 +256,11 @@ class CannedRefund:
 
 
 @pytest.mark.parametrize("faulty", [ForgetsToReturn, RaisesAfterwards])
-def test_i6_a_refund_that_a_plugin_spoils_is_unknown_and_never_queued_again(  # type: ignore[no-untyped-def]
+def test_i6_spoiled_refund_stays_unknown(  # type: ignore[no-untyped-def]
     plug,
     faulty: type,
 ) -> None:
+    """A refund that a plugin spoils is never queued again."""
     plug(CannedRefund())
     plug(faulty())
     with pytest.raises(OutcomeUnknown) as caught:
@@ -298,10 +301,11 @@ class BuildsSomethingWrongAfterwards:
 
 
 @pytest.mark.parametrize("faulty", [AsksAfterwards, BuildsSomethingWrongAfterwards])
-def test_i6_a_plugins_own_error_after_sending_never_passes_for_not_sent_or_refused(  # type: ignore[no-untyped-def]
+def test_i6_late_plugin_error_means_unknown(  # type: ignore[no-untyped-def]
     plug,
     faulty: type,
 ) -> None:
+    """An error after sending never passes for not sent or refused."""
     sent: list[str] = []
     plug(refunding(sent))
     plug(faulty())
@@ -311,7 +315,7 @@ def test_i6_a_plugins_own_error_after_sending_never_passes_for_not_sent_or_refus
     assert len(sent) == 1
 
 
-def test_i6_a_plugin_that_sends_and_forgets_to_return_does_not_send_twice(plug) -> None:  # type: ignore[no-untyped-def]
+def test_i6_forgotten_return_does_not_send_twice(plug) -> None:  # type: ignore[no-untyped-def]
     sent: list[str] = []
     adapter = refunding(sent)
 
@@ -354,9 +358,11 @@ async def pay_asynchronously(request: PaymentRequest) -> CreatedPayment:
         return await gateway.pay(request)
 
 
-def test_i6_what_a_plugin_sends_with_async_gateway_is_not_sent_again_by_the_built_in_adapter(  # type: ignore[no-untyped-def]
+def test_i6_async_plugin_call_is_not_repeated(  # type: ignore[no-untyped-def]
     plug,
 ) -> None:
+    """The built-in adapter does not resend a request that a plugin sent asynchronously."""
+
     class LosesTheAnswer:
         @hookimpl(tryfirst=True)
         def tillgate_pay(self, request: PaymentRequest) -> None:
@@ -377,7 +383,7 @@ def test_i6_what_a_plugin_sends_with_async_gateway_is_not_sent_again_by_the_buil
     assert len(sent) == 2
 
 
-def test_i6_a_plugin_that_sent_with_async_gateway_cannot_deny_it(plug) -> None:  # type: ignore[no-untyped-def]
+def test_i6_async_plugin_cannot_deny_sending(plug) -> None:  # type: ignore[no-untyped-def]
     class Denies:
         @hookimpl(tryfirst=True)
         def tillgate_refund(self, request: RefundRequest) -> None:
@@ -394,7 +400,9 @@ def test_i6_a_plugin_that_sent_with_async_gateway_cannot_deny_it(plug) -> None: 
     assert len(sent) == 1
 
 
-def test_i6_a_refund_that_a_plugins_own_task_is_still_sending_is_not_sent_beside_it(plug) -> None:  # type: ignore[no-untyped-def]
+def test_i6_refund_being_sent_is_not_duplicated(plug) -> None:  # type: ignore[no-untyped-def]
+    """A refund is not sent while a task of the plugin is still sending it."""
+
     async def twice(request: RefundRequest) -> list[Refunded | BaseException]:
         return await asyncio.gather(
             *(refund_asynchronously(request) for _ in range(2)),
@@ -420,7 +428,7 @@ def test_i6_a_refund_that_a_plugins_own_task_is_still_sending_is_not_sent_beside
     assert len(sent) == 1
 
 
-def test_a_refusal_and_an_unsent_request_reach_the_caller_as_they_are(plug) -> None:  # type: ignore[no-untyped-def]
+def test_refused_and_unsent_reach_caller_unchanged(plug) -> None:  # type: ignore[no-untyped-def]
     for error in (NotSent("refund", "A-1", "connection refused"), Refused("000020", "no", 400)):
 
         class Fails:
@@ -435,7 +443,7 @@ def test_a_refusal_and_an_unsent_request_reach_the_caller_as_they_are(plug) -> N
         plugin_manager().register(failing)
 
 
-def test_a_plugin_with_an_unknown_hook_is_refused_by_name() -> None:
+def test_unknown_hook_is_refused_by_name() -> None:
     class Misspelt:
         @hookimpl
         def tillgate_payment_payed(self) -> None: ...
@@ -448,7 +456,9 @@ def test_a_plugin_with_an_unknown_hook_is_refused_by_name() -> None:
         build_plugin_manager(Misspelt(), entry_points=False)
 
 
-def test_a_hook_that_would_never_run_is_refused_by_name() -> None:
+def test_hook_that_never_runs_is_refused() -> None:
+    """The error names a hook that Tillgate would never call."""
+
     class Unmarked:
         def tillgate_refund_changed(self, refund: object) -> None: ...
 
@@ -499,7 +509,7 @@ def test_a_hook_that_would_never_run_is_refused_by_name() -> None:
             build_plugin_manager(plugin(), entry_points=False)
 
 
-def test_what_is_marked_under_another_name_runs_and_so_does_a_wrapper() -> None:
+def test_renamed_hooks_and_wrappers_run() -> None:
     class Renamed:
         @hookimpl(specname="tillgate_account")
         def account(self, alias: str) -> Account | None:
@@ -515,7 +525,7 @@ def test_what_is_marked_under_another_name_runs_and_so_does_a_wrapper() -> None:
     assert manager.hook.tillgate_account(alias="first") is FIRST
 
 
-def test_a_plugin_with_an_unknown_argument_is_refused_by_name() -> None:
+def test_unknown_argument_is_refused_by_name() -> None:
     class Misspelt:
         @hookimpl
         def tillgate_pay(self, acount: Account) -> None: ...
@@ -524,7 +534,7 @@ def test_a_plugin_with_an_unknown_argument_is_refused_by_name() -> None:
         build_plugin_manager(Misspelt(), entry_points=False)
 
 
-def test_an_installed_plugin_that_cannot_be_imported_is_an_error_that_says_why(
+def test_unimportable_plugin_explains_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken = importlib.metadata.EntryPoint(
@@ -545,7 +555,7 @@ def test_an_installed_plugin_that_cannot_be_imported_is_an_error_that_says_why(
         build_plugin_manager()
 
 
-def test_an_installed_plugin_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_is_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("tillgate_toy")
     monkeypatch.setitem(sys.modules, "tillgate_toy", module)
 
@@ -568,7 +578,7 @@ def test_importing_the_hooks_loads_no_plugin() -> None:
 
 
 @pytest.mark.parametrize("truth", [True, False])
-def test_a_truth_value_is_no_reason_not_to_be_payable(truth: bool) -> None:
+def test_not_payable_detail_rejects_booleans(truth: bool) -> None:
     with pytest.raises(
         InvalidRequest,
         match=f"not_payable_detail: {truth} must be None, or a clause",
@@ -594,7 +604,7 @@ class Shop:
         )
 
 
-def test_only_the_plugin_that_owns_an_order_is_asked(plug) -> None:  # type: ignore[no-untyped-def]
+def test_only_owning_plugin_is_asked(plug) -> None:  # type: ignore[no-untyped-def]
     plug(Shop("A"), "shop-a")
     plug(Shop("B"), "shop-b")
     described = call_owner("shop-a", "tillgate_describe_order", order_key="7")
@@ -603,18 +613,21 @@ def test_only_the_plugin_that_owns_an_order_is_asked(plug) -> None:  # type: ign
     assert call_owner("shop-b", "tillgate_describe_order", order_key="7").number == "B-7"
 
 
-def test_an_owner_without_the_hook_answers_none_whoever_else_has_it(plug) -> None:  # type: ignore[no-untyped-def]
+def test_owner_without_hook_answers_none(plug) -> None:  # type: ignore[no-untyped-def]
+    """Hooks of other plugins are not used instead."""
     plug(Shop("A"), "shop-a")
     plug(CannedGateway(), "no-shop")
     assert call_owner("no-shop", "tillgate_describe_order", order_key="7") is None
 
 
-def test_an_order_whose_plugin_is_gone_is_an_error_that_names_it() -> None:
+def test_order_of_missing_plugin_names_it() -> None:
+    """An order whose plugin is gone raises an error that names the plugin."""
     with pytest.raises(ConfigurationError, match="'pretix' owns an order but is not loaded"):
         call_owner("pretix", "tillgate_describe_order", order_key="7")
 
 
-def test_a_misspelt_plugin_is_told_the_loaded_shop_plugins_and_the_nearest(plug) -> None:  # type: ignore[no-untyped-def]
+def test_misspelt_plugin_suggests_nearest_name(plug) -> None:  # type: ignore[no-untyped-def]
+    """The error also lists the loaded shop plugins."""
     plug(Shop("A"), "bakery")
     plug(CannedGateway(), "bakkery-gateway")
     with pytest.raises(ConfigurationError) as wrong:

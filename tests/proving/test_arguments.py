@@ -87,7 +87,7 @@ def test_what_makes_sense_is_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_remedy(
+def test_nonsense_is_refused_with_remedy(
     read: Callable[[str], object],
     text: str,
     said: str,
@@ -97,7 +97,7 @@ def test_what_makes_no_sense_is_refused_with_the_remedy(
     assert said in str(caught.value)
 
 
-def test_results_go_to_a_file_and_to_no_folder(tmp_path: Path) -> None:
+def test_results_need_a_file_not_folder(tmp_path: Path) -> None:
     with pytest.raises(
         argparse.ArgumentTypeError,
         match=r"is a folder: name a file in it, such as .*results\.jsonl",
@@ -131,10 +131,11 @@ def test_settings_that_are_not_there_are_named(
     assert said in str(caught.value)
 
 
-def test_a_module_that_lacks_another_is_shown_as_it_fails(
+def test_failing_import_is_shown_unchanged(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A driver module that lacks another module raises the original error."""
     (tmp_path / "a_driver_of_mine.py").write_text("import nosuch\n", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="No module named 'nosuch'"):
@@ -146,18 +147,21 @@ def test_numbers_are_told_as_ranges_of_seeds() -> None:
     assert arguments.ranges([]) == ""
 
 
-def test_ctrl_c_ends_with_one_line_and_the_status_of_an_interrupt(
+def test_ctrl_c_ends_with_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """The exit status is that of an interrupt."""
     with pytest.raises(SystemExit) as ended, arguments.ended_by_ctrl_c():
         raise KeyboardInterrupt
     assert ended.value.code == 130
     assert capsys.readouterr().err == "\ninterrupted; what --results has noted stays\n"
 
 
-def test_a_terminal_sees_in_one_line_how_far_it_is_and_a_file_now_and_then(
+def test_progress_suits_terminal_and_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A terminal sees one line that changes, and a file gets a line now and then."""
+
     def said(*, is_terminal: bool) -> str:
         stream = io.StringIO()
         monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
@@ -211,7 +215,7 @@ def test_the_simulator_refuses_nonsense(
     assert said in capsys.readouterr().err
 
 
-def test_the_hash_of_many_worlds_is_the_same_in_whatever_order_they_were_played() -> None:
+def test_worlds_hash_ignores_playing_order() -> None:
     assert together(["0f", "f0"]) == together(["f0", "0f"]) == f"{0xFF:064x}"
     assert together([f"{5:064x}"]) == f"{5:064x}"
 
@@ -219,7 +223,9 @@ def test_the_hash_of_many_worlds_is_the_same_in_whatever_order_they_were_played(
 # The commit ---------------------------------------------------------------------------------------
 
 
-def test_a_change_of_the_documentation_alone_is_no_change_of_what_is_proven(tmp_path: Path) -> None:
+def test_documentation_change_keeps_proven_commit(tmp_path: Path) -> None:
+    """Editing only the documentation does not change the code that is proven."""
+
     def git(*words: str) -> None:
         subprocess.run(
             ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", *words],

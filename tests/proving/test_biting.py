@@ -42,7 +42,7 @@ ROOT = Path(__file__).parents[2]
         ),
     ],
 )
-def test_a_mutant_is_noticed_or_said_not_to_be(
+def test_each_mutant_is_noticed_or_reported(
     mutant: str,
     status: int,
     said: str,
@@ -79,7 +79,7 @@ def test_a_mutant_is_noticed_or_said_not_to_be(
     assert (line["mutant"], bool(line["noticed"])) == (mutant, status == 0)
 
 
-def test_a_mutant_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+def test_unknown_mutant_refusal_lists_known_ones() -> None:
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "proving.project",

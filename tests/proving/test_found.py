@@ -29,7 +29,8 @@ def _contains(most: _State, least: _State) -> bool:
 
 
 @given(st.lists(_STATES, max_size=30))
-def test_a_state_is_new_when_none_before_it_contains_it(states: list[_State]) -> None:
+def test_state_is_new_unless_contained_earlier(states: list[_State]) -> None:
+    """A state is new if no earlier state contains it."""
     sets = Numbered[frozenset[int]]()
 
     def number(places: frozenset[int]) -> int:

@@ -68,19 +68,21 @@ def by_hypothesis(target: Target, examples: hypothesis.settings = EXAMPLES) -> N
 
 
 @pytest.mark.parametrize("target", READERS, ids=lambda target: target.name)
-def test_whatever_comes_from_outside_is_read_as_no_more_than_it_proves(target: Target) -> None:
+def test_readers_believe_only_what_is_proven(target: Target) -> None:
+    """This holds for all input from outside."""
     by_hypothesis(target)
 
 
-def test_i7_whatever_comes_from_outside_is_no_error_and_changes_nothing_by_itself(
+def test_i7_outside_input_alone_changes_nothing(
     shop: Views,
 ) -> None:
+    """It causes no error either."""
     for target in views(shop):
         by_hypothesis(target)
         shop.restore()
 
 
-def test_a_seed_is_a_round_of_a_thousand_inputs_and_gives_the_same_each_time(shop: Views) -> None:
+def test_seed_repeats_same_thousand_inputs(shop: Views) -> None:
     targets = [*READERS, *views(shop)]
     assert sum(target.weight for target in targets) == ROUND
     drawn = [
@@ -96,7 +98,8 @@ def test_a_seed_is_a_round_of_a_thousand_inputs_and_gives_the_same_each_time(sho
     assert drawn[0] == drawn[1]
 
 
-def test_bytes_draw_what_a_fuzzer_wants_and_never_end() -> None:
+def test_fuzzer_bytes_never_run_out() -> None:
+    """The same bytes always draw the same input."""
     data = Random(1).randbytes(400)
     for target in READERS:
         assert repr(target.draw(FromBytes(data))) == repr(target.draw(FromBytes(data)))
@@ -113,11 +116,12 @@ def test_bytes_draw_what_a_fuzzer_wants_and_never_end() -> None:
         (2910, "answers to pay, applied"),
     ],
 )
-def test_a_seed_that_once_accused_the_shop_of_what_it_had_not_done_finds_nothing(
+def test_formerly_accusing_seed_finds_nothing(
     shop: Views,
     seed: int,
     name: str,
 ) -> None:
+    """It once reported a fault that the shop did not have."""
     [target] = [target for target in views(shop) if target.name == name]
     assert Fuzzer([target], shop.restore).run(seed).faults == []
 
@@ -161,7 +165,7 @@ BITES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = {
 
 
 @pytest.mark.parametrize("fault", BITES)
-def test_a_fault_that_is_put_into_a_reader_is_found(
+def test_planted_reader_fault_is_found(
     monkeypatch: pytest.MonkeyPatch,
     fault: str,
 ) -> None:
@@ -228,7 +232,7 @@ def _believing(payment: Any, **_: Any) -> Any:
 
 
 @pytest.mark.parametrize("fault", BITES_IN_THE_SHOP)
-def test_a_fault_that_is_put_into_a_page_is_found(
+def test_planted_page_fault_is_found(
     shop: Views,
     monkeypatch: pytest.MonkeyPatch,
     fault: str,
@@ -239,7 +243,7 @@ def test_a_fault_that_is_put_into_a_page_is_found(
     assert said in "\n".join(found(fuzzer, target, 2))
 
 
-def test_a_forged_notification_that_settles_a_refund_is_found(
+def test_forged_refund_settlement_is_found(
     shop: Views,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -254,10 +258,11 @@ def test_a_forged_notification_that_settles_a_refund_is_found(
 # A run is repeated, and gone on with --------------------------------------------------------------
 
 
-def test_what_was_done_is_noted_by_seeds_and_commit_and_left_out_the_next_time(
+def test_finished_seeds_are_skipped_next_time(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Finished seeds are noted with the commit."""
     monkeypatch.setattr(results, "source_commit", lambda _: "abc")
     file = tmp_path / "deep" / "fuzz.jsonl"
     Results(file, "sqlite").add([3, 1, 2, 7], {"x": Counter({"200": 4000})}, 0)
@@ -310,7 +315,7 @@ def test_the_command_counts_notes_and_goes_on(tmp_path: Path) -> None:
         (("--results", "."), "Invalid value for '--results': File '.' is a directory"),
     ],
 )
-def test_a_run_that_makes_no_sense_is_refused(given: tuple[str, str], said: str) -> None:
+def test_senseless_run_is_refused(given: tuple[str, str], said: str) -> None:
     command = [sys.executable, "-m", "proving.fuzz", *given]
     ran = subprocess.run(
         command,

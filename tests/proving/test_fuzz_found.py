@@ -31,11 +31,12 @@ def stranger() -> Client:
 
 
 @pytest.mark.parametrize("page", ["notification", "refund-notification", "return"])
-def test_a_connection_that_breaks_while_a_notification_is_read_is_a_notification_that_says_nothing(
+def test_broken_connection_notification_says_nothing(
     world: World,
     stranger: Client,
     page: str,
 ) -> None:
+    """The connection breaks while the notification is read."""
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "1.00")
     key = {
@@ -57,7 +58,7 @@ def test_a_connection_that_breaks_while_a_notification_is_read_is_a_notification
     assert Notification.objects.latest("id").evidence == {}
 
 
-def test_a_ticket_of_a_plugin_that_was_taken_out_is_not_found(
+def test_removed_plugins_ticket_is_not_found(
     world: World,
     stranger: Client,
 ) -> None:
@@ -82,7 +83,7 @@ def test_a_ticket_of_a_plugin_that_was_taken_out_is_not_found(
         f"id={'9' * 40}",
     ],
 )
-def test_a_list_that_nobody_can_be_shown_leads_to_the_whole_list(
+def test_impossible_list_shows_whole_list(
     world: World,
     admin_client: Client,
     path: str,
@@ -98,7 +99,7 @@ def test_a_list_that_nobody_can_be_shown_leads_to_the_whole_list(
     "page",
     ["payment/{}/change", "payment/{}/refund", "order/{}/change", "review/{}/change"],
 )
-def test_a_row_that_cannot_be_is_no_error(
+def test_impossible_row_is_no_error(
     world: World,
     admin_client: Client,
     page: str,
@@ -109,7 +110,7 @@ def test_a_row_that_cannot_be_is_no_error(
 
 
 @pytest.mark.parametrize("claimed", [[], {}, ["x"], 7, True])
-def test_an_answer_whose_signature_is_no_text_can_be_recorded(claimed: object) -> None:
+def test_non_text_signature_can_be_recorded(claimed: object) -> None:
     body = json.dumps({"ret_code": "000100", "verifySign": claimed})
     file = (
         f"version: 1\ninteractions:\n- request: {{}}\n  response: {{body: {{string: '{body}'}}}}\n"
@@ -118,7 +119,7 @@ def test_an_answer_whose_signature_is_no_text_can_be_recorded(claimed: object) -
 
 
 @pytest.mark.parametrize("body", ["{string: {a: b}}", "{string: [1]}", "{}"])
-def test_a_file_that_is_no_cassette_is_told_in_a_sentence(tmp_path: Path, body: str) -> None:
+def test_non_cassette_file_is_explained(tmp_path: Path, body: str) -> None:
     file = tmp_path / "cassette.yaml"
     request = "{method: POST, uri: 'https://gateway.example/', headers: {}, body: ''}"
     response = f"{{status: {{code: 200, message: OK}}, headers: {{}}, body: {body}}}"
@@ -133,10 +134,11 @@ def test_a_file_that_is_no_cassette_is_told_in_a_sentence(tmp_path: Path, body: 
 
 @pytest.mark.parametrize("claimed", [0, False, [], {}, 0.0])
 @pytest.mark.parametrize("rule", ["checked", "required"])
-def test_a_signature_that_is_no_text_is_a_wrong_one_and_not_none(
+def test_non_text_signature_is_wrong(
     claimed: object,
     rule: str,
 ) -> None:
+    """It does not count as missing."""
     at = credentials(dialect=Dialect(name="x", answer_signature=SignatureRule(rule)))
     with pytest.raises(SignatureMismatch, match="does not belong"):
         exchange.read_query(

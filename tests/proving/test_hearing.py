@@ -61,11 +61,12 @@ def fail_over(cause: str) -> None:
 
 @pytest.mark.parametrize("logger", ["tillgate", "tillgate.events", "httpx", "shop"])
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO, logging.CRITICAL])
-def test_the_judge_hears_a_line_of_every_logger_and_level_that_production_may_print(
+def test_judge_hears_every_production_logger(
     judge: Judge,
     logger: str,
     level: int,
 ) -> None:
+    """Every level that production may print is heard."""
     logging.getLogger(logger).log(level, "the shopper goes to %s", PAGE)
     assert (
         verdict(judge) == "I11: a secret or a signature is logged: the shopper goes to "
@@ -86,7 +87,7 @@ def test_the_judge_hears_a_payers_name(judge: Judge) -> None:
     ],
 )
 @pytest.mark.parametrize("logger", ["tillgate", "shop"])
-def test_the_judge_hears_the_cause_of_an_error_that_a_traceback_prints(
+def test_judge_hears_cause_in_traceback(
     judge: Judge,
     logger: str,
     cause: str,
@@ -101,7 +102,7 @@ def test_the_judge_hears_the_cause_of_an_error_that_a_traceback_prints(
     assert cause not in heard
 
 
-def test_the_judge_hears_a_transaction_across_a_call(judge: Judge) -> None:
+def test_judge_hears_call_inside_transaction(judge: Judge) -> None:
     try:
         raise InsideTransaction("a call within a transaction")
     except InsideTransaction:
@@ -109,7 +110,8 @@ def test_the_judge_hears_a_transaction_across_a_call(judge: Judge) -> None:
     assert verdict(judge).startswith("I12: ")
 
 
-def test_the_judge_hears_a_move_that_the_table_of_payments_refused(judge: Judge) -> None:
+def test_judge_hears_refused_payment_transition(judge: Judge) -> None:
+    """The table of payments does not allow it."""
     try:
         move(PAYMENT_TRANSITIONS, PaymentStatus.PAID, PaymentStatus.FAILED)
     except IllegalTransition:
@@ -117,7 +119,7 @@ def test_the_judge_hears_a_move_that_the_table_of_payments_refused(judge: Judge)
     assert verdict(judge) == "I9: PaymentStatus does not move from paid to failed"
 
 
-def test_the_judge_is_silent_about_a_log_without_a_secret(judge: Judge) -> None:
+def test_judge_ignores_log_without_secret(judge: Judge) -> None:
     try:
         fail_over("the database is away")
     except RuntimeError:
@@ -129,7 +131,8 @@ def test_the_judge_is_silent_about_a_log_without_a_secret(judge: Judge) -> None:
 
 
 @pytest.mark.django_db
-def test_the_judge_finds_a_payers_name_in_a_text_and_in_json(judge: Judge) -> None:
+def test_judge_finds_stored_payer_name(judge: Judge) -> None:
+    """It may stand in a text or in JSON."""
     judge.of_personal_data()
     order = Order.objects.create(plugin="smallest_shop", key="1", created_at=timezone.now())
     line = TimelineEntry.objects.create(

@@ -30,7 +30,8 @@ def tried(name: str, survivor: Survivor | None = None, **counts: int) -> mutatio
     )
 
 
-def test_a_mutant_is_told_by_its_function_and_what_it_changes_and_not_by_its_number() -> None:
+def test_mutant_is_known_by_its_change() -> None:
+    """A mutant is named by its function and change, not by its number."""
     diff = DIFFERENCE.format(was="a >= b", becomes="a > b")
     assert (
         described("tillgate.lifecycle.x_decide__mutmut_7", diff)
@@ -46,11 +47,12 @@ def test_a_mutant_is_told_by_its_function_and_what_it_changes_and_not_by_its_num
     "survivor",
     [LOOSE, Survivor("a.b", "said,", ""), Survivor("a.B.c", "x = `y`", "x = None")],
 )
-def test_what_the_document_lists_is_read_as_it_is_printed(survivor: Survivor) -> None:
+def test_document_is_read_as_printed(survivor: Survivor) -> None:
     assert list(argued(f"## Equivalent\n\nIt changes nothing.\n\n{survivor}\n")) == [survivor]
 
 
-def test_every_survivor_of_the_document_is_listed_once_and_under_an_argument() -> None:
+def test_document_lists_each_survivor_once() -> None:
+    """Each survivor stands under an argument."""
     sections = DOCUMENT.read_text("utf-8").split("\n## ")[1:]
     listed = [survivor for section in sections for survivor in argued(section)]
     assert len(listed) == len(set(listed))
@@ -60,9 +62,10 @@ def test_every_survivor_of_the_document_is_listed_once_and_under_an_argument() -
         assert len(items) == len(list(argued(section))), "each item is written as the run prints it"
 
 
-def test_a_survivor_without_an_argument_fails_the_run_and_is_printed_as_an_item(
+def test_unargued_survivor_fails_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """The run prints the survivor as an item for the document."""
     modules = [tried("tillgate.lifecycle", LOOSE, survived=1)]
     assert mutation._judge(modules, "# Survivors\n") == 1
     said = capsys.readouterr().out
@@ -70,9 +73,10 @@ def test_a_survivor_without_an_argument_fails_the_run_and_is_printed_as_an_item(
     assert mutation._judge(modules, said) == 0
 
 
-def test_an_argument_for_what_does_not_survive_any_more_fails_the_run(
+def test_outdated_argument_fails_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """The run fails if the document argues for a mutant that no longer survives."""
     assert mutation._judge([tried("tillgate.wire.signing")], str(LOOSE)) == 0, (
         "the lifecycle was not tried"
     )
@@ -80,7 +84,7 @@ def test_an_argument_for_what_does_not_survive_any_more_fails_the_run(
     assert "argued and do not survive" in capsys.readouterr().out
 
 
-def test_a_module_of_which_too_much_survives_fails_the_run(
+def test_too_many_survivors_fail_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert mutation._judge([tried("tillgate.lifecycle", LOOSE, survived=5)], str(LOOSE)) == 0
@@ -92,17 +96,18 @@ def test_a_module_of_which_too_much_survives_fails_the_run(
     ("heading", "score"),
     [("Equivalent: the same", 95 / 99), ("Harmless", 0.95)],
 )
-def test_what_does_as_the_code_does_cannot_be_noticed_and_counts_for_nothing(
+def test_equivalent_mutant_does_not_count(
     heading: str,
     score: float,
 ) -> None:
+    """A mutant that behaves like the code cannot be noticed."""
     document = (
         f"# Survivors\n\n## {heading}\n\nBecause.\n\n{LOOSE}\n\n## Harmless, too\n\nBecause.\n"
     )
     assert tried("tillgate.lifecycle", LOOSE, survived=5).score(document) == pytest.approx(score)
 
 
-def test_what_was_tried_is_noted_with_commit_and_versions(
+def test_run_notes_commit_and_versions(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -126,7 +131,7 @@ def test_what_was_tried_is_noted_with_commit_and_versions(
     assert {"commit", "python", "django"} <= set(line)
 
 
-def test_the_score_of_a_module_is_that_of_its_last_run() -> None:
+def test_module_score_is_from_last_run() -> None:
     about = {
         "commit": "aaa",
         "python": "3.11.7",

@@ -234,10 +234,11 @@ def failover(tmp_path: Path) -> Iterator[Failover]:
         yield Failover(primary, replica, server, environment, actor, gateway)
 
 
-def test_i2_i6_a_worker_that_lives_through_a_failover_notices_it_sends_no_refund_twice_and_reports_the_lost_payment(
+def test_i2_i6_worker_notices_failover_it_survives(
     failover: Failover,
     tmp_path: Path,
 ) -> None:
+    """It sends no refund twice and reports the lost payment."""
     failover.trade()
     command = [sys.executable, "-m", "django", "tillgate", "worker", "--interval", "0.5"]
     worker = Supervised(
@@ -262,9 +263,10 @@ def test_i2_i6_a_worker_that_lives_through_a_failover_notices_it_sends_no_refund
     assert failover.reviews() == ["refund-unknown", "rows-lost", "rows-lost"]
 
 
-def test_i2_i6_after_a_failover_the_command_makes_the_queued_refund_unknown_before_any_worker_runs(
+def test_i2_i6_command_makes_queued_refund_unknown(
     failover: Failover,
 ) -> None:
+    """It runs after a failover and before any worker."""
     failover.trade()
     failover.fail_over()
     said = failover.manage("restored", "--since", failover.since)

@@ -49,7 +49,8 @@ def simulate(
     return f"{ran.stdout}{ran.stderr}exit status {ran.returncode}\n"
 
 
-def test_the_same_seed_plays_the_same_world_and_another_seed_another() -> None:
+def test_same_seed_plays_same_world() -> None:
+    """Another seed plays another world."""
     said = [
         simulate("--seed", seed, "--payments", "8", driver=TELLING).splitlines()
         for seed in ("8", "8", "7")
@@ -60,7 +61,7 @@ def test_the_same_seed_plays_the_same_world_and_another_seed_another() -> None:
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"])
-def test_the_same_seed_plays_the_same_world_on_every_database(
+def test_seed_plays_alike_on_every_database(
     database: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -81,9 +82,10 @@ def test_the_same_seed_plays_the_same_world_on_every_database(
     )
 
 
-def test_a_seed_that_is_on_file_is_not_simulated_again_and_its_hash_is_told_all_the_same(
+def test_recorded_seed_is_not_simulated_again(
     tmp_path: Path,
 ) -> None:
+    """The hash of the seed is printed all the same."""
     results = tmp_path / "results.jsonl"
     first = simulate("--seed", "5", "--payments", "2", "--results", str(results)).splitlines()
     again = simulate("--seed", "5", "--payments", "2", "--results", str(results)).splitlines()
@@ -92,9 +94,10 @@ def test_a_seed_that_is_on_file_is_not_simulated_again_and_its_hash_is_told_all_
     assert len(results.read_text("utf-8").splitlines()) == 1
 
 
-def test_the_last_line_of_several_seeds_is_the_hash_of_all_whichever_are_on_file(
+def test_last_line_hashes_all_seeds(
     tmp_path: Path,
 ) -> None:
+    """The hash includes the seeds that are already on file."""
     results = tmp_path / "results.jsonl"
     few = ("--payments", "2", "--results", str(results))
     simulate("--seed", "5-6", *few)
@@ -107,16 +110,18 @@ def test_the_last_line_of_several_seeds_is_the_hash_of_all_whichever_are_on_file
     )
 
 
-def test_an_outage_that_is_on_file_is_not_played_again_and_one_of_other_days_is(
+def test_recorded_outage_is_not_played_again(
     tmp_path: Path,
 ) -> None:
+    """An outage of another length is played."""
     few = ("--payments", "2", "--results", str(tmp_path / "results.jsonl"))
     assert "seed 1: in 1 days" in simulate("--outage", "1", *few)
     assert "seed 1 is on file" in simulate("--outage", "1", *few)
     assert "seed 1: in 2 days" in simulate("--outage", "2", *few)
 
 
-def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> None:
+def test_doubly_paid_shop_yields_smallest_trace() -> None:
+    """A shop that is paid twice is found, and the smallest trace replays."""
     said = simulate("--seed", "13", "--payments", "20", driver="proving.broken:PaidTwiceDriver")
     assert "I3: being paid took effect 2 times in the shop" in said
     assert "exit status 1" in said
@@ -132,7 +137,7 @@ def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> 
     assert said.splitlines()[-2] == replayed.splitlines()[-2]
 
 
-def test_another_payment_may_be_begun_beside_one_that_the_gateway_calls_paid() -> None:
+def test_reported_paid_allows_another_payment() -> None:
     """Its payment page is still open, and nobody is led on to it."""
     nothing_else = "closings,crashes,credentials,currencies,errors,handlers,outages,sleeps,unusable"
     said = simulate("--seed", "65", "--payments", "840", "--only", "777", "--without", nothing_else)
@@ -151,7 +156,7 @@ def test_another_payment_may_be_begun_beside_one_that_the_gateway_calls_paid() -
         ("PesteringDriver", "seconds after the turn of one mail came that of another"),
     ],
 )
-def test_what_is_told_over_the_network_is_judged(driver: str, violated: str) -> None:
+def test_reports_over_network_are_judged(driver: str, violated: str) -> None:
     # what is left out already needs not be left out to find the smallest trace
     harmless = ",".join(set(KINDS) - {"amounts", "handlers"})
     said = simulate(
@@ -167,7 +172,8 @@ def test_what_is_told_over_the_network_is_judged(driver: str, violated: str) -> 
     assert "exit status 1" in said
 
 
-def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_worker() -> None:
+def test_one_worker_repairs_long_outage() -> None:
+    """One worker run repairs all that was lost while the gateway was away for days."""
     said = simulate("--outage", "2", "--payments", "8", driver=TELLING)
     assert "in 2 days without a gateway " in said
     assert "exit status 0" in said
@@ -190,9 +196,8 @@ def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
     assert "exit status 2" in said
 
 
-def test_everything_that_can_happen_to_a_payment_and_its_notification_is_tried_a_crash_and_a_fault_included() -> (
-    None
-):
+def test_exhaustion_tries_everything_possible() -> None:
+    """This covers all that can happen to a payment and its notification."""
     said = simulate("--exhaust", "refunds=0,payments=1,worker_runs=0,returns=0")
     assert "all explored, no violation" in said
     assert int(said.rpartition(" states, ")[0].split()[-1]) > 50
@@ -227,7 +232,7 @@ def test_everything_that_can_happen_to_a_payment_and_its_notification_is_tried_a
         ),
     ],
 )
-def test_what_is_broken_is_found_by_trying_everything(
+def test_exhaustion_finds_broken_drivers(
     driver: str,
     scope: str,
     violated: str,
@@ -241,7 +246,7 @@ def test_what_is_broken_is_found_by_trying_everything(
     assert "exit status 1" in said
 
 
-def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path: Path) -> None:
+def test_exhaustion_continues_with_unexplored_parts(tmp_path: Path) -> None:
     results = tmp_path / "exhaustion.jsonl"
     scope = "refunds=0,payments=1"
     first = simulate(
@@ -283,13 +288,13 @@ def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path:
         ("payments=3", "payments=3: give 1 or 2"),
     ],
 )
-def test_a_scope_that_makes_no_sense_is_refused(scope: str, said: str) -> None:
+def test_senseless_scope_is_refused(scope: str, said: str) -> None:
     refused = simulate("--exhaust", scope)
     assert f"argument --exhaust: {said}" in refused
     assert "exit status 2" in refused
 
 
-def test_ctrl_c_ends_a_simulation_with_one_line() -> None:
+def test_interrupt_ends_simulation_with_one_line() -> None:
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "proving.project",
@@ -327,7 +332,7 @@ def test_ctrl_c_ends_a_simulation_with_one_line() -> None:
 
 
 @pytest.mark.parametrize("program", ["compiled", "replayed"])
-def test_what_is_remembered_is_what_doing_it_again_comes_to(program: str) -> None:
+def test_remembered_results_match_repeated_work(program: str) -> None:
     """A query that was compiled, and a step that was played, where it could be played as well."""
     environment = {
         **os.environ,
@@ -370,16 +375,18 @@ def seen_over_http() -> list[str]:
 
 
 @pytest.mark.xdist_group("over_http")
-def test_a_framework_with_content_types_plays_one_world_after_another(
+def test_content_types_allow_several_worlds(
     seen_over_http: list[str],
 ) -> None:
+    """A framework with content types plays one world after another."""
     assert "worlds: [2, 2]" in seen_over_http
 
 
 @pytest.mark.xdist_group("over_http")
-def test_a_database_that_fails_while_the_driver_writes_a_session_ends_the_request_and_not_the_world(
+def test_failed_session_write_ends_only_request(
     seen_over_http: list[str],
 ) -> None:
+    """The world goes on if the database fails while the driver writes a session."""
     failed = [
         line.partition(": ")[2] for line in seen_over_http if line.startswith("write that fails")
     ]
@@ -391,14 +398,16 @@ def test_a_database_that_fails_while_the_driver_writes_a_session_ends_the_reques
 
 
 @pytest.mark.xdist_group("over_http")
-def test_staff_close_no_order_that_is_paid_and_a_shop_may_refuse_with_an_error_of_its_own(
+def test_staff_cannot_close_paid_order(
     seen_over_http: list[str],
 ) -> None:
+    """A shop may refuse with an error of its own."""
     assert "paid: ('not to be closed', 'paid')" in seen_over_http
     assert "paid meanwhile: ('refused: ValidationError', 'paid')" in seen_over_http
 
 
-def test_a_driver_over_http_plays_a_world_with_every_kind_of_fault() -> None:
+def test_http_driver_handles_every_fault() -> None:
+    """A driver over HTTP plays a world with all kinds of fault."""
     said = simulate("--seed", "8", "--payments", "6", driver="proving.through_admin:AdminDriver")
     assert "no violation" in said
     assert "exit status 0" in said

@@ -60,9 +60,10 @@ def stormed(
 
 
 @pytest.mark.xdist_group("storm")
-def test_i3_each_payment_has_one_effect_while_copies_of_its_notification_returns_and_workers_are_at_it(
+def test_i3_each_stormed_payment_has_one_effect(
     stormed: Any,
 ) -> None:
+    """Copies of its notification, returns and workers come at the same time."""
     _, noted = stormed
     told = noted["one_effect"]
     assert (told["effects"], told["orders"], told["lost"], told["doubled"], told["wrong"]) == (
@@ -78,7 +79,7 @@ def test_i3_each_payment_has_one_effect_while_copies_of_its_notification_returns
 
 
 @pytest.mark.xdist_group("storm")
-def test_i2_every_shopper_who_pays_in_mixed_traffic_has_a_paid_order(stormed: Any) -> None:
+def test_i2_mixed_traffic_pays_every_order(stormed: Any) -> None:
     _, noted = stormed
     traffic = noted["mixed"]
     assert traffic["payments"] == traffic["effects"] == traffic["orders"] > 0
@@ -87,7 +88,7 @@ def test_i2_every_shopper_who_pays_in_mixed_traffic_has_a_paid_order(stormed: An
 
 
 @pytest.mark.xdist_group("storm")
-def test_a_storm_without_errors_says_so_and_succeeds(stormed: Any) -> None:
+def test_faultless_storm_succeeds_and_says_so(stormed: Any) -> None:
     ran, noted = stormed
     assert (noted["errors"], noted["lost"], noted["doubled"], ran.returncode) == (0, 0, 0, 0), (
         ran.stdout + ran.stderr
@@ -95,7 +96,7 @@ def test_a_storm_without_errors_says_so_and_succeeds(stormed: Any) -> None:
     assert "sqlite: errors 0, lost 0, doubled 0" in ran.stdout
 
 
-def test_what_is_lost_doubled_or_otherwise_wrong_is_told() -> None:
+def test_storm_reports_lost_and_doubled_payments() -> None:
     chosen = environment("shop", "sqlite", "http://127.0.0.1:1", "storm_judged") | {
         "DJANGO_SETTINGS_MODULE": "proving.storm.settings",
         "STORM_LOG": os.devnull,
@@ -130,7 +131,9 @@ def test_what_is_lost_doubled_or_otherwise_wrong_is_told() -> None:
     ]
 
 
-def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed() -> None:
+def test_missing_database_is_named() -> None:
+    """In continuous integration it is an error."""
+
     def storm(ci: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PGHOST": "127.0.0.1", "PGPORT": "1", "CI": ci}
         command = [sys.executable, "-m", "proving.storm", "--databases", "postgresql"]
@@ -161,7 +164,7 @@ def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed()
         ("chaos", "--shoppers", "0"),
     ],
 )
-def test_a_storm_or_a_chaos_of_nothing_is_refused(program: str, option: str, value: str) -> None:
+def test_empty_storm_or_chaos_is_refused(program: str, option: str, value: str) -> None:
     command = [sys.executable, "-m", f"proving.{program}", option, value]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 2

@@ -53,10 +53,11 @@ def _has_ipv6() -> bool:
     return True
 
 
-def test_on_a_public_address_there_is_no_control_and_no_ledger_but_a_service(
+def test_public_address_exposes_only_the_service(
     public_sandbox: Sandbox,
     merchant_at: At,
 ) -> None:
+    """There is no control and no ledger."""
     http = merchant_at(public_sandbox.base_url)
     assert [http.request("GET", path)[0] for path in LOCAL] == [404, 404, 404]
     assert (
@@ -71,7 +72,7 @@ def test_on_a_public_address_there_is_no_control_and_no_ledger_but_a_service(
     )
 
 
-def test_on_a_public_address_control_works_when_it_was_asked_for(merchant_at: At) -> None:
+def test_public_control_works_on_request(merchant_at: At) -> None:
     with Sandbox(Options(seed=1), host="0.0.0.0", control_public=True) as sandbox:
         http = merchant_at(sandbox.base_url)
         assert http.request("GET", "/_control/state", headers={"Host": "pay.example"})[0] == 200
@@ -90,7 +91,7 @@ def test_on_a_public_address_control_works_when_it_was_asked_for(merchant_at: At
     ],
 )
 @pytest.mark.parametrize("path", LOCAL)
-def test_a_foreign_host_or_a_proxy_sees_nothing(
+def test_foreign_host_or_proxy_sees_nothing(
     sandbox: Sandbox,
     http: HttpMerchant,
     path: str,
@@ -128,7 +129,7 @@ def test_a_notification_is_never_a_command(merchant_at: At, control_public: bool
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
-def test_what_a_form_can_send_across_sites_is_refused(
+def test_cross_site_form_is_refused(
     sandbox: Sandbox,
     http: HttpMerchant,
     content_type: str,
@@ -136,7 +137,8 @@ def test_what_a_form_can_send_across_sites_is_refused(
     assert http.request("POST", "/_control/reset", b"{}", {"Content-Type": content_type})[0] == 400
 
 
-def test_a_client_from_elsewhere_sees_nothing_even_under_a_local_name() -> None:
+def test_remote_client_sees_nothing() -> None:
+    """Using a local host name does not help."""
     for client, may in (("203.0.113.9", False), ("127.0.0.1", True), ("::1", True)):
         scope = {"type": "http", "client": (client, 1), "headers": [(b"host", b"localhost:8181")]}
         assert Access().may_look(Request(scope)) is may
@@ -154,7 +156,7 @@ def test_a_client_from_elsewhere_sees_nothing_even_under_a_local_name() -> None:
     ],
     ids=["too deep", "no number of seconds", "past the end of the calendar"],
 )
-def test_what_cannot_be_done_is_refused_with_a_sentence(
+def test_impossible_action_is_refused_with_reason(
     merchant_at: At,
     path: str,
     body: bytes,
@@ -198,7 +200,7 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(
         ("POST", f"/transactions/{REFERENCE}/notifications", {"kind": "refund"}, 409),
     ],
 )
-def test_what_is_not_understood_is_refused_with_a_sentence(
+def test_unclear_request_is_refused_with_reason(
     sandbox: Sandbox,
     http: HttpMerchant,
     method: str,
@@ -272,7 +274,7 @@ def test_a_transaction_is_acted_on(
     assert (answer["redirect"] is None) == (actions[-1] == "expire")
 
 
-def test_a_payment_is_refunded_and_reversed_behind_the_merchants_back(
+def test_refund_and_reversal_bypass_merchant(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
@@ -290,11 +292,12 @@ def test_a_payment_is_refunded_and_reversed_behind_the_merchants_back(
     )
 
 
-def test_a_notification_is_sent_at_once_true_forged_or_double(
+def test_notification_kinds_are_sent_at_once(
     sandbox: Sandbox,
     http: HttpMerchant,
     receiver: Receiver,
 ) -> None:
+    """A notification can be true, forged or double."""
     http.pay(ipnUrl=receiver.url)
     for body in ({}, {"kind": "forged"}, {"kind": "stale", "status": "dealing"}):
         assert action(http, "POST", f"/transactions/{REFERENCE}/notifications", body) == (

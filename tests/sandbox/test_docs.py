@@ -44,12 +44,13 @@ def test_every_switch_is_explained_with_its_default() -> None:
     assert all(row[3] for row in table("Switches"))
 
 
-def test_every_unspecified_behaviour_that_a_gateway_decides_has_a_switch() -> None:
+def test_unspecified_gateway_behaviours_have_switches() -> None:
     numbers = {number for row in table("Switches") for number in re.findall(r"\d+", row[1])}
     assert numbers == {str(number) for number in range(1, 21)}
 
 
-def test_every_fault_is_explained_with_its_occasions_and_magic_amounts() -> None:
+def test_every_fault_is_explained() -> None:
+    """The page gives the occasions and magic amounts of each fault."""
     amounts: dict[str, list[str]] = {name: [] for name in FAULTS}
     for cents, magic in MAGIC.items():
         strikes: list[str] = [magic.occasion] if magic.occasion in ("pay", "query") else []
@@ -74,7 +75,7 @@ def control() -> Control:
     return Control(Service(clock=clock), clock)
 
 
-def test_every_address_of_the_control_api_is_listed(control: Control) -> None:
+def test_every_control_address_is_listed(control: Control) -> None:
     served = {
         (method, route.path)
         for route in control_routes(control, Access())

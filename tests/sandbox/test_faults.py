@@ -48,7 +48,7 @@ def done(shop: Merchant, operation: str) -> bool:
     [name for name, fault in FAULTS.items() if fault.stage == "instead"],
 )
 @pytest.mark.parametrize("operation", ["pay", "refund"])
-def test_a_fault_instead_of_the_work_leaves_it_undone(
+def test_fault_replacing_work_leaves_it_undone(
     merchant: Build,
     name: str,
     operation: str,
@@ -64,7 +64,7 @@ def test_a_fault_instead_of_the_work_leaves_it_undone(
     [name for name, fault in FAULTS.items() if fault.stage == "damage"],
 )
 @pytest.mark.parametrize("operation", ["pay", "refund"])
-def test_a_fault_of_the_answer_comes_after_the_work(
+def test_answer_fault_comes_after_work(
     merchant: Build,
     name: str,
     operation: str,
@@ -137,7 +137,7 @@ WHAT: dict[str, Callable[[dict[str, Any], str], bool]] = {
     ("name", "operation"),
     [(name, one) for name in WHAT for one in FAULTS[name].occasions],
 )
-def test_a_fault_says_what_its_line_says_and_signs_it(
+def test_fault_signs_what_its_line_says(
     merchant: Build,
     name: str,
     operation: str,
@@ -151,7 +151,7 @@ def test_a_fault_says_what_its_line_says_and_signs_it(
         assert result["transactionNo"] != shop.service.transactions()[0].transaction_no
 
 
-def test_every_fault_of_a_call_is_tested_above() -> None:
+def test_every_call_fault_is_tested() -> None:
     assert {*HOW, *WHAT} == {name for name, fault in FAULTS.items() if fault.stage != "moment"}
 
 
@@ -160,7 +160,7 @@ def test_a_bad_signature_is_wrong(merchant: Build) -> None:
     assert not matches({name: str(value) for name, value in result.items()}, TOKEN)
 
 
-def test_a_cut_can_be_set_to_the_byte(merchant: Build) -> None:
+def test_cut_is_exact_to_the_byte(merchant: Build) -> None:
     answer = struck(merchant(cut_after_bytes=17), "cut", "query")
     assert answer.cut_after == 17
     assert answer.raw()[:17] == b"HTTP/1.1 200 OK\r\n"
@@ -169,7 +169,8 @@ def test_a_cut_can_be_set_to_the_byte(merchant: Build) -> None:
 # Who calls for a fault.
 
 
-def test_a_planned_fault_strikes_as_often_as_asked_and_where_it_was_asked(merchant: Build) -> None:
+def test_planned_fault_strikes_as_requested(merchant: Build) -> None:
+    """It strikes where and as often as it was asked to."""
     shop = merchant()
     shop.pay(reference="A")
     shop.pay(reference="B")
@@ -187,7 +188,7 @@ def test_a_planned_fault_strikes_as_often_as_asked_and_where_it_was_asked(mercha
         ("delay", {"times": 0}, WrongOption),
     ],
 )
-def test_a_plan_that_cannot_come_true_is_refused(
+def test_impossible_plan_is_refused(
     merchant: Build,
     name: str,
     wishes: dict[str, Any],
@@ -204,7 +205,8 @@ def test_chance_follows_the_probability(merchant: Build) -> None:
     assert 250 < failed < 350
 
 
-def test_certainty_strikes_always_and_only_its_own_operation(merchant: Build) -> None:
+def test_certain_fault_strikes_only_its_operation(merchant: Build) -> None:
+    """With a probability of 1 it strikes always."""
     shop = merchant(faults={"refund.lost_response": 1})
     shop.paid()
     assert shop.query().fate == "answer"
@@ -264,11 +266,12 @@ def test_a_magic_refund_meets_its_fault(merchant: Build, cents: int, magic: Any)
     ("cents", "magic"),
     [(cents, magic) for cents, magic in MAGIC.items() if magic.occasion == "query"],
 )
-def test_the_query_of_a_magic_payment_meets_its_fault_as_often_as_the_table_says(
+def test_magic_payments_query_meets_its_fault(
     merchant: Build,
     cents: int,
     magic: Any,
 ) -> None:
+    """The fault strikes as often as the table says."""
     shop = merchant()
     shop.pay(amount=f"{cents / 100:.2f}")
     for _ in range(5):
@@ -284,7 +287,7 @@ def test_the_query_of_a_magic_payment_meets_its_fault_as_often_as_the_table_says
         if magic.occasion not in ("carrier", "pay", "query")
     ],
 )
-def test_the_life_of_a_magic_payment_meets_its_fault(
+def test_magic_payments_life_meets_its_fault(
     merchant: Build,
     cents: int,
     magic: Any,
@@ -305,7 +308,7 @@ def faults_of(shop: Merchant) -> list[str]:
     return [entry.title for entry in shop.service.journal.all() if entry.direction == "fault"]
 
 
-def test_every_magic_amount_names_a_fault_that_can_strike_there() -> None:
+def test_magic_amounts_name_only_possible_faults() -> None:
     for magic in MAGIC.values():
         wanted = {"pay", "refund"} if magic.occasion == "carrier" else {magic.occasion}
         assert wanted <= set(FAULTS[magic.fault].occasions)

@@ -16,9 +16,10 @@ MODULES = sorted(HERE.glob("*.py"))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_a_module_imports_nothing_of_the_rest_of_the_package_and_no_http_client_of_others(
+def test_sandbox_modules_import_no_client_code(
     path: Path,
 ) -> None:
+    """No module imports the rest of the package or an HTTP client of others."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level <= 1

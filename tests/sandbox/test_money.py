@@ -60,11 +60,12 @@ def test_what_is_no_plain_amount_is_none(text: str) -> None:
         ("1", "ABC", None),
     ],
 )
-def test_a_plain_amount_is_read_exactly_with_the_decimals_of_its_currency(
+def test_plain_amounts_are_read_exactly(
     text: str,
     currency: str,
     units: int | None,
 ) -> None:
+    """The decimals are those of the currency."""
     assert units_of(text, currency) == units
 
 
@@ -74,7 +75,7 @@ def test_writing_and_reading_give_the_same_amount(units: int, currency: str) -> 
 
 
 @given(st.integers(0, 10**12), currencies)
-def test_the_sandbox_and_the_client_agree_on_every_amount(units: int, currency: str) -> None:
+def test_sandbox_and_client_agree_on_amounts(units: int, currency: str) -> None:
     assert Money(text_of(units, currency), currency).minor_units == units
 
 

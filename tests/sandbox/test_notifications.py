@@ -38,7 +38,7 @@ def form(attempt: NotificationAttempt) -> dict[str, str]:
 # Failure first.
 
 
-def test_what_is_answered_to_a_notification_from_before_a_reset_settles_none_from_after_it(
+def test_answer_from_before_reset_settles_nothing(
     merchant: Build,
 ) -> None:
     shop = merchant()
@@ -53,7 +53,7 @@ def test_what_is_answered_to_a_notification_from_before_a_reset_settles_none_fro
     assert [attempt.attempt_no for attempt in due(shop)] == [2]
 
 
-def test_of_several_refunds_the_newest_that_named_an_address_is_told(merchant: Build) -> None:
+def test_newest_refund_with_address_is_told(merchant: Build) -> None:
     shop = merchant(notification_on_refund=False)
     shop.paid()
     due(shop)
@@ -67,11 +67,12 @@ def test_of_several_refunds_the_newest_that_named_an_address_is_told(merchant: B
     ("kind", "word"),
     [("payment", "success"), ("forged", "success"), ("stale", "pending")],
 )
-def test_a_notification_that_is_asked_for_says_what_its_kind_says(
+def test_requested_notification_has_kinds_word(
     merchant: Build,
     kind: NotificationKind,
     word: str,
 ) -> None:
+    """Another word can be requested for it."""
     shop = merchant(notification_on_paid=False)
     transaction = shop.service.find(shop.paid())
     shop.service.notify(transaction, kind)
@@ -90,10 +91,11 @@ def test_a_notification_that_is_asked_for_says_what_its_kind_says(
         (None, b""),
     ],
 )
-def test_a_notification_that_is_not_acknowledged_comes_again_along_the_schedule_and_is_given_up_after_eight(
+def test_unacknowledged_notification_repeats_eight_times(
     merchant: Build,
     answer: tuple[int | None, bytes],
 ) -> None:
+    """It follows the schedule and is then given up."""
     shop = merchant()
     shop.paid()
     started, sent = shop.clock(), []
@@ -113,7 +115,7 @@ def test_an_acknowledged_notification_does_not_come_again(merchant: Build) -> No
     assert shop.service.outbox.next_due() is None
 
 
-def test_a_notification_in_flight_is_not_sent_twice(merchant: Build) -> None:
+def test_notification_in_flight_is_not_resent(merchant: Build) -> None:
     shop = merchant()
     shop.paid()
     assert len(due(shop)) == 1
@@ -121,7 +123,8 @@ def test_a_notification_in_flight_is_not_sent_twice(merchant: Build) -> None:
     assert due(shop) == []
 
 
-def test_an_answer_to_an_attempt_that_is_settled_changes_nothing(merchant: Build) -> None:
+def test_second_answer_to_attempt_is_ignored(merchant: Build) -> None:
+    """The attempt is settled by then."""
     shop = merchant()
     shop.paid()
     (attempt,) = due(shop)
@@ -141,7 +144,7 @@ def test_unspecified_behaviour_9_any_body_can_acknowledge(merchant: Build) -> No
 # What they say (unspecified 8).
 
 
-def test_a_payment_notification_tells_the_transaction_in_the_familys_words(merchant: Build) -> None:
+def test_payment_notification_uses_familys_words(merchant: Build) -> None:
     shop = merchant()
     number = shop.paid()
     (attempt,) = due(shop)
@@ -193,7 +196,7 @@ def test_a_notification_can_be_json(merchant: Build) -> None:
     "ipn_url",
     ["http://127.0.0.1:9/ipn", "http://127.0.0.1:9/ipn?shop=1&name=a%20b"],
 )
-def test_a_notification_can_be_a_get_that_keeps_the_address_own_query(
+def test_get_notification_keeps_address_query(
     merchant: Build,
     ipn_url: str,
 ) -> None:
@@ -224,7 +227,7 @@ def test_which_endings_are_told_is_a_switch(merchant: Build) -> None:
     ]
 
 
-def test_a_refund_that_names_an_ipn_url_is_told_there(merchant: Build) -> None:
+def test_refund_is_notified_at_ipn_address(merchant: Build) -> None:
     shop = merchant(notification_on_paid=False)
     shop.paid()
     shop.refund("2.50", ipnUrl="http://127.0.0.1:9/refund")
@@ -273,11 +276,12 @@ def moments(shop: Merchant, amount: str) -> list[tuple[str, str, str, bool]]:
         ("13.67", [("forged", "success", "13.67", False), ("payment", "success", "13.67", True)]),
     ],
 )
-def test_missing_double_reordered_badly_signed_wrong_and_forged_notifications(
+def test_faulty_notifications_can_be_sent(
     merchant: Build,
     amount: str,
     expected: list[Any],
 ) -> None:
+    """Missing, double, reordered, badly signed, wrong and forged ones."""
     assert moments(merchant(), amount) == expected
 
 
@@ -289,14 +293,14 @@ def test_a_late_notification_comes_late(merchant: Build) -> None:
     assert len(due(shop)) == 1
 
 
-def test_a_forged_notification_comes_before_anybody_has_paid(merchant: Build) -> None:
+def test_forged_notification_precedes_payment(merchant: Build) -> None:
     shop = merchant()
     shop.pay(amount="13.67")
     (attempt,) = due(shop)
     assert (attempt.kind, form(attempt)["status"]) == ("forged", "success")
 
 
-def test_a_notification_can_be_sent_by_hand_with_any_word(merchant: Build) -> None:
+def test_manual_notification_can_have_any_word(merchant: Build) -> None:
     shop = merchant()
     shop.pay()
     transaction = shop.service.transactions()[0]
@@ -356,7 +360,7 @@ def transaction_with(callback_url: str, reference: str = "R") -> Transaction:
         ),
     ],
 )
-def test_macros_are_replaced_and_escaped_and_the_rest_is_left_alone(
+def test_only_macros_are_replaced_and_escaped(
     callback_url: str,
     back: str,
 ) -> None:
@@ -371,7 +375,7 @@ def test_the_list_of_macros_is_data() -> None:
     )
 
 
-def test_every_macro_that_the_reference_names_can_be_replaced() -> None:
+def test_every_reference_macro_can_be_replaced() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "sandbox.md").read_text()
     names = [
         *Options().macros,
@@ -384,7 +388,7 @@ def test_every_macro_that_the_reference_names_can_be_replaced() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8")))
-def test_a_value_can_never_add_a_parameter_of_its_own(reference: str) -> None:
+def test_value_cannot_add_parameters(reference: str) -> None:
     back = way_back(
         transaction_with("https://shop.example/b?r={reference}&end=1", reference),
         "success",
@@ -401,7 +405,8 @@ def test_a_value_can_never_add_a_parameter_of_its_own(reference: str) -> None:
     ("amount", "back"),
     [("13.72", "https://shop.example/b?a={amount}"), ("13.73", None)],
 )
-def test_the_way_back_can_be_raw_or_missing(merchant: Build, amount: str, back: str | None) -> None:
+def test_return_address_can_be_faulty(merchant: Build, amount: str, back: str | None) -> None:
+    """It can be raw or missing."""
     shop = merchant()
     number = json.loads(
         shop.pay(amount=amount, callbackUrl="https://shop.example/b?a={amount}").body,

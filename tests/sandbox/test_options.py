@@ -19,7 +19,7 @@ from tillgate.sandbox import PUBLISHED_TEST_TOKEN, Options, UnknownOption, Wrong
         ("pay.delaj", "delay"),
     ],
 )
-def test_an_unknown_name_is_an_error_that_names_the_nearest(name: str, near: str) -> None:
+def test_unknown_option_suggests_the_nearest(name: str, near: str) -> None:
     with pytest.raises(UnknownOption, match=f"'{near}'" if near else "no option or fault 'zzzz'$"):
         Options.read({name: "1"})
 
@@ -69,7 +69,7 @@ def test_an_unknown_name_is_an_error_that_names_the_nearest(name: str, near: str
         ("public_url", "https://pay.example?shop=1"),
     ],
 )
-def test_a_value_that_a_switch_cannot_have_is_an_error(name: str, value: Any) -> None:
+def test_impossible_switch_value_is_an_error(name: str, value: Any) -> None:
     with pytest.raises(WrongOption):
         Options.read({name: value})
 
@@ -89,7 +89,7 @@ def test_no_token_is_in_an_error(given: Any) -> None:
     assert "a-secret" not in str(told.value)
 
 
-def test_text_is_read_as_what_the_switch_holds() -> None:
+def test_text_is_read_by_switch_type() -> None:
     options = Options.read(
         {
             "seed": "42",
@@ -127,7 +127,7 @@ def test_what_nobody_can_reckon_with_is_refused(given: dict[str, object]) -> Non
         Options.read(given)
 
 
-def test_changes_start_from_the_options_that_are_given() -> None:
+def test_changes_start_from_given_options() -> None:
     base = Options(seed=3, query_amount="text", faults={"delay": 0.5})
     changed = Options.read({"cut": 0.5}, base)
     assert (changed.seed, changed.query_amount, dict(changed.faults)) == (

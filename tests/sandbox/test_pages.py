@@ -59,7 +59,7 @@ def test_an_unknown_address_is_a_readable_404(
 
 
 @pytest.mark.parametrize("form", [b"", b"decision=steal", b"decision=", b"other=pay"])
-def test_a_form_without_one_of_the_three_decisions_changes_nothing(
+def test_form_without_decision_changes_nothing(
     sandbox: Sandbox,
     http: HttpMerchant,
     form: bytes,
@@ -78,11 +78,12 @@ def test_what_is_settled_cannot_be_paid_again(sandbox: Sandbox, http: HttpMercha
 
 
 @pytest.mark.parametrize("decision", ["pay", "decline"])
-def test_a_double_click_is_one_decision_and_goes_to_the_same_place(
+def test_double_click_is_one_decision(
     sandbox: Sandbox,
     http: HttpMerchant,
     decision: str,
 ) -> None:
+    """Both clicks lead to the same place."""
     path = payment_page(http)
     first, second = (
         http.request("POST", path, f"decision={decision}".encode(), FORM) for _ in range(2)
@@ -91,7 +92,8 @@ def test_a_double_click_is_one_decision_and_goes_to_the_same_place(
     assert sandbox.service.outbox.count == (decision == "pay")
 
 
-def test_an_expired_page_says_so_and_has_no_buttons(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_expired_page_has_no_buttons(sandbox: Sandbox, http: HttpMerchant) -> None:
+    """It says that it has expired."""
     path = payment_page(http)
     sandbox.control.expire(REFERENCE)
     page = http.request("GET", path)[2].decode()
@@ -114,7 +116,7 @@ def test_what_a_merchant_writes_cannot_become_markup(sandbox: Sandbox, http: Htt
     ("decision", "status"),
     [("pay", "success"), ("decline", "failed"), ("leave", "pending")],
 )
-def test_each_button_does_what_it_says_and_sends_the_shopper_back(
+def test_each_button_acts_and_returns_shopper(
     sandbox: Sandbox,
     http: HttpMerchant,
     decision: str,
@@ -135,7 +137,7 @@ def test_each_button_does_what_it_says_and_sends_the_shopper_back(
     assert http.query()[1]["result"]["status"] == status
 
 
-def test_an_unreplaced_macro_reaches_the_browser_as_it_is(
+def test_unreplaced_macro_reaches_browser_unchanged(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
@@ -145,7 +147,7 @@ def test_an_unreplaced_macro_reaches_the_browser_as_it_is(
     )
 
 
-def test_a_shopper_who_is_not_sent_back_is_told(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_shopper_not_sent_back_is_told(sandbox: Sandbox, http: HttpMerchant) -> None:
     status, headers, body = http.request(
         "POST",
         payment_page(http, amount="13.73"),
@@ -156,7 +158,7 @@ def test_a_shopper_who_is_not_sent_back_is_told(sandbox: Sandbox, http: HttpMerc
     assert "not to send you back" in body.decode()
 
 
-def test_the_payment_page_shows_what_is_paid_to_whom_and_until_when(
+def test_payment_page_shows_amount_payee_deadline(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
@@ -184,10 +186,11 @@ def test_the_payment_page_shows_what_is_paid_to_whom_and_until_when(
         assert text in html
 
 
-def test_the_payment_page_is_usable_by_keyboard_and_ear_and_needs_no_script(
+def test_payment_page_is_accessible_without_script(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
+    """It can be used by keyboard and by screen reader."""
     html = http.request("GET", payment_page(http))[2].decode()
     outline = Outline(html)
     assert [outline.count(tag) for tag in ("h1", "main", "form", "button", "title", "script")] == [
@@ -222,7 +225,7 @@ def test_the_payment_page_is_usable_by_keyboard_and_ear_and_needs_no_script(
         ("field", "card", 3.0),
     ],
 )
-def test_every_colour_can_be_read_on_its_ground(
+def test_every_colour_has_enough_contrast(
     scheme: str,
     ink: str,
     ground: str,
@@ -247,10 +250,11 @@ def _luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_the_pages_are_not_kept_framed_or_told_to_others(
+def test_pages_are_never_cached_or_framed(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
+    """They tell other sites nothing either."""
     for path in (payment_page(http), "/"):
         headers = http.request("GET", path)[1]
         assert (headers["cache-control"], headers["referrer-policy"]) == ("no-store", "no-referrer")
@@ -258,10 +262,11 @@ def test_the_pages_are_not_kept_framed_or_told_to_others(
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
 
 
-def test_the_magic_amounts_are_listed_on_the_payment_page_unless_they_are_off(
+def test_payment_page_lists_magic_amounts(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
+    """They are not listed when they are switched off."""
     path = payment_page(http)
     html = http.request("GET", path)[2].decode()
     assert all(f"{cents / 100:.2f}</th>" in html for cents in MAGIC)
@@ -270,10 +275,11 @@ def test_the_magic_amounts_are_listed_on_the_payment_page_unless_they_are_off(
     sandbox.control.set_options({"magic_amounts": True})
 
 
-def test_the_ledger_lists_transactions_calls_without_one_faults_and_the_seed(
+def test_ledger_lists_everything_that_happened(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
+    """It lists transactions, calls without a transaction, faults and the seed."""
     http.pay()
     http.query("NOBODY")
     sandbox.control.fault("lost_response", times=3)
@@ -290,10 +296,11 @@ def test_the_ledger_lists_transactions_calls_without_one_faults_and_the_seed(
     assert PUBLISHED_TEST_TOKEN not in html
 
 
-def test_the_ledger_refreshes_only_when_asked_and_only_at_a_pace_it_offers(
+def test_ledger_refreshes_only_at_offered_pace(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
+    """It does so only when asked."""
     for query, refreshes in (
         ("", False),
         ("?refresh=5", True),
@@ -303,7 +310,7 @@ def test_the_ledger_refreshes_only_when_asked_and_only_at_a_pace_it_offers(
         assert ('http-equiv="refresh"' in http.request("GET", f"/{query}")[2].decode()) is refreshes
 
 
-def test_a_timeline_tells_every_call_answer_event_and_notification_with_signatures_masked(
+def test_timeline_tells_everything_with_signatures_masked(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
@@ -353,7 +360,7 @@ def test_bodies_are_shown_readably_and_without_signatures(body: bytes, readable:
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_magic_amounts_are_told_of_only_where_they_work(
+def test_magic_amounts_mentioned_only_where_working(
     merchant_at: Callable[[str], HttpMerchant],
     is_on: bool,
 ) -> None:

@@ -49,7 +49,7 @@ def test_nobody_goes_without_name_or_signature(merchant: Build, name: str) -> No
     )
 
 
-def test_a_wrong_signature_is_refused_before_anything_is_looked_at(merchant: Build) -> None:
+def test_signature_is_checked_first(merchant: Build) -> None:
     refused(merchant().send(PAY, {"merchantNo": "200043", "verifySign": "0" * 32}), "000000", "")
 
 
@@ -57,7 +57,7 @@ def test_an_unknown_merchant_is_refused(merchant: Build) -> None:
     refused(merchant().pay(merchantNo="1"), "000030", "merchantNo")
 
 
-def test_no_refusal_gives_a_token_or_signature_away(merchant: Build) -> None:
+def test_refusals_reveal_no_token_or_signature(merchant: Build) -> None:
     wrong = {"merchantNo": "200043", "reference": "R", "verifySign": "0" * 32}
     body = merchant().send("/online/v1/tran-query", wrong).body.decode()
     assert PUBLISHED_TEST_TOKEN not in body
@@ -111,7 +111,7 @@ def test_no_refusal_gives_a_token_or_signature_away(merchant: Build) -> None:
         ("description", {"a": "b"}),
     ],
 )
-def test_a_field_that_the_interface_does_not_allow_is_refused_by_name(
+def test_invalid_field_is_refused_by_name(
     merchant: Build,
     name: str,
     value: Any,
@@ -132,10 +132,11 @@ def test_every_vendor_and_terminal_is_accepted(merchant: Build, vendor: str, ter
 
 
 @pytest.mark.parametrize("amount", ["12.50", "12.5", "12", 12, 12.5, "99999999999999.99"])
-def test_an_amount_may_be_text_or_a_number_and_is_echoed_as_sent(
+def test_amount_is_echoed_as_sent(
     merchant: Build,
     amount: Any,
 ) -> None:
+    """The amount may be text or a number."""
     answer = json.loads(merchant().pay(amount=amount).body)
     assert answer["result"]["amount"] == str(amount)
 
@@ -166,7 +167,7 @@ def test_goods_of_any_script_are_accepted(merchant: Build) -> None:
         b"{" + b" " * MAXIMUM_BODY_BYTES + b"}",
     ],
 )
-def test_a_body_that_is_no_json_object_is_refused(merchant: Build, body: bytes) -> None:
+def test_non_object_json_body_is_refused(merchant: Build, body: bytes) -> None:
     refused(merchant().service.handle(PAY, "application/json", body), "000023", "")
 
 
@@ -174,7 +175,7 @@ def test_a_body_that_is_no_json_object_is_refused(merchant: Build, body: bytes) 
     "body",
     [b"\xff=1", b"a=%ff", b"a=1&a=2", b"&".join(b"a%d=1" % number for number in range(200))],
 )
-def test_a_body_that_is_no_form_is_refused(merchant: Build, body: bytes) -> None:
+def test_malformed_form_body_is_refused(merchant: Build, body: bytes) -> None:
     refused(merchant().service.handle(PAY, "application/x-www-form-urlencoded", body), "000023", "")
 
 
@@ -205,13 +206,15 @@ def test_the_encoding_is_a_switch(
 
 
 @pytest.mark.parametrize("value", [None, False, 0])
-def test_null_counts_as_empty_while_false_and_zero_are_signed(merchant: Build, value: Any) -> None:
+def test_signature_skips_null_but_covers_zero(merchant: Build, value: Any) -> None:
+    """Null counts as empty, while false and zero are signed."""
     shop = merchant()
     answer = shop.call("query", {"reference": "R", "storeNo": value})
     assert json.loads(answer.body)["ret_code"] == "000022"
 
 
-def test_a_parameter_that_is_not_of_the_interface_is_allowed_or_refused(merchant: Build) -> None:
+def test_unknown_parameter_policy_is_configurable(merchant: Build) -> None:
+    """A parameter outside the interface is allowed or refused by a switch."""
     assert merchant().pay(storeNo="300014").http_status == 200
     refused(merchant(extra_fields="refuse").pay(storeNo="300014"), "000023", "storeNo")
 
@@ -220,7 +223,7 @@ def test_addresses_can_be_required_to_be_https(merchant: Build) -> None:
     refused(merchant(address_scheme="https").pay(), "000023", "ipnUrl")
 
 
-def test_references_can_be_required_to_have_a_form(merchant: Build) -> None:
+def test_reference_pattern_can_be_required(merchant: Build) -> None:
     shop = merchant(reference_pattern="[A-Z0-9-]{1,32}")
     assert shop.pay().http_status == 200
     refused(shop.pay(reference="a b"), "000023", "reference")
@@ -238,8 +241,9 @@ def test_special_characters_in_goods_can_be_allowed(merchant: Build) -> None:
     assert merchant(goods_characters="any").pay(goodsInfo=goods).http_status == 200
 
 
-def test_half_a_character_in_goods_is_refused_whatever_is_allowed_since_no_page_could_show_it(
+def test_lone_surrogate_in_goods_is_refused(
     merchant: Build,
 ) -> None:
+    """It is refused whatever characters are allowed, since no page could show it."""
     goods = r'[{"goods_name":"Tea \ud83c","quantity":"1"}]'
     refused(merchant(goods_characters="any").pay(goodsInfo=goods), "000023", "half a character")

@@ -31,19 +31,21 @@ REFERENCE = "100017-7Q2MZK4RXW3DA"
 # What becomes of an answer.
 
 
-def test_a_lost_request_closes_the_connection_and_does_nothing(
+def test_lost_request_does_nothing(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
+    """The connection is closed."""
     with pytest.raises((RemoteDisconnected, ConnectionError)):
         http.pay(amount="13.01")
     assert http.query()[1]["ret_code"] == "000022"
 
 
-def test_a_lost_response_closes_the_connection_after_the_work(
+def test_lost_response_still_does_the_work(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
+    """The connection is closed afterwards."""
     with pytest.raises((RemoteDisconnected, ConnectionError)):
         http.pay(amount="13.02")
     assert http.query()[1]["result"]["status"] == "pending"
@@ -56,7 +58,7 @@ def test_a_delayed_answer_comes_late(sandbox: Sandbox, http: HttpMerchant) -> No
 
 
 @pytest.mark.parametrize("after", [0, 1, 40, 200])
-def test_an_answer_is_cut_at_the_byte_that_was_asked(
+def test_answer_is_cut_at_chosen_byte(
     sandbox: Sandbox,
     http: HttpMerchant,
     after: int,
@@ -68,18 +70,18 @@ def test_an_answer_is_cut_at_the_byte_that_was_asked(
     assert http.query()[1]["result"]["status"] == "pending"
 
 
-def test_a_dripping_answer_arrives_whole_for_who_waits(
+def test_dripping_answer_arrives_whole(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
     assert http.pay(amount="13.15")[1]["ret_code"] == "000100"
 
 
-def test_a_huge_answer_arrives_whole_for_who_reads_it(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_huge_answer_arrives_whole(sandbox: Sandbox, http: HttpMerchant) -> None:
     assert http.pay(amount="13.14")[1]["ret_code"] == "000100"
 
 
-def test_the_connection_lives_on_after_an_answer_without_fault(
+def test_normal_answer_keeps_connection_open(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
@@ -135,7 +137,7 @@ def test_notifications_are_sent_until_they_are_acknowledged(
     assert dict(parse_qsl(receiver.got[0][3].decode()))["reference"] == REFERENCE
 
 
-def test_a_receiver_that_is_not_there_is_tried_again(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_absent_receiver_is_tried_again(sandbox: Sandbox, http: HttpMerchant) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         http.pay(ipnUrl=f"http://127.0.0.1:{taken.getsockname()[1]}/")
@@ -145,7 +147,7 @@ def test_a_receiver_that_is_not_there_is_tried_again(sandbox: Sandbox, http: Htt
     assert any("ConnectionRefusedError" in entry.title for entry in sandbox.service.journal.all())
 
 
-def test_a_receiver_that_never_answers_holds_nobody_up(
+def test_silent_receiver_delays_nothing_else(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
@@ -158,7 +160,7 @@ def test_a_receiver_that_never_answers_holds_nobody_up(
     assert any("TimeoutError" in entry.title for entry in sandbox.service.journal.all())
 
 
-def test_a_receiver_that_answers_byte_by_byte_is_hung_up_on() -> None:
+def test_dripping_receiver_is_cut_off() -> None:
     heard: list[OSError] = []
 
     def drip() -> None:
@@ -194,10 +196,11 @@ def test_notifications_can_be_kept_to_some_hosts(
     assert receiver.got == []
 
 
-def test_a_public_sandbox_is_no_way_into_its_own_network(
+def test_public_sandbox_protects_its_network(
     receiver: Receiver,
     merchant_at: Callable[[str], HttpMerchant],
 ) -> None:
+    """It sends nothing to hosts in its own network."""
     with Sandbox(Options(seed=1), host="0.0.0.0") as sandbox:
         http = merchant_at(sandbox.base_url)
         http.pay(ipnUrl=receiver.url)
@@ -254,7 +257,7 @@ def resolving_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
         *("::1", "::", "fe80::1%2", "fd00::1", "ff02::1", "::ffff:127.0.0.1"),
     ],
 )
-def test_one_address_that_is_not_public_refuses_the_host(
+def test_one_private_address_refuses_the_host(
     monkeypatch: pytest.MonkeyPatch,
     address: str,
     scheme: str,
@@ -267,7 +270,7 @@ def test_one_address_that_is_not_public_refuses_the_host(
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_what_was_checked_is_what_is_connected_to(
+def test_only_checked_addresses_are_connected(
     monkeypatch: pytest.MonkeyPatch,
     scheme: str,
 ) -> None:
@@ -297,7 +300,7 @@ def test_notifications_of_get_and_refunds_arrive(
     ]
 
 
-def test_expiry_comes_by_itself_when_the_clock_moves(
+def test_moving_clock_expires_payments(
     sandbox: Sandbox,
     http: HttpMerchant,
     receiver: Receiver,
@@ -313,14 +316,14 @@ def test_expiry_comes_by_itself_when_the_clock_moves(
 # Starting and stopping.
 
 
-def test_a_sandbox_draws_a_seed_and_says_it() -> None:
+def test_sandbox_reports_its_random_seed() -> None:
     with Sandbox() as first, Sandbox(Options(seed=5)) as second:
         assert first.seed != second.seed == 5
         assert any(str(first.seed) in line for line in greeting(first))
         assert first.base_url != second.base_url
 
 
-def test_the_public_address_is_what_the_payment_page_gets() -> None:
+def test_payment_page_gets_public_address() -> None:
     with Sandbox(Options(seed=1, public_url="https://pay.example/")) as sandbox:
         assert sandbox.public_url == "https://pay.example"
         assert sandbox.service.options.public_url == "https://pay.example"
@@ -328,7 +331,7 @@ def test_the_public_address_is_what_the_payment_page_gets() -> None:
 
 
 @pytest.mark.parametrize(("control_public", "is_told"), [(False, False), (True, True)])
-def test_a_public_sandbox_names_the_ledger_only_where_it_can_be_seen(
+def test_public_sandbox_names_only_visible_ledger(
     control_public: bool,
     is_told: bool,
 ) -> None:
@@ -338,7 +341,7 @@ def test_a_public_sandbox_names_the_ledger_only_where_it_can_be_seen(
     assert ("--control-public" in said) != is_told
 
 
-def test_a_port_that_is_taken_is_a_clear_error(sandbox: Sandbox) -> None:
+def test_taken_port_gives_clear_error(sandbox: Sandbox) -> None:
     with pytest.raises(
         NotPossible,
         match=f"port {sandbox.port}: .*; choose another port with --port",
@@ -346,7 +349,7 @@ def test_a_port_that_is_taken_is_a_clear_error(sandbox: Sandbox) -> None:
         Sandbox(port=sandbox.port)
 
 
-def test_stopping_does_not_wait_for_a_slow_answer() -> None:
+def test_stop_does_not_await_slow_answer() -> None:
     with Sandbox(Options(seed=1, faults={"delay": 1}, delay_seconds=60)) as sandbox:
         connection = socket.create_connection(("127.0.0.1", sandbox.port), timeout=5)
         connection.sendall(
@@ -358,7 +361,7 @@ def test_stopping_does_not_wait_for_a_slow_answer() -> None:
     assert time.monotonic() - started < 5
 
 
-def test_stopping_leaves_no_thread_and_no_port_behind() -> None:
+def test_stop_frees_threads_and_port() -> None:
     before = threading.active_count()
     with Sandbox(clock=Clock.standing()) as sandbox:
         port = sandbox.port
@@ -368,9 +371,10 @@ def test_stopping_leaves_no_thread_and_no_port_behind() -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_serving_in_the_foreground_prints_seed_and_address_and_ends_cleanly(
+def test_foreground_prints_seed_and_address(
     ending: signal.Signals,
 ) -> None:
+    """It ends cleanly when it is told to stop."""
     code = (
         "from tillgate.sandbox import Options, serve; serve(Options(seed=99), port=0, "
         "write=lambda line: print(line, flush=True))"

@@ -31,9 +31,10 @@ def said(answer: Any) -> Any:
 # Failure first.
 
 
-def test_a_query_for_an_unknown_reference_is_http_400_and_000022_without_result(
+def test_unknown_reference_query_answers_000022(
     merchant: Build,
 ) -> None:
+    """The answer is HTTP 400 and has no result."""
     answer = merchant(refusal_http_status=200).query("NOBODY")
     assert (answer.http_status, said(answer)) == (
         400,
@@ -48,7 +49,7 @@ def test_a_reference_is_refused_the_second_time(merchant: Build) -> None:
     assert (again.http_status, said(again)["ret_code"]) == (400, "000023")
 
 
-def test_a_repeated_creation_can_be_answered_like_the_first(merchant: Build) -> None:
+def test_repeated_creation_can_replay_first_answer(merchant: Build) -> None:
     shop = merchant(repeated_reference="replay")
     assert shop.pay().body == shop.pay().body
     assert said(shop.pay(amount="12.51"))["ret_code"] == "000023"
@@ -66,17 +67,18 @@ def test_only_a_paid_transaction_can_be_refunded(merchant: Build, action: str) -
 
 
 @pytest.mark.parametrize("amount", ["12.51", "100", "0", "-1", "1.234", "", "NaN", 1, 12.5])
-def test_a_refund_of_a_wrong_amount_is_refused_and_changes_nothing(
+def test_wrong_refund_amount_changes_nothing(
     merchant: Build,
     amount: Any,
 ) -> None:
+    """The refund is refused."""
     shop = merchant()
     number = shop.paid()
     assert shop.refund(amount).http_status == 400
     assert shop.service.find(number).refunds == []
 
 
-def test_a_refund_of_an_unknown_reference_is_refused(merchant: Build) -> None:
+def test_refund_of_unknown_reference_is_refused(merchant: Build) -> None:
     assert said(merchant().refund("1.00", "NOBODY"))["ret_code"] == "000022"
 
 
@@ -101,7 +103,7 @@ def test_what_is_settled_cannot_be_decided_again(merchant: Build, action: Any) -
         shop.service.expire(number)
 
 
-def test_an_unknown_path_and_an_unknown_transaction_are_not_found(merchant: Build) -> None:
+def test_unknown_path_and_transaction_not_found(merchant: Build) -> None:
     shop = merchant()
     assert shop.send("/online/v2/secure-pay", {}).http_status == 404
     with pytest.raises(UnknownTransaction):
@@ -111,7 +113,7 @@ def test_an_unknown_path_and_an_unknown_transaction_are_not_found(merchant: Buil
 # What is promised.
 
 
-def test_a_creation_is_answered_with_every_field_of_the_interface(merchant: Build) -> None:
+def test_creation_answer_has_every_field(merchant: Build) -> None:
     answer = merchant().pay()
     result = said(answer)["result"]
     assert (answer.http_status, said(answer)["ret_code"], said(answer)["ret_msg"]) == (
@@ -135,7 +137,7 @@ def test_a_creation_is_answered_with_every_field_of_the_interface(merchant: Buil
     assert result["cashierUrl"].startswith("https://pay.example/cashier/")
 
 
-def test_a_payment_goes_from_pending_to_success_and_is_refunded_part_by_part(
+def test_payment_succeeds_and_refunds_in_parts(
     merchant: Build,
 ) -> None:
     shop = merchant(query_amount="text")
@@ -179,7 +181,7 @@ def test_refunds_never_exceed_the_payment(
 
 
 @pytest.mark.parametrize(("minutes", "sent"), [(120, None), (5, "5")])
-def test_a_transaction_expires_when_its_time_is_up(
+def test_transaction_expires_when_time_ends(
     merchant: Build,
     minutes: int,
     sent: str | None,
@@ -194,7 +196,8 @@ def test_a_transaction_expires_when_its_time_is_up(
         shop.service.decide(number, "pay")
 
 
-def test_an_expired_or_failed_transaction_can_still_be_paid_late(merchant: Build) -> None:
+def test_expired_or_failed_transaction_pays_late(merchant: Build) -> None:
+    """The gateway may still take the money afterwards."""
     shop = merchant()
     number = said(shop.pay())["result"]["transactionNo"]
     shop.service.expire(number)
@@ -210,7 +213,8 @@ def test_leaving_keeps_the_payment_open(merchant: Build) -> None:
     assert said(shop.query())["result"]["status"] == "success"
 
 
-def test_a_payment_can_be_reversed_and_refunded_behind_the_merchants_back(merchant: Build) -> None:
+def test_payment_changes_behind_merchants_back(merchant: Build) -> None:
+    """It can be reversed or refunded without the merchant."""
     shop = merchant()
     number = shop.paid()
     shop.service.give_back(shop.service.find(number), 250)
@@ -221,7 +225,9 @@ def test_a_payment_can_be_reversed_and_refunded_behind_the_merchants_back(mercha
         shop.service.give_back(shop.service.find(number), 1)
 
 
-def test_one_seed_and_one_order_of_calls_give_the_same_bytes(merchant: Build) -> None:
+def test_same_seed_and_calls_repeat_bytes(merchant: Build) -> None:
+    """The calls must come in the same order."""
+
     def run(seed: int) -> list[bytes]:
         shop = merchant(
             seed=seed,
@@ -248,7 +254,7 @@ def test_one_seed_and_one_order_of_calls_give_the_same_bytes(merchant: Build) ->
     assert run(1) != run(2)
 
 
-def test_a_fault_more_does_not_rename_the_transactions(merchant: Build) -> None:
+def test_extra_fault_renames_no_transaction(merchant: Build) -> None:
     plain, faulty = merchant(), merchant(delay=0.5)
     assert said(plain.pay())["result"] == said(faulty.pay())["result"]
 
@@ -264,11 +270,12 @@ def test_a_fault_more_does_not_rename_the_transactions(merchant: Build) -> None:
         ("examples", {"online": False, "app-data-search": True}),
     ],
 )
-def test_unspecified_behaviour_2_the_prefix_of_query_and_refund(
+def test_unspecified_behaviour_2_path_prefixes(
     merchant: Build,
     prefixes: str,
     served: dict[str, bool],
 ) -> None:
+    """Query and refund can be served under another prefix."""
     shop = merchant(prefixes=prefixes)
     assert shop.pay().http_status == 200
     for prefix, answers in served.items():
@@ -280,24 +287,25 @@ def test_unspecified_behaviour_2_the_prefix_of_query_and_refund(
     ("switch", "raw"),
     [("text", b'"amount":"12.50"'), ("number", b'"amount":12.50')],
 )
-def test_unspecified_behaviour_4_the_amount_is_text_or_a_number(
+def test_unspecified_behaviour_4_amount_type(
     merchant: Build,
     switch: str,
     raw: bytes,
 ) -> None:
+    """The amount can be text or a number."""
     shop = merchant(pay_amount=switch, query_amount=switch)
     assert raw in shop.pay().body
     assert raw in shop.query().body
 
 
-def test_unspecified_behaviour_4_a_number_is_written_exactly(merchant: Build) -> None:
+def test_unspecified_behaviour_4_exact_numbers(merchant: Build) -> None:
     shop = merchant()
     shop.pay(amount="99999999999999.99")
     assert b'"amount":99999999999999.99' in shop.query().body
 
 
 @pytest.mark.parametrize(("sent", "written"), [("012.50", "12.50"), ("000.5", "0.5"), ("007", "7")])
-def test_unspecified_behaviour_4_a_number_is_written_without_leading_zeros(
+def test_unspecified_behaviour_4_no_leading_zeros(
     merchant: Build,
     sent: str,
     written: str,
@@ -309,7 +317,7 @@ def test_unspecified_behaviour_4_a_number_is_written_without_leading_zeros(
         assert f'"amount":{written},' in shop.query().body.decode()
 
 
-def test_unspecified_behaviour_5_the_amount_may_be_missing(merchant: Build) -> None:
+def test_unspecified_behaviour_5_missing_amount(merchant: Build) -> None:
     shop = merchant(query_amount="missing")
     shop.pay()
     assert "amount" not in said(shop.query())["result"]
@@ -363,7 +371,7 @@ def test_unspecified_behaviour_12_the_status_of_refusals(merchant: Build, status
     assert shop.refund("1.00", "NOBODY").http_status == status
 
 
-def test_unspecified_behaviour_14_the_words_of_a_refund(merchant: Build) -> None:
+def test_unspecified_behaviour_14_refund_message(merchant: Build) -> None:
     shop = merchant(refund_message="done")
     shop.paid()
     assert said(shop.refund("1.00"))["ret_msg"] == "done"
@@ -376,7 +384,7 @@ def test_unspecified_behaviour_16_the_rate_limit(merchant: Build) -> None:
     assert shop.query("R").http_status == 400
 
 
-def test_a_call_beyond_the_rate_limit_uses_up_no_fault(merchant: Build) -> None:
+def test_rate_limited_call_uses_no_fault(merchant: Build) -> None:
     shop = merchant(rate_limit_per_second=2)
     shop.pay()
     shop.query()
@@ -387,7 +395,7 @@ def test_a_call_beyond_the_rate_limit_uses_up_no_fault(merchant: Build) -> None:
     assert (said(shop.query())["ret_code"], said(shop.query())["ret_code"]) == ("000022", "000100")
 
 
-def test_unspecified_behaviour_18_what_a_refunded_transaction_is(merchant: Build) -> None:
+def test_unspecified_behaviour_18_refunded_status_words(merchant: Build) -> None:
     shop = merchant(word_partly_refunded="partial", word_refunded="refunded")
     shop.paid()
     shop.refund("2.50")
@@ -396,7 +404,7 @@ def test_unspecified_behaviour_18_what_a_refunded_transaction_is(merchant: Build
     assert (partly, said(shop.query())["result"]["status"]) == ("partial", "refunded")
 
 
-def test_unspecified_behaviour_19_an_expired_transaction_can_be_forgotten(merchant: Build) -> None:
+def test_unspecified_behaviour_19_expired_is_forgotten(merchant: Build) -> None:
     shop = merchant(expired_is_forgotten=True)
     shop.pay()
     shop.clock.advance(7200)
@@ -404,10 +412,11 @@ def test_unspecified_behaviour_19_an_expired_transaction_can_be_forgotten(mercha
 
 
 @pytest.mark.parametrize("word", ["EUR", ""])
-def test_unspecified_behaviour_20_other_or_absent_currencies_in_answers(
+def test_unspecified_behaviour_20_answer_currencies(
     merchant: Build,
     word: str,
 ) -> None:
+    """Answers can name other currencies or none."""
     shop = merchant(answer_currency=word, answer_settle_currency=word)
     for result in (said(shop.pay())["result"], said(shop.query())["result"]):
         assert (result.get("currency", ""), result.get("settleCurrency", "")) == (word, word)

@@ -37,7 +37,7 @@ def test_the_published_vector_has_the_published_signature() -> None:
     ("reading", "skip_is_right", "keep_is_right"),
     [("skip", True, False), ("keep", False, True), ("either", True, True)],
 )
-def test_an_empty_parameter_is_read_as_the_switch_says(
+def test_switch_decides_about_empty_parameters(
     reading: str,
     skip_is_right: bool,
     keep_is_right: bool,
@@ -77,7 +77,7 @@ def test_a_changed_value_is_noticed(parameters: dict[str, str], data: st.DataObj
 
 
 @given(PARAMETERS, TEXTS)
-def test_a_signature_made_wrong_on_purpose_is_never_right(
+def test_deliberately_wrong_signature_never_matches(
     parameters: dict[str, str],
     token: str,
 ) -> None:

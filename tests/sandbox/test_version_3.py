@@ -114,12 +114,13 @@ def paid(shop: Merchant, **changes: Any) -> str:
         ({"terminal": "WAP", "osType": "LINUX"}, "000023", "osType"),
     ],
 )
-def test_a_wrong_field_of_a_creation_is_refused_by_name(
+def test_wrong_creation_field_is_refused(
     merchant: Build,
     changes: dict[str, Any],
     code: str,
     word: str,
 ) -> None:
+    """The answer names the field."""
     answer = pay(merchant(), **changes)
     assert (answer["ret_code"], word in answer["ret_msg"]) == (code, True)
 
@@ -139,12 +140,13 @@ def test_a_phone_names_its_system(merchant: Build) -> None:
         ({"storeNo": "999"}, "000021", "storeNo"),
     ],
 )
-def test_a_wrong_field_of_a_refund_is_refused_by_name(
+def test_wrong_refund_field_is_refused(
     merchant: Build,
     changes: dict[str, Any],
     code: str,
     word: str,
 ) -> None:
+    """The answer names the field."""
     shop = merchant()
     paid(shop)
     answer = refund(shop, "250", **changes)
@@ -168,7 +170,7 @@ def test_version_1_takes_dollars_only(merchant: Build) -> None:
     assert said(merchant().pay(currency="KRW", amount="1250"))["ret_code"] == "000023"
 
 
-def test_a_transaction_is_named_by_its_number_too(merchant: Build) -> None:
+def test_transaction_is_found_by_number(merchant: Build) -> None:
     shop = merchant()
     number = paid(shop)
     assert (
@@ -225,7 +227,7 @@ def test_the_answers_have_the_documented_fields(merchant: Build) -> None:
     }
 
 
-def test_a_refund_reference_is_refused_the_second_time(merchant: Build) -> None:
+def test_repeated_refund_reference_is_refused(merchant: Build) -> None:
     shop = merchant()
     paid(shop)
     assert refund(shop, "250", refundReference="R-1")["ret_code"] == "000100"
@@ -251,11 +253,12 @@ def test_the_list_of_refunds_is_a_switch(
 
 
 @pytest.mark.parametrize(("end", "held"), [("succeeded", 1000), ("failed", 1250)])
-def test_a_pending_refund_takes_its_part_and_is_notified_when_it_ends(
+def test_pending_refund_reserves_its_amount(
     merchant: Build,
     end: Any,
     held: int,
 ) -> None:
+    """The shop is notified when the refund ends."""
     shop = merchant(refund_outcome="pending", notification_on_paid=False)
     number = paid(shop)
     assert (
@@ -291,7 +294,7 @@ def test_a_refund_can_fail_at_once(merchant: Build) -> None:
     )
 
 
-def test_a_pending_refund_is_finished_over_the_control_api(
+def test_control_api_finishes_pending_refund(
     sandbox: Sandbox,
     http: HttpMerchant,
 ) -> None:
@@ -320,7 +323,8 @@ def test_a_pending_refund_is_finished_over_the_control_api(
         sandbox.control.set_options({"refund_outcome": "succeeded"})
 
 
-def test_a_magic_amount_is_1301_and_more_of_the_smallest_unit(merchant: Build) -> None:
+def test_magic_amounts_use_smallest_unit(merchant: Build) -> None:
+    """Magic amounts start at 1301 of the smallest unit of the currency."""
     shop = merchant(currencies=["KRW", "KWD"])
     for currency, magic, ordinary in (("KRW", "1321", "1320"), ("KWD", "1.321", "1.320")):
         assert pay(shop, currency=currency, amount=magic)["ret_code"] == "000040"
@@ -403,7 +407,7 @@ def refund_of(
     ],
 )
 @pytest.mark.parametrize("query_amount", ["number", "text"])
-def test_a_payment_of_any_currency_is_created_queried_and_refunded_in_parts(
+def test_payments_work_in_every_currency(
     service_3: Sandbox,
     account_3: Account,
     currency: str,
@@ -411,6 +415,7 @@ def test_a_payment_of_any_currency_is_created_queried_and_refunded_in_parts(
     part: str,
     query_amount: str,
 ) -> None:
+    """A payment is created, queried and refunded in parts."""
     service_3.control.set_options({"query_amount": query_amount})
     request = payment_of(Money(price, currency))
     rest = Decimal(price) - Decimal(part)
@@ -441,7 +446,7 @@ def test_a_payment_of_any_currency_is_created_queried_and_refunded_in_parts(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_refund_is_found_by_its_reference_once_it_is_finished(
+def test_finished_refund_is_found_by_reference(
     service_3: Sandbox,
     account_3: Account,
     asynchronous: bool,
@@ -481,10 +486,11 @@ def test_a_refund_is_found_by_its_reference_once_it_is_finished(
         assert gateway.query_refund(other, sent.refund_no) is not None
 
 
-def test_a_refund_of_the_portal_is_listed_without_a_reference(
+def test_portal_refund_has_no_reference(
     service_3: Sandbox,
     account_3: Account,
 ) -> None:
+    """A refund made in the portal is listed without a reference."""
     request = payment_of(Money("12.505", "KWD"))
     with Gateway(account_3) as gateway:
         gateway.pay(request)
@@ -516,12 +522,13 @@ def test_version_1_lists_no_refunds(service_3: Sandbox, account_3: Account) -> N
     price=st.integers(1, 10**6),
     refunds=st.lists(st.integers(1, 10**6), max_size=8),
 )
-def test_refunds_never_exceed_the_payment_in_any_currency(
+def test_refunds_never_exceed_payment(
     merchant: Build,
     currency: str,
     price: int,
     refunds: list[int],
 ) -> None:
+    """The limit holds in every currency."""
     shop = merchant(magic_amounts=False, currencies=[currency], minimum_amount="0.001")
     paid(shop, currency=currency, amount=str(Money.of_minor_units(price, currency).amount))
     left = price

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
@@ -24,7 +25,7 @@ from django.utils import translation
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tests.smallest_shop.placing import unregistered
-from tillgate import ConfigurationError, InvalidRequest, TillgateError, shop
+from tillgate import ConfigurationError, InvalidRequest, TillgateError, hooks, shop
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
 from tillgate.django.payments import starting
 from tillgate.django.payments.admission import CreationState
@@ -50,20 +51,104 @@ def paid_order(world: World, total: str = "10.00") -> str:
     return key
 
 
-def test_every_public_name_can_be_imported_without_a_django_project() -> None:
-    script = (
-        "import sys, tillgate.shop; assert 'django' not in sys.modules; "
-        "tillgate.shop.money.total([])"
+def test_package_offers_names_of_its_modules() -> None:
+    modules = [one.name for one in pkgutil.iter_modules(shop.__path__) if one.name[0] != "_"]
+    names = {
+        name
+        for module in modules
+        if module not in {"http", "shipping"}  # httpx is heavy; shipping is not public yet
+        for name in import_module(f"tillgate.shop.{module}").__all__
+    }
+    assert set(shop.__all__) == names | {"money"}
+
+
+@pytest.mark.parametrize(
+    ("setup", "said"),
+    [
+        ("", "imported before the apps are loaded: in apps.py import it inside AppConfig.ready()"),
+        (
+            "import django.conf; django.conf.settings.configure(); django.setup(); ",
+            'add "tillgate.django" to INSTALLED_APPS',
+        ),
+    ],
+    ids=["before the apps are loaded", "without the app"],
+)
+def test_import_without_models_says_remedy(setup: str, said: str) -> None:
+    script = f"{setup}import tillgate.shop"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    subprocess.run([sys.executable, "-c", script], check=True)
-    for module, names in shop.MODULES.items():
-        assert list(names) == import_module(f"tillgate.shop.{module}").__all__
-        assert all(getattr(shop, name) is not None for name in names)
+    assert said in done.stderr
 
 
-def test_a_name_that_is_not_public_is_an_error() -> None:
-    with pytest.raises(AttributeError, match="pay_all"):
-        shop.pay_all  # type: ignore[attr-defined]  # noqa: B018  # the access is what is tested
+# Registration -------------------------------------------------------------------------------------
+
+
+class Registered:
+    @hooks.hookimpl
+    def tillgate_return_url(self, payment: object) -> str:
+        return "/"
+
+
+def register(plugin: object, name: str) -> None:
+    """Register a plugin as `AppConfig.ready()` does, while Django is being set up."""
+    with pytest.MonkeyPatch.context() as loading:
+        loading.setattr("django.apps.apps.ready", False)
+        shop.register(plugin, name)
+
+
+@pytest.fixture
+def registered() -> Iterator[Registered]:
+    plugin = Registered()
+    register(plugin, "book-shop")
+    yield plugin
+    hooks.plugin_manager().unregister(plugin)
+
+
+def test_plugin_is_registered_by_name(registered: Registered) -> None:
+    assert hooks.plugin_manager().get_plugin("book-shop") is registered
+
+
+def test_same_plugin_may_register_again(registered: Registered) -> None:
+    register(registered, "book-shop")
+    shop.register(registered, "book-shop")
+    assert hooks.plugin_manager().get_plugin("book-shop") is registered
+
+
+def test_taken_name_or_second_name_is_refused(registered: Registered) -> None:
+    with pytest.raises(ConfigurationError, match="'book-shop' is registered twice"):
+        register(Registered(), "book-shop")
+    with pytest.raises(
+        ConfigurationError, match="'hat-shop' is registered already, as 'book-shop'"
+    ):
+        register(registered, "hat-shop")
+
+
+def test_registration_after_start_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"call tillgate\.shop\.register in AppConfig"):
+        shop.register(Registered(), "book-shop")
+    assert hooks.plugin_manager().get_plugin("book-shop") is None
+
+
+def test_plugin_with_unknown_argument_is_not_registered() -> None:
+    class Misspelt:
+        @hooks.hookimpl
+        def tillgate_return_url(self, paymend: object) -> str:
+            return "/"
+
+    with pytest.raises(ConfigurationError, match=r"'book-shop' cannot be used: .*paymend"):
+        register(Misspelt(), "book-shop")
+    assert hooks.plugin_manager().get_plugin("book-shop") is None
+
+
+def test_uninstalled_plugin_names_app_to_add() -> None:
+    with pytest.raises(
+        ConfigurationError, match="add 'tillgate_oscar' to INSTALLED_APPS; loaded: smallest"
+    ):
+        hooks.call_owner("oscar", "tillgate_return_url", payment=None)
 
 
 # Orders -------------------------------------------------------------------------------------------
@@ -71,7 +156,7 @@ def test_a_name_that_is_not_public_is_an_error() -> None:
 
 @pytest.mark.parametrize("call", [shop.open_order, shop.close_order, shop.pay_url])
 @pytest.mark.parametrize(("plugin", "key"), [("no-such-plugin", "1"), (PLUGIN, "987654321")])
-def test_an_unknown_plugin_or_order_is_refused_now_and_not_an_hour_later(
+def test_unknown_plugin_or_order_fails_early(
     world: World,
     call: Any,
     plugin: str,
@@ -92,7 +177,8 @@ def test_an_unknown_plugin_or_order_is_refused_now_and_not_an_hour_later(
         lambda plugin, key: shop.pay_path(plugin, key, "alipay"),
     ],
 )
-def test_an_order_key_that_is_not_text_is_refused_with_the_remedy(world: World, call: Any) -> None:
+def test_non_text_order_key_is_refused(world: World, call: Any) -> None:
+    """The error says how to correct the key."""
     key = UUID(int=7)
     with pytest.raises(
         InvalidRequest,
@@ -102,7 +188,8 @@ def test_an_order_key_that_is_not_text_is_refused_with_the_remedy(world: World, 
     assert (wrong.value.field, wrong.value.value) == ("order_key", key)
 
 
-def test_the_pay_address_is_absolute_and_leads_to_the_page_of_the_order(world: World) -> None:
+def test_pay_address_is_absolute(world: World) -> None:
+    """The address leads to the pay page of the order."""
     key = world.order("13.43")
     address = shop.pay_url(PLUGIN, key)
     assert address.startswith("http")
@@ -110,14 +197,15 @@ def test_the_pay_address_is_absolute_and_leads_to_the_page_of_the_order(world: W
         assert "13.43" in world.client.get(one).content.decode()
 
 
-def test_an_order_that_tillgate_does_not_know_has_no_state_and_no_lock(world: World) -> None:
+def test_unknown_order_has_no_state(world: World) -> None:
+    """An order that Tillgate does not know cannot be locked either."""
     key = unregistered("10.00")
     assert shop.order_state(PLUGIN, key) is None
     with pytest.raises(ObjectDoesNotExist), shop.locked_order(PLUGIN, key):
         pass
 
 
-def test_an_open_order_waits_for_money_and_a_closed_one_takes_none(world: World) -> None:
+def test_only_open_order_waits_for_money(world: World) -> None:
     key = world.order("10.00")
     shop.open_order(PLUGIN, key)
     assert (state(key).is_closed, state(key).waits_since is None, state(key).is_paid) == (
@@ -154,10 +242,11 @@ def move_to(world: World, moment: datetime) -> None:
 
 
 @pytest.mark.parametrize("tries", [0, 1, 3])
-def test_an_order_can_be_paid_until_the_time_to_which_it_is_kept_and_is_released_after_it(
+def test_order_is_payable_until_kept_time(
     world: World,
     tries: int,
 ) -> None:
+    """The order is released after that time."""
     key = opened(world)
     for _ in range(tries):
         world.time.advance(minutes=20)
@@ -174,9 +263,10 @@ def test_an_order_can_be_paid_until_the_time_to_which_it_is_kept_and_is_released
     assert not shop.start_payment(PLUGIN, key, "alipay").redirect_url
 
 
-def test_an_order_is_never_released_before_a_time_that_was_stated_however_often_it_is_tried(
+def test_order_is_never_released_early(
     world: World,
 ) -> None:
+    """An order is kept until every stated time, however often the shopper tries to pay."""
     world.configure(ORDER_UNPAID_AFTER_MINUTES=60, ORDER_PAYABLE_FOR_MINUTES=150)
     key, stated = opened(world), []
     for _ in range(3):
@@ -207,9 +297,10 @@ def test_no_time_is_stated_that_has_passed(world: World) -> None:
     assert ShopOrder.objects.get().status == "cancelled"
 
 
-def test_nothing_releases_an_order_that_is_paid_or_closed_or_whose_money_is_held(
+def test_settled_order_is_never_released(
     world: World,
 ) -> None:
+    """Nothing releases an order while it is paid, closed or holds money."""
     paid, closed, held = paid_order(world), opened(world), opened(world)
     shop.close_order(PLUGIN, closed)
     ShopOrder.objects.filter(pk=held).update(total="11.00")
@@ -227,7 +318,7 @@ def test_nothing_releases_an_order_that_is_paid_or_closed_or_whose_money_is_held
     assert ShopOrder.objects.get(pk=held).status == "cancelled"
 
 
-def test_the_time_has_a_zone_in_a_project_without_use_tz(world: World, settings: Any) -> None:
+def test_time_has_zone_without_use_tz(world: World, settings: Any) -> None:
     settings.USE_TZ, settings.TIME_ZONE = False, "Europe/Berlin"
     key = opened(world)
     # as Django stores it there
@@ -235,7 +326,8 @@ def test_the_time_has_a_zone_in_a_project_without_use_tz(world: World, settings:
     assert kept_until(key).isoformat() == "2099-07-01T12:00:00+02:00"
 
 
-def test_a_closed_order_that_holds_its_stock_again_is_told_unpaid_once_more(world: World) -> None:
+def test_closed_order_can_be_released_again(world: World) -> None:
+    """A closed order that holds its stock again is reported unpaid once more."""
     key = world.order("10.00")
     shop.open_order(PLUGIN, key)
     shop.close_order(PLUGIN, key)
@@ -245,7 +337,7 @@ def test_a_closed_order_that_holds_its_stock_again_is_told_unpaid_once_more(worl
     assert state(key).is_closed
 
 
-def test_the_state_of_a_paid_and_partly_refunded_order_adds_up(world: World) -> None:
+def test_partly_refunded_order_adds_up(world: World) -> None:
     key = paid_order(world)
     assert (state(key).held_amount, state(key).refundable_amount, state(key).is_paid) == (
         Decimal("10.00"),
@@ -270,9 +362,10 @@ def test_the_state_of_a_paid_and_partly_refunded_order_adds_up(world: World) -> 
     ]
 
 
-def test_a_refund_of_unknown_outcome_can_not_be_refunded_again_and_is_still_held(
+def test_unknown_refund_cannot_be_repeated(
     world: World,
 ) -> None:
+    """The money of a refund with an unknown outcome still counts as held."""
     key = paid_order(world)
     world.sandbox.control.fault("lost_response", occasion="refund", times=1)
     asked = shop.refund_order(PLUGIN, key, "10.00")
@@ -285,7 +378,8 @@ def test_a_refund_of_unknown_outcome_can_not_be_refunded_again_and_is_still_held
     assert (state(key).held_amount, state(key).is_paid) == (Decimal("0.00"), True)
 
 
-def test_a_second_payment_is_held_and_did_not_pay_the_order(world: World) -> None:
+def test_second_payment_does_not_pay_order(world: World) -> None:
+    """The money of the second payment is held."""
     key = world.order("10.00")
     first, second = world.start(key), world.start(key, method="paypal")
     for payment in (first, second):
@@ -298,7 +392,8 @@ def test_a_second_payment_is_held_and_did_not_pay_the_order(world: World) -> Non
     assert [payment.reference for payment in state(key).held] == [first.reference]
 
 
-def test_a_paid_order_awaits_delivery_until_the_shop_has_applied_its_payment(world: World) -> None:
+def test_paid_order_awaits_delivery(world: World) -> None:
+    """Delivery is pending until the shop has applied the payment."""
     key = world.order("10.00")
     payment = world.start(key)
     world.shopper_pays(payment)
@@ -322,7 +417,7 @@ def test_a_paid_order_awaits_delivery_until_the_shop_has_applied_its_payment(wor
     assert state(key).payment("987654321") is None
 
 
-def test_states_of_many_orders_cost_as_many_statements_as_the_state_of_one(
+def test_many_states_need_no_more_statements(
     world: World,
     django_assert_num_queries: Callable[..., Any],
 ) -> None:
@@ -334,7 +429,7 @@ def test_states_of_many_orders_cost_as_many_statements_as_the_state_of_one(
         assert state(keys[2]).open_payments
 
 
-def test_states_of_several_orders_are_found_by_keys_and_by_prefix(world: World) -> None:
+def test_states_found_by_keys_or_prefix(world: World) -> None:
     keys = [world.order("1.00"), world.order("2.00"), world.order("3.00")]
     for key in keys:
         shop.open_order(PLUGIN, key)
@@ -345,7 +440,7 @@ def test_states_of_several_orders_are_found_by_keys_and_by_prefix(world: World) 
     assert shop.order_states("another", keys) == []
 
 
-def test_data_of_the_plugin_is_kept_with_the_order_and_forgotten_by_none(world: World) -> None:
+def test_plugin_data_stays_with_order(world: World) -> None:
     key = world.order("10.00")
     shop.open_order(PLUGIN, key)
     shop.set_order_data(PLUGIN, key, released={"1": 2}, note="x")
@@ -357,9 +452,10 @@ def test_data_of_the_plugin_is_kept_with_the_order_and_forgotten_by_none(world: 
 # Payments -----------------------------------------------------------------------------------------
 
 
-def test_a_started_payment_redirects_to_the_payment_page_and_a_paid_order_to_itself(
+def test_started_payment_redirects_to_payment_page(
     world: World,
 ) -> None:
+    """An order that is already paid redirects to its own page."""
     key = world.order("10.00")
     started = shop.start_payment(PLUGIN, key, "alipay", data={"language": "de"})
     assert started.payment is not None
@@ -374,9 +470,10 @@ def test_a_started_payment_redirects_to_the_payment_page_and_a_paid_order_to_its
     assert shop.start_payment(PLUGIN, key, "alipay").redirect_url == ""
 
 
-def test_what_cannot_be_started_becomes_a_message_for_the_shopper_in_their_language(
+def test_start_problem_becomes_translated_message(
     world: World,
 ) -> None:
+    """Shoppers read in their own language why a payment cannot start."""
     key = world.order("10.00")
     world.sandbox.control.fault("server_error", occasion="pay", times=5)
     unknown = shop.start_payment(PLUGIN, key, "alipay")
@@ -400,7 +497,7 @@ def test_plugin_hears_that_nothing_was_charged(
     assert shop.start_payment(PLUGIN, key, "alipay").redirect_url
 
 
-def test_payment_methods_are_those_of_the_owner_in_order(world: World, settings: Any) -> None:
+def test_payment_methods_keep_owner_order(world: World, settings: Any) -> None:
     settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": ["paypal", "alipay"]}
     assert [(one.code, one.label, one.currencies) for one in shop.payment_methods()] == [
         ("paypal", "PayPal", ("USD",)),
@@ -408,9 +505,10 @@ def test_payment_methods_are_those_of_the_owner_in_order(world: World, settings:
     ]
 
 
-def test_a_payment_is_found_by_id_and_reference_of_the_plugins_own_orders_only(
+def test_payments_found_only_for_own_orders(
     world: World,
 ) -> None:
+    """A plugin finds payments by id or reference only among its own orders."""
     key = paid_order(world)
     payment = state(key).payments[0]
     assert (
@@ -425,14 +523,15 @@ def test_a_payment_is_found_by_id_and_reference_of_the_plugins_own_orders_only(
     assert shop.find_payment(PLUGIN, reference="100017-AAAAAAAAAAAAA") is None
 
 
-def test_an_account_has_payments_once_one_was_started_with_it(world: World) -> None:
+def test_account_has_payments_once_started(world: World) -> None:
     key = world.order("10.00")
     assert not shop.has_payments("default")
     world.start(key)
     assert (shop.has_payments("default"), shop.has_payments("another")) == (True, False)
 
 
-def test_paid_orders_are_found_by_the_time_at_which_their_payment_started(world: World) -> None:
+def test_paid_orders_found_by_start_time(world: World) -> None:
+    """The time is that of the start of the payment."""
     before = shop.now()
     world.time.advance(minutes=1)
     key = paid_order(world)
@@ -454,7 +553,8 @@ def test_the_worker_polls_what_is_due(world: World) -> None:
 # Refunds ------------------------------------------------------------------------------------------
 
 
-def test_a_refund_inside_a_transaction_is_queued_and_sent_after_the_commit(world: World) -> None:
+def test_refund_is_sent_after_commit(world: World) -> None:
+    """Inside a transaction the refund is only queued."""
     key = paid_order(world)
     with transaction.atomic():
         queued = shop.refund_order(PLUGIN, key, "4.00")
@@ -464,9 +564,10 @@ def test_a_refund_inside_a_transaction_is_queued_and_sent_after_the_commit(world
     assert found.status is RefundStatus.SUCCEEDED
 
 
-def test_a_refund_is_refused_for_too_much_for_a_newer_one_and_for_an_unpaid_order(
+def test_impossible_refund_is_refused(
     world: World,
 ) -> None:
+    """Too high an amount, a newer refund and an unpaid order are all refused."""
     key = paid_order(world)
     with pytest.raises(InvalidRequest, match=r"10\.01"):
         shop.refund_order(PLUGIN, key, "10.01")
@@ -479,7 +580,7 @@ def test_a_refund_is_refused_for_too_much_for_a_newer_one_and_for_an_unpaid_orde
 
 
 @pytest.mark.parametrize("given", ["", "0x1", "-1", "1e3", "9" * 30, "٣"])
-def test_a_newest_refund_that_a_form_cannot_have_sent_is_none(world: World, given: str) -> None:
+def test_impossible_newest_refund_counts_as_none(world: World, given: str) -> None:
     key = paid_order(world)
     assert (
         shop.refund_order(PLUGIN, key, "1.00", newest_refund=given).status is RefundStatus.SUCCEEDED
@@ -488,7 +589,7 @@ def test_a_newest_refund_that_a_form_cannot_have_sent_is_none(world: World, give
         shop.refund_order(PLUGIN, key, "1.00", newest_refund=given)
 
 
-def test_a_refund_that_waits_can_be_withdrawn_and_a_sent_one_cannot(world: World) -> None:
+def test_only_waiting_refund_can_be_withdrawn(world: World) -> None:
     key = paid_order(world)
     with transaction.atomic():
         queued = shop.refund_order(PLUGIN, key, "4.00")
@@ -501,7 +602,7 @@ def test_a_refund_that_waits_can_be_withdrawn_and_a_sent_one_cannot(world: World
         shop.withdraw_refund(sent.id, staff="ann")
 
 
-def test_a_refund_that_the_gateway_refused_was_not_withdrawn(world: World) -> None:
+def test_refused_refund_was_not_withdrawn(world: World) -> None:
     key = paid_order(world)
     world.sandbox.control.fault("refused", occasion="refund")
     refused = shop.refund_order(PLUGIN, key, "4.00")
@@ -563,6 +664,36 @@ def test_unusable_key_names_its_field(world: World, wrong: str) -> None:
     assert not Refund.objects.exists()
 
 
+def test_uuid_is_idempotency_key(world: World) -> None:
+    key, made = paid_order(world), UUID(int=7)
+    sent = [shop.refund_order(PLUGIN, key, "4.00", idempotency_key=made) for _ in range(2)]
+    assert [one.idempotency_key for one in sent] == [str(made)] * 2
+    assert Refund.objects.count() == 1
+
+
+@pytest.mark.parametrize("wrong", [17, b"key", ["key"]])
+def test_key_that_is_no_text_names_its_field(world: World, wrong: Any) -> None:
+    with pytest.raises(InvalidRequest, match="give a text or a UUID") as refused:
+        shop.refund_order(PLUGIN, paid_order(world), "4.00", idempotency_key=wrong)
+    assert refused.value.field == "idempotency_key"
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda one: shop.refund(one, "1.00"), "payment_id"),
+        (lambda one: shop.withdraw_refund(one, staff="ann"), "refund_id"),
+        (lambda one: shop.settle_refund(one, done=True, staff="ann"), "refund_id"),
+        (lambda one: shop.resolve_review(one, ReviewAction.POLL, staff="ann"), "review_id"),
+    ],
+)
+@pytest.mark.parametrize("unknown", ["99999", 99999, "x", ""])
+def test_unknown_id_names_its_field(world: World, call: Any, field: str, unknown: Any) -> None:
+    with pytest.raises(InvalidRequest, match="is the id of no") as refused:
+        call(unknown)
+    assert refused.value.field == field
+
+
 # Reviews ------------------------------------------------------------------------------------------
 
 
@@ -578,6 +709,8 @@ def test_repeated_key_of_review_refunds_once(world: World) -> None:
         done = shop.resolve_review(review.id, ReviewAction.REFUND, **given)
         assert (done.resolved, done.message) == (False, "refund success")
     assert state(key).refunded_amount == Decimal("5.00")
+    without = {name: value for name, value in given.items() if name != "amount"}
+    assert shop.resolve_review(review.id, ReviewAction.REFUND, **without) == done
     with pytest.raises(shop.RefundNotPossible, match=r"already names a refund of USD 5\.00"):
         shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"amount": "4.00"})
     rest = [
@@ -585,6 +718,8 @@ def test_repeated_key_of_review_refunds_once(world: World) -> None:
         for _ in range(2)
     ]
     assert rest == [shop.ActionResult(resolved=True, message="refund success")] * 2
+    with_key = shop.resolve_review(review.id, ReviewAction.REFUND, **without)
+    assert (with_key.resolved, with_key.message) == (True, "refund success")
     with pytest.raises(shop.RefundNotPossible, match=r"already names a refund of USD 5\.00"):
         shop.resolve_review(review.id, ReviewAction.REFUND, **given | {"amount": "4.00"})
     assert shop.resolve_review(
@@ -595,7 +730,8 @@ def test_repeated_key_of_review_refunds_once(world: World) -> None:
     assert state(key).refunded_amount == Decimal("10.00")
 
 
-def test_an_order_in_doubt_says_so_and_its_review_can_be_accepted(world: World) -> None:
+def test_order_in_doubt_can_be_accepted(world: World) -> None:
+    """The order says that it is in doubt, and staff can accept its review."""
     key = world.order("13.43")
     payment = world.start(key)
     world.shopper_pays(payment)
@@ -626,7 +762,8 @@ def test_an_order_in_doubt_says_so_and_its_review_can_be_accepted(world: World) 
     assert review.id not in {one.id for one in shop.open_reviews(PLUGIN, order_keys=[key])}
 
 
-def test_reviews_are_found_by_order_prefix_account_and_reason(world: World) -> None:
+def test_reviews_found_by_order_and_reason(world: World) -> None:
+    """Reviews can also be found by key prefix and account."""
     key = paid_order(world)
     shop.open_review(state(key).payments[0].id, "The seat was sold twice.", actor=PLUGIN)
     (review,) = shop.open_reviews(PLUGIN)
@@ -652,17 +789,16 @@ def test_more_open_reviews_cost_no_more_statements(world: World) -> None:
     counts = []
     for _ in range(2):
         shop.open_review(
-            state(paid_order(world)).payments[0].id,
-            "The seat was sold twice.",
-            actor=PLUGIN,
+            state(paid_order(world)).payments[0].id, "The seat was sold twice.", actor=PLUGIN
         )
         counts.append(statements())
     assert counts == [2, 2]
 
 
-def test_a_review_names_the_newest_refund_and_the_queued_one_that_staff_can_withdraw(
+def test_review_names_withdrawable_refund(
     world: World,
 ) -> None:
+    """The review names the newest refund and the queued one that staff can withdraw."""
     key = paid_order(world)
     payment = state(key).payments[0]
     sent = shop.refund(payment.id, "1.00")
@@ -678,7 +814,8 @@ def test_a_review_names_the_newest_refund_and_the_queued_one_that_staff_can_with
     assert ReviewAction.WITHDRAW in review.actions
 
 
-def test_the_same_case_is_open_once_and_ends_without_staff(world: World) -> None:
+def test_same_case_opens_one_review(world: World) -> None:
+    """The shop can close the review without staff."""
     key = paid_order(world)
     for _ in range(2):
         shop.open_review(state(key).payments[0].id, "The seat was sold twice.", actor=PLUGIN)
@@ -689,10 +826,11 @@ def test_the_same_case_is_open_once_and_ends_without_staff(world: World) -> None
     assert Review.objects.get().resolution == "the seat is free again"
 
 
-def test_i11_no_secret_stands_in_a_review_a_result_or_a_timeline(
+def test_i11_shop_values_show_no_secret(
     world: World,
     settings: Any,
 ) -> None:
+    """No review, result or timeline contains a secret."""
     key = paid_order(world)
     payment = Payment.objects.get(order__key=key)
     shop.open_review(str(payment.pk), f"Look at {payment.notification_key}.", actor=PLUGIN)
@@ -703,9 +841,10 @@ def test_i11_no_secret_stands_in_a_review_a_result_or_a_timeline(
     assert payment.notification_key not in shown
 
 
-def test_the_newest_reviews_are_those_of_a_prefix_and_of_accounts_and_are_counted_all(
+def test_newest_reviews_are_limited_but_counted(
     world: World,
 ) -> None:
+    """Prefix and accounts select the reviews, and the count includes all of them."""
     keys = [paid_order(world), paid_order(world)]
     for key in keys:
         world.time.advance(minutes=1)
@@ -725,9 +864,10 @@ def test_the_newest_reviews_are_those_of_a_prefix_and_of_accounts_and_are_counte
 # Remote events ------------------------------------------------------------------------------------
 
 
-def test_remote_events_are_found_with_their_status_and_their_data_can_be_added_to(
+def test_remote_events_keep_status_and_data(
     world: World,
 ) -> None:
+    """A shop can find its remote events and add data to them."""
     key = paid_order(world)
     payment = state(key).payments[0]
     event = shop.enqueue_remote(PLUGIN, key, "mail", payment_id=payment.id, data={"to": "ann"})
@@ -746,14 +886,14 @@ def test_remote_events_are_found_with_their_status_and_their_data_can_be_added_t
 # Staff pages and views ----------------------------------------------------------------------------
 
 
-def test_a_badge_names_the_status_of_a_payment_or_a_refund(world: World) -> None:
+def test_badge_names_payment_or_refund_status(world: World) -> None:
     key = paid_order(world)
     asked = shop.refund_order(PLUGIN, key, CENT)
     assert "refunded" in shop.badge_of(asked)
     assert "paid" in shop.badge_of(state(key).payments[0])
 
 
-def test_staff_are_told_the_outcome_of_a_refund(world: World, rf: RequestFactory) -> None:
+def test_staff_learn_outcome_of_refund(world: World, rf: RequestFactory) -> None:
     asked = shop.refund_order(PLUGIN, paid_order(world), CENT)
     request = rf.get("/")
     request.session = {}  # type: ignore[assignment]
@@ -764,7 +904,8 @@ def test_staff_are_told_the_outcome_of_a_refund(world: World, rf: RequestFactory
     assert ["0.01" in str(message) for message in get_messages(request)] == [True]
 
 
-def test_only_who_may_see_the_admin_gets_an_address_in_it(rf: RequestFactory) -> None:
+def test_admin_address_needs_permission(rf: RequestFactory) -> None:
+    """Only a user who may view the record gets its address in the admin."""
     request = rf.get("/")
     request.user = SimpleNamespace(is_staff=True, has_perm=lambda _: False)  # type: ignore[assignment]
     assert shop.admin_url(request, "payment", "1") == ""
@@ -775,10 +916,11 @@ def test_only_who_may_see_the_admin_gets_an_address_in_it(rf: RequestFactory) ->
     assert shop.admin_url(request, "payment", "1").endswith("/payment/1/change/")
 
 
-def test_a_notification_at_an_address_of_the_shops_own_is_a_hint_like_any_other(
+def test_notification_at_own_address_is_hint(
     world: World,
     rf: RequestFactory,
 ) -> None:
+    """A notification at an address of the shop is checked by a query as well."""
     key = world.order("10.00")
     payment = world.start(key)
     world.shopper_pays(payment)
@@ -789,7 +931,7 @@ def test_a_notification_at_an_address_of_the_shops_own_is_a_hint_like_any_other(
     assert world.client.get(shop.return_path(str(payment.pk))).status_code in (200, 302)
 
 
-def test_a_shopper_may_continue_on_an_open_payment_page_and_on_no_other(world: World) -> None:
+def test_shopper_continues_only_on_open_page(world: World) -> None:
     key = world.order("10.00")
     payment = world.start(key)
     assert shop.may_continue(str(payment.pk))
@@ -798,7 +940,7 @@ def test_a_shopper_may_continue_on_an_open_payment_page_and_on_no_other(world: W
     assert not shop.may_continue(str(payment.pk))
 
 
-def test_a_payment_that_another_request_is_creating_is_waited_for(world: World) -> None:
+def test_payment_being_created_is_waited_for(world: World) -> None:
     payment = world.start(world.order("10.00"))
     page = payment.payment_url
     Payment.objects.filter(pk=payment.pk).update(payment_url="")
@@ -814,7 +956,8 @@ def test_a_payment_that_another_request_is_creating_is_waited_for(world: World) 
 # Accounts -----------------------------------------------------------------------------------------
 
 
-def test_an_account_is_found_by_its_name_and_checked_without_moving_money(world: World) -> None:
+def test_account_check_moves_no_money(world: World) -> None:
+    """An account is found by its name and can be checked."""
     account = shop.find_account("default")
     assert shop.check_account(account, seconds=5).passed
     stranger = account.model_copy(
@@ -830,9 +973,10 @@ def test_an_account_is_found_by_its_name_and_checked_without_moving_money(world:
 # Settings and checks ------------------------------------------------------------------------------
 
 
-def test_a_settings_dictionary_is_read_by_a_model_and_an_unknown_key_says_which_was_meant(
+def test_unknown_settings_key_suggests_nearest(
     settings: Any,
 ) -> None:
+    """A model reads the settings, and the error suggests the key that was meant."""
     from pydantic import BaseModel
 
     class Model(BaseModel):
@@ -852,7 +996,8 @@ def test_a_settings_dictionary_is_read_by_a_model_and_an_unknown_key_says_which_
             load()
 
 
-def test_inner_settings_are_named_with_their_place_and_a_secret_is_not_shown(settings: Any) -> None:
+def test_inner_setting_error_names_place(settings: Any) -> None:
+    """The error does not show a secret."""
     from pydantic import BaseModel, Field, field_validator
 
     class Inner(BaseModel):
@@ -879,7 +1024,8 @@ def test_inner_settings_are_named_with_their_place_and_a_secret_is_not_shown(set
     assert load().inner == Inner(colour="red")
 
 
-def test_a_check_set_runs_its_checks_for_its_app_and_for_all() -> None:
+def test_check_set_runs_for_own_app() -> None:
+    """The checks run when their app is chosen and when all apps are."""
     found = shop.CheckSet("shop_test")
 
     @found.area

@@ -2,8 +2,6 @@
 
 from django.apps import AppConfig
 
-from tillgate import hooks
-
 
 class SmallestShopConfig(AppConfig):
     """A shop with one kind of row."""
@@ -15,6 +13,6 @@ class SmallestShopConfig(AppConfig):
     def ready(self) -> None:
         """Register the plugin under the name that Tillgate's rows will carry."""
         from tests.smallest_shop import plugin
+        from tillgate import shop
 
-        if not hooks.plugin_manager().has_plugin("smallest-shop"):
-            hooks.plugin_manager().register(plugin, name="smallest-shop")
+        shop.register(plugin, "smallest-shop")

@@ -870,7 +870,7 @@ def takes_what_a_handler_swallowed_for_told(patch: pytest.MonkeyPatch) -> None:
         with transaction.atomic():
             yield
 
-    patch.setattr(delivering, "in_the_shops_hands", trusting)
+    patch.setattr(delivering, "shop_savepoint", trusting)
 
 
 @mutant("", among=MUTANTS_OF_THE_SIMULATOR, name="logs a payment page's key")

@@ -1,6 +1,4 @@
-"""The plugin: how an order becomes a payment, and what a paid, unpaid or refunded one changes in
-the shop.
-"""
+"""The plugin: an order becomes a payment, which changes the shop once paid, unpaid or refunded."""
 
 from __future__ import annotations
 

@@ -15,10 +15,11 @@ from tillgate.lifecycle import PaymentStatus
 from tillgate.testing.world import World
 
 
-def test_an_order_that_becomes_dearer_after_it_was_described_is_not_marked_paid_and_a_person_is_told(
+def test_order_repriced_after_description_stays_unpaid(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A person is told."""
     payment = world.start(world.order("12.50"))
     world.shopper_pays(payment)
     call = hooks.call_owner
@@ -37,11 +38,12 @@ def test_an_order_that_becomes_dearer_after_it_was_described_is_not_marked_paid_
     ("total", "outcome"),
     [("12.50", "applied"), ("12.49", "applied"), ("12.51", "underpaid"), ("100.00", "underpaid")],
 )
-def test_an_order_is_marked_paid_by_no_less_than_it_costs(
+def test_order_needs_at_least_its_price(
     world: World,
     total: str,
     outcome: str,
 ) -> None:
+    """An order is marked paid by no less than it costs."""
     order = ShopOrder.objects.create(total=Decimal(total))
     payment = hooks.Payment(
         id="1",

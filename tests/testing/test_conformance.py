@@ -58,7 +58,7 @@ def shop(
     project.makepyfile(test_shop=SHOP.format(driver=driver, declined=declined))
 
 
-def test_the_report_says_what_held_what_failed_and_what_was_not_run(
+def test_report_lists_held_failed_and_skipped(
     project: pytest.Pytester,
 ) -> None:
     shop(project, driver="Forgetful()")
@@ -96,7 +96,7 @@ def test_the_report_says_what_held_what_failed_and_what_was_not_run(
 
 
 @pytest.mark.parametrize("body", ["pass", "super().test_full_refund(world)"])
-def test_an_overridden_scenario_is_reported_as_not_proven(
+def test_overridden_scenario_is_not_proven(
     project: pytest.Pytester,
     body: str,
 ) -> None:
@@ -142,7 +142,7 @@ def test_the_report_is_written_for_programs_too(project: pytest.Pytester) -> Non
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", report["origin"])
 
 
-def test_two_classes_of_one_name_have_a_table_each(project: pytest.Pytester) -> None:
+def test_same_named_classes_have_own_tables(project: pytest.Pytester) -> None:
     shop(project, declined='{"full_refund": "by hand"}', driver="Forgetful()")
     source = SHOP.format(driver="SmallestShopDriver()", declined="{}")
     project.makepyfile(test_z_other_shop=source)
@@ -161,20 +161,22 @@ def test_two_classes_of_one_name_have_a_table_each(project: pytest.Pytester) -> 
     ("path", "detail"),
     [("none/report.md", "none is no folder"), (".", "is a folder")],
 )
-def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
+def test_unwritable_report_is_refused_up_front(
     project: pytest.Pytester,
     path: str,
     detail: str,
 ) -> None:
+    """Nothing runs before the refusal."""
     shop(project)
     result = project.runpytest_subprocess("-k", "notification_only", "--conformance-report", path)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*--conformance-report: {path}*{detail}*"])
 
 
-def test_a_declined_scenario_is_an_expected_failure_with_its_reason(
+def test_declined_scenario_fails_as_expected(
     project: pytest.Pytester,
 ) -> None:
+    """The report gives the reason."""
     shop(project, driver="Forgetful()", declined='{"full_refund": "refunds are booked by | hand"}')
     result = project.runpytest_subprocess(
         "-k",
@@ -190,7 +192,7 @@ def test_a_declined_scenario_is_an_expected_failure_with_its_reason(
     )
 
 
-def test_a_declined_scenario_that_holds_after_all_fails(project: pytest.Pytester) -> None:
+def test_declined_scenario_that_holds_fails(project: pytest.Pytester) -> None:
     shop(project, declined='{"full_refund": "refunds are booked by hand"}')
     result = project.runpytest_subprocess("-k", "full_refund")
     result.assert_outcomes(failed=1, deselected=len(SCENARIOS) - 1)
@@ -232,7 +234,7 @@ def test_what_cannot_be_declined_is_an_error(
         ),
     ],
 )
-def test_a_class_without_a_driver_is_told_so(
+def test_missing_driver_is_explained(
     project: pytest.Pytester,
     driver: str,
     said: str,
@@ -243,7 +245,7 @@ def test_a_class_without_a_driver_is_told_so(
     result.stdout.fnmatch_lines([f"*{said}*"])
 
 
-def test_a_database_in_memory_is_refused_with_a_remedy(project: pytest.Pytester) -> None:
+def test_in_memory_database_refusal_names_remedy(project: pytest.Pytester) -> None:
     shop(project)
     project.makepyfile(
         in_memory="""
@@ -263,7 +265,7 @@ def test_a_database_in_memory_is_refused_with_a_remedy(project: pytest.Pytester)
     result.stdout.fnmatch_lines(["*cannot share a database in memory; give it a file: *"])
 
 
-def test_an_optional_capability_that_is_missing_is_named(project: pytest.Pytester) -> None:
+def test_missing_optional_capability_is_named(project: pytest.Pytester) -> None:
     shop(
         project,
         driver='type("Bare", (SmallestShopDriver,), {"place_order_paid_otherwise": '
@@ -335,7 +337,7 @@ def test_failure_names_its_cause(
     result.stdout.fnmatch_lines([said])
 
 
-def test_every_scenario_has_a_name_of_its_own_and_a_sentence() -> None:
+def test_scenarios_have_unique_names_and_summaries() -> None:
     tests = [
         name for group in Conformance.__mro__ for name in vars(group) if name.startswith("test_")
     ]
@@ -374,7 +376,7 @@ def test_every_scenario_is_documented_and_no_other() -> None:
     assert dict(re.findall(r"^\| (\w+) \| (.+?\.) \| ", table, re.MULTILINE)) == SCENARIOS
 
 
-def test_everything_that_tests_of_a_shop_use_is_documented() -> None:
+def test_public_testing_helpers_are_documented() -> None:
     source = (ROOT / "src/tillgate/testing/shops.py").read_text("utf-8")
     assert set(rows("Shops")) == set(
         re.findall(r"^@pytest\.fixture.*\ndef (\w+)", source, re.MULTILINE),

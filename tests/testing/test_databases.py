@@ -19,7 +19,8 @@ def nothing_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_sqlite_is_a_file_whose_writers_wait_for_each_other() -> None:
+def test_sqlite_writers_wait_for_each_other() -> None:
+    """The database is a file."""
     chosen = chosen_database("my-shop-tests")
     assert name_of_database() == "sqlite"
     assert Path(chosen["TEST"]["NAME"]).match("*/my-shop-tests_????????.sqlite3")
@@ -30,12 +31,13 @@ def test_sqlite_is_a_file_whose_writers_wait_for_each_other() -> None:
     ("name", "engine", "host"),
     [("postgresql", "postgresql", "PGHOST"), ("mariadb", "mysql", "MYSQL_HOST")],
 )
-def test_a_server_is_on_this_machine_unless_its_own_variable_says_where(
+def test_server_defaults_to_this_machine(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     engine: str,
     host: str,
 ) -> None:
+    """Only the server's own variable names another host."""
     monkeypatch.setenv("TILLGATE_TEST_DATABASE", name)
     chosen = chosen_database("my-shop-tests")
     assert (chosen["ENGINE"], chosen["HOST"]) == (f"django.db.backends.{engine}", "127.0.0.1")
@@ -47,11 +49,12 @@ def test_a_server_is_on_this_machine_unless_its_own_variable_says_where(
     ("host", "options"),
     [("127.0.0.1", {"ssl_disabled": True}), ("db.example", {})],
 )
-def test_pymysql_connects_without_tls_to_this_machine_alone_however_often_it_is_asked_for(
+def test_pymysql_skips_tls_only_locally(
     monkeypatch: pytest.MonkeyPatch,
     host: str,
     options: dict[str, bool],
 ) -> None:
+    """Asking again gives the same options."""
     monkeypatch.delitem(sys.modules, "MySQLdb", raising=False)
     monkeypatch.setenv("TILLGATE_TEST_DATABASE", "mariadb")
     monkeypatch.setenv("MYSQL_HOST", host)
@@ -61,7 +64,7 @@ def test_pymysql_connects_without_tls_to_this_machine_alone_however_often_it_is_
 
 
 @pytest.mark.parametrize("name", DATABASE_NAMES)
-def test_two_runs_can_go_on_beside_each_other(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_parallel_runs_use_separate_databases(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("TILLGATE_TEST_DATABASE", name)
     before = chosen_database("my-shop-tests")["TEST"]["NAME"]
     monkeypatch.setenv("TILLGATE_TEST_NAME", "another")
@@ -89,7 +92,7 @@ def test_two_checkouts_share_no_database(
     assert names[0] == names[2] != names[1]
 
 
-def test_a_database_that_is_not_known_is_refused_with_those_that_are(
+def test_unknown_database_names_known_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TILLGATE_TEST_DATABASE", "postgres")

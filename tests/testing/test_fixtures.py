@@ -79,10 +79,11 @@ def recorded(project: pytest.Pytester) -> Path:
 
 
 class TestNothingLoadsByItself:
-    def test_project_that_does_not_name_the_fixtures_gets_nothing(
+    def test_fixtures_are_inactive_unless_named(
         self,
         pytester: pytest.Pytester,
     ) -> None:
+        """A project that does not name the fixtures imports nothing and gets none."""
         pytester.makepyfile(
             """
             import sys
@@ -157,7 +158,7 @@ class TestRecordAndReplay:
             ],
         )
 
-    def test_missing_cassette_fails_with_the_command_that_records_it(
+    def test_missing_cassette_names_recording_command(
         self,
         recorded: Path,
         project: pytest.Pytester,
@@ -172,16 +173,17 @@ class TestRecordAndReplay:
             ],
         )
 
-    def test_missing_cassette_fails_a_test_that_sends_nothing(
+    def test_missing_cassette_fails_silent_test(
         self,
         project: pytest.Pytester,
     ) -> None:
+        """A test that sends nothing fails as well."""
         project.makepyfile("def test_idle(cassette):\n    pass\n")
         result = project.runpytest()
         result.assert_outcomes(passed=1, errors=1)
         result.stdout.fnmatch_lines(["there is no cassette *test_idle.yaml"])
 
-    def test_failed_test_leaves_its_cassette_as_it_was(
+    def test_failed_test_keeps_its_cassette(
         self,
         recorded: Path,
         project: pytest.Pytester,
@@ -240,7 +242,7 @@ class TestRecordAndReplay:
         )
         project.runpytest().assert_outcomes(passed=2)
 
-    def test_parameters_and_classes_have_cassettes_of_their_own(
+    def test_parameters_and_classes_have_own_cassettes(
         self,
         project: pytest.Pytester,
     ) -> None:
@@ -350,11 +352,12 @@ class TestLiveAccount:
         yield sandbox
         sandbox.stop()
 
-    def test_cases_that_need_the_sandbox_are_skipped_by_name_and_keep_their_files(
+    def test_sandbox_only_cases_are_skipped(
         self,
         gateway: Sandbox,
         project: pytest.Pytester,
     ) -> None:
+        """They are skipped by name, and their cassettes stay."""
         project.makepyfile(test_shop=PAYS, test_fault=PROVOKES)
         kept = project.mkdir("cassettes") / "test_needs_a_fault.yaml"
         kept.write_text("as it was", "utf-8")
@@ -385,7 +388,7 @@ class TestLiveAccount:
         )
         project.runpytest().assert_outcomes(passed=1)
 
-    def test_recorded_from_either_it_is_the_same_file(
+    def test_sandbox_and_live_recordings_are_equal(
         self,
         recorded: Path,
         gateway: Sandbox,
@@ -529,7 +532,7 @@ class TestNetworkWhileReplaying:
         "way",
         ["socket", "class that was imported before", "look-up", "asyncio", "httpx to another host"],
     )
-    def test_attempt_that_is_hushed_up_fails_the_test_too(
+    def test_swallowed_network_attempt_fails_test(
         self,
         project: pytest.Pytester,
         listener: int,
@@ -602,7 +605,7 @@ class TestNetworkWhileReplaying:
         project.runpytest().assert_outcomes(passed=1)
 
 
-def test_cassettes_of_the_repository_are_what_recording_them_again_gives(
+def test_repository_cassettes_match_fresh_recordings(
     project: pytest.Pytester,
     request: pytest.FixtureRequest,
 ) -> None:

@@ -282,9 +282,10 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     return pytester
 
 
-def test_the_report_names_what_was_skipped_declined_overridden_and_not_run(
+def test_report_names_scenarios_without_result(
     project: pytest.Pytester,
 ) -> None:
+    """They were skipped, declined, overridden or not run."""
     body = (
         "def account(self, currency=None):\n            return None if currency in ('KWD', "
         "'BHD') else super().account(currency)"
@@ -308,7 +309,7 @@ def test_the_report_names_what_was_skipped_declined_overridden_and_not_run(
     ).read_text("utf-8")
 
 
-def test_an_account_of_none_of_the_currencies_proves_no_amount(project: pytest.Pytester) -> None:
+def test_account_without_currencies_proves_no_amount(project: pytest.Pytester) -> None:
     body = (
         "def account(self, currency=None):\n            return None if currency else "
         "super().account()"
@@ -318,7 +319,7 @@ def test_an_account_of_none_of_the_currencies_proves_no_amount(project: pytest.P
     result.assert_outcomes(failed=3, deselected=len(SCENARIOS) - 3)
 
 
-def test_what_a_driver_cannot_do_is_to_be_declined(project: pytest.Pytester) -> None:
+def test_missing_driver_ability_must_be_declined(project: pytest.Pytester) -> None:
     body = "hold_refund = __import__('tillgate.testing.gateway_driver').testing.gateway_driver.GatewayDriver.hold_refund"
     project.makepyfile(
         test_mine=PROJECT.format(
@@ -333,7 +334,7 @@ def test_what_a_driver_cannot_do_is_to_be_declined(project: pytest.Pytester) -> 
     )
 
 
-def test_a_plugin_that_is_not_installed_is_named(project: pytest.Pytester) -> None:
+def test_plugin_not_installed_is_named(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_mine=PROJECT.format(
             body="def __enter__(self):\n            return self",
@@ -356,7 +357,7 @@ def _rows(heading: str) -> dict[str, str]:
     return {name.partition("(")[0]: text.removeprefix(": ") for name, text in lines}
 
 
-def test_every_scenario_and_act_is_documented_and_no_other() -> None:
+def test_documentation_matches_scenarios_and_acts() -> None:
     page = (ROOT / "docs/reference/testing.md").read_text("utf-8")
     (report,) = re.findall(r"\]\(([^)]+)\)", page.partition("### Scenarios of gateways\n")[2])
     table = (ROOT / "docs/reference" / report).read_text("utf-8")

@@ -106,7 +106,7 @@ def test_planted_secret_is_found(clean: str, tmp_path: Path, plant: str) -> None
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "broken.yaml", "odd.yaml", "binary.bin"])
-def test_files_that_are_no_cassettes_are_searched_too(tmp_path: Path, name: str) -> None:
+def test_non_cassette_files_are_searched_too(tmp_path: Path, name: str) -> None:
     content = {
         "broken.yaml": b"a: [\n",
         "odd.yaml": b"interactions: [7, {request: 7, response: {body: 7}}]\n",

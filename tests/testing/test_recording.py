@@ -189,11 +189,12 @@ class TestWhatIsWritten:
             "ada@example.org",
         ],
     )
-    def test_no_secret_of_the_answer_or_the_request_reaches_the_file(
+    def test_recorded_file_holds_no_secrets(
         self,
         betrayal: str,
         secret: str,
     ) -> None:
+        """Secrets are removed from both the request and the answer."""
         assert secret not in betrayal
 
     @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ class TestWhatIsWritten:
     def test_headers_that_change_or_betray_are_dropped(self, betrayal: str, header: str) -> None:
         assert f"{header}:" not in betrayal.lower()
 
-    def test_rest_of_the_conversation_is_there_for_a_person_to_read(
+    def test_rest_of_conversation_stays_readable(
         self,
         betrayal: str,
         recorder: Cassette,
@@ -293,7 +294,7 @@ class TestRecording:
         assert '"ret_msg": "key TOKEN"' in text
         assert "content-encoding" not in text
 
-    def test_answers_that_cannot_be_read_are_not_kept(
+    def test_unreadable_answers_are_not_kept(
         self,
         blabber: Blabber,
         live: Account,
@@ -306,7 +307,7 @@ class TestRecording:
         recorder.finish()
         assert "string: '***'" in recorder.path.read_text("utf-8")
 
-    def test_nothing_is_written_before_the_test_has_passed(
+    def test_nothing_is_written_before_test_passes(
         self,
         blabber: Blabber,
         live: Account,
@@ -317,7 +318,7 @@ class TestRecording:
             httpx.post(f"{live.base_url}/online/v1/refund", json={})
         assert not recorder.path.exists()
 
-    def test_recording_that_still_holds_a_secret_is_not_written(
+    def test_recording_with_secret_is_not_written(
         self,
         monkeypatch: pytest.MonkeyPatch,
         blabber: Blabber,
@@ -342,7 +343,7 @@ class TestRecording:
         with pytest.raises(Failed, match="needs no cassette"):
             recorder.finish()
 
-    def test_requests_to_others_are_no_part_of_the_conversation(
+    def test_requests_to_others_are_left_out(
         self,
         blabber: Blabber,
         live: Account,
@@ -474,7 +475,7 @@ class TestMatching:
         assert send().json() == {"ret_code": "000100", "ret_msg": "refund of 1.00"}
         player.finish()
 
-    def test_order_and_spacing_of_members_do_not_matter(
+    def test_member_order_and_spacing_are_ignored(
         self,
         send: Callable[..., httpx.Response],
     ) -> None:
@@ -487,7 +488,7 @@ class TestMatching:
             == 200
         )
 
-    def test_values_of_merchant_no_and_signature_do_not_matter(
+    def test_merchant_no_and_signature_are_ignored(
         self,
         send: Callable[..., httpx.Response],
     ) -> None:
@@ -495,7 +496,7 @@ class TestMatching:
             send(json={**SENT, "merchantNo": "200043", "verifySign": "f" * 32}).status_code == 200
         )
 
-    def test_amount_999_does_not_replay_the_answer_for_1(
+    def test_different_amount_replays_no_answer(
         self,
         send: Callable[..., httpx.Response],
     ) -> None:
@@ -571,7 +572,7 @@ class TestMatching:
         with pytest.raises(Failed, match="holds no answer"):
             player.finish()
 
-    def test_request_that_is_not_sent_any_more_is_told(self, player: Cassette) -> None:
+    def test_unsent_recorded_request_is_reported(self, player: Cassette) -> None:
         with player.running():
             pass
         with pytest.raises(
@@ -587,7 +588,7 @@ class TestMatching:
             pass
 
 
-def test_missing_cassette_is_told_with_the_command_that_records_it(player: Cassette) -> None:
+def test_missing_cassette_names_recording_command(player: Cassette) -> None:
     with (
         player.running(),
         pytest.raises(

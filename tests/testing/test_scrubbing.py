@@ -299,7 +299,7 @@ class TestPersonalData:
             "[" * 100_000 + '"Ann Other"',
         ],
     )
-    def test_body_that_is_no_json_is_not_kept(self, body: str | bytes) -> None:
+    def test_non_json_body_is_dropped(self, body: str | bytes) -> None:
         assert answered(body) == "***"
 
     def test_empty_body_stays_empty(self) -> None:
@@ -316,7 +316,7 @@ class TestPersonalData:
             == urlencode({member: "***"}).encode()
         )
 
-    def test_request_that_is_no_json_is_not_kept(self) -> None:
+    def test_non_json_request_is_dropped(self) -> None:
         assert sent("Ann Other", "text/plain").body == b"***"
 
 

@@ -74,7 +74,8 @@ def run(
     return {name: found[name] for name in chosen}
 
 
-def test_a_shop_is_paid_and_refunded_on_another_gateway(project: pytest.Pytester) -> None:
+def test_shop_works_on_another_gateway(project: pytest.Pytester) -> None:
+    """The shop is paid and refunded there."""
     chosen = (
         "pay_and_return",
         "notification_only",
@@ -97,7 +98,7 @@ def test_a_shop_is_paid_and_refunded_on_another_gateway(project: pytest.Pytester
         ),
     ],
 )
-def test_a_gateway_that_does_not_play_its_part_is_noticed(
+def test_misbehaving_gateway_is_noticed(
     project: pytest.Pytester,
     scenario: str,
     gateway: str,
@@ -105,9 +106,10 @@ def test_a_gateway_that_does_not_play_its_part_is_noticed(
     assert run(project, scenario, gateway=gateway) == {scenario: "FAILED in call"}
 
 
-def test_what_the_driver_cannot_do_is_skipped_in_its_words_or_declined(
+def test_missing_gateway_driver_feature_is_skipped(
     project: pytest.Pytester,
 ) -> None:
+    """The test is skipped with the driver's own words, or declined."""
     chosen = ("amount_mismatch", "changed_after_paid", "refund_notification_before_the_answer")
     gateway = (
         "def notify(self, reference, kind='payment', *, status=''):\n            raise "
@@ -126,7 +128,7 @@ def test_what_the_driver_cannot_do_is_skipped_in_its_words_or_declined(
     }
 
 
-def test_what_the_driver_of_the_shop_cannot_do_still_fails(project: pytest.Pytester) -> None:
+def test_missing_shop_driver_feature_fails(project: pytest.Pytester) -> None:
     shop = (
         "def place_order_in(self, currency, total):\n            raise NotImplementedError('it "
         "knows one currency')"

@@ -77,7 +77,7 @@ def change(path: Path, old: str, new: str) -> None:
         (SOURCE, "#, python-format", '#~ msgid "a"\n\n#, python-format', "#~ in django.po"),
     ],
 )
-def test_what_is_wrong_with_a_catalogue_is_found(
+def test_catalogue_errors_are_found(
     app: Path,
     file: str,
     old: str,
@@ -88,7 +88,7 @@ def test_what_is_wrong_with_a_catalogue_is_found(
     assert fault in faults_of_catalogue(app, "de")
 
 
-def test_a_text_without_a_translation_and_a_catalogue_that_was_not_compiled_again_are_found(
+def test_missing_and_uncompiled_translations_are_found(
     app: Path,
 ) -> None:
     change(app / SOURCE, "Diese Bestellung kann nicht bezahlt werden: %(detail)s.", "")
@@ -98,6 +98,6 @@ def test_a_text_without_a_translation_and_a_catalogue_that_was_not_compiled_agai
     ]
 
 
-def test_an_app_that_marks_nothing_is_no_proof(tmp_path: Path) -> None:
+def test_app_without_marked_texts_proves_nothing(tmp_path: Path) -> None:
     shutil.copytree(APP / "locale", tmp_path / "locale")
     assert faults_of_catalogue(tmp_path, "de")[0] == f"nothing is marked in {tmp_path.name}"

@@ -57,11 +57,11 @@ PAYMENT_PAGE = (302, "http://127.0.0.1:8181/cashier/1")
         ("?step=2", "/orders/7/pay/?step=2"),
     ],
 )
-def test_a_redirect_is_followed_as_a_browser_does(to: str, asked: str) -> None:
+def test_world_follows_redirects_like_browsers(to: str, asked: str) -> None:
     assert choose((302, to), PAYMENT_PAGE) == [("GET", asked, None)]
 
 
-def test_a_redirect_from_a_page_that_was_redirected_to_is_relative_to_that() -> None:
+def test_second_redirect_is_relative_to_first() -> None:
     assert choose((302, "confirm/"), (303, "now/"), PAYMENT_PAGE)[1] == (
         "GET",
         "/orders/7/pay/confirm/now/",
@@ -70,7 +70,7 @@ def test_a_redirect_from_a_page_that_was_redirected_to_is_relative_to_that() -> 
 
 
 @pytest.mark.parametrize("status", [307, 308])
-def test_a_redirect_that_keeps_the_request_is_posted_again(status: int) -> None:
+def test_method_keeping_redirect_is_posted_again(status: int) -> None:
     assert choose((status, "/checkout/"), PAYMENT_PAGE) == [
         ("POST", "/checkout/", {"method": "alipay"}),
     ]
@@ -87,7 +87,7 @@ def test_a_redirect_that_keeps_the_request_is_posted_again(status: int) -> None:
         (b"<p>Closed.</p>", "Closed."),
     ],
 )
-def test_who_does_not_come_to_the_payment_page_is_told_what_the_page_said(
+def test_missing_payment_page_error_quotes_shop(
     page: bytes,
     said: str,
 ) -> None:

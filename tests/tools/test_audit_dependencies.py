@@ -27,18 +27,19 @@ SKIPPED: dict[str, Any] = {"name": "ours", "skip_reason": "Dependency not found 
         ([], 0, NO_DATA),
     ],
 )
-def test_a_hole_is_a_failure_and_what_was_not_found_is_not_called_sound(
+def test_vulnerability_fails_audit(
     dependencies: list[Any],
     status: int,
     said: str,
 ) -> None:
+    """A package that was not found is not called sound."""
     came, lines = judge(json.dumps({"dependencies": dependencies}), "")
     assert came == status
     assert said in lines
 
 
 @pytest.mark.parametrize("report", ["", "[]", "{}", "Traceback"])
-def test_without_a_report_it_says_that_nothing_was_audited_and_why(report: str) -> None:
+def test_missing_report_explains_skipped_audit(report: str) -> None:
     assert judge(report, "much\nConnectionError: no route") == (
         0,
         [NO_DATA, "ConnectionError: no route"],

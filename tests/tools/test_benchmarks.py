@@ -69,7 +69,7 @@ def rows(page: str) -> list[list[str]]:
 
 @pytest.mark.provers
 @pytest.mark.xdist_group("page")
-def test_every_figure_is_there_and_every_section_says_its_generator(page: str) -> None:
+def test_every_figure_and_generator_is_shown(page: str) -> None:
     assert set(FIGURES) <= {compared for compared, *_ in rows(page)}
     for name in set(FIGURES.values()):
         assert f"Generator: `python -m tools.benchmarks {name}`." in page
@@ -77,7 +77,7 @@ def test_every_figure_is_there_and_every_section_says_its_generator(page: str) -
 
 @pytest.mark.provers
 @pytest.mark.xdist_group("page")
-def test_every_ratio_is_shown_with_its_spread_and_judged_against_its_target(page: str) -> None:
+def test_ratios_show_spread_and_target_verdict(page: str) -> None:
     for compared, ratio, judged in rows(page):
         target, _, verdict = judged.partition(": ")
         if ratio.startswith("not measured: needs "):
@@ -108,7 +108,7 @@ def test_every_ratio_is_shown_with_its_spread_and_judged_against_its_target(page
         "yuansfer",
     ],
 )
-def test_the_page_says_where_and_with_what_it_was_measured(page: str, named: str) -> None:
+def test_page_names_machine_and_versions(page: str, named: str) -> None:
     run_of_page = page.partition("## The run")[2]
     assert re.search(
         rf"^\| {named}[^|]* \| [^|]+ \|$|^\| packages \|.* {named} [\d.]+",
@@ -119,7 +119,7 @@ def test_the_page_says_where_and_with_what_it_was_measured(page: str, named: str
 
 @pytest.mark.provers
 @pytest.mark.xdist_group("page")
-def test_the_shop_hears_of_each_payment_once_however_many_copies_of_its_notification_come(
+def test_repeated_notifications_tell_shop_once(
     page: str,
 ) -> None:
     (counted,) = (
@@ -130,7 +130,7 @@ def test_the_shop_hears_of_each_payment_once_however_many_copies_of_its_notifica
     assert counted == ["10 on 10 orders", "met"]
 
 
-def test_a_page_says_what_could_not_be_measured_and_for_want_of_what() -> None:
+def test_page_explains_missing_measurements() -> None:
     section = report.Section(
         name="notifications",
         title="Notices",
@@ -145,9 +145,10 @@ def test_a_page_says_what_could_not_be_measured_and_for_want_of_what() -> None:
     assert "nothing was measured" in text
 
 
-def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed(
+def test_missing_database_fails_only_in_ci(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Elsewhere the page says which database was missing."""
     monkeypatch.setenv("PGHOST", "127.0.0.1")
     monkeypatch.setenv("PGPORT", "1")
     monkeypatch.delenv("CI", raising=False)
@@ -159,7 +160,7 @@ def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed(
 
 @pytest.mark.provers
 @pytest.mark.xdist_group("page")
-def test_a_quick_page_says_that_it_is_not_to_be_quoted(page: str) -> None:
+def test_quick_page_warns_against_quoting(page: str) -> None:
     assert "Do not quote it" in page
 
 

@@ -15,6 +15,7 @@ import pytest
 from tillgate import lifecycle
 from tillgate import shop as public
 from tillgate.hooks import hookspecs
+from tillgate.shop import http
 from tillgate.testing.conformance import Conformance
 from tillgate.testing.gateway_conformance import GatewayConformance
 from tillgate.testing.report import Table
@@ -26,7 +27,7 @@ REPORTS = conformance.read_reports()
 BEGIN, END = "<!-- b: written by `make c` -->", "<!-- end of b -->"
 
 
-def test_a_part_is_replaced_between_its_marks_and_nothing_else() -> None:
+def test_only_marked_part_is_replaced() -> None:
     page = f"# A\n\n{BEGIN}\n\nold\n\n{END}\n\nrest\n"
     assert parts.replaced(page, "b", "make c", "new\n") == page.replace("old", "new")
 
@@ -35,7 +36,7 @@ def test_a_part_is_replaced_between_its_marks_and_nothing_else() -> None:
     "page",
     ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN.replace('make c', 'make d')}{END}"],
 )
-def test_a_page_without_both_marks_is_an_error(page: str) -> None:
+def test_page_without_both_marks_is_error(page: str) -> None:
     with pytest.raises(ValueError, match="no part between"):
         parts.replaced(page, "b", "make c", "new")
 
@@ -51,7 +52,8 @@ def test_the_architecture_is_what_make_architecture_writes() -> None:
         assert parts.is_written(path, text), "run `python -m tools.docgen architecture`"
 
 
-def test_the_architecture_has_every_package_and_every_review_reason_with_its_policy() -> None:
+def test_architecture_lists_packages_and_review_reasons() -> None:
+    """Each review reason stands there with its policy."""
     (page,) = architecture.pages().values()
     packages = {
         f"src/tillgate/{path.parent.name}"
@@ -87,9 +89,10 @@ def test_the_architecture_follows_its_table(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-def test_the_reference_has_every_hook_with_its_signature_and_all_that_its_docstring_says(
+def test_reference_documents_every_hook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It has the signature and the whole docstring."""
     (page,) = hooks.pages().values()
     names = [name for name in vars(hookspecs) if name.startswith("tillgate_")]
     assert [
@@ -108,9 +111,9 @@ def test_the_reference_has_every_hook_with_its_signature_and_all_that_its_docstr
     assert "\n\nDo something else.\n\nIt raises [`Refused`](errors.md#refused).\n\n" in page
 
 
-def test_the_reference_has_every_name_that_a_shop_plugin_may_use() -> None:
+def test_reference_has_every_public_plugin_name() -> None:
     (page,) = shop.pages().values()
-    for name in (name for names in public.MODULES.values() for name in names):
+    for name in (*public.__all__, *http.__all__):
         assert f"\n### {name}\n" in page or re.search(rf"\n- `{name}\b", page), name
     assert '\n`close_order(plugin, order_key, *, actor="shop")`\n' in page
     assert "\n- `method_label(stored) -> str`: " in page
@@ -120,19 +123,20 @@ def test_the_reference_has_every_name_that_a_shop_plugin_may_use() -> None:
 # Conformance --------------------------------------------------------------------------------------
 
 
-def test_the_tables_of_scenarios_are_made_of_the_reports_alone() -> None:
+def test_scenario_tables_use_reports_alone() -> None:
     for path, text in conformance.pages(REPORTS).items():
         assert parts.is_written(path, text), f"{path.name}: run `nox -s conformance`"
 
 
-def test_every_shop_that_has_the_kit_has_a_report_and_no_other() -> None:
+def test_every_shop_with_kit_has_report() -> None:
+    """No other report exists."""
     assert set(REPORTS) == {suite.plugin for suite in conformance.suites()}, (
         "run `nox -s conformance`"
     )
 
 
 @pytest.mark.parametrize("plugin", REPORTS)
-def test_every_report_has_every_scenario_and_no_other(plugin: str) -> None:
+def test_every_report_has_exactly_all_scenarios(plugin: str) -> None:
     for table in REPORTS[plugin].tables:
         assert sorted(table.results) == sorted(table.scenarios), (
             "scenarios have changed since: run `nox -s conformance`"
@@ -140,7 +144,8 @@ def test_every_report_has_every_scenario_and_no_other(plugin: str) -> None:
 
 
 @pytest.mark.parametrize("plugin", REPORTS)
-def test_every_scenario_has_held_or_was_declined_with_a_reason(plugin: str) -> None:
+def test_every_scenario_held_or_was_declined(plugin: str) -> None:
+    """Each declined scenario has a reason."""
     for table in REPORTS[plugin].tables:
         others = {
             name: result
@@ -154,7 +159,8 @@ def test_every_scenario_has_held_or_was_declined_with_a_reason(plugin: str) -> N
 
 
 @pytest.mark.parametrize("plugin", REPORTS)
-def test_every_report_says_of_which_versions_commit_and_day_it_is(plugin: str) -> None:
+def test_every_report_names_its_origin(plugin: str) -> None:
+    """It says which versions, commit and day it is about."""
     assert REPORTS[plugin].origin.startswith("commit ")
     for table in REPORTS[plugin].tables:
         assert set(table.versions) >= {"tillgate", "Python"}
@@ -173,7 +179,8 @@ def reported(**results: str) -> Report:
     return Report("commit abc, 2026-01-02", (table,))
 
 
-def test_what_failed_what_was_declined_and_what_was_not_run_stand_in_the_tables() -> None:
+def test_tables_show_scenarios_without_success() -> None:
+    """These have failed, were declined or were not run."""
     report = reported(
         notification_only="FAILED in call",
         decline="declined: by | hand",
@@ -204,7 +211,7 @@ def test_what_failed_what_was_declined_and_what_was_not_run_stand_in_the_tables(
     assert f"| **all** | {len(SCENARIOS) - 4} of {len(SCENARIOS)} |" in page
 
 
-def test_a_gateway_has_a_table_of_its_own_with_a_column_for_each_preset() -> None:
+def test_gateway_has_table_with_preset_columns() -> None:
     shop_report = reported()
     results = dict.fromkeys(GatewayConformance.scenarios(), "held") | {
         "same_refund_id": "declined: no ids",
@@ -225,7 +232,7 @@ def test_a_gateway_has_a_table_of_its_own_with_a_column_for_each_preset() -> Non
     )
 
 
-def test_two_classes_of_one_shop_are_two_columns() -> None:
+def test_each_shop_class_is_one_column() -> None:
     (table,) = reported().tables
     report = Report(
         "commit abc, 2026-01-02",
@@ -234,7 +241,7 @@ def test_two_classes_of_one_shop_are_two_columns() -> None:
     assert list(report.columns()) == ["some-shop, shop", "some-shop, fixed methods"]
 
 
-def test_a_run_keeps_its_report_and_tells_what_failed(
+def test_run_keeps_report_and_tells_failures(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -276,11 +283,12 @@ def test_a_run_keeps_its_report_and_tells_what_failed(
         ((1, 2), ("tillgate/a.py:1", "tillgate/a.py:2"), "no"),
     ],
 )
-def test_an_act_is_whole_once_it_was_killed_at_every_line_until_it_was_over(
+def test_fully_killed_act_counts_as_whole(
     points: tuple[int, ...],
     places: tuple[str, ...],
     whole: str,
 ) -> None:
+    """It was killed at every line until it was over."""
     about = {
         "commit": "c",
         "source": "s",
@@ -300,7 +308,7 @@ def test_an_act_is_whole_once_it_was_killed_at_every_line_until_it_was_over(
     )
 
 
-def test_the_page_of_reliability_is_made_of_the_summary_alone() -> None:
+def test_reliability_page_uses_summary_alone() -> None:
     for path, text in reliability.pages(reliability.read_summary()).items():
         assert parts.is_written(path, text), "run `python -m tools.docgen reliability`"
 
@@ -326,9 +334,8 @@ def seed(number: int, payments: int, commit: str = "aaa") -> dict[str, object]:
     }
 
 
-def test_seeds_of_one_commit_are_added_up_once_each_and_those_of_another_stand_beside_them() -> (
-    None
-):
+def test_each_commits_seeds_are_counted_once() -> None:
+    """Another commit has a row of its own."""
     lines = [seed(1, 10), seed(2, 20), seed(2, 20), seed(5, 30), seed(1, 7, "bbb")]
     first, second = reliability.folded("simulation", lines).values()
     assert (first["count"], first["seeds"], first["faults"], second["count"]) == (
@@ -339,7 +346,8 @@ def test_seeds_of_one_commit_are_added_up_once_each_and_those_of_another_stand_b
     )
 
 
-def test_what_was_kept_stays_unless_the_files_know_more(tmp_path: Path) -> None:
+def test_kept_count_yields_only_to_larger(tmp_path: Path) -> None:
+    """A count in the summary stays until the files have more."""
     file = tmp_path / "simulation.jsonl"
     file.write_text("".join(f"{json.dumps(seed(number, 10))}\n" for number in (1, 2)))
     kept = reliability.summarised({}, tmp_path)
@@ -348,7 +356,7 @@ def test_what_was_kept_stays_unless_the_files_know_more(tmp_path: Path) -> None:
     assert reliability.summarised(kept, tmp_path / "none") == kept
 
 
-def test_seeds_that_another_machine_has_simulated_are_added_to_those_that_were_kept(
+def test_seeds_of_another_machine_are_added(
     tmp_path: Path,
 ) -> None:
     def summary_of(name: str, *numbers: int, kept: reliability.Summary) -> reliability.Summary:
@@ -365,7 +373,7 @@ def test_seeds_that_another_machine_has_simulated_are_added_to_those_that_were_k
 
 
 @pytest.mark.parametrize("name", ["simulation", "fuzz"])
-def test_new_seeds_beside_some_that_were_kept_are_added_and_those_count_once(
+def test_new_seeds_join_kept_ones_once(
     name: str,
     tmp_path: Path,
 ) -> None:
@@ -391,7 +399,7 @@ def test_new_seeds_beside_some_that_were_kept_are_added_and_those_count_once(
     assert summary_of(2, 3, kept=kept) == kept
 
 
-def test_a_line_of_many_seeds_is_left_out_when_one_of_them_was_kept(tmp_path: Path) -> None:
+def test_partly_kept_seed_range_is_skipped(tmp_path: Path) -> None:
     def summary_of(first: int, last: int, kept: reliability.Summary) -> reliability.Summary:
         line = {
             "commit": "aaa",
@@ -410,7 +418,9 @@ def test_a_line_of_many_seeds_is_left_out_when_one_of_them_was_kept(tmp_path: Pa
     assert (entry["count"], entry["seeds"], entry["faults"]) == (200, "1-100", 2)
 
 
-def test_the_headline_says_the_most_at_one_commit_and_all_only_where_there_are_others() -> None:
+def test_headline_names_best_commit() -> None:
+    """It counts all commits only if there is more than one."""
+
     def headline(*commits: str) -> str:
         lines = [
             seed(number, 10 * number, commit) | {"database": f"of {commit}"}
@@ -436,7 +446,9 @@ def test_the_headline_counts_what_its_table_shows() -> None:
     assert said.startswith("20 payments were simulated so far. A full run is")
 
 
-def test_of_runs_that_differ_in_their_source_alone_the_page_has_the_longest_alone() -> None:
+def test_page_shows_longest_of_similar_runs() -> None:
+    """They differ in nothing but their source."""
+
     def table(*commits: str) -> list[str]:
         lines = [seed(number, 10 * number, commit) for number, commit in enumerate(commits, 1)]
         [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
@@ -451,9 +463,8 @@ def test_of_runs_that_differ_in_their_source_alone_the_page_has_the_longest_alon
     assert len(alone) == len(pair) == len(three)
 
 
-def test_the_rows_of_the_last_prove_stand_before_longer_ones_of_older_code_and_are_counted_apart() -> (
-    None
-):
+def test_last_prove_rows_come_first() -> None:
+    """They stand before longer ones of older code and are counted separately."""
     lines = [seed(1, 10, "aaaaaaabbbbb"), seed(2, 20, "ccc"), seed(3, 30, "ddd")]
     summary = reliability.proven(
         {"simulation": reliability.folded("simulation", lines)},
@@ -470,7 +481,7 @@ def test_the_rows_of_the_last_prove_stand_before_longer_ones_of_older_code_and_a
     )
 
 
-def test_a_prove_of_two_commits_has_the_rows_of_both() -> None:
+def test_both_commits_of_prove_have_rows() -> None:
     lines = [
         {
             "mutant": "logs the token",
@@ -504,7 +515,7 @@ def explored(states: int) -> dict[str, object]:
     return {**part, "followed": 4, "seconds": 5.5, "commit": "aaa", "python": "3.11.2"}
 
 
-def test_of_a_part_that_was_explored_again_the_newest_count_stands(tmp_path: Path) -> None:
+def test_newest_exploration_of_part_counts(tmp_path: Path) -> None:
     file = tmp_path / "exhaustion.jsonl"
     file.write_text(f"{json.dumps(explored(200))}\n")
     kept = reliability.summarised({}, tmp_path)
@@ -541,7 +552,8 @@ def stormed(
     }
 
 
-def test_storms_of_one_setting_are_added_up_and_none_hides_another() -> None:
+def test_storms_of_one_setting_are_added() -> None:
+    """No storm hides a bad result of another."""
     [entry] = reliability.folded(
         "storm",
         [stormed(1001, 80.5, doubled=1), stormed(1000, 20.5, peer=False)],
@@ -555,9 +567,8 @@ def test_storms_of_one_setting_are_added_up_and_none_hides_another() -> None:
     assert entry["peer"] == "131 on 99 orders of 100 payments"
 
 
-def test_a_storm_stands_on_the_page_with_what_its_peer_came_to_or_that_it_was_not_measured() -> (
-    None
-):
+def test_storm_row_shows_peers_result() -> None:
+    """It says so if the peer was not measured."""
     summary = {"storm": reliability.folded("storm", [stormed(1000, 20.5, peer=False)])}
     [page] = reliability.pages(summary).values()
     row = (
@@ -582,19 +593,20 @@ def test_a_storm_stands_on_the_page_with_what_its_peer_came_to_or_that_it_was_no
         ("```\n[a](../README.md)\n```\n", "```\n[a](../README.md)\n```\n"),
     ],
 )
-def test_a_link_of_a_page_leads_to_where_the_page_stands_on_the_site(
+def test_page_link_follows_page_on_site(
     written: str,
     on_the_site: str,
 ) -> None:
     assert site.moved(written, "docs/index.md", "index.md") == on_the_site
 
 
-def test_a_picture_of_a_page_that_stands_elsewhere_is_found() -> None:
+def test_picture_of_moved_page_is_found() -> None:
     moved = site.moved('<img src="docs/images/checkout.png" alt="">', "README.md", "a/readme.md")
     assert moved == '<img src="../images/checkout.png" alt="">'
 
 
-def test_every_page_of_the_documentation_and_every_plugin_stands_in_the_sites_menu() -> None:
+def test_site_menu_has_every_page() -> None:
+    """It has every page of the documentation and every plugin."""
     menu = (site.ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
     pages = {
         path.relative_to(site.ROOT / "docs").as_posix() for path in site.ROOT.glob("docs/**/*.md")
@@ -607,5 +619,5 @@ def test_every_page_of_the_documentation_and_every_plugin_stands_in_the_sites_me
     ] == []
 
 
-def test_a_source_that_a_page_links_to_is_shown_on_the_site() -> None:
+def test_linked_source_is_shown_on_site() -> None:
     assert "src/tillgate/money.py" in site.linked()

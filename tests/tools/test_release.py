@@ -35,9 +35,8 @@ Requires-Dist: tillgate>=0.1,<0.2
 """
 
 
-def test_all_distributions_have_the_version_of_tillgate_and_plugins_ask_for_its_minor_version() -> (
-    None
-):
+def test_distributions_share_tillgate_version() -> None:
+    """Plugins ask for the minor version of Tillgate."""
     assert {one.name: one.version for one in distributions()} == {
         one.name: tillgate.__version__ for one in distributions()
     }
@@ -138,9 +137,10 @@ def test_every_distribution_says_what_it_is(one: Distribution) -> None:
 
 
 @pytest.mark.parametrize("one", distributions(), ids=lambda one: str(one.name))
-def test_every_page_with_addresses_has_a_picture_and_leads_to_what_is_there(
+def test_addressed_pages_lead_to_existing_files(
     one: Distribution,
 ) -> None:
+    """Each page with addresses also has a picture."""
     page = addressed(
         (one.folder / "README.md").read_text("utf-8"),
         one,
@@ -161,7 +161,7 @@ def test_every_page_with_addresses_has_a_picture_and_leads_to_what_is_there(
     )
 
 
-def test_no_file_is_left_out_on_other_databases_that_has_a_test_which_sqlite_skips() -> None:
+def test_sqlite_skips_run_on_other_databases() -> None:
     """It would run nowhere."""
     files = [
         file
@@ -172,7 +172,7 @@ def test_no_file_is_left_out_on_other_databases_that_has_a_test_which_sqlite_ski
     assert [file.name for file in files if 'DATABASE == "sqlite"' in file.read_text("utf-8")] == []
 
 
-def test_the_workflow_runs_every_part_of_the_one_ci_script() -> None:
+def test_workflow_runs_whole_ci_script() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     together = re.search(r"^stages (.+)$", script, re.MULTILINE)
     assert together is not None

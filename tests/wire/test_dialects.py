@@ -60,7 +60,7 @@ def written(dialect: Dialect) -> dict[str, HttpRequest]:
 
 
 @pytest.mark.parametrize("word", UNRECOGNISED)
-def test_i1_a_word_that_no_dialect_knows_is_never_paid(word: str) -> None:
+def test_i1_unknown_word_is_never_paid(word: str) -> None:
     assert REFERENCE.status(word) is TransactionStatus.UNRECOGNISED
 
 
@@ -131,10 +131,11 @@ def test_both_path_shapes_of_unspecified_behaviour_2(
 
 @pytest.mark.parametrize("encoding", Encoding)
 @pytest.mark.parametrize("operation", ["pay", "query", "refund"])
-def test_both_encodings_of_unspecified_behaviour_3_carry_the_same_signed_texts(
+def test_unspecified_behaviour_3_signs_same_texts(
     encoding: Encoding,
     operation: str,
 ) -> None:
+    """Both encodings carry the same signed texts."""
     request = written(dataclasses.replace(REFERENCE, encoding=encoding))[operation]
     if encoding is Encoding.JSON:
         assert request.content_type == "application/json"
@@ -152,7 +153,8 @@ def test_an_encoding_has_a_name(value: Encoding) -> None:
     assert Encoding(value.value) is value
 
 
-def test_unspecified_behaviour_5_a_paid_answer_without_an_amount_says_so() -> None:
+def test_unspecified_behaviour_5_paid_without_amount() -> None:
+    """The answer is paid, and its amount is None."""
     answer = exchange.read_query(credentials(), ORDER, answered(envelope(found(amount=None))))
     assert (answer.status, answer.amount) == (TransactionStatus.PAID, None)
 
@@ -196,14 +198,14 @@ def test_the_defaults_of_the_unspecified_behaviour() -> None:
     )
 
 
-def test_unspecified_behaviour_10_the_list_of_macros_is_data() -> None:
+def test_unspecified_behaviour_10_macros_are_data() -> None:
     dialect = dataclasses.replace(REFERENCE, macros=("amount", "orderNo"))
     assert callback_url("https://shop.example/", dialect.macros).endswith(
         "?amount={amount}&orderNo={orderNo}",
     )
 
 
-def test_unspecified_behaviour_12_the_code_tables_are_data() -> None:
+def test_unspecified_behaviour_12_codes_are_data() -> None:
     dialect = dataclasses.replace(
         REFERENCE,
         success_code="OK",
@@ -232,7 +234,7 @@ def test_unspecified_behaviour_12_the_code_tables_are_data() -> None:
     ("amount", "is_refused"),
     [("0.99", True), ("1.00", False), ("12.50", False)],
 )
-def test_unspecified_behaviour_17_the_minimums_of_vendors_are_data(
+def test_unspecified_behaviour_17_minimums_are_data(
     amount: str,
     is_refused: bool,
 ) -> None:
@@ -265,7 +267,7 @@ def test_unspecified_behaviour_17_the_minimums_of_vendors_are_data(
         "@evil.example",
     ],
 )
-def test_a_path_that_could_change_the_host_is_refused(name: str, path: str) -> None:
+def test_host_changing_path_is_refused(name: str, path: str) -> None:
     changes: dict[str, Any] = {name: path}
     with pytest.raises(ConfigurationError) as caught:
         dataclasses.replace(REFERENCE, **changes)
@@ -281,7 +283,7 @@ def test_a_path_that_could_change_the_host_is_refused(name: str, path: str) -> N
         dict.fromkeys(("PAID", "success")).keys(),
     ],
 )
-def test_words_in_any_collection_make_the_same_dialect_which_can_be_hashed(words: Any) -> None:
+def test_word_collections_make_equal_hashable_dialects(words: Any) -> None:
     dialect = dataclasses.replace(REFERENCE, paid_words=words, refund_refusal_codes=words)
     same = dataclasses.replace(
         REFERENCE,
@@ -291,7 +293,7 @@ def test_words_in_any_collection_make_the_same_dialect_which_can_be_hashed(words
     assert (dialect, hash(dialect)) == (same, hash(same))
 
 
-def test_what_was_given_as_a_list_can_be_hashed_and_is_no_list_any_more() -> None:
+def test_list_becomes_hashable_tuple() -> None:
     given: dict[str, Any] = {"macros": ["amount"], "methods": ["alipay"]}
     dialect = dataclasses.replace(REFERENCE, **given)
     assert (dialect.macros, dialect.methods) == (("amount",), (Method(code="alipay"),))
@@ -342,7 +344,7 @@ def test_a_choice_as_text_is_that_choice() -> None:
         ("currencies", ["usd"], "is not the code of a currency"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_named_when_the_dialect_is_built(
+def test_unusable_value_is_named_on_creation(
     name: str,
     value: Any,
     says: str,
@@ -354,7 +356,7 @@ def test_a_value_that_cannot_be_used_is_named_when_the_dialect_is_built(
     assert says in str(caught.value)
 
 
-def test_the_presets_are_found_by_name_and_frozen() -> None:
+def test_presets_are_found_and_frozen() -> None:
     assert DIALECTS == {"reference": REFERENCE, "examples": EXAMPLES, "v3": V3}
     with pytest.raises(dataclasses.FrozenInstanceError):
         REFERENCE.encoding = Encoding.FORM  # type: ignore[misc]  # that is the point
@@ -375,7 +377,7 @@ def v3(**changes: Any) -> exchange.Credentials:
     return credentials(dialect=V3, store_no="300014", **changes)
 
 
-def test_version_3_sends_the_parameters_that_its_documentation_requires() -> None:
+def test_v3_sends_every_documented_parameter() -> None:
     paid = parameters_of(exchange.write_pay(v3(), payment(**V3_PAYMENT)))
     assert paid["amount"] == "1250"
     assert set(paid) == {
@@ -408,7 +410,7 @@ def test_version_3_sends_the_parameters_that_its_documentation_requires() -> Non
     }
 
 
-def test_no_version_1_dialect_sends_a_parameter_of_version_3() -> None:
+def test_v1_sends_no_v3_parameter() -> None:
     for dialect in (REFERENCE, EXAMPLES):
         for request in written(dialect).values():
             assert not parameters_of(request).keys() & {
@@ -428,13 +430,14 @@ def test_no_version_1_dialect_sends_a_parameter_of_version_3() -> None:
         ("CNY", "12.50", "alipay", "GBP", "GBP"),
     ],
 )
-def test_version_3_settles_pounds_in_pounds_and_the_rest_in_dollars(
+def test_v3_settles_pounds_as_pounds(
     currency: str,
     amount: str,
     method: str,
     given: str,
     settled: str,
 ) -> None:
+    """All other currencies are settled in dollars."""
     request = exchange.write_pay(
         v3(settle_currency=given),
         payment(currency=currency, amount=amount, method=method),
@@ -446,14 +449,14 @@ def test_version_3_settles_pounds_in_pounds_and_the_rest_in_dollars(
     ("terminal", "os_type"),
     [("ONLINE", None), ("WAP", "ANDROID"), ("MWEB", "ANDROID")],
 )
-def test_version_3_names_the_system_of_a_phone(terminal: str, os_type: str | None) -> None:
+def test_v3_names_phones_operating_system(terminal: str, os_type: str | None) -> None:
     assert (
         parameters_of(exchange.write_pay(v3(), payment(terminal=terminal))).get("osType") == os_type
     )
 
 
 @pytest.mark.parametrize("terminal", ["YIP", "IOS", "ANDROID"])
-def test_version_3_takes_no_terminal_without_a_payment_page(terminal: str) -> None:
+def test_v3_terminal_needs_payment_page(terminal: str) -> None:
     with pytest.raises(InvalidRequest, match="terminal"):
         exchange.write_pay(v3(), payment(terminal=terminal))
 
@@ -472,7 +475,7 @@ def test_version_3_takes_no_terminal_without_a_payment_page(terminal: str) -> No
         ("venmo", "CNY", "1", False),
     ],
 )
-def test_a_method_of_version_3_takes_its_currencies_from_its_minimum_on(
+def test_v3_method_limits_currency_and_minimum(
     method: str,
     currency: str,
     amount: str,
@@ -486,7 +489,7 @@ def test_a_method_of_version_3_takes_its_currencies_from_its_minimum_on(
             exchange.write_pay(v3(), wanted)
 
 
-def test_every_method_of_version_3_takes_a_currency_of_it() -> None:
+def test_v3_methods_use_v3_currencies() -> None:
     assert all(set(method.currencies) <= set(V3.currencies) for method in V3.methods)
     assert {method.code for method in V3.methods} == {
         method.code for method in REFERENCE.methods
@@ -496,7 +499,8 @@ def test_every_method_of_version_3_takes_a_currency_of_it() -> None:
     }
 
 
-def test_a_payment_can_be_refunded_in_a_currency_that_the_account_has_left_out_since() -> None:
+def test_removed_currency_can_still_be_refunded() -> None:
+    """The account took it when the payment was made."""
     at = credentials(dialect="v3", store_no="300014", currencies=["USD"])
     sent = exchange.write_refund(at, refund(currency="KRW", amount="5000"))
     assert json.loads(sent.body)["refundAmount"] == "5000"

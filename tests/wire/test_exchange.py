@@ -116,11 +116,12 @@ def test_a_broken_or_missing_envelope_proves_nothing(operation: str, body: bytes
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("code", ["000100", "000022", "000030", "999999"])
 @pytest.mark.parametrize("status", ODD_STATUSES)
-def test_429_5xx_and_redirects_prove_nothing_whatever_the_body_says(
+def test_429_5xx_and_redirects_prove_nothing(
     operation: str,
     code: str,
     status: int,
 ) -> None:
+    """This holds whatever the body says."""
     with pytest.raises(INCONCLUSIVE[operation], match=f"HTTP {status}") as caught:
         READ[operation](
             credentials(),
@@ -132,13 +133,14 @@ def test_429_5xx_and_redirects_prove_nothing_whatever_the_body_says(
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("status", [400, 404, 422])
-def test_a_success_code_under_another_status_proves_nothing(operation: str, status: int) -> None:
+def test_success_code_needs_2xx_status(operation: str, status: int) -> None:
+    """A success code under another HTTP status proves nothing."""
     with pytest.raises(INCONCLUSIVE[operation], match="success, under HTTP"):
         READ[operation](credentials(), answered(GOOD_BODIES[operation], status))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_an_answer_that_was_cut_off_for_its_length_proves_nothing(operation: str) -> None:
+def test_truncated_answer_proves_nothing(operation: str) -> None:
     with pytest.raises(INCONCLUSIVE[operation], match=f"longer than {LARGEST_ANSWER_BYTES} bytes"):
         READ[operation](credentials(), HttpAnswer(status=200, body=b"", too_long=True))
 
@@ -200,7 +202,7 @@ def test_space_around_an_envelope_is_nothing(operation: str) -> None:
         {"currency": ["USD"]},
     ],
 )
-def test_a_creation_that_leaves_any_doubt_is_of_unknown_outcome(changes: dict[str, Any]) -> None:
+def test_doubtful_creation_has_unknown_outcome(changes: dict[str, Any]) -> None:
     with pytest.raises(OutcomeUnknown) as caught:
         READ["pay"](credentials(), answered(envelope(created(**changes))))
     error = caught.value
@@ -220,7 +222,7 @@ def test_a_creation_that_leaves_any_doubt_is_of_unknown_outcome(changes: dict[st
         {"cashierUrl": "https://pay.example/cashier/7f3a9c01d2", "reference": "100017-OTHER"},
     ],
 )
-def test_i11_an_error_about_a_payment_page_does_not_show_its_key(
+def test_i11_payment_page_error_hides_key(
     changes: dict[str, Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -232,14 +234,14 @@ def test_i11_an_error_about_a_payment_page_does_not_show_its_key(
     assert "7f3a9c01d2" not in caplog.text + everything_shown(caught.value)
 
 
-def test_a_creation_without_a_result_is_of_unknown_outcome() -> None:
+def test_creation_without_result_is_unknown() -> None:
     with pytest.raises(OutcomeUnknown, match="cashierUrl"):
         READ["pay"](credentials(), answered(envelope()))
 
 
 @pytest.mark.parametrize("amount", ["12.50", "12.5", 12.5, None, ""])
 @pytest.mark.parametrize("leave_out", [{}, {"currency": None}, {"settleCurrency": None}])
-def test_a_creation_tells_where_to_send_the_shopper(amount: Any, leave_out: dict[str, Any]) -> None:
+def test_creation_says_where_to_send_shopper(amount: Any, leave_out: dict[str, Any]) -> None:
     made = READ["pay"](credentials(), answered(envelope(created(amount=amount, **leave_out))))
     assert (made.transaction_no, made.payment_url, made.reference) == (
         "297553575",
@@ -251,7 +253,7 @@ def test_a_creation_tells_where_to_send_the_shopper(amount: Any, leave_out: dict
     assert made.settle_currency == (None if "settleCurrency" in leave_out else "USD")
 
 
-def test_a_payment_page_over_http_is_for_sandboxes() -> None:
+def test_http_payment_page_only_in_sandboxes() -> None:
     answer = answered(envelope(created(cashierUrl="http://127.0.0.1:8000/cashier/1")))
     assert (
         READ["pay"](credentials(sandbox=True), answer).payment_url
@@ -261,7 +263,8 @@ def test_a_payment_page_over_http_is_for_sandboxes() -> None:
 
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 422, 499])
 @pytest.mark.parametrize("code", ["000022", "000030", "999999", "INVALID SIGN"])
-def test_unspecified_behaviour_12_another_code_refuses_a_creation(status: int, code: str) -> None:
+def test_unspecified_behaviour_12_code_refuses_creation(status: int, code: str) -> None:
+    """A code other than success and 000000 refuses a creation."""
     with pytest.raises(Refused) as caught:
         READ["pay"](credentials(), answered(envelope(code=code, message="no such vendor"), status))
     assert type(caught.value) is (WrongCredentials if code == "000030" else Refused), (
@@ -276,10 +279,11 @@ def test_unspecified_behaviour_12_another_code_refuses_a_creation(status: int, c
 
 @pytest.mark.parametrize("operation", ["pay", "refund"])
 @pytest.mark.parametrize("status", [200, 400])
-def test_unspecified_behaviour_12_000000_leaves_the_outcome_unknown(
+def test_unspecified_behaviour_12_000000_is_unknown(
     operation: str,
     status: int,
 ) -> None:
+    """000000 leaves the outcome of a creation or a refund unknown."""
     with pytest.raises(OutcomeUnknown, match="000000"):
         READ[operation](credentials(), answered(envelope(code="000000"), status))
 
@@ -291,9 +295,10 @@ WRONG_TOKEN = b'{"ret_code":"000000","retMsg":"data error : verifySign"}'
 
 
 @pytest.mark.parametrize("operation", ["pay", "query", "refund"])
-def test_a_wrong_token_is_told_by_the_documented_answer_and_nothing_has_happened(
+def test_wrong_token_is_recognised_by_answer(
     operation: str,
 ) -> None:
+    """The documented answer proves that nothing has happened."""
     with pytest.raises(WrongCredentials) as caught:
         READ[operation](credentials(), answered(WRONG_TOKEN, 400))
     assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == (
@@ -310,7 +315,7 @@ def test_missing_rights_deny_the_account(operation: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["000040", "000010", "000021"])
-def test_another_code_on_a_query_denies_no_account(code: str) -> None:
+def test_other_query_code_denies_no_account(code: str) -> None:
     with pytest.raises(Refused) as caught:
         READ["query"](
             credentials(),
@@ -341,12 +346,12 @@ def refunded(**result: object) -> HttpAnswer:
     )
 
 
-def test_a_refund_whose_every_fact_agrees_is_done() -> None:
+def test_refund_with_agreeing_facts_is_done() -> None:
     assert READ["refund"](credentials(), refunded(status="success")).amount == Decimal("2.50")
     assert READ["refund"](credentials(), refunded(refundAmount=2.5)).amount == Decimal("2.50")
 
 
-def test_a_refund_that_the_gateway_calls_failed_was_refused() -> None:
+def test_refund_called_failed_was_refused() -> None:
     with pytest.raises(Refused, match="failed"):
         READ["refund"](credentials(), refunded(status="failed"))
 
@@ -361,9 +366,10 @@ def test_a_refund_that_the_gateway_calls_failed_was_refused() -> None:
         {"reference": "R-2"},
     ],
 )
-def test_a_refund_in_unknown_words_or_about_something_else_is_unknown(
+def test_unclear_or_foreign_refund_is_unknown(
     result: dict[str, object],
 ) -> None:
+    """Unknown words, or facts about something else, leave the refund unknown."""
     with pytest.raises(OutcomeUnknown):
         READ["refund"](credentials(), refunded(**result))
 
@@ -376,7 +382,8 @@ def test_a_refund_in_unknown_words_or_about_something_else_is_unknown(
     ["000010", "000020", "000021", "000022", "000023", "000030", "000040"],
 )
 @pytest.mark.parametrize("status", [200, 400])
-def test_unspecified_behaviour_12_a_known_code_refuses_a_refund(code: str, status: int) -> None:
+def test_unspecified_behaviour_12_code_refuses_refund(code: str, status: int) -> None:
+    """A known refusal code refuses a refund."""
     with pytest.raises(Refused) as caught:
         READ["refund"](credentials(), answered(envelope(code=code, message="too much"), status))
     assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == (
@@ -388,10 +395,11 @@ def test_unspecified_behaviour_12_a_known_code_refuses_a_refund(code: str, statu
 
 @pytest.mark.parametrize("code", ["000011", "999999", "000100 ", "0001", "100"])
 @pytest.mark.parametrize("status", [200, 400, 403])
-def test_unspecified_behaviour_12_any_other_code_leaves_a_refund_unknown(
+def test_unspecified_behaviour_12_refund_stays_unknown(
     code: str,
     status: int,
 ) -> None:
+    """A code that is not known to be a refusal leaves a refund unknown."""
     with pytest.raises(OutcomeUnknown, match="not known to be a refusal") as caught:
         READ["refund"](credentials(), answered(envelope(code=code), status))
     assert (caught.value.operation, caught.value.reference) == ("refund", REFERENCE)
@@ -401,7 +409,7 @@ def test_unspecified_behaviour_12_any_other_code_leaves_a_refund_unknown(
     "more",
     [{}, {"result": None}, {"result": {}}, {"result": []}, {"result": ""}, {"ret_msg": None}],
 )
-def test_unspecified_behaviour_14_000100_means_that_a_refund_succeeded(
+def test_unspecified_behaviour_14_000100_means_refunded(
     more: dict[str, Any],
 ) -> None:
     done = READ["refund"](credentials(), answered({**envelope(message="refund success"), **more}))
@@ -431,21 +439,23 @@ def test_unspecified_behaviour_14_000100_means_that_a_refund_succeeded(
         {"settleCurrency": []},
     ],
 )
-def test_a_query_answer_that_is_about_something_else_or_says_nothing_is_not_understood(
+def test_foreign_or_empty_answer_not_understood(
     changes: dict[str, Any],
 ) -> None:
+    """A query answer about something else, or about nothing, is not understood."""
     with pytest.raises(AnswerNotUnderstood) as caught:
         READ["query"](credentials(), answered(envelope(found(**changes))))
     assert len(str(caught.value)) < 300
 
 
-def test_a_query_answer_without_a_result_is_not_understood() -> None:
+def test_query_answer_needs_a_result() -> None:
     with pytest.raises(AnswerNotUnderstood):
         READ["query"](credentials(), answered(envelope()))
 
 
 @pytest.mark.parametrize("status", [200, 401, 403, 404, 422])
-def test_unspecified_behaviour_12_000022_under_another_status_is_inconclusive(status: int) -> None:
+def test_unspecified_behaviour_12_000022_needs_400(status: int) -> None:
+    """Under another status, 000022 does not prove that the order does not exist."""
     with pytest.raises(Refused) as caught:
         READ["query"](
             credentials(),
@@ -454,7 +464,8 @@ def test_unspecified_behaviour_12_000022_under_another_status_is_inconclusive(st
     assert not isinstance(caught.value, OrderNotFound)
 
 
-def test_unspecified_behaviour_12_000000_says_nothing_about_what_was_asked() -> None:
+def test_unspecified_behaviour_12_000000_answers_nothing() -> None:
+    """000000 says nothing about what a query asked."""
     with pytest.raises(
         AnswerNotUnderstood,
         match="it says 000000 'system error', which is no refusal",
@@ -463,13 +474,14 @@ def test_unspecified_behaviour_12_000000_says_nothing_about_what_was_asked() -> 
 
 
 @pytest.mark.parametrize("code", ["000010", "000023", "999999"])
-def test_unspecified_behaviour_12_another_code_under_400_is_inconclusive(code: str) -> None:
+def test_unspecified_behaviour_12_400_needs_000022(code: str) -> None:
+    """Under 400, another code does not prove that the order does not exist."""
     with pytest.raises(Refused) as caught:
         READ["query"](credentials(), answered(envelope(code=code), 400))
     assert not isinstance(caught.value, OrderNotFound)
 
 
-def test_000022_under_400_means_that_there_is_no_such_order() -> None:
+def test_000022_under_400_means_not_found() -> None:
     with pytest.raises(OrderNotFound) as caught:
         READ["query"](
             credentials(),
@@ -483,19 +495,21 @@ def test_000022_under_400_means_that_there_is_no_such_order() -> None:
 
 
 @pytest.mark.parametrize("word", ["repaid", "PAID", "\u6210\u529f", "success "])
-def test_an_unknown_status_survives_as_unrecognised_with_its_text(word: str) -> None:
+def test_unknown_status_keeps_its_text(word: str) -> None:
+    """It is read as unrecognised."""
     answer = READ["query"](credentials(), answered(envelope(found(status=word))))
     assert (answer.status, answer.status_text) == (TransactionStatus.UNRECOGNISED, word)
 
 
 @pytest.mark.parametrize("amount", [None, "", "12.505", "twelve", [], "١٢"])
-def test_unspecified_behaviour_5_a_missing_or_unreadable_amount_is_none(amount: Any) -> None:
+def test_unspecified_behaviour_5_unreadable_amount_none(amount: Any) -> None:
+    """A missing or unreadable amount is None."""
     assert READ["query"](credentials(), answered(envelope(found(amount=amount)))).amount is None
 
 
 @pytest.mark.parametrize("field", ["currency", "settleCurrency"])
 @pytest.mark.parametrize("value", [None, "", "EUR"])
-def test_unspecified_behaviour_20_the_currencies_are_told_as_they_came(
+def test_unspecified_behaviour_20_currencies_reported_verbatim(
     field: str,
     value: str | None,
 ) -> None:
@@ -504,7 +518,7 @@ def test_unspecified_behaviour_20_the_currencies_are_told_as_they_came(
     assert told == {"currency": "USD", "settleCurrency": "USD", field: value or None}
 
 
-def test_a_query_answer_tells_everything_of_the_transaction() -> None:
+def test_query_answer_tells_whole_transaction() -> None:
     answer = READ["query"](
         credentials(),
         answered(envelope(found(status="pending", channel="alipay", paid=False))),
@@ -521,7 +535,7 @@ def test_a_query_answer_tells_everything_of_the_transaction() -> None:
     )
 
 
-def test_a_transaction_number_sent_as_a_number_keeps_its_digits() -> None:
+def test_numeric_transaction_number_keeps_digits() -> None:
     answer = answered(envelope(found(transactionNo=297553575000000001)))
     assert READ["query"](credentials(), answer).transaction_no == "297553575000000001"
 
@@ -603,11 +617,12 @@ SIGNED_FOR_SOMETHING_ELSE = [
 
 @pytest.mark.parametrize("rule", [SignatureRule.CHECKED, SignatureRule.REQUIRED])
 @pytest.mark.parametrize(("operation", "body"), SIGNED_FOR_SOMETHING_ELSE)
-def test_unspecified_behaviour_7_a_signature_of_another_text_fails(
+def test_unspecified_behaviour_7_foreign_signature_fails(
     rule: SignatureRule,
     operation: str,
     body: dict[str, Any],
 ) -> None:
+    """A signature made over another text fails."""
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
         READ[operation](under(rule), answered(body))
     mismatch = caught.value if operation == "query" else caught.value.__cause__
@@ -616,7 +631,7 @@ def test_unspecified_behaviour_7_a_signature_of_another_text_fails(
 
 @pytest.mark.parametrize("rule", [SignatureRule.CHECKED, SignatureRule.REQUIRED])
 @pytest.mark.parametrize(("operation", "body"), WRONG)
-def test_unspecified_behaviour_7_a_wrong_signature_is_inconclusive(
+def test_unspecified_behaviour_7_wrong_signature_inconclusive(
     rule: SignatureRule,
     operation: str,
     body: dict[str, Any],
@@ -628,10 +643,11 @@ def test_unspecified_behaviour_7_a_wrong_signature_is_inconclusive(
 
 
 @pytest.mark.parametrize(("operation", "body"), WRONG)
-def test_unspecified_behaviour_7_a_wrong_signature_is_ignored_where_the_dialect_says_so(
+def test_unspecified_behaviour_7_wrong_signature_ignored(
     operation: str,
     body: dict[str, Any],
 ) -> None:
+    """A wrong signature is ignored where the dialect says so."""
     with contextlib.suppress(TillgateError):
         READ[operation](under(SignatureRule.IGNORED), answered(body))
         return
@@ -641,11 +657,12 @@ def test_unspecified_behaviour_7_a_wrong_signature_is_ignored_where_the_dialect_
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("more", [{}, {"verifySign": ""}, {"verifySign": None}])
 @pytest.mark.parametrize("rule", SignatureRule)
-def test_unspecified_behaviour_7_only_a_rule_requires_a_signature(
+def test_unspecified_behaviour_7_rule_requires_signature(
     operation: str,
     more: dict[str, Any],
     rule: SignatureRule,
 ) -> None:
+    """A signature is required only where the rule says so."""
     answer = answered({**GOOD_BODIES[operation], **more})
     if rule is SignatureRule.REQUIRED:
         with pytest.raises(INCONCLUSIVE[operation], match="carries no verifySign"):
@@ -656,21 +673,24 @@ def test_unspecified_behaviour_7_only_a_rule_requires_a_signature(
 
 @pytest.mark.parametrize("rule", SignatureRule)
 @pytest.mark.parametrize("body", [signed_flat("pay"), signed_inside("pay")])
-def test_unspecified_behaviour_7_a_right_signature_over_all_or_over_the_result_is_taken(
+def test_unspecified_behaviour_7_right_signature_accepted(
     rule: SignatureRule,
     body: dict[str, Any],
 ) -> None:
+    """It may cover the whole answer or the result alone."""
     assert READ["pay"](under(rule), answered(body)).payment_url == PAYMENT_PAGE
 
 
 @pytest.mark.parametrize("rule", SignatureRule)
-def test_unspecified_behaviour_7_a_right_signature_over_a_refunds_envelope_is_taken(
+def test_unspecified_behaviour_7_signed_refund_accepted(
     rule: SignatureRule,
 ) -> None:
+    """A right signature over a refund's envelope is accepted."""
     assert READ["refund"](under(rule), answered(signed_flat("refund"))).reference == REFERENCE
 
 
-def test_unspecified_behaviour_7_a_signature_is_verified_over_the_numbers_on_the_wire() -> None:
+def test_unspecified_behaviour_7_wire_numbers_signed() -> None:
+    """A signature is verified over the numbers as they are on the wire."""
     texts = {**found(), "amount": "12.50", "fee": "0.10", "final": "true", "note": ""}
     claimed = signature(texts)
     body = json.dumps(
@@ -692,7 +712,8 @@ def test_unspecified_behaviour_7_a_signature_is_verified_over_the_numbers_on_the
     )
 
 
-def test_unspecified_behaviour_7_a_wrongly_signed_not_found_or_refusal_is_inconclusive() -> None:
+def test_unspecified_behaviour_7_missigned_refusal_inconclusive() -> None:
+    """So is a wrongly signed answer that the order was not found."""
     not_found = envelope(code="000022", message="order not found", verifySign="0" * 32)
     with pytest.raises(SignatureMismatch):
         READ["query"](credentials(), answered(not_found, 400))
@@ -705,7 +726,7 @@ def test_unspecified_behaviour_7_a_wrongly_signed_not_found_or_refusal_is_inconc
 
 
 @pytest.mark.parametrize("field", ["ipn_url", "callback_url"])
-def test_a_payments_addresses_are_https_outside_a_sandbox(field: str) -> None:
+def test_payment_addresses_need_https_outside_sandbox(field: str) -> None:
     request = payment(**{field: "http://shop.example/x"})
     with pytest.raises(InvalidRequest, match="or an account with sandbox=True") as caught:
         exchange.write_pay(credentials(), request)
@@ -713,7 +734,7 @@ def test_a_payments_addresses_are_https_outside_a_sandbox(field: str) -> None:
     assert exchange.write_pay(credentials(sandbox=True), request).operation == "pay"
 
 
-def test_a_refunds_address_is_https_outside_a_sandbox() -> None:
+def test_refund_address_needs_https_outside_sandbox() -> None:
     request = refund(ipn_url="http://shop.example/x")
     with pytest.raises(InvalidRequest) as caught:
         exchange.write_refund(credentials(), request)
@@ -721,7 +742,7 @@ def test_a_refunds_address_is_https_outside_a_sandbox() -> None:
     assert exchange.write_refund(credentials(sandbox=True), request).reference == REFERENCE
 
 
-def test_a_query_is_the_reference_and_who_asks() -> None:
+def test_query_sends_only_reference_and_merchant() -> None:
     written = json.loads(exchange.write_query(credentials(), REFERENCE).body)
     assert written == {
         "reference": REFERENCE,
@@ -730,7 +751,8 @@ def test_a_query_is_the_reference_and_who_asks() -> None:
     }
 
 
-def test_text_of_any_script_is_signed_as_it_is_sent() -> None:
+def test_any_script_is_signed_as_sent() -> None:
+    """Text in any script is signed as it is sent."""
     request = payment(
         description='Th\u00e9 \u7dd1\u8336 \U0001f375 "quoted" \\ </script> \u2028 &=%',
         goods_info=[{"goods_name": "\u7dd1\u8336"}],
@@ -791,17 +813,17 @@ near_answers = st.fixed_dictionaries(
 
 
 @given(st.binary(max_size=200), st.sampled_from([200, 400, 429, 500]))
-def test_random_bytes_raise_nothing_but_errors_of_the_tree(body: bytes, status: int) -> None:
+def test_random_bytes_raise_only_our_errors(body: bytes, status: int) -> None:
     read_all(body, status)
 
 
 @given(near_answers, st.sampled_from([200, 400]))
-def test_almost_right_answers_raise_nothing_but_errors_of_the_tree(body: Any, status: int) -> None:
+def test_malformed_answers_raise_only_our_errors(body: Any, status: int) -> None:
     read_all(json.dumps(body).encode(), status)
 
 
 @given(near_answers)
-def test_no_answer_makes_a_success_of_what_it_does_not_prove(body: Any) -> None:
+def test_unproven_success_is_never_reported(body: Any) -> None:
     answer = answered(json.dumps(body).encode())
     with contextlib.suppress(TillgateError):
         made = READ["pay"](credentials(), answer)
@@ -820,7 +842,7 @@ def test_no_answer_makes_a_success_of_what_it_does_not_prove(body: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["\x00", "\ud800", "a\x00b\udfff"])
-def test_what_is_kept_of_an_answer_can_be_stored(text: str) -> None:
+def test_kept_answer_can_be_stored(text: str) -> None:
     result = found(status=f"w{text}", transactionNo=f"n{text}", more=[text, {text: text}])
     answer = READ["query"](credentials(), answered(envelope(result, message=text)))
     kept = json.dumps([answer.status_text, answer.transaction_no, answer.raw], ensure_ascii=False)
@@ -833,7 +855,7 @@ def test_what_is_kept_of_an_answer_can_be_stored(text: str) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_i11_a_refusal_that_prints_the_signature_or_the_token_is_masked(operation: str) -> None:
+def test_i11_refusal_masks_signature_and_token(operation: str) -> None:
     wanted = signature({"a": "b"})
     answer = answered(
         envelope(
@@ -851,7 +873,7 @@ def test_i11_a_refusal_that_prints_the_signature_or_the_token_is_masked(operatio
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("body", ["nested", "plain", "not JSON", "wrong"])
-def test_i11_no_signature_of_an_answer_is_kept_or_shown(operation: str, body: str) -> None:
+def test_i11_answer_signature_never_kept_or_shown(operation: str, body: str) -> None:
     claimed = signature({"a": "b"})
     texts: dict[str, Any] = {
         "nested": {
@@ -870,7 +892,7 @@ def test_i11_no_signature_of_an_answer_is_kept_or_shown(operation: str, body: st
     assert claimed not in shown
 
 
-def test_i11_nothing_on_the_way_shows_a_secret_in_its_repr() -> None:
+def test_i11_no_repr_shows_a_secret() -> None:
     request = exchange.write_pay(credentials(), payment())
     written = json.loads(request.body)["verifySign"]
     shown = repr(

@@ -38,13 +38,13 @@ texts = st.text(st.characters(exclude_categories=["Cs"]))
         "https:///",
     ],
 )
-def test_what_is_not_a_web_address_is_refused(address: str) -> None:
+def test_non_web_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidRequest, match="is not an absolute http") as caught:
         callback_url(address)
     assert caught.value.field == "callback_url"
 
 
-def test_a_query_that_is_not_utf8_is_refused() -> None:
+def test_non_utf8_query_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="UTF-8"):
         callback_url("https://shop.example/?a=%ff")
 
@@ -74,7 +74,7 @@ def test_a_query_that_is_not_utf8_is_refused() -> None:
         ),
     ],
 )
-def test_the_shops_own_query_is_kept_and_escaped_but_not_the_braces(
+def test_shop_query_is_escaped_except_braces(
     address: str,
     expected: str,
 ) -> None:
@@ -82,19 +82,20 @@ def test_the_shops_own_query_is_kept_and_escaped_but_not_the_braces(
     assert payment(callback_url=expected).parameters()["callbackUrl"] == expected
 
 
-def test_a_macro_that_the_shop_placed_itself_is_not_added_again() -> None:
+def test_placed_macro_is_not_added_again() -> None:
     assert callback_url("https://shop.example/?amount={amount}&a=1", ["amount", "status"]) == (
         "https://shop.example/?amount={amount}&a=1&status={status}"
     )
 
 
-def test_a_macro_that_the_shop_placed_under_another_name_is_added_all_the_same() -> None:
+def test_macro_under_other_name_is_added() -> None:
+    """The shop's own placement under another name stays."""
     address = callback_url("https://shop.example/?total={amount}")
     assert address == f"https://shop.example/?total={{amount}}&{BARE}"
     assert read_callback(urlsplit(address).query.replace("{amount}", "12.50"))["amount"] == "12.50"
 
 
-def test_a_value_that_the_shop_escaped_is_never_taken_for_a_macro() -> None:
+def test_escaped_value_is_no_macro() -> None:
     assert (
         callback_url("https://shop.example/?q=%7Bamount%7D", ["amount"])
         == "https://shop.example/?q=%7Bamount%7D&amount={amount}"
@@ -111,7 +112,7 @@ def test_the_list_of_macros_is_data(macros: tuple[str, ...]) -> None:
 @given(
     st.lists(st.tuples(texts.filter(lambda name: name and name not in NOTHING), texts), max_size=5),
 )
-def test_every_query_of_a_shop_comes_back_as_it_was(own: list[tuple[str, str]]) -> None:
+def test_shop_queries_survive_unchanged(own: list[tuple[str, str]]) -> None:
     address = callback_url(f"https://shop.example/?{urlencode(own)}")
     assert is_web_address(address)
     assert parse_qsl(urlsplit(address).query, keep_blank_values=True)[: len(own)] == own
@@ -128,7 +129,8 @@ def test_any_address_is_built_or_refused(address: str) -> None:
     "query",
     ["", "amount=", "amount={amount}", "amount=%7Bamount%7D", "amount={}", "other=1", "&&;=&"],
 )
-def test_a_macro_that_is_absent_empty_or_not_replaced_is_not_given(query: str) -> None:
+def test_unreplaced_macro_gives_no_value(query: str) -> None:
+    """The same holds for an absent or empty one."""
     assert read_callback(query) == NOTHING
 
 
@@ -154,7 +156,8 @@ def test_what_was_replaced_is_read() -> None:
         f"{BARE}&reference=CART7",
     ],
 )
-def test_a_value_of_the_shops_own_under_the_name_of_a_macro_is_refused(own: str) -> None:
+def test_own_value_for_macro_is_refused(own: str) -> None:
+    """The shop's query already uses the name of the macro."""
     with pytest.raises(InvalidRequest, match="gives reference a value of its own") as caught:
         callback_url(f"https://shop.example/?{own}")
     assert caught.value.field == "callback_url"
@@ -181,5 +184,5 @@ def test_reading_a_callback_never_raises(query: str) -> None:
     "query",
     ["amount=%ff%00", "amount=\ud800", "amount=\x00", "amount" * 1000, "a=1&" * 5000 + "amount=2"],
 )
-def test_reading_a_callback_never_raises_for_what_is_odd(query: str) -> None:
+def test_reading_odd_callback_never_raises(query: str) -> None:
     assert set(read_callback(query)) == set(NOTHING)

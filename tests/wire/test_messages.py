@@ -88,11 +88,12 @@ NOT_AN_ADDRESS = (
         ("surprise", "***", "is no field of PaymentRequest"),
     ],
 )
-def test_a_payment_that_breaks_the_interface_is_refused_by_field_value_and_remedy(
+def test_invalid_payment_names_field_and_remedy(
     field: str,
     value: Any,
     remedy: str,
 ) -> None:
+    """The error also shows the value that was refused."""
     with pytest.raises(InvalidRequest) as caught:
         payment(**{field: value})
     assert caught.value.field == field
@@ -113,7 +114,7 @@ def test_a_payment_that_breaks_the_interface_is_refused_by_field_value_and_remed
         *(("ipn_url", v) for v in NOT_AN_ADDRESS if v),
     ],
 )
-def test_a_refund_that_breaks_the_interface_is_refused(field: str, value: Any) -> None:
+def test_invalid_refund_is_refused(field: str, value: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         refund(**{field: value})
     assert (caught.value.field, caught.value.value) == (field, value)
@@ -123,7 +124,7 @@ def test_a_refund_that_breaks_the_interface_is_refused(field: str, value: Any) -
     "field",
     ["reference", "amount", "currency", "method", "terminal", "ipn_url", "callback_url"],
 )
-def test_a_required_field_that_is_missing_is_named(field: str) -> None:
+def test_missing_required_field_is_named(field: str) -> None:
     fields: dict[str, Any] = {
         name: getattr(payment(), name) for name in PaymentRequest.model_fields if name != field
     }
@@ -136,7 +137,8 @@ def test_a_required_field_that_is_missing_is_named(field: str) -> None:
     "value",
     ["!!!", "\u2605\u2605", "***", "-", "., -", "\U0001f600", 7, "\u200b"],
 )
-def test_a_goods_name_of_only_special_characters_is_refused(value: Any) -> None:
+def test_goods_name_without_letters_is_refused(value: Any) -> None:
+    """A goods name made up of special characters only is refused."""
     with pytest.raises(InvalidRequest) as caught:
         Goods(goods_name=value)
     assert (caught.value.field, caught.value.value) == ("goods_name", value)
@@ -145,7 +147,7 @@ def test_a_goods_name_of_only_special_characters_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize("quantity", [0, -1, "0", "", "1.5", 1.0, True, None, "\u0661", "9" * 10])
-def test_a_quantity_is_a_whole_number_above_zero(quantity: Any) -> None:
+def test_quantity_is_positive_whole_number(quantity: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         Goods(goods_name="Tea", quantity=quantity)
     assert (caught.value.field, caught.value.value) == ("quantity", quantity)
@@ -155,7 +157,7 @@ def test_a_quantity_is_a_whole_number_above_zero(quantity: Any) -> None:
     "line",
     [{"goods_nam": "Tea"}, {"goods_name": "Tea", "price": "1"}, "Tea", 7],
 )
-def test_a_line_of_goods_with_other_fields_is_refused(line: Any) -> None:
+def test_goods_line_rejects_other_fields(line: Any) -> None:
     with pytest.raises(InvalidRequest):
         payment(goods_info=[line])
 
@@ -174,19 +176,20 @@ def test_a_line_of_goods_with_other_fields_is_refused(line: Any) -> None:
         (None, "item"),
     ],
 )
-def test_goods_names_keep_letters_digits_space_hyphen_dot_and_comma(name: Any, sent: str) -> None:
+def test_goods_names_keep_only_allowed_characters(name: Any, sent: str) -> None:
+    """Letters, digits, spaces, hyphens, dots and commas are kept."""
     assert Goods(goods_name=name).goods_name == sent
 
 
 @given(st.text())
-def test_a_shops_own_product_name_is_never_refused(name: str) -> None:
+def test_shop_product_name_is_never_refused(name: str) -> None:
     line = Goods.named(name)
     assert line.goods_name
     assert all(c.isalpha() or c.isdecimal() or c in " -.," for c in line.goods_name)
 
 
 @pytest.mark.parametrize("name", ["", "***", "-.,", "\U0001f600"])
-def test_a_shops_product_name_of_only_special_characters_becomes_item(name: str) -> None:
+def test_symbol_only_product_name_becomes_item(name: str) -> None:
     assert Goods.named(name, quantity=2) == Goods(goods_name="item", quantity="2")
 
 
@@ -200,20 +203,20 @@ def test_goods_info_is_compact_json_of_texts() -> None:
     )
 
 
-def test_the_vendors_and_terminals_are_those_of_the_interface() -> None:
+def test_vendors_and_terminals_match_interface() -> None:
     assert tuple(PaymentMethod) == PAYMENT_METHODS
     assert tuple(Terminal) == TERMINALS
 
 
 @pytest.mark.parametrize("vendor", PAYMENT_METHODS)
 @pytest.mark.parametrize("terminal", TERMINALS)
-def test_every_vendor_and_terminal_is_sent_as_written(vendor: str, terminal: str) -> None:
+def test_vendors_and_terminals_are_sent_unchanged(vendor: str, terminal: str) -> None:
     sent = payment(method=vendor, terminal=terminal).parameters()
     assert (sent["vendor"], sent["terminal"]) == (vendor, terminal)
     assert payment(method=PaymentMethod(vendor), terminal=Terminal(terminal)).parameters() == sent
 
 
-def test_a_payment_is_sent_with_every_field_under_its_name_in_the_interface() -> None:
+def test_payment_sends_fields_under_interface_names() -> None:
     request = payment(description="Order 100017", timeout=30, goods_info=[Goods(goods_name="Tea")])
     assert request.parameters() == {
         "currency": "USD",
@@ -245,7 +248,8 @@ def test_an_empty_parameter_is_never_sent(absent: dict[str, Any]) -> None:
     assert "" not in sent.values()
 
 
-def test_the_time_out_is_always_sent_and_120_minutes_unless_given() -> None:
+def test_payment_timeout_defaults_to_120_minutes() -> None:
+    """The time-out is always sent."""
     assert DEFAULT_TIMEOUT_MINUTES == 120
     assert payment().parameters()["timeout"] == "120"
     assert payment(timeout="15").parameters()["timeout"] == "15"
@@ -263,14 +267,16 @@ def test_a_refund_is_sent_with_its_fields() -> None:
     "message",
     [payment(goods_info=[Goods(goods_name="Tea")]), refund(), Goods(goods_name="Tea")],
 )
-def test_messages_are_frozen_comparable_hashable_and_survive_pickling(message: Any) -> None:
+def test_messages_are_frozen_hashable_and_picklable(message: Any) -> None:
+    """They can also be compared."""
     assert pickle.loads(pickle.dumps(message)) == message
     assert hash(message) == hash(type(message)(**dict(message)))
     with pytest.raises(Exception, match="frozen"):
         message.reference = "OTHER"
 
 
-def test_i11_a_message_prints_no_secret_address_and_no_shoppers_mail() -> None:
+def test_i11_printed_message_shows_no_secrets() -> None:
+    """Neither secret addresses nor the shopper's e-mail address are printed."""
     key = "k3y-of-an-address"
     address = f"https://shop.example/{key}/"
     asked = payment(ipn_url=address, callback_url=address, email=f"{key}@shopper.example")
@@ -299,7 +305,7 @@ def test_messages_take_keywords_only() -> None:
         st.none() | st.text() | st.integers() | st.floats() | st.binary(),
     ),
 )
-def test_only_an_invalid_request_comes_of_any_fields(changes: dict[str, Any]) -> None:
+def test_bad_fields_raise_only_invalid_request(changes: dict[str, Any]) -> None:
     with contextlib.suppress(InvalidRequest):
         sent = payment(**changes).parameters()
         assert all(value and isinstance(value, str) for value in sent.values())
@@ -310,7 +316,7 @@ def test_only_an_invalid_request_comes_of_any_fields(changes: dict[str, Any]) ->
     "changes",
     [{"amount": 1.005}, {"reference": "a b&c"}, {"callback_url": "javascript:1"}],
 )
-def test_a_copy_is_validated_like_any_other_request(changes: dict[str, Any]) -> None:
+def test_copied_request_is_validated(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         payment().model_copy(update=changes)
     assert payment().model_copy(update={"amount": "2.50"}).amount == Decimal("2.50")

@@ -57,11 +57,12 @@ WAYS = (as_json, as_form, as_query)
         (FORM, b"&".join(b"%d=1" % number for number in range(201)), "ValueError"),
     ],
 )
-def test_what_cannot_be_read_leaves_a_fault_in_words_and_the_query_is_read_still(
+def test_unreadable_body_keeps_query_string(
     content_type: str,
     body: bytes,
     fault: str,
 ) -> None:
+    """The fault is described in words."""
     notification = read_notification(content_type, "a=1", body)
     assert fault in (notification.fault or "")
     assert notification.parameters == {"a": "1"}
@@ -69,7 +70,7 @@ def test_what_cannot_be_read_leaves_a_fault_in_words_and_the_query_is_read_still
 
 
 @pytest.mark.parametrize("query", ["a=%ff", "&".join(f"{number}=1" for number in range(201))])
-def test_a_query_string_that_cannot_be_read_leaves_the_body(query: str) -> None:
+def test_unreadable_query_string_keeps_body(query: str) -> None:
     notification = read_notification(FORM, query, b"a=1")
     assert notification.fault == "the query string was not understood"
     assert notification.parameters == {"a": "1"}
@@ -82,7 +83,8 @@ def test_a_notification_of_nothing_is_a_notification(content_type: str, body: by
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_form_json_and_query_string_say_the_same(way: Any) -> None:
+def test_all_notification_formats_read_alike(way: Any) -> None:
+    """A form, JSON and a query string give the same parameters."""
     notification = way(PAID)
     assert notification.parameters == notification.evidence() == PAID
     assert notification.fault is None
@@ -94,7 +96,8 @@ def test_json_is_known_by_its_looks_too(content_type: str) -> None:
     assert read_notification(content_type, body=b' {"a": "1"}').parameters == {"a": "1"}
 
 
-def test_numbers_and_nested_values_keep_the_text_they_had() -> None:
+def test_numbers_keep_their_original_text() -> None:
+    """Nested values keep their text too."""
     body = b'{"amount":1.10,"big":99999999999999.99,"flag":false,"none":null,"list":[1.10,{"b":1.0}],"object":{"z":1,"a":["\xc3\xa9"]}}'
     assert read_notification(JSON, body=body).parameters == {
         "amount": "1.10",
@@ -115,14 +118,15 @@ def test_numbers_and_nested_values_keep_the_text_they_had() -> None:
         read_notification(query="a=1&b=3&a=2"),
     ],
 )
-def test_of_a_repeated_name_the_first_value_counts_and_the_name_is_told(
+def test_first_of_repeated_names_counts(
     notification: Notification,
 ) -> None:
+    """The notification tells which name was repeated."""
     assert notification.parameters == {"a": "1", "b": "3"}
     assert notification.repeated == {"a"}
 
 
-def test_a_name_repeated_with_the_same_value_is_no_contradiction() -> None:
+def test_equal_repeats_are_no_contradiction() -> None:
     assert read_notification(FORM, "a=1", b"a=1").repeated == frozenset()
 
 
@@ -140,16 +144,18 @@ def test_what_no_database_stores_is_replaced(notification: Notification) -> None
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("keep_empty", [False, True])
-def test_a_notification_that_is_signed_with_the_token_matches_under_both_readings(
+def test_signature_matches_under_both_readings(
     way: Any,
     keep_empty: bool,
 ) -> None:
+    """The readings differ in whether empty values are signed."""
     parameters = {**PAID, "note": ""}
     notification = way({**parameters, "verifySign": signature(parameters, keep_empty=keep_empty)})
     assert notification.signature(TOKEN) is NotificationSignature.MATCHES
 
 
-def test_an_amount_sent_as_a_number_is_verified_over_its_text_on_the_wire() -> None:
+def test_numeric_amount_is_verified_as_sent() -> None:
+    """The signature covers the text of the number on the wire."""
     claimed = signature({"amount": "1.10", "flag": "false"})
     assert (
         read_notification(
@@ -165,7 +171,7 @@ def test_an_amount_sent_as_a_number_is_verified_over_its_text_on_the_wire() -> N
     "claimed",
     ["0" * 32, "x", signature(PAID, token="another"), signature({**PAID, "amount": "12.49"})],
 )
-def test_a_verify_sign_that_does_not_match_marks_the_notification_forged(
+def test_wrong_signature_marks_notification_forged(
     way: Any,
     claimed: str,
 ) -> None:
@@ -173,7 +179,7 @@ def test_a_verify_sign_that_does_not_match_marks_the_notification_forged(
 
 
 @pytest.mark.parametrize("claimed", [7, True, ["x"], {"a": 1}, "\ud800"])
-def test_a_verify_sign_of_another_kind_is_forged(claimed: object) -> None:
+def test_signature_of_wrong_type_is_forged(claimed: object) -> None:
     assert as_json({**PAID, "verifySign": claimed}).signature(TOKEN) is NotificationSignature.FORGED
 
 
@@ -196,7 +202,7 @@ def test_a_repeated_name_never_matches() -> None:
     )
 
 
-def test_i11_neither_evidence_nor_repr_holds_the_signature() -> None:
+def test_i11_evidence_and_repr_hide_signature() -> None:
     claimed = signature(PAID)
     notification = as_json(
         {
@@ -348,7 +354,8 @@ def test_unclear_notification_confirms_no_refund(fault: bytes) -> None:
     assert not confirms(read_notification(FORM, fault.decode(), body))
 
 
-def test_a_parameter_that_a_proxy_added_to_the_address_forges_no_notification() -> None:
+def test_proxy_parameter_forges_no_notification() -> None:
+    """A parameter that a proxy added to the address does no harm."""
     body = {"reference": "R-1", "status": "success"}
     signed = urlencode({**body, "verifySign": signing.sign(body, TOKEN)}).encode()
     notification = read_notification("application/x-www-form-urlencoded", "utm_source=shop", signed)
@@ -360,7 +367,7 @@ def test_a_parameter_that_a_proxy_added_to_the_address_forges_no_notification() 
     )
 
 
-def test_a_zero_may_be_signed_or_left_out() -> None:
+def test_zero_may_be_signed_or_omitted() -> None:
     body = {"reference": "R-1", "fee": "0", "status": "success"}
     without = signing.sign({name: value for name, value in body.items() if value != "0"}, TOKEN)
     for signed in (without, signing.sign(body, TOKEN)):

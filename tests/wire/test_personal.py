@@ -40,11 +40,13 @@ PERSONAL = {
         ("", ""),
     ],
 )
-def test_a_text_is_kept_without_addresses_and_card_numbers(text: str, kept: str) -> None:
+def test_kept_text_hides_personal_data(text: str, kept: str) -> None:
+    """Addresses and card numbers are removed."""
     assert without_personal_data(text) == kept
 
 
-def test_only_the_fields_of_the_list_are_kept_at_every_depth() -> None:
+def test_only_listed_fields_are_kept() -> None:
+    """The list applies at every depth."""
     answer = {
         "reference": "R-1",
         "ret_msg": "no card 4111 1111 1111 1111",
@@ -62,7 +64,7 @@ def test_only_the_fields_of_the_list_are_kept_at_every_depth() -> None:
     assert kept_fields(answer, {"note"}) == {"note": "for Ann"}
 
 
-def test_nested_json_in_a_notification_is_kept_by_the_same_list() -> None:
+def test_nested_json_follows_same_list() -> None:
     nested = '{"refundAmount":"1.00","payerName":"Ann","status":[{"cardNo":"1"}]}'
     assert kept_texts({"refundInfo": nested, "data": nested}) == {
         "refundInfo": '{"refundAmount":"1.00","status":[{}]}',
@@ -85,7 +87,7 @@ def test_endless_depth_is_cut() -> None:
     assert "ann" not in str(kept_fields({"status": deep}))
 
 
-def test_the_list_of_the_interface_names_nothing_about_the_shopper() -> None:
+def test_kept_fields_exclude_shopper_data() -> None:
     assert not KEPT_FIELDS & {
         *PERSONAL,
         "email",
@@ -99,7 +101,8 @@ def test_the_list_of_the_interface_names_nothing_about_the_shopper() -> None:
     }
 
 
-def test_what_the_gateway_or_a_library_says_is_masked_before_anything_else_sees_it() -> None:
+def test_foreign_texts_are_masked_first() -> None:
+    """Texts of the gateway or a library are masked before any other code sees them."""
     assert masked("card 4111 1111 1111 1111 of ann@shopper.example") == "card *** of ***"
     assert described(ValueError("ann@shopper.example")) == "ValueError: ***"
 
@@ -118,7 +121,8 @@ def test_number_of_gateway_is_no_card() -> None:
     )
 
 
-def test_kept_texts_may_repeat_number_of_their_message() -> None:
+def test_kept_text_may_repeat_own_number() -> None:
+    """The number of the message itself is not masked."""
     message = {"transactionNo": NUMBER, "ret_msg": f"no {NUMBER}, no 4111111111111111"}
     assert (
         kept_fields(message)["ret_msg"] == kept_texts(message)["ret_msg"] == f"no {NUMBER}, no ***"
@@ -127,9 +131,10 @@ def test_kept_texts_may_repeat_number_of_their_message() -> None:
     assert kept_fields(nested) == nested
 
 
-def test_no_log_line_or_traceback_holds_an_address_or_a_card_number(
+def test_logs_hold_no_personal_data(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Addresses and card numbers are masked in log lines and tracebacks."""
     log = logging.getLogger("tillgate")
     try:
         raise ValueError("Key (email)=(ann@shopper.example)")

@@ -41,7 +41,7 @@ SHAPE = re.compile(r"[A-Z0-9-]{1,18}-[A-Z2-7]{13}")
 
 
 @pytest.mark.parametrize("value", [*BAD, None, 7, b"A"])
-def test_what_is_not_a_reference_is_refused_with_a_remedy(value: Any) -> None:
+def test_invalid_reference_is_refused_with_remedy(value: Any) -> None:
     for refused in (lambda: references.reference(value), lambda: payment(reference=value)):
         with pytest.raises(
             InvalidRequest,
@@ -52,12 +52,13 @@ def test_what_is_not_a_reference_is_refused_with_a_remedy(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["A", "7", "A" * 32, "100017-7Q2MZK4RXW3DA"])
-def test_a_reference_of_1_to_32_safe_characters_is_taken(value: str) -> None:
+def test_safe_reference_is_accepted(value: str) -> None:
+    """It has 1 to 32 safe characters."""
     assert references.reference(value) == value
 
 
 @given(st.text())
-def test_i8_any_order_number_gives_a_valid_reference(order_number: str) -> None:
+def test_i8_any_order_number_gives_reference(order_number: str) -> None:
     made = new_reference(order_number)
     assert SHAPE.fullmatch(made)
     assert references.reference(made) == made
@@ -79,11 +80,12 @@ def test_a_reference_begins_with_the_order_number(order_number: str, start: str)
     assert new_reference(order_number).rpartition("-")[0] == start
 
 
-def test_i8_references_of_one_order_differ_also_without_regard_to_case() -> None:
+def test_i8_references_differ_even_ignoring_case() -> None:
     assert len({new_reference("100017").casefold() for _ in range(20_000)}) == 20_000
 
 
-def test_i8_every_character_of_the_alphabet_is_drawn_at_every_place() -> None:
+def test_i8_every_character_appears_everywhere() -> None:
+    """Each one of the alphabet is drawn at each place."""
     drawn = [new_reference("1").partition("-")[2] for _ in range(2_000)]
     assert {len(set(place)) for place in zip(*drawn, strict=True)} == {32}
 
@@ -116,7 +118,8 @@ payments too.
 
 
 @pytest.mark.parametrize("value", FOREIGN)
-def test_a_payment_that_another_plugin_made_can_be_queried_and_refunded(value: str) -> None:
+def test_other_plugins_reference_can_be_used(value: str) -> None:
+    """Its payment can be queried and refunded."""
     assert exchange.write_query(credentials(), value).reference == value
     assert refund(reference=value).reference == value
     with pytest.raises(InvalidRequest):
@@ -127,7 +130,7 @@ def test_a_payment_that_another_plugin_made_can_be_queried_and_refunded(value: s
     "value",
     ["", "x" * 65, "A B", " A", "A\n", "A&B", "A=B", "\u00c4", "A\x00", "A\ud800", None, 7, b"A"],
 )
-def test_what_no_gateway_can_have_as_a_reference_is_refused_before_it_is_sent(value: Any) -> None:
+def test_impossible_reference_is_refused_before_sending(value: Any) -> None:
     for refused in (
         lambda: refund(reference=value),
         lambda: exchange.write_query(credentials(), value),

@@ -55,7 +55,7 @@ def test_a_changed_parameter_changes_the_signature(tampered: dict[str, str]) -> 
         "\ud800",
     ],
 )
-def test_what_is_not_the_signature_does_not_verify(claimed: str | None) -> None:
+def test_anything_but_signature_does_not_verify(claimed: str | None) -> None:
     assert not signing.verify(FAMILY_VECTOR, TOKEN, claimed)
 
 
@@ -69,21 +69,21 @@ def test_the_family_vector_gives_the_published_signature() -> None:
     assert signing.verify({**FAMILY_VECTOR, "verifySign": FAMILY_SIGNATURE}, TOKEN)
 
 
-def test_the_order_of_the_parameters_does_not_matter() -> None:
+def test_parameter_order_does_not_matter() -> None:
     assert signing.sign(dict(reversed(FAMILY_VECTOR.items())), TOKEN) == FAMILY_SIGNATURE
 
 
-def test_names_are_sorted_as_strings_with_capitals_first() -> None:
+def test_names_sort_as_strings_capitals_first() -> None:
     assert signing.sign({"b": "1", "a": "2", "B": "3", "a1": "4"}, TOKEN) == signature(
         {"a": "2", "B": "3", "b": "1", "a1": "4"},
     )
 
 
-def test_a_verify_sign_among_the_parameters_is_left_out() -> None:
+def test_verify_sign_is_not_signed_itself() -> None:
     assert signing.sign({**FAMILY_VECTOR, "verifySign": "anything"}, TOKEN) == FAMILY_SIGNATURE
 
 
-def test_an_empty_parameter_is_left_out_of_what_is_signed() -> None:
+def test_empty_parameter_is_not_signed() -> None:
     assert signing.sign({**FAMILY_VECTOR, "description": ""}, TOKEN) == FAMILY_SIGNATURE
 
 
@@ -133,13 +133,15 @@ def test_a_signature_belongs_to_its_parameters_alone(
 
 
 @pytest.mark.parametrize("broken", [{"a\ud800": "b"}, {"a": "\udfff"}])
-def test_text_that_nobody_can_have_signed_does_not_verify(broken: dict[str, str]) -> None:
+def test_unsignable_text_does_not_verify(broken: dict[str, str]) -> None:
     assert not signing.verify(broken, TOKEN, "0" * 32)
 
 
-def test_a_machine_that_has_md5_for_no_security_of_its_own_signs_and_verifies(
+def test_signing_works_with_restricted_md5(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The machine allows MD5 only where it serves no security."""
+
     def md5(data: bytes, *, usedforsecurity: bool = True) -> Any:
         if usedforsecurity:
             raise ValueError("disabled for FIPS")
@@ -179,14 +181,14 @@ NO_TEXT: list[tuple[Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("parameters", "field", "message"), NO_TEXT)
-def test_what_is_not_text_is_refused_by_name(parameters: Any, field: str, message: str) -> None:
+def test_non_text_is_refused_by_name(parameters: Any, field: str, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         signing.sign(parameters, TOKEN)
     assert (caught.value.field, str(caught.value)) == (field, message)
 
 
 @pytest.mark.parametrize("parameters", [parameters for parameters, _, _ in NO_TEXT])
-def test_i11_what_is_not_text_is_refused_without_the_token(parameters: Any) -> None:
+def test_i11_refused_non_text_hides_token(parameters: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         signing.sign(parameters, TOKEN)
     shown = everything_shown(caught.value)
@@ -194,7 +196,7 @@ def test_i11_what_is_not_text_is_refused_without_the_token(parameters: Any) -> N
     assert TOKEN_DIGEST not in shown
 
 
-def test_the_steps_show_how_a_signature_is_made_and_mask_the_token() -> None:
+def test_signature_steps_mask_token() -> None:
     steps = signing.steps({"b": "2", "a": "1", "c": "", "verifySign": "x"}, TOKEN)
     assert list(steps) == ["left_out", "sorted", "joined", "with_token", "signature"]
     assert (steps["left_out"], steps["sorted"], steps["joined"]) == (

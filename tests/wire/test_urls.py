@@ -63,7 +63,7 @@ WEB = [
 
 
 @pytest.mark.parametrize("address", NOT_WEB)
-def test_what_is_not_an_absolute_web_address_is_told(address: str) -> None:
+def test_non_web_address_is_recognized(address: str) -> None:
     assert not urls.is_web_address(address)
 
 
@@ -80,7 +80,7 @@ def test_an_absolute_web_address_is_told(address: str) -> None:
 @given(st.from_regex(r"\Ahttps?://[a-z0-9.:\[\]@%{}_-]{1,20}(/[a-z{}%]{0,5})?\Z"))
 @example("https://[::1]:80/")
 @example("https://0x7f.1/")
-def test_both_transports_can_read_every_address_that_is_let_through(address: str) -> None:
+def test_both_transports_read_accepted_addresses(address: str) -> None:
     if urls.is_web_address(address):
         assert httpx.URL(address).host
         assert URL(address).host
@@ -109,7 +109,7 @@ def test_https_is_told_from_http(address: str, expected: bool) -> None:
         (None, None),
     ],
 )
-def test_an_address_in_an_error_shows_no_password(value: object, shown: object) -> None:
+def test_error_shows_address_without_password(value: object, shown: object) -> None:
     assert urls.without_user(value) == shown
 
 

@@ -21,9 +21,7 @@ PUBLIC_MODULES: Final = ("tillgate", "tillgate.hooks", "tillgate.shop", "tillgat
 _SHOP_MODULES: Final = tuple(
     f"tillgate.shop.{path.stem}" for path in sorted((ROOT / "src/tillgate/shop").glob("[!_]*.py"))
 )
-"""Where mkdocstrings, which runs nothing, finds the names that `tillgate.shop` resolves on first
-use.
-"""
+"""Where the names of `tillgate.shop` are defined: mkdocstrings shows them there."""
 ELSEWHERE: Final = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",

@@ -20,10 +20,10 @@ class Shop(AppConfig):
     name = "tools.release"
 
     def ready(self) -> None:
-        from tillgate.hooks import plugin_manager
+        from tillgate import shop
         from tools.release.upgrade_shop import NAME, Plugin
 
-        plugin_manager().register(Plugin(), name=NAME)
+        shop.register(Plugin(), NAME)
 
 
 ROOT_URLCONF = "tools.release.upgrade_shop"

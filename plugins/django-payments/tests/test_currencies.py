@@ -25,13 +25,14 @@ from tillgate_django_payments.provider import REFUND_REFUSED
         ("EUR", "1234.50", "1000.50", "234"),
     ],
 )
-def test_a_row_is_paid_and_refunded_in_part_in_its_currency(
+def test_row_is_paid_in_its_currency(
     world: World,
     currency: str,
     total: str,
     part: str,
     rest: str,
 ) -> None:
+    """A partial refund uses the same currency."""
     world.takes("JPY", "KWD", "EUR")
     payment = bought(world, total=total, currency=currency)
     attempt = attempt_of(payment)
@@ -50,11 +51,12 @@ def test_a_row_is_paid_and_refunded_in_part_in_its_currency(
     ("currency", "shown"),
     [("JPY", "JPY 1,000"), ("KWD", "KWD 1,000.000"), ("EUR", "EUR 1,000.00")],
 )
-def test_a_refused_refund_names_the_amount_in_its_currency(
+def test_refused_refund_names_its_currency(
     world: World,
     currency: str,
     shown: str,
 ) -> None:
+    """The message shows the amount in it."""
     world.takes("JPY", "KWD", "EUR")
     payment = bought(world, total="1250", currency=currency)
     world.sandbox.control.fault("refused", occasion="refund")
@@ -65,7 +67,7 @@ def test_a_refused_refund_names_the_amount_in_its_currency(
 
 
 @pytest.mark.parametrize(("currency", "amount"), [("JPY", "0.50"), ("EUR", "0.005")])
-def test_a_refund_with_more_decimals_than_the_currency_has_is_refused(
+def test_refund_with_extra_decimals_is_refused(
     world: World,
     currency: str,
     amount: str,
@@ -81,7 +83,7 @@ def test_a_refund_with_more_decimals_than_the_currency_has_is_refused(
     ("total", "currency", "told"),
     [("12.50", "EUR", "“EUR”.* only JPY, KWD"), ("12.50", "JPY", "not an amount of JPY")],
 )
-def test_a_row_that_the_account_cannot_take_has_no_way_to_pay(
+def test_unsupported_row_has_no_payment_link(
     world: World,
     total: str,
     currency: str,
@@ -93,7 +95,7 @@ def test_a_row_that_the_account_cannot_take_has_no_way_to_pay(
     assert not Attempt.objects.exists()
 
 
-def test_a_variant_whose_method_does_not_take_the_row_leads_to_those_that_do(world: World) -> None:
+def test_unsuitable_variant_leads_to_suitable_methods(world: World) -> None:
     world.configure({"DIALECT": "v3", "STORE_NO": "300014"})
     page = world.client.get(way_of(bill("250", "alipay", "PHP"))).content.decode()
     assert 'value="gcash"' in page

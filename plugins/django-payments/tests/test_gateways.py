@@ -115,10 +115,11 @@ def toy(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterato
     hooks.plugin_manager().unregister(plugin)
 
 
-def test_a_row_is_confirmed_by_the_signed_notification_of_another_gateway(
+def test_other_gateway_notification_confirms_row(
     world: World,
     toy: Toy,
 ) -> None:
+    """The notification must carry the other gateway's signature."""
     payment = bill(variant="glass-beads", currency="EUR", billing_email="ada@shopper.example")
     assert world.onward(world.client.get(way_of(payment))) == "https://toy.example/1"
     attempt = attempt_of(payment)
@@ -140,9 +141,10 @@ def test_a_row_is_confirmed_by_the_signed_notification_of_another_gateway(
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_methods_of_another_gateway_are_offered_under_its_names_and_pass_the_checks(
+def test_other_gateway_methods_use_own_names(
     world: World,
 ) -> None:
+    """They also pass the system checks."""
     page = world.client.get(way_of(bill(variant="online", currency="EUR"))).content.decode()
     assert "Glass beads" in page
     assert "Card or another way to pay" in page

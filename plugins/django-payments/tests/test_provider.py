@@ -26,7 +26,8 @@ from tillgate.django.payments import notifications
 from tillgate.django.refunds import queueing
 from tillgate.errors import ConfigurationError
 from tillgate.testing.world import World
-from tillgate_django_payments import TillgateProvider, method_variants, rows
+from tillgate_django_payments import PROVIDER, method_variants, rows
+from tillgate_django_payments.provider import TillgateProvider
 
 README = Path(__file__).parents[1] / "README.md"
 FORM = "application/x-www-form-urlencoded"
@@ -58,7 +59,8 @@ def attempt_of(payment: Any) -> Attempt:
 # Where to pay -------------------------------------------------------------------------------------
 
 
-def test_the_gateway_hears_nothing_before_the_shops_transaction_is_over(world: World) -> None:
+def test_gateway_waits_for_shops_transaction(world: World) -> None:
+    """The gateway hears nothing before the shop's transaction is over."""
     with transaction.atomic():
         way = way_of(bill())
     assert not world.sandbox.service.journal.all()
@@ -69,7 +71,7 @@ def test_the_gateway_hears_nothing_before_the_shops_transaction_is_over(world: W
     )
 
 
-def test_the_gateway_is_asked_for_the_rows_total_with_its_description_and_goods(
+def test_gateway_gets_total_description_and_goods(
     world: World,
 ) -> None:
     order = Order.objects.create(title="Green tea <&> Pot", quantity=3)
@@ -92,11 +94,12 @@ def test_the_gateway_is_asked_for_the_rows_total_with_its_description_and_goods(
     ("given", "passed"),
     [("ada@shopper.example", "ada@shopper.example"), ("", None)],
 )
-def test_a_gateway_that_asks_gets_the_billing_address_for_mail_if_there_is_one(
+def test_gateway_gets_billing_email_on_request(
     world: World,
     given: str,
     passed: str | None,
 ) -> None:
+    """Without a billing email it gets none."""
     described = rows.describe(str(bill(billing_email=given).pk))
     assert described is not None
     assert described.email == passed
@@ -114,7 +117,7 @@ def test_a_gateway_that_asks_gets_the_billing_address_for_mail_if_there_is_one(
         (None, {"goods_name": "Tea x None", "quantity": "1"}),
     ],
 )
-def test_goods_of_any_quantity_keep_nobody_from_paying(
+def test_any_quantity_of_goods_is_payable(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     quantity: Any,
@@ -134,10 +137,11 @@ def test_goods_of_any_quantity_keep_nobody_from_paying(
     assert json.loads(json.loads(asked.detail or b"")["goodsInfo"]) == [sent]
 
 
-def test_goods_that_the_shop_cannot_name_any_more_keep_no_money_from_arriving(
+def test_unnamed_goods_do_not_block_payment(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Money arrives even if the shop can no longer name the goods."""
     payment = bill()
     world.client.get(way_of(payment))
 
@@ -152,7 +156,7 @@ def test_goods_that_the_shop_cannot_name_any_more_keep_no_money_from_arriving(
     assert (payment.status, world.reviews()) == ("confirmed", [])
 
 
-def test_one_variant_lets_the_shopper_choose_among_the_methods_of_the_settings(
+def test_one_variant_offers_all_configured_methods(
     world: World,
 ) -> None:
     world.configure(PAYMENT_METHODS=["paypal", "creditcard"])
@@ -162,11 +166,12 @@ def test_one_variant_lets_the_shopper_choose_among_the_methods_of_the_settings(
 
 
 @pytest.mark.parametrize(("field", "value"), [("currency", "EUR"), ("total", "-1.00")])
-def test_what_cannot_be_paid_is_refused_with_field_and_value(
+def test_unpayable_row_names_field_and_value(
     world: World,
     field: str,
     value: str,
 ) -> None:
+    """What cannot be paid is refused, naming the field and the value."""
     payment = bill(**{field: value})
     with pytest.raises(PaymentError, match=rf"{field}: .*{value}"):
         payment.get_form()
@@ -195,7 +200,7 @@ def test_view_of_readme_answers_with_a_page(
     assert said in answer.content.decode()
 
 
-def test_a_payment_that_was_not_saved_is_refused(world: World) -> None:
+def test_unsaved_payment_is_refused(world: World) -> None:
     with pytest.raises(PaymentError, match="save it before"):
         Payment(
             order=Order.objects.create(),
@@ -206,19 +211,19 @@ def test_a_payment_that_was_not_saved_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("status", ["preauth", "rejected", "refunded", "error", "cancelled"])
-def test_a_payment_that_does_not_wait_is_refused(world: World, status: str) -> None:
+def test_payment_not_waiting_is_refused(world: World, status: str) -> None:
     payment = bill(status=status)
     with pytest.raises(PaymentError, match="its status is"):
         payment.get_form()
 
 
-def test_a_payment_that_is_confirmed_by_now_leads_to_the_shops_thanks(world: World) -> None:
+def test_confirmed_payment_leads_to_success_page(world: World) -> None:
     payment = bill()
     Payment.objects.update(status=PaymentStatus.CONFIRMED)
     assert way_of(payment) == payment.get_success_url()
 
 
-def test_a_payment_that_nobody_ever_started_is_rejected_after_a_time(world: World) -> None:
+def test_unstarted_payment_is_rejected_eventually(world: World) -> None:
     payment = bill()
     way_of(payment)
     world.a_day_passes()
@@ -229,9 +234,10 @@ def test_a_payment_that_nobody_ever_started_is_rejected_after_a_time(world: Worl
 # The library's own addresses ----------------------------------------------------------------------
 
 
-def test_a_shopper_at_the_librarys_address_is_led_to_where_the_gateway_is_asked(
+def test_library_address_leads_to_return_page(
     world: World,
 ) -> None:
+    """The gateway is asked there before the shopper goes on."""
     payment = bill()
     world.client.get(way_of(payment))
     world.shopper_pays(attempt_of(payment))
@@ -241,7 +247,8 @@ def test_a_shopper_at_the_librarys_address_is_led_to_where_the_gateway_is_asked(
     assert payment.status == "confirmed"
 
 
-def test_a_shopper_who_never_started_to_pay_goes_back_to_the_shop(world: World) -> None:
+def test_shopper_without_attempt_returns_to_shop(world: World) -> None:
+    """A shopper who never started to pay is sent back without asking the gateway."""
     payment = bill()
     assert (
         world.client.get(payment.get_process_url() + "?status=success")["Location"]
@@ -253,10 +260,11 @@ def test_a_shopper_who_never_started_to_pay_goes_back_to_the_shop(world: World) 
 
 
 @pytest.mark.parametrize("is_atomic", [False, True])
-def test_a_forged_call_changes_nothing_and_a_true_one_is_a_hint_to_ask(
+def test_incoming_call_is_only_a_hint(
     world: World,
     is_atomic: bool,
 ) -> None:
+    """A forged call changes nothing, and a true one only makes us ask the gateway."""
     payment = bill()
     world.client.get(way_of(payment))
     connections.settings["default"]["ATOMIC_REQUESTS"] = is_atomic
@@ -284,7 +292,8 @@ def test_a_forged_call_changes_nothing_and_a_true_one_is_a_hint_to_ask(
     assert sorted(Notification.objects.values_list("signature", flat=True)) == ["absent", "forged"]
 
 
-def test_a_flood_at_the_librarys_address_asks_the_gateway_once(world: World) -> None:
+def test_flood_asks_gateway_once(world: World) -> None:
+    """Many calls to the library's address lead to one query."""
     payment = bill()
     world.client.get(way_of(payment))
     world.configure(NOTIFICATION_THROTTLE_SECONDS=5)
@@ -297,11 +306,11 @@ def test_a_flood_at_the_librarys_address_asks_the_gateway_once(world: World) -> 
     assert world.queries() == 1
 
 
-def test_other_methods_at_the_librarys_address_are_refused(world: World) -> None:
+def test_library_address_refuses_other_http_methods(world: World) -> None:
     assert world.client.put(bill().get_process_url()).status_code == 405
 
 
-def test_a_call_that_could_not_be_kept_is_not_acknowledged(
+def test_unstored_call_is_not_acknowledged(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -321,7 +330,7 @@ def test_a_call_that_could_not_be_kept_is_not_acknowledged(
     assert answer.status_code == 500
 
 
-def test_another_providers_notification_is_not_acknowledged_in_its_place(world: World) -> None:
+def test_other_providers_notification_is_not_acknowledged(world: World) -> None:
     """The shopper turned to another provider, paid there, and on our page as well: the row is ours
     again, and its address too.
     """
@@ -341,7 +350,8 @@ def test_another_providers_notification_is_not_acknowledged_in_its_place(world: 
     )
 
 
-def test_what_was_cancelled_is_not_paid_though_it_waits_again(world: World) -> None:
+def test_cancelled_payment_stays_unpayable(world: World) -> None:
+    """It cannot be paid even if its row says waiting again."""
     payment = bill()
     way_of(payment)
     payment.cancel()
@@ -351,7 +361,7 @@ def test_what_was_cancelled_is_not_paid_though_it_waits_again(world: World) -> N
         payment.get_form()
 
 
-def test_a_variants_static_address_finds_the_payment_by_its_reference(world: World) -> None:
+def test_static_address_finds_payment_by_reference(world: World) -> None:
     payment, other = bill(variant="alipay-hk"), bill()
     for one in (payment, other):
         world.client.get(way_of(one))
@@ -382,9 +392,10 @@ def test_a_static_address_knows_no_other_payment(world: World, body: str) -> Non
     assert world.queries() == 0
 
 
-def test_the_reference_of_another_payment_does_not_lead_away_from_the_one_in_the_address(
+def test_foreign_reference_does_not_change_payment(
     world: World,
 ) -> None:
+    """The payment in the address counts, whatever reference the call carries."""
     payment, other = bill(), bill()
     for one in (payment, other):
         world.client.get(way_of(one))
@@ -399,9 +410,10 @@ def test_the_reference_of_another_payment_does_not_lead_away_from_the_one_in_the
 # What cannot be done ------------------------------------------------------------------------------
 
 
-def test_a_cancelled_payment_cannot_be_started_and_its_money_waits_for_a_person(
+def test_money_for_cancelled_payment_needs_review(
     world: World,
 ) -> None:
+    """A cancelled payment cannot be started, and its late money waits for a person."""
     payment = bill()
     way = way_of(payment)
     world.client.get(way)
@@ -418,9 +430,10 @@ def test_a_cancelled_payment_cannot_be_started_and_its_money_waits_for_a_person(
     )
 
 
-def test_money_that_comes_before_the_library_has_written_the_cancellation_waits_for_a_person(
+def test_money_racing_cancellation_needs_review(
     world: World,
 ) -> None:
+    """Money that comes before the library writes the cancellation waits for a person."""
     payment = bill()
     world.client.get(way_of(payment))
     # the library goes on with `change_status`, unless the process dies
@@ -432,7 +445,7 @@ def test_money_that_comes_before_the_library_has_written_the_cancellation_waits_
     assert (payment.status, world.reviews()) == ("waiting", ["paid-not-payable"])
 
 
-def test_a_payment_whose_money_was_quicker_is_not_cancelled_by_an_old_copy_of_its_row(
+def test_stale_row_cannot_cancel_confirmed_payment(
     world: World,
 ) -> None:
     payment = bill()
@@ -447,7 +460,8 @@ def test_a_payment_whose_money_was_quicker_is_not_cancelled_by_an_old_copy_of_it
     assert (payment.status, ExpectedOrder.objects.get().closed_at) == ("confirmed", None)
 
 
-def test_a_payment_that_an_old_copy_of_its_row_calls_unpaid_is_not_cancelled(world: World) -> None:
+def test_overwritten_row_cannot_cancel_paid_payment(world: World) -> None:
+    """The row may call a paid payment unpaid after an old copy was saved over it."""
     old = bill()
     world.client.get(way_of(old))
     attempt = attempt_of(old)
@@ -464,9 +478,10 @@ def test_a_payment_that_an_old_copy_of_its_row_calls_unpaid_is_not_cancelled(wor
     assert Payment.objects.get().status == "refunded"
 
 
-def test_a_payment_whose_money_is_here_is_not_cancelled_before_the_shop_has_been_told(
+def test_untold_paid_payment_cannot_be_cancelled(
     world: World,
 ) -> None:
+    """This holds even before the shop has been told of the money."""
     payment = bill()
     world.client.get(way_of(payment))
     attempt = attempt_of(payment)
@@ -479,7 +494,7 @@ def test_a_payment_whose_money_is_here_is_not_cancelled_before_the_shop_has_been
     assert (Payment.objects.get().status, world.reviews()) == ("confirmed", [])
 
 
-def test_a_payment_that_was_paid_too_little_may_be_cancelled(world: World) -> None:
+def test_underpaid_payment_may_be_cancelled(world: World) -> None:
     payment = bill()
     world.client.get(way_of(payment))
     Payment.objects.update(total=20)
@@ -489,7 +504,7 @@ def test_a_payment_that_was_paid_too_little_may_be_cancelled(world: World) -> No
     assert (Payment.objects.get().status, world.reviews()) == ("cancelled", ["underpaid"])
 
 
-def test_there_is_nothing_to_capture_or_to_release(world: World) -> None:
+def test_nothing_to_capture_or_release(world: World) -> None:
     payment = bill(status=PaymentStatus.PREAUTH)
     for action in (payment.capture, payment.release):
         with pytest.raises(PaymentError, match="the money is taken when the shopper pays"):
@@ -501,12 +516,13 @@ def test_there_is_nothing_to_capture_or_to_release(world: World) -> None:
 # Variants -----------------------------------------------------------------------------------------
 
 
-def test_every_method_has_a_variant_whose_name_the_library_takes_in_an_address(
+def test_every_method_has_a_valid_variant(
     world: World,
 ) -> None:
+    """The library accepts the variant's name in an address."""
     variants = method_variants()
     assert variants["alipay-hk"] == (
-        "tillgate_django_payments.TillgateProvider",
+        PROVIDER,
         {"method": "alipay_hk"},
     )
     assert len(variants) == 14
@@ -518,7 +534,7 @@ def test_every_method_has_a_variant_whose_name_the_library_takes_in_an_address(
         assert provider_factory(name).method.replace("_", "-") == name
 
 
-def test_methods_that_do_not_exist_are_refused_by_name() -> None:
+def test_nonexistent_methods_are_refused_by_name() -> None:
     for wrong in (["alipay", "vi sa"], "vi sa"):
         with pytest.raises(ConfigurationError, match=r"vi sa.*is not the code of a payment method"):
             method_variants(wrong)
@@ -526,12 +542,12 @@ def test_methods_that_do_not_exist_are_refused_by_name() -> None:
         TillgateProvider(method="vi sa")
 
 
-def test_a_variant_that_would_only_authorize_is_refused() -> None:
+def test_authorize_only_variant_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="capture: False"):
         TillgateProvider(capture=False)
 
 
-def test_who_was_led_to_pay_cannot_change_what_is_paid_or_how(world: World) -> None:
+def test_shopper_cannot_change_amount_or_method(world: World) -> None:
     way, dear = way_of(bill("1.00")), bill("500.00")
     ticket = way.rstrip("/").rpartition("/")[2]
     payload = ticket.partition(":")[0]

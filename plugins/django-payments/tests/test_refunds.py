@@ -40,7 +40,8 @@ def agrees(world: World, payment: Any, refunded_amount: str) -> None:
     assert world.shop.refunded(str(payment.pk)) == expected
 
 
-def test_a_part_is_taken_off_once_and_the_copy_in_memory_says_so_too(world: World) -> None:
+def test_partial_refund_is_taken_off_once(world: World) -> None:
+    """The copy in memory shows it too."""
     payment = bought(world)
     payment.refund(Decimal("5.00"))
     assert stands(payment) == ("confirmed", Decimal("7.50"))
@@ -49,7 +50,8 @@ def test_a_part_is_taken_off_once_and_the_copy_in_memory_says_so_too(world: Worl
     assert Entry.objects.filter(money__lt=0).count() == 1
 
 
-def test_several_parts_give_back_everything_and_then_nothing_is_left(world: World) -> None:
+def test_partial_refunds_can_return_everything(world: World) -> None:
+    """Nothing is left to refund afterwards."""
     payment = bought(world)
     for part in ("0.01", "4.99", "7.50"):
         payment.refund(Decimal(part))
@@ -60,7 +62,7 @@ def test_several_parts_give_back_everything_and_then_nothing_is_left(world: Worl
         payment.refund(Decimal("0.01"))
 
 
-def test_without_an_amount_all_that_is_left_goes_back(world: World) -> None:
+def test_refund_without_amount_returns_the_rest(world: World) -> None:
     payment = bought(world)
     payment.refund(Decimal("2.50"))
     payment.refund()
@@ -68,7 +70,7 @@ def test_without_an_amount_all_that_is_left_goes_back(world: World) -> None:
     agrees(world, payment, "12.50")
 
 
-def test_an_old_copy_of_the_row_writes_nothing_old(world: World) -> None:
+def test_old_row_copy_overwrites_nothing(world: World) -> None:
     payment = bought(world)
     old = Payment.objects.get(pk=payment.pk)
     payment.refund(Decimal("5.00"))
@@ -80,9 +82,10 @@ def test_an_old_copy_of_the_row_writes_nothing_old(world: World) -> None:
     agrees(world, payment, "7.50")
 
 
-def test_another_refund_between_the_providers_answer_and_the_librarys_save_is_kept(
+def test_concurrent_refund_survives_library_save(
     world: World,
 ) -> None:
+    """It happens between the provider's answer and the library's save."""
     payment = bought(world)
     held = attempt_of(payment)
     refunded_amount = TillgateProvider().refund(payment, Decimal("2.50"))
@@ -107,7 +110,7 @@ def test_what_the_shop_saves_afterwards_is_saved(world: World) -> None:
     assert payment.message == "sent by mail"
 
 
-def test_a_copy_that_was_loaded_in_part_is_saved_in_part(world: World) -> None:
+def test_partly_loaded_copy_saves_loaded_fields(world: World) -> None:
     bought(world)
     payment = Payment.objects.defer("billing_city").get()
     Payment.objects.update(billing_city="Springfield")
@@ -116,7 +119,8 @@ def test_a_copy_that_was_loaded_in_part_is_saved_in_part(world: World) -> None:
     assert Payment.objects.get().billing_city == "Springfield"
 
 
-def test_what_a_receiver_writes_when_the_money_has_gone_back_is_kept(world: World) -> None:
+def test_refund_receivers_changes_are_kept(world: World) -> None:
+    """A signal receiver may write to the row once the money has gone back."""
     payment = bought(world)
 
     def note(instance: Payment, **_: Any) -> None:
@@ -131,18 +135,20 @@ def test_what_a_receiver_writes_when_the_money_has_gone_back_is_kept(world: Worl
     )
 
 
-def test_what_the_shop_had_changed_and_not_saved_before_is_saved_as_the_library_does(
+def test_unsaved_shop_changes_are_saved_too(
     world: World,
 ) -> None:
+    """The library saves them together with the refund."""
     payment = bought(world)
     payment.billing_city = "Springfield"
     payment.refund(Decimal("2.50"))
     assert Payment.objects.get().billing_city == "Springfield"
 
 
-def test_an_old_copy_of_a_row_that_is_not_confirmed_any_more_is_not_given_back(
+def test_unconfirmed_row_cannot_be_refunded(
     world: World,
 ) -> None:
+    """The copy in memory is old and still says confirmed."""
     payment = bought(world)
     Payment.objects.update(status="error", billing_city="Springfield")
     with pytest.raises(PaymentError, match="status is “Error”"):
@@ -151,7 +157,7 @@ def test_an_old_copy_of_a_row_that_is_not_confirmed_any_more_is_not_given_back(
     assert Payment.objects.get().billing_city == "Springfield"
 
 
-def test_a_row_that_is_gone_is_not_given_back_here(world: World) -> None:
+def test_missing_row_cannot_be_refunded(world: World) -> None:
     payment = bought(world)
     Payment.objects.filter(pk=payment.pk).delete()
     with pytest.raises(PaymentError, match="nothing can be refunded here"):
@@ -159,7 +165,7 @@ def test_a_row_that_is_gone_is_not_given_back_here(world: World) -> None:
     assert not Refund.objects.exists()
 
 
-def test_two_refunds_at_the_same_moment_that_are_too_much_together(world: World) -> None:
+def test_simultaneous_refunds_cannot_exceed_payment(world: World) -> None:
     payment = bought(world)
     copies = [Payment.objects.get(pk=payment.pk) for _ in range(2)]
     done = together(*[lambda copy=copy: copy.refund(Decimal("8.00")) for copy in copies])
@@ -169,7 +175,7 @@ def test_two_refunds_at_the_same_moment_that_are_too_much_together(world: World)
 
 
 @pytest.mark.parametrize("amount", [Decimal(0), Decimal("-1.00"), Decimal("0.001"), 2.5])
-def test_an_amount_that_is_no_amount_is_refused_and_nothing_is_sent(
+def test_invalid_amount_sends_no_refund(
     world: World,
     amount: Any,
 ) -> None:
@@ -180,7 +186,7 @@ def test_an_amount_that_is_no_amount_is_refused_and_nothing_is_sent(
     assert stands(payment) == ("confirmed", Decimal("12.50"))
 
 
-def test_a_payment_that_was_confirmed_otherwise_is_not_given_back_here(world: World) -> None:
+def test_other_providers_payment_is_not_refunded(world: World) -> None:
     payment = bill(status="confirmed", captured_amount=Decimal("12.50"))
     with pytest.raises(PaymentError, match="was not paid with Tillgate"):
         payment.refund()
@@ -190,9 +196,10 @@ def test_a_payment_that_was_confirmed_otherwise_is_not_given_back_here(world: Wo
 # When it does not simply succeed ------------------------------------------------------------------
 
 
-def test_an_unknown_outcome_raises_and_takes_nothing_off_until_a_person_has_settled_it(
+def test_unknown_outcome_waits_for_staff(
     world: World,
 ) -> None:
+    """It raises an error, and nothing is taken off until staff settle it."""
     payment = bought(world)
     world.sandbox.control.fault("lost_response", occasion="refund")
     with pytest.raises(PaymentError, match=r"It is not known whether USD 5\.00") as told:
@@ -211,11 +218,12 @@ def test_an_unknown_outcome_raises_and_takes_nothing_off_until_a_person_has_sett
 
 
 @pytest.mark.parametrize(("outcome", "left"), [("succeeded", "7.50"), ("failed", "12.50")])
-def test_a_refund_that_the_service_accepts_and_finishes_later_is_taken_off_when_it_succeeds(
+def test_accepted_refund_counts_when_it_succeeds(
     world: World,
     outcome: str,
     left: str,
 ) -> None:
+    """The gateway accepts the refund first and finishes it later."""
     world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
     payment = bought(world)
@@ -232,7 +240,7 @@ def test_a_refund_that_the_service_accepts_and_finishes_later_is_taken_off_when_
     assert world.reviews() == []
 
 
-def test_a_refund_of_the_services_portal_is_taken_off_once(world: World) -> None:
+def test_portal_refund_is_taken_off_once(world: World) -> None:
     world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     payment = bought(world)
     world.sandbox.control.refund(attempt_of(payment).reference, "5.00")
@@ -243,7 +251,8 @@ def test_a_refund_of_the_services_portal_is_taken_off_once(world: World) -> None
     agrees(world, payment, "5.00")
 
 
-def test_a_refusal_raises_takes_nothing_off_and_may_be_tried_again(world: World) -> None:
+def test_refused_refund_can_be_tried_again(world: World) -> None:
+    """The refusal raises an error and takes nothing off."""
     payment = bought(world)
     world.sandbox.control.fault("refused", occasion="refund")
     with pytest.raises(PaymentError, match="the payment service refused") as told:
@@ -254,7 +263,7 @@ def test_a_refusal_raises_takes_nothing_off_and_may_be_tried_again(world: World)
     agrees(world, payment, "12.50")
 
 
-def test_a_refund_that_could_not_be_sent_waits_and_is_taken_off_when_it_has_gone_out(
+def test_unsent_refund_counts_once_sent(
     world: World,
     settings: Any,
 ) -> None:
@@ -272,10 +281,11 @@ def test_a_refund_that_could_not_be_sent_waits_and_is_taken_off_when_it_has_gone
     agrees(world, payment, "5.00")
 
 
-def test_a_refund_that_a_person_withdrew_or_found_not_done_is_not_said_to_have_been_refused(
+def test_withdrawn_refund_is_not_called_refused(
     world: World,
     settings: Any,
 ) -> None:
+    """The same holds for a refund that staff found not done."""
     payment, given = bought(world), settings.TILLGATE
     settings.TILLGATE = given | {"ACCOUNTS": {}}  # so that it waits
     payment.refund(Decimal("5.00"))
@@ -289,7 +299,7 @@ def test_a_refund_that_a_person_withdrew_or_found_not_done_is_not_said_to_have_b
     assert Payment.objects.get().message == "USD 2.50 was not refunded."
 
 
-def test_a_outbox_event_that_fails_at_first_takes_the_money_off_once_when_it_succeeds(
+def test_retried_event_takes_money_off_once(
     world: World,
 ) -> None:
     payment = bought(world)
@@ -302,9 +312,10 @@ def test_a_outbox_event_that_fails_at_first_takes_the_money_off_once_when_it_suc
     agrees(world, payment, "12.50")
 
 
-def test_a_process_that_dies_anywhere_in_a_refund_leaves_row_and_gateway_agreed(
+def test_crash_leaves_row_and_gateway_agreed(
     world: World,
 ) -> None:
+    """The process may die at any step of a refund."""
     for number in count(1):
         payment = bought(world)
         with Points(number).installed() as points, suppress(Crash):
@@ -326,9 +337,10 @@ def test_a_process_that_dies_anywhere_in_a_refund_leaves_row_and_gateway_agreed(
 # Inside the shop's transaction --------------------------------------------------------------------
 
 
-def test_inside_a_transaction_nothing_is_sent_or_taken_off_before_it_is_committed(
+def test_refund_waits_for_transaction_commit(
     world: World,
 ) -> None:
+    """Nothing is sent or taken off before that."""
     payment = bought(world)
     with transaction.atomic():
         Payment.objects.select_for_update().get(pk=payment.pk)
@@ -342,7 +354,7 @@ def test_inside_a_transaction_nothing_is_sent_or_taken_off_before_it_is_committe
     agrees(world, payment, "5.00")
 
 
-def test_a_transaction_that_is_rolled_back_gives_nothing_back(world: World) -> None:
+def test_rolled_back_refund_returns_nothing(world: World) -> None:
     payment = bought(world)
     with transaction.atomic():
         payment.refund()
@@ -352,9 +364,10 @@ def test_a_transaction_that_is_rolled_back_gives_nothing_back(world: World) -> N
     assert stands(payment) == ("confirmed", Decimal("12.50"))
 
 
-def test_inside_a_transaction_an_unknown_outcome_is_told_by_the_row_and_a_person_and_takes_nothing_off(
+def test_unknown_outcome_in_transaction_tells_staff(
     world: World,
 ) -> None:
+    """The row and a review report it, and nothing is taken off."""
     payment = bought(world)
     world.sandbox.control.fault("lost_response", occasion="refund")
     with transaction.atomic():
@@ -368,7 +381,7 @@ def test_inside_a_transaction_an_unknown_outcome_is_told_by_the_row_and_a_person
 # Money that the row never held --------------------------------------------------------------------
 
 
-def test_a_second_payment_that_is_given_back_is_not_taken_off_the_row(world: World) -> None:
+def test_second_payment_refund_spares_row(world: World) -> None:
     payment = bill(variant="online")
     first, second = world.start(str(payment.pk)), world.start(str(payment.pk), "paypal")
     for attempt in (first, second):
@@ -379,7 +392,7 @@ def test_a_second_payment_that_is_given_back_is_not_taken_off_the_row(world: Wor
     assert (*stands(payment), Payment.objects.get().message) == ("confirmed", Decimal("12.50"), "")
 
 
-def test_a_payment_that_came_too_late_and_is_given_back_leaves_the_row_as_it_was(
+def test_late_payment_refund_leaves_row_unchanged(
     world: World,
 ) -> None:
     payment = bill(variant="online")
@@ -391,7 +404,8 @@ def test_a_payment_that_came_too_late_and_is_given_back_leaves_the_row_as_it_was
     assert (*stands(payment), Payment.objects.get().message) == ("cancelled", Decimal("0.00"), "")
 
 
-def test_i5_a_refund_of_a_payment_with_fields_of_its_own_is_made_once(world: World) -> None:
+def test_i5_extended_payment_model_refunds_once(world: World) -> None:
+    """The payment model has fields of its own."""
     card = CardPayment.objects.create(
         order=Order.objects.create(),
         variant="alipay",
@@ -412,10 +426,11 @@ def test_i5_a_refund_of_a_payment_with_fields_of_its_own_is_made_once(world: Wor
 
 
 @pytest.mark.parametrize("is_unknown", [False, True])
-def test_all_that_is_left_is_given_back_beside_what_is_under_way(
+def test_full_refund_excludes_refunds_under_way(
     world: World,
     is_unknown: bool,
 ) -> None:
+    """The rest is refunded while another refund is still under way."""
     payment = bought(world)
     if is_unknown:
         world.sandbox.control.fault("lost_response", occasion="refund")
@@ -433,9 +448,10 @@ def test_all_that_is_left_is_given_back_beside_what_is_under_way(
     ]
 
 
-def test_a_row_that_waits_for_another_provider_goes_on_waiting_when_our_money_goes_back(
+def test_refund_leaves_row_waiting_elsewhere(
     world: World,
 ) -> None:
+    """The row is waiting for another provider by now."""
     payment = bought(world)
     Payment.objects.update(status="waiting", variant="invoice")
     queueing.refund(attempt_of(payment).pk, "12.50")

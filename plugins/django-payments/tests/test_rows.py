@@ -48,9 +48,10 @@ def listening(receiver: Any) -> Iterator[None]:
         status_changed.disconnect(receiver, sender=Payment)
 
 
-def test_a_paid_row_is_confirmed_with_its_money_and_number_which_the_signal_finds_there(
+def test_paid_row_is_confirmed_before_signal(
     world: World,
 ) -> None:
+    """The signal finds the money and the transaction number in the row."""
     heard: list[tuple[Any, ...]] = []
 
     def hear(instance: Payment, **_: Any) -> None:
@@ -69,7 +70,8 @@ def test_a_paid_row_is_confirmed_with_its_money_and_number_which_the_signal_find
     assert payment.modified > payment.created
 
 
-def test_a_receiver_that_raises_takes_back_everything_until_it_does_not(world: World) -> None:
+def test_raising_receiver_undoes_everything(world: World) -> None:
+    """The confirmation is tried again until the receiver succeeds."""
     failures: list[int] = []
 
     def fail(instance: Payment, **_: Any) -> None:
@@ -94,7 +96,7 @@ def test_a_receiver_that_raises_takes_back_everything_until_it_does_not(world: W
     "status",
     ["preauth", "confirmed", "rejected", "refunded", "error", "cancelled"],
 )
-def test_a_row_that_does_not_wait_is_neither_paid_nor_rejected(world: World, status: str) -> None:
+def test_only_waiting_rows_change_status(world: World, status: str) -> None:
     payment = bill()
     attempt = started(world, payment)
     Payment.objects.update(status=status, message="the shop's own", captured_amount=Decimal("1.00"))
@@ -110,7 +112,7 @@ def test_a_row_that_does_not_wait_is_neither_paid_nor_rejected(world: World, sta
     assert not Entry.objects.exists()
 
 
-def test_the_hook_itself_refuses_too_little_and_another_currency(world: World) -> None:
+def test_hook_refuses_underpayment_and_other_currency(world: World) -> None:
     payment = bill()
     value = payment_value(started(world, payment))
     with transaction.atomic():
@@ -122,7 +124,7 @@ def test_the_hook_itself_refuses_too_little_and_another_currency(world: World) -
     assert payment.status == "waiting"
 
 
-def test_a_row_that_is_gone_leaves_the_money_to_a_person(world: World) -> None:
+def test_money_of_missing_row_needs_review(world: World) -> None:
     payment = bill()
     attempt = started(world, payment)
     Payment.objects.all().delete()
@@ -137,9 +139,10 @@ def test_a_row_that_is_gone_leaves_the_money_to_a_person(world: World) -> None:
         rows.unpaid(order_value(attempt.order))
 
 
-def test_a_shopper_who_paid_what_was_cancelled_is_told_by_tillgates_own_page_and_not_thanked(
+def test_paying_cancelled_row_is_not_thanked(
     world: World,
 ) -> None:
+    """The shopper sees Tillgate's own page instead."""
     payment = bill()
     attempt = started(world, payment)
     payment.cancel()
@@ -157,10 +160,11 @@ def test_a_shopper_who_paid_what_was_cancelled_is_told_by_tillgates_own_page_and
 
 
 @pytest.mark.parametrize("status", ["pending", "failed"])
-def test_a_shopper_whose_payment_the_gateway_calls_paid_is_not_sent_to_the_page_of_failure(
+def test_paid_shopper_never_sees_failure_page(
     world: World,
     status: str,
 ) -> None:
+    """This holds as soon as the gateway calls the payment paid."""
     payment = bill()
     attempt = started(world, payment)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
@@ -173,9 +177,10 @@ def test_a_shopper_whose_payment_the_gateway_calls_paid_is_not_sent_to_the_page_
     assert payment.get_failure_url() not in page.content.decode()
 
 
-def test_a_shopper_who_has_paid_is_thanked_though_an_old_copy_of_the_row_was_saved(
+def test_old_copy_does_not_prevent_thanks(
     world: World,
 ) -> None:
+    """A paid shopper is thanked although the shop saved an old copy of the row."""
     old = bill()
     attempt = started(world, old)
     world.shopper_pays(attempt)
@@ -184,9 +189,10 @@ def test_a_shopper_who_has_paid_is_thanked_though_an_old_copy_of_the_row_was_sav
     assert world.come_back(attempt)["Location"] == old.get_success_url()
 
 
-def test_a_shopper_whose_money_was_given_back_before_the_shop_was_told_is_not_thanked_for_it(
+def test_refunded_shopper_is_not_thanked(
     world: World,
 ) -> None:
+    """The money was refunded before the shop heard of the payment."""
     payment = bill()
     attempt = started(world, payment)
     world.shopper_pays(attempt)
@@ -216,7 +222,8 @@ def test_a_row_that_is_input_waits_too(world: World) -> None:
     assert payment.status == "confirmed"
 
 
-def test_a_row_that_the_shop_set_back_is_not_paid_a_second_time(world: World) -> None:
+def test_reset_row_is_not_paid_twice(world: World) -> None:
+    """The shop saved an old copy, so the row is waiting again."""
     old = bill()
     way = way_of(old)
     attempt = started(world, old)
@@ -233,18 +240,20 @@ def test_a_row_that_the_shop_set_back_is_not_paid_a_second_time(world: World) ->
 # Several payments for one order -------------------------------------------------------------------
 
 
-def test_a_second_row_of_a_paid_order_cannot_be_started_when_the_shops_model_says_so(
+def test_paid_order_starts_no_second_row(
     world: World,
 ) -> None:
+    """The shop's model decides this."""
     first = bought(world)
     second = bill(order=first.order)
     with pytest.raises(Exception, match="its order is paid"):
         second.get_form()
 
 
-def test_of_two_rows_of_one_order_that_are_paid_at_the_same_moment_one_is_confirmed(
+def test_simultaneous_rows_confirm_only_one(
     world: World,
 ) -> None:
+    """Both rows belong to one order and are paid at the same moment."""
     order = Order.objects.create()
     payments = [bill(order=order), bill(order=order)]
     attempts = [started(world, payment) for payment in payments]
@@ -256,10 +265,11 @@ def test_of_two_rows_of_one_order_that_are_paid_at_the_same_moment_one_is_confir
     assert Entry.objects.filter(status="confirmed").count() == 1
 
 
-def test_a_shop_whose_model_says_nothing_has_both_confirmed(
+def test_silent_shop_model_confirms_both_rows(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The model does not say that a paid order takes no more payments."""
     monkeypatch.delattr(Payment, "not_payable_detail")
     order = Order.objects.create()
     for payment in (bill(order=order), bill(order=order)):
@@ -272,9 +282,10 @@ def test_a_shop_whose_model_says_nothing_has_both_confirmed(
 # Another provider ---------------------------------------------------------------------------------
 
 
-def test_money_for_a_row_that_had_turned_to_another_provider_confirms_it_as_ours(
+def test_money_confirms_row_moved_elsewhere(
     world: World,
 ) -> None:
+    """The row had turned to another provider and becomes ours again."""
     payment = bill(variant="alipay")
     attempt = started(world, payment)
     Payment.objects.update(variant="invoice")
@@ -286,7 +297,8 @@ def test_money_for_a_row_that_had_turned_to_another_provider_confirms_it_as_ours
     assert world.refunded_amount(attempt) == Decimal("12.50")
 
 
-def test_a_row_that_waits_for_another_provider_by_now_is_not_rejected(world: World) -> None:
+def test_row_waiting_elsewhere_is_not_rejected(world: World) -> None:
+    """It is waiting for another provider by now."""
     payment = bill(variant="alipay")
     started(world, payment)
     Payment.objects.update(variant="invoice")
@@ -295,9 +307,10 @@ def test_a_row_that_waits_for_another_provider_by_now_is_not_rejected(world: Wor
     assert (payment.status, payment.message) == ("waiting", "")
 
 
-def test_a_row_whose_variant_the_settings_have_no_more_is_rejected_and_paid_all_the_same(
+def test_row_of_removed_variant_is_handled(
     world: World,
 ) -> None:
+    """It is rejected or paid although the settings no longer have its variant."""
     unpaid, payment = bill(), bill()
     started(world, unpaid)
     attempt = started(world, payment)
@@ -310,10 +323,11 @@ def test_a_row_whose_variant_the_settings_have_no_more_is_rejected_and_paid_all_
     ]
 
 
-def test_a_row_whose_other_provider_cannot_be_made_is_rejected_and_paid_all_the_same(
+def test_row_of_broken_provider_is_handled(
     world: World,
     settings: Any,
 ) -> None:
+    """It is rejected or paid although its other provider cannot be created."""
     unpaid, payment = bill(), bill()
     started(world, unpaid)
     attempt = started(world, payment)
@@ -329,7 +343,7 @@ def test_a_row_whose_other_provider_cannot_be_made_is_rejected_and_paid_all_the_
     ]
 
 
-def test_a_row_keeps_the_variant_of_ours_that_it_has(world: World) -> None:
+def test_row_keeps_its_tillgate_variant(world: World) -> None:
     for variant in ("online", "paypal"):
         payment = bill(variant=variant)
         attempt = world.start(str(payment.pk), "alipay")
@@ -339,9 +353,10 @@ def test_a_row_keeps_the_variant_of_ours_that_it_has(world: World) -> None:
         assert (payment.status, payment.variant) == ("confirmed", variant)
 
 
-def test_what_was_paid_here_gets_the_methods_variant_else_one_for_all_else_any(
+def test_paid_row_gets_best_matching_variant(
     settings: Any,
 ) -> None:
+    """The method's own variant comes first, then one for all methods, then any."""
     assert variant_for("alipay_hk") == "alipay-hk"
     ours: tuple[str, dict[str, str]] = (PROVIDER, {})
     settings.PAYMENT_VARIANTS = {
@@ -361,10 +376,12 @@ def test_what_was_paid_here_gets_the_methods_variant_else_one_for_all_else_any(
     assert variant_for("alipay") is None, "the project's own factory need not know that name"
 
 
-def test_money_for_a_row_that_the_shops_default_manager_leaves_out_is_not_lost(
+def test_row_hidden_by_manager_gets_money(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The shop's default manager leaves the row out."""
+
     class Shown(models.Manager[Payment]):
         def get_queryset(self) -> models.QuerySet[Payment]:
             return super().get_queryset().exclude(billing_city="archived").select_related("order")
@@ -382,9 +399,10 @@ def test_money_for_a_row_that_the_shops_default_manager_leaves_out_is_not_lost(
     assert payment.status == "confirmed"
 
 
-def test_a_shopper_who_has_paid_twice_is_told_so_and_not_led_to_the_page_of_success(
+def test_double_payment_skips_success_page(
     world: World,
 ) -> None:
+    """The shopper is told about the second payment instead."""
     payment = bill(variant="online")
     first, second = world.start(str(payment.pk)), world.start(str(payment.pk), "paypal")
     world.shopper_pays(first)

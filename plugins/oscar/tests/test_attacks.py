@@ -90,12 +90,13 @@ def declined(world: World, payment: Payment) -> str:
 # Between the pages of the checkout ----------------------------------------------------------------
 
 
-def test_methods_that_are_all_disabled_after_the_order_was_placed_are_a_message(
+def test_disabled_methods_show_a_message(
     world: World,
     shopper: Shopper,
     product: Make,
     configure: Callable[..., None],
 ) -> None:
+    """The shop may disable all methods after the order was placed."""
     placed = shopper.buys(product())
     configure(PAYMENT_METHODS=[])
     page = shopper.get(placed["Location"])
@@ -109,33 +110,27 @@ def test_methods_that_are_all_disabled_after_the_order_was_placed_are_a_message(
     )
 
 
-@pytest.mark.parametrize(
-    ("total", "status_code", "told"),
-    [
-        ("0.00", 200, "There is nothing to pay for this order"),
-        ("-1.00", 409, "nothing was charged"),
-    ],
-)
+@pytest.mark.parametrize("total", ["0.00", "-1.00"])
 def test_order_edited_to_nothing_before_paying(
     world: World,
     shopper: Shopper,
     product: Make,
     total: str,
-    status_code: int,
-    told: str,
 ) -> None:
     placed = shopper.buys(product())
     Order.objects.update(total_incl_tax=Decimal(total), total_excl_tax=Decimal(total))
     page = shopper.get(placed["Location"])
-    assert (page.status_code, told in page.content.decode()) == (status_code, True)
+    assert page.status_code == 200
+    assert "There is nothing to pay for this order" in page.content.decode()
     assert not Payment.objects.exists()
 
 
-def test_a_voucher_that_makes_a_chosen_order_free_completes_it_without_a_payment(
+def test_order_made_free_needs_no_payment(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """A voucher that makes the order free completes it without a payment."""
     voucher = make_voucher("ALL")
     get_model("offer", "Benefit").objects.filter(offers__vouchers=voucher).update(value=100)
     shopper.adds(product("10.00"))
@@ -148,11 +143,12 @@ def test_a_voucher_that_makes_a_chosen_order_free_completes_it_without_a_payment
     assert not ExpectedOrder.objects.exists()
 
 
-def test_a_free_order_that_costs_something_by_the_time_it_is_placed_is_not_placed(
+def test_free_order_with_new_price_refused(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """A free order that costs something by the time it is placed is not placed."""
     tea = product("0.00")
     shopper.adds(tea)
     shopper.says_where()
@@ -162,11 +158,12 @@ def test_a_free_order_that_costs_something_by_the_time_it_is_placed_is_not_place
     assert not Order.objects.exists()
 
 
-def test_a_basket_that_is_only_to_be_downloaded_by_now_leads_to_how_it_is_shipped_and_is_placed(
+def test_basket_turned_downloadable_is_still_placed(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """The shopper is led through the shipping method first."""
     shopper.adds(product())
     shopper.says_where(shipping="courier")
     shopper.chooses()
@@ -184,11 +181,13 @@ def test_a_basket_that_is_only_to_be_downloaded_by_now_leads_to_how_it_is_shippe
     assert Order.objects.get().total_incl_tax == Decimal("3.00")
 
 
-def test_a_receiver_of_the_shop_that_fails_after_the_order_was_placed_keeps_nobody_from_paying(
+def test_failing_shop_receiver_blocks_no_payment(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """A shop's receiver that fails after the order was placed does not stop the payment."""
+
     def fail(**_: Any) -> None:
         # breaks the transaction that it is in
         Order.objects.create(number=Order.objects.get().number)
@@ -203,7 +202,7 @@ def test_a_receiver_of_the_shop_that_fails_after_the_order_was_placed_keeps_nobo
     assert world.onward(shopper.get(placed["Location"])).startswith(world.sandbox.base_url)
 
 
-def test_a_post_without_the_token_against_forgery_changes_nothing(
+def test_post_without_csrf_token_changes_nothing(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -231,12 +230,13 @@ def test_a_post_without_the_token_against_forgery_changes_nothing(
 # Two at once --------------------------------------------------------------------------------------
 
 
-def test_two_presses_at_once_hold_the_stock_and_the_voucher_once_under_atomic_requests(
+def test_double_press_holds_stock_once(
     world: World,
     shopper: Shopper,
     product: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Two presses at once hold the stock and the voucher once, even under ATOMIC_REQUESTS."""
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
     voucher = make_voucher("TEN")
     shopper.adds(product("10.00"), 2)
@@ -263,7 +263,7 @@ def test_two_presses_at_once_hold_the_stock_and_the_voucher_once_under_atomic_re
     assert (StockRecord.objects.get().num_allocated, voucher.applications.count()) == (0, 0)
 
 
-def test_two_shoppers_with_the_same_single_use_voucher_at_once_get_one_discount(
+def test_single_use_voucher_discounts_one_shopper(
     world: World,
     product: Make,
 ) -> None:
@@ -284,12 +284,13 @@ def test_two_shoppers_with_the_same_single_use_voucher_at_once_get_one_discount(
 
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "atomic"])
-def test_a_customer_who_places_the_same_basket_in_two_windows_pays_no_total_that_the_window_has_not_shown(
+def test_two_windows_charge_no_unseen_total(
     world: World,
     product: Make,
     monkeypatch: pytest.MonkeyPatch,
     atomic: bool,
 ) -> None:
+    """A customer with two windows pays only a total that the window has shown."""
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic)
     bo = customer()
     windows = [browser_of(bo), browser_of(bo)]
@@ -316,12 +317,13 @@ def test_a_customer_who_places_the_same_basket_in_two_windows_pays_no_total_that
 
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "atomic"])
-def test_a_notification_a_return_and_a_cancellation_at_once_leave_a_paid_order_or_a_person_who_knows(
+def test_cancellation_race_loses_no_payment(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
     atomic: bool,
 ) -> None:
+    """A notification, a return and a cancellation at once leave a paid order or a review."""
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic)
     ann, order = staff("ann", *MAY), Order.objects.get()
     notification, back = (
@@ -356,7 +358,7 @@ def test_a_notification_a_return_and_a_cancellation_at_once_leave_a_paid_order_o
         assert ("Pending payment", "Cancelled") not in moved
 
 
-def test_two_payments_that_come_to_nothing_at_once_are_followed_by_one_reminder(
+def test_two_failed_payments_send_one_reminder(
     world: World,
     payment: Payment,
 ) -> None:
@@ -371,11 +373,12 @@ def test_two_payments_that_come_to_nothing_at_once_are_followed_by_one_reminder(
     assert len(mail.outbox) == 1
 
 
-def test_the_button_pressed_again_after_the_order_was_placed_leads_to_the_payment_page_in_every_browser_session(
+def test_second_press_opens_same_payment_page(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """This holds in every browser session."""
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
@@ -413,12 +416,13 @@ def before_the_status_is_changed(
 
 
 @pytest.mark.parametrize("page", ["the order's page", "the list"])
-def test_an_order_that_is_paid_while_the_staff_cancels_it_stays_paid_and_the_staff_is_told(
+def test_order_paid_during_cancellation_stays_paid(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
     page: str,
 ) -> None:
+    """The staff who cancel it are told."""
     ann, order = staff("ann", *MAY), Order.objects.get()
 
     def pays() -> None:
@@ -445,7 +449,7 @@ def test_an_order_that_is_paid_while_the_staff_cancels_it_stays_paid_and_the_sta
     assert world.reviews() == []
 
 
-def test_an_order_that_is_deleted_while_the_staff_cancels_it_is_a_message(
+def test_order_deleted_during_cancellation_shows_message(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
@@ -461,10 +465,11 @@ def test_an_order_that_is_deleted_while_the_staff_cancels_it_is_a_message(
     assert not Order.objects.exists(), "Oscar would write it again"
 
 
-def test_stock_of_a_cancelled_order_is_free_once_the_money_that_came_too_late_was_given_back(
+def test_refunded_late_money_frees_cancelled_stock(
     world: World,
     payment: Payment,
 ) -> None:
+    """Stock of a cancelled order is free once money that came too late was refunded."""
     handler().handle_order_status_change(Order.objects.get(), "Cancelled")
     world.shopper_pays(payment)
     world.notification(payment)
@@ -477,11 +482,12 @@ def test_stock_of_a_cancelled_order_is_free_once_the_money_that_came_too_late_wa
     assert (StockRecord.objects.get().num_allocated, world.reviews()) == (0, [])
 
 
-def test_stock_that_the_staff_released_or_shipped_in_part_is_released_to_the_last_item_and_no_further(
+def test_partly_released_stock_is_released_fully(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """Stock that staff released or shipped in part is never released twice."""
     tea, pot, kept = product("4.00", "Tea"), product("20.00", "Pot"), product("1.00", "Kept")
     shopper.adds(tea, 3)
     shopper.adds(pot, 3)
@@ -505,7 +511,7 @@ def test_stock_that_the_staff_released_or_shipped_in_part_is_released_to_the_las
     assert list(stock) == [("Kept", 0, 5), ("Pot", 0, 4), ("Tea", 0, 5)]
 
 
-def test_products_that_are_deleted_while_an_order_waits_do_not_keep_it_from_being_given_up(
+def test_order_with_deleted_products_is_cancelled(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -521,7 +527,7 @@ def test_products_that_are_deleted_while_an_order_waits_do_not_keep_it_from_bein
     assert kept.stockrecords.get().num_allocated == 0
 
 
-def test_an_order_whose_currency_is_edited_while_somebody_pays_waits_for_a_person(
+def test_currency_edited_during_payment_needs_review(
     world: World,
     payment: Payment,
 ) -> None:
@@ -538,10 +544,11 @@ def test_an_order_whose_currency_is_edited_while_somebody_pays_waits_for_a_perso
     assert 'name="method"' not in page
 
 
-def test_an_order_in_a_status_of_the_shops_own_is_not_said_to_be_paid(
+def test_custom_status_does_not_mean_paid(
     world: World,
     payment: Payment,
 ) -> None:
+    """An order in one of the shop's own statuses is not shown as paid."""
     home = declined(world, payment)
     Order.objects.update(status="On hold")
     page = Client().get(home).content.decode()
@@ -549,22 +556,24 @@ def test_an_order_in_a_status_of_the_shops_own_is_not_said_to_be_paid(
     assert "has arrived" not in page
 
 
-def test_whoever_comes_back_to_an_order_that_was_given_up_is_not_thanked_for_it(
+def test_no_thanks_for_closed_order(
     world: World,
     shopper: Shopper,
     payment: Payment,
 ) -> None:
+    """A shopper who returns to an order that was given up is not thanked."""
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     home = shopper.get("/checkout/thank-you/")["Location"]
     assert "This order was cancelled." in shopper.get(home).content.decode()
 
 
-def test_an_order_that_was_cancelled_and_opened_again_by_hand_is_not_offered_to_be_paid(
+def test_reopened_order_is_not_offered_payment(
     world: World,
     shopper: Shopper,
     payment: Payment,
 ) -> None:
+    """This is about an order that was cancelled and opened again by hand."""
     home = declined(world, payment)
     handler().handle_order_status_change(Order.objects.get(), "Cancelled")
     Order.objects.update(status="Pending payment")
@@ -576,7 +585,7 @@ def test_an_order_that_was_cancelled_and_opened_again_by_hand_is_not_offered_to_
     assert (Order.objects.get().status, StockRecord.objects.get().num_allocated) == ("Cancelled", 0)
 
 
-def test_an_order_whose_money_was_given_back_because_it_was_too_little_is_offered_to_be_paid_anew(
+def test_refunded_underpaid_order_is_payable_again(
     world: World,
     shopper: Shopper,
     payment: Payment,
@@ -601,11 +610,12 @@ def test_an_order_whose_money_was_given_back_because_it_was_too_little_is_offere
     )
 
 
-def test_an_order_whose_money_was_given_back_before_the_shop_was_told_is_offered_to_be_paid_anew(
+def test_order_refunded_before_notice_is_payable(
     world: World,
     shopper: Shopper,
     payment: Payment,
 ) -> None:
+    """If the money went back before the shop was told, the order can be paid again."""
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=1):
         home = world.come_back(payment)["Location"]
@@ -617,7 +627,7 @@ def test_an_order_whose_money_was_given_back_before_the_shop_was_told_is_offered
     assert Order.objects.get().status == "Cancelled"
 
 
-def test_an_order_that_was_paid_given_back_and_opened_again_by_hand_is_not_offered_to_be_paid(
+def test_refunded_order_reopened_by_hand_unpayable(
     world: World,
     shopper: Shopper,
     payment: Payment,
@@ -635,11 +645,12 @@ def test_an_order_that_was_paid_given_back_and_opened_again_by_hand_is_not_offer
 # What is deleted ----------------------------------------------------------------------------------
 
 
-def test_whoever_paid_an_order_that_was_deleted_meanwhile_reads_what_becomes_of_the_money(
+def test_payer_of_deleted_order_reads_outcome(
     world: World,
     shopper: Shopper,
     payment: Payment,
 ) -> None:
+    """The shopper reads what becomes of the money."""
     way = world.way_to_pay(payment.order.key)
     Order.objects.all().delete()
     world.shopper_pays(payment)
@@ -654,10 +665,11 @@ def test_whoever_paid_an_order_that_was_deleted_meanwhile_reads_what_becomes_of_
     assert shopper.get(way).status_code == 404
 
 
-def test_an_order_whose_customer_deletes_the_account_while_paying_is_paid(
+def test_deleted_account_still_pays_its_order(
     world: World,
     product: Make,
 ) -> None:
+    """The customer deletes the account while paying."""
     bo = customer()
     shopper = browser_of(bo)
     shopper.get(shopper.buys(product())["Location"])
@@ -670,13 +682,14 @@ def test_an_order_whose_customer_deletes_the_account_while_paying_is_paid(
     assert (Order.objects.get().status, world.reviews(), mail.outbox) == ("Paid", [], [])
 
 
-def test_a_number_that_was_an_orders_before_places_no_order_that_would_be_taken_for_paid(
+def test_reused_order_number_places_no_order(
     world: World,
     shopper: Shopper,
     product: Make,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A new order with the number of an earlier one would be taken for paid."""
     world.shopper_pays(payment)
     world.notification(payment)
     number = payment.order.key
@@ -693,10 +706,11 @@ def test_a_number_that_was_an_orders_before_places_no_order_that_would_be_taken_
 # Who is somebody else -----------------------------------------------------------------------------
 
 
-def test_another_customer_sees_no_more_than_a_stranger_and_nobody_guesses_an_order(
+def test_orders_are_private_from_other_customers(
     world: World,
     product: Make,
 ) -> None:
+    """Another customer sees no more than a stranger, and no address can be guessed."""
     shopper, eve = browser_of(customer("bo")), browser_of(customer("eve"))
     shopper.get(shopper.buys(product("12.50", "Secret tea"))["Location"])
     order, home = Order.objects.get(), declined(world, Payment.objects.get())
@@ -719,7 +733,7 @@ def test_another_customer_sees_no_more_than_a_stranger_and_nobody_guesses_an_ord
 
 @pytest.mark.parametrize("percent", [10, 33])
 @pytest.mark.parametrize(("price", "quantity"), [("19.99", 3), ("0.07", 7), ("3.33", 1)])
-def test_what_was_shown_ordered_charged_and_given_back_line_by_line_is_the_same_to_the_cent(
+def test_line_totals_agree_to_the_cent(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -728,6 +742,7 @@ def test_what_was_shown_ordered_charged_and_given_back_line_by_line_is_the_same_
     quantity: int,
     percent: int,
 ) -> None:
+    """What was shown, ordered, charged and refunded per line is the same amount."""
     monkeypatch.setattr(
         "oscar.apps.checkout.applicator.SurchargeApplicator.get_surcharges",
         lambda *_, **__: (FlatCharge(excl_tax=Decimal("0.93"), incl_tax=Decimal("1.01")),),
@@ -757,7 +772,7 @@ def test_what_was_shown_ordered_charged_and_given_back_line_by_line_is_the_same_
     ann = staff("ann", *MAY)
     for line in lines:
         for _ in range(line.quantity - 1):
-            presses_for_lines(ann, order, {line: 1})
+            presses_for_lines(ann, order, {line: 1}, tillgate_again="1")
     for line in lines:
         refunded_amount = sum(
             Refund.objects.filter(data__lines__has_key=str(line.pk)).values_list(
@@ -767,14 +782,14 @@ def test_what_was_shown_ordered_charged_and_given_back_line_by_line_is_the_same_
             Decimal(0),
         )
         last = line.line_price_incl_tax - refunded_amount
-        said = messages_of(presses_for_lines(ann, order, {line: 1}))
+        said = messages_of(presses_for_lines(ann, order, {line: 1}, tillgate_again="1"))
         assert said == [f"USD {last} was refunded."], line.title
     rest = order.shipping_incl_tax + Decimal("1.01")
     assert world.shop.refunded(order.number) == world.refunded_amount(payment) == charged - rest
     assert fields_of(ann.get(url_of(order)), "tillgate_refund_form")["amount"] == str(rest)
 
 
-def test_a_total_with_parts_of_a_cent_is_charged_as_it_was_shown(
+def test_fractional_cents_are_charged_as_shown(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -817,7 +832,7 @@ def test_goods_of_any_name_can_be_paid(
         (7, ("Green tea", "7")),
     ],
 )
-def test_a_quantity_of_any_size_that_the_staff_entered_keeps_nobody_from_paying(
+def test_any_quantity_can_be_paid(
     world: World,
     payment: Payment,
     quantity: int,
@@ -835,13 +850,14 @@ def test_a_quantity_of_any_size_that_the_staff_entered_keeps_nobody_from_paying(
 
 
 @pytest.mark.parametrize("number", ["ORD/2026 \u00fc", "x" * 128, "{amount}", "<b>1</b>"])
-def test_an_order_of_any_number_is_paid_and_its_shopper_comes_home(
+def test_any_order_number_can_be_paid(
     world: World,
     shopper: Shopper,
     product: Make,
     monkeypatch: pytest.MonkeyPatch,
     number: str,
 ) -> None:
+    """The shopper also returns to the shop."""
     monkeypatch.setattr(OrderNumberGenerator, "order_number", lambda *_: number)
     shopper.get(shopper.buys(product())["Location"])
     payment = Payment.objects.get()
@@ -853,9 +869,10 @@ def test_an_order_of_any_number_is_paid_and_its_shopper_comes_home(
 # Money back ---------------------------------------------------------------------------------------
 
 
-def test_a_line_whose_refund_nobody_knows_of_is_not_paid_back_twice_by_its_price(
+def test_unknown_refund_blocks_second_by_price(
     bought: Bought,
 ) -> None:
+    """A line whose refund is unknown is not refunded twice by its price."""
     ann = staff("ann", *MAY)
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     presses_for_lines(ann, bought.order, {bought.tea: 2})
@@ -872,7 +889,8 @@ def test_a_line_whose_refund_nobody_knows_of_is_not_paid_back_twice_by_its_price
     ]
 
 
-def test_a_forged_refund_without_the_token_gives_nothing_back(bought: Bought) -> None:
+def test_forged_refund_gives_nothing_back(bought: Bought) -> None:
+    """A refund request without the CSRF token is refused."""
     ann = staff("ann", *MAY)
     fields = fields_of(ann.get(url_of(bought.order)), "tillgate_refund_form")
     strict = Client(enforce_csrf_checks=True)
@@ -883,7 +901,7 @@ def test_a_forged_refund_without_the_token_gives_nothing_back(bought: Bought) ->
     assert not Refund.objects.exists()
 
 
-def test_lines_of_another_order_are_not_given_back(bought: Bought, world: World) -> None:
+def test_lines_of_other_orders_not_refunded(bought: Bought, world: World) -> None:
     order, ann = bought.order, staff("ann", *MAY)
     other = Order.objects.get(number=world.order("5.00")).lines.get()
     page = ann.get(url_of(order))
@@ -893,7 +911,8 @@ def test_lines_of_another_order_are_not_given_back(bought: Bought, world: World)
     assert not Refund.objects.exists()
 
 
-def test_a_cancelled_order_that_was_paid_is_given_back_once_whoever_asks(bought: Bought) -> None:
+def test_cancelled_paid_order_is_refunded_once(bought: Bought) -> None:
+    """A second press or a later request refunds nothing more."""
     handler().handle_order_status_change(bought.order, "Cancelled")
     ann = staff("ann", *MAY)
     pages = [ann.get(url_of(bought.order)) for _ in range(2)]
@@ -907,12 +926,13 @@ def test_a_cancelled_order_that_was_paid_is_given_back_once_whoever_asks(bought:
 # Other shops --------------------------------------------------------------------------------------
 
 
-def test_a_shop_in_another_currency_takes_dollars_for_what_it_sells_in_dollars(
+def test_foreign_default_currency_still_takes_dollars(
     world: World,
     shopper: Shopper,
     product: Make,
     settings: Any,
 ) -> None:
+    """A shop in another currency takes dollars for what it sells in dollars."""
     settings.OSCAR_DEFAULT_CURRENCY = "GBP"
     tea = product("12.50")
     tea.stockrecords.update(price_currency="USD")
@@ -926,9 +946,11 @@ def test_a_shop_in_another_currency_takes_dollars_for_what_it_sells_in_dollars(
     assert world.shop.refunded(order.number) == world.refunded_amount(payment) == Decimal("2.50")
 
 
-def test_a_fork_that_only_looks_different_lets_nobody_order_without_a_method(
+def test_restyled_fork_still_requires_a_method(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A fork that only looks different lets no one order without a method."""
+
     def fork(**written: Any) -> type[Any]:
         return type(
             "PaymentMethodView",
@@ -977,13 +999,14 @@ def with_page(route: str, page: Any) -> Any:
 
 
 @pytest.mark.parametrize("kept", ["alipay", "goldbars"])
-def test_a_page_of_another_package_that_takes_its_own_payment_is_not_followed_by_a_second(
+def test_foreign_payment_page_charges_only_once(
     world: World,
     shopper: Shopper,
     product: Make,
     settings: Any,
     kept: str,
 ) -> None:
+    """A page of another package that takes its own payment is not followed by ours."""
     settings.ROOT_URLCONF = with_page("express/", preview_of_a_shop())
     shopper.adds(product("12.50"))
     shopper.says_where()
@@ -1002,7 +1025,7 @@ def test_a_page_of_another_package_that_takes_its_own_payment_is_not_followed_by
     assert (order.status, order.sources.get().source_type.name) == ("Paid", "Express")
 
 
-def test_a_page_of_another_package_that_takes_its_own_payment_asks_for_no_method(
+def test_foreign_payment_page_asks_no_method(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -1016,24 +1039,26 @@ def test_a_page_of_another_package_that_takes_its_own_payment_asks_for_no_method
     )
 
 
-def test_a_page_that_a_shop_put_in_the_place_of_oscars_is_paid_here_with_a_method(
+def test_shops_own_page_pays_with_method(
     world: World,
     shopper: Shopper,
     product: Make,
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A shop's page in place of Oscar's own is paid here with a method."""
     page = preview_of_a_shop()
     monkeypatch.setattr(apps.get_app_config("checkout"), "payment_details_view", page)
     settings.ROOT_URLCONF = with_page("checkout/preview/", page)
     assert is_at_start(shopper.buys(product("12.50")))
 
 
-def test_an_address_of_an_order_that_the_database_lost_opens_no_other_order_with_its_number(
+def test_lost_orders_address_opens_no_other(
     world: World,
     shopper: Shopper,
     product: Callable[..., Any],
 ) -> None:
+    """An old address does not open a later order that got the same number."""
     shopper.get(shopper.buys(product("12.50"))["Location"])
     order = orders.find(Payment.objects.get().order.key)
     addresses = [orders.status_url(order.number), str(orders.change_url(order))]

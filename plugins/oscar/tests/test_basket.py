@@ -98,14 +98,81 @@ def test_change_page_names_open_payment_pages(order: Any, shopper: Shopper) -> N
     assert "The payment page for" not in shopper.get(change_url(order)).content.decode()
 
 
+OPEN_PAGE = "The payment page for USD 18.00 with Alipay stays open until "
+
+
+def text_of(answer: Any) -> str:
+    assert answer.status_code == 200
+    return " ".join(html.unescape(answer.content.decode()).split())
+
+
+def pages_of(world: World, shopper: Shopper, order: Any) -> dict[str, str]:
+    """Return the pages of an order by their kinds."""
+    pages = {
+        "order": orders.status_url(order.number),
+        "pay": world.way_to_pay(order.number),
+        "return": f"/payments/return/{Payment.objects.get().return_key}/",
+        "change": change_url(order),
+    }
+    return {kind: text_of(shopper.get(address)) for kind, address in pages.items()}
+
+
+def test_order_reduced_to_nothing_asks_for_no_payment(
+    world: World,
+    order: Any,
+    shopper: Shopper,
+) -> None:
+    assert Payment.objects.get().amount == Decimal("18.00")
+    Order.objects.update(total_incl_tax=0, total_excl_tax=0)
+    for kind, page in pages_of(world, shopper, order).items():
+        assert "There is nothing to pay for this order" in page, kind
+        assert OPEN_PAGE in page, kind
+        assert "Do not pay there." in page, kind
+        for wrong in ("not been paid", "Pay now", "pay it", "18.00</dd>", "not received"):
+            assert wrong not in page, (kind, wrong)
+    assert "Keep the order" in text_of(shopper.get(change_url(order)))
+    address = f"/accounts/order-status/{order.number}/{order.verification_hash()}/"
+    shopper.post(shopper.get(address)["Location"], {"email": "ada@shopper.example"})
+    own = text_of(shopper.get(address))
+    assert "There is nothing to pay for this order." in own
+    assert OPEN_PAGE in own
+    assert "Pay now" not in own
+    assert "waits for payment" not in text_of(shopper.get("/basket/"))
+
+
+def test_cancelled_order_names_open_payment_page(
+    world: World,
+    order: Any,
+    shopper: Shopper,
+) -> None:
+    address = change_url(order)
+    landed = text_of(shopper.get(shopper.post(address, {"then": "cancel"})["Location"]))
+    back = f"/payments/return/{Payment.objects.get().return_key}/"
+    for page in (landed, text_of(shopper.get(address)), text_of(shopper.get(back))):
+        assert "cancelled" in page
+        assert OPEN_PAGE in page
+        assert "Do not pay there." in page
+        assert "after you have changed" not in page
+        assert "Checking" not in page
+
+
+def test_repriced_order_warns_of_old_price(world: World, order: Any, shopper: Shopper) -> None:
+    Order.objects.update(total_incl_tax=Decimal("9.00"))
+    for kind in ("order", "pay", "return"):
+        page = pages_of(world, shopper, order)[kind]
+        assert OPEN_PAGE in page, kind
+        assert "Do not pay there." in page, kind
+
+
 def voucher() -> Any:
     return get_model("voucher", "Voucher").objects.get()
 
 
-def test_opening_the_page_changes_nothing_and_a_stranger_without_the_address_does_not_reach_it(
+def test_opening_change_page_changes_nothing(
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """A stranger without the address does not reach the page."""
     page = Shopper(Client()).get(change_url(order)).content.decode()
     assert "Green tea" in page
     assert Order.objects.get().status == "Pending payment"
@@ -120,10 +187,11 @@ def test_opening_the_page_changes_nothing_and_a_stranger_without_the_address_doe
     assert Order.objects.get().status == "Pending payment"
 
 
-def test_the_shoppers_own_pages_lead_there_and_a_strangers_page_does_not(
+def test_only_own_pages_link_change_page(
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """A stranger's page of the same order does not link to it."""
     link = CHANGE_LINK
     assert link in shopper.get(orders.status_url(order.number)).content.decode()
     page = f"/accounts/order-status/{order.number}/{order.verification_hash()}/"
@@ -132,11 +200,12 @@ def test_the_shoppers_own_pages_lead_there_and_a_strangers_page_does_not(
     assert link not in Shopper(Client()).get(orders.status_url(order.number)).content.decode()
 
 
-def test_a_cancelled_order_releases_stock_and_voucher_at_once_and_nothing_twice(
+def test_cancelled_order_releases_stock_and_voucher(
     world: World,
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """This happens at once, and nothing is released twice."""
     assert (counters(voucher())["stock"], counters(voucher())["uses"]) == ([2], 1)
     answer = shopper.post(change_url(order), {"then": "cancel"})
     assert "This order was cancelled." in shopper.get(answer["Location"]).content.decode()
@@ -147,11 +216,12 @@ def test_a_cancelled_order_releases_stock_and_voucher_at_once_and_nothing_twice(
     assert (world.shop.times_released(order.number), counters(voucher())["stock"]) == (1, [0])
 
 
-def test_back_in_the_basket_are_lines_quantities_options_and_voucher_and_they_can_be_bought(
+def test_restored_basket_can_be_bought(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """Its lines, quantities, options and voucher are back."""
     make_voucher("TEN")
     tea, engraving = (
         product("10.00"),
@@ -189,11 +259,12 @@ def test_back_in_the_basket_are_lines_quantities_options_and_voucher_and_they_ca
     assert (again.status, again.total_incl_tax) == ("Pending payment", Decimal("18.00"))
 
 
-def test_whoever_comes_by_the_mail_after_the_order_was_released_puts_its_items_into_the_basket_again(
+def test_late_mail_link_restores_basket(
     world: World,
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """The shopper opens the link after the order was released."""
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     late = Shopper(Client())  # the mail opens in another browser
@@ -210,7 +281,7 @@ def test_whoever_comes_by_the_mail_after_the_order_was_released_puts_its_items_i
     assert basket.contains_voucher("TEN")
 
 
-def test_i4_the_items_of_an_order_that_money_came_for_are_not_offered_again(
+def test_i4_paid_items_are_not_offered_again(
     world: World,
     order: Any,
     shopper: Shopper,
@@ -227,18 +298,19 @@ def test_i4_the_items_of_an_order_that_money_came_for_are_not_offered_again(
     assert shopper.get("/basket/").context["basket"].is_empty
 
 
-def test_an_item_that_is_not_sold_any_more_is_named(order: Any, shopper: Shopper) -> None:
+def test_discontinued_item_is_named(order: Any, shopper: Shopper) -> None:
     get_model("catalogue", "Product").objects.all().delete()
     shopper.post(change_url(order), {"then": "basket"})
     assert any("Green tea" in said for said in shopper.messages())
     assert Order.objects.get().status == "Cancelled"
 
 
-def test_i2_the_open_payment_is_watched_and_late_money_opens_a_review(
+def test_i2_late_money_opens_review(
     world: World,
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """The open payment of a cancelled order is still watched."""
     shopper.post(change_url(order), {"then": "basket"})
     payment = Payment.objects.get()
     world.shopper_pays(payment)
@@ -248,11 +320,12 @@ def test_i2_the_open_payment_is_watched_and_late_money_opens_a_review(
     assert (Order.objects.get().status, len(world.reviews())) == ("Cancelled", 1)
 
 
-def test_i4_an_order_whose_money_has_come_or_is_on_its_way_is_not_cancelled(
+def test_i4_order_with_money_cannot_be_cancelled(
     world: World,
     order: Any,
     shopper: Shopper,
 ) -> None:
+    """The money has come or is on its way."""
     address, payment = change_url(order), Payment.objects.get()
     Payment.objects.update(is_processing=True)
     for then in ("cancel", "basket"):
@@ -268,7 +341,7 @@ def test_i4_an_order_whose_money_has_come_or_is_on_its_way_is_not_cancelled(
     assert shopper.get("/basket/").context["basket"].is_empty
 
 
-def test_a_customer_finds_the_way_on_the_page_of_the_order_in_the_account(
+def test_account_order_page_links_change_page(
     world: World,
     product: Make,
 ) -> None:
@@ -285,11 +358,12 @@ def test_a_customer_finds_the_way_on_the_page_of_the_order_in_the_account(
     assert shopper.get("/basket/").context["basket"].num_items == 1
 
 
-def test_the_basket_leads_a_guest_and_a_customer_to_the_unpaid_order_and_nobody_else(
+def test_basket_leads_owner_to_unpaid_order(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """This works for guests and customers, but not for strangers."""
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     customer, elsewhere = Shopper(Client()), Shopper(Client())
     for browser in (customer, elsewhere):

@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.shopper import Shopper
 from tests.test_dashboard_browser import ARTEFACTS
+from tillgate.django.models import Payment
 from tillgate.testing.browsers import running_chromium
 from tillgate.testing.world import World
 from tillgate_oscar import orders
@@ -30,7 +31,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("button", ["Back to the basket", "Order these items again"])
-def test_the_shopper_goes_back_to_the_basket_by_keyboard_with_an_order_that_waits_or_was_released(
+def test_keyboard_leads_back_to_basket(
     chromium: Browser,
     live_server: Any,
     world: World,
@@ -39,6 +40,7 @@ def test_the_shopper_goes_back_to_the_basket_by_keyboard_with_an_order_that_wait
     button: str,
     width: int,
 ) -> None:
+    """The way back works for an order that waits and for one that was released."""
     shopper.get(shopper.buys(product("12.50"))["Location"])
     if button == "Order these items again":
         world.a_day_passes()
@@ -72,7 +74,7 @@ def test_the_shopper_goes_back_to_the_basket_by_keyboard_with_an_order_that_wait
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_basket_tells_of_the_order_that_waits_and_leads_to_its_payment_by_keyboard(
+def test_basket_leads_to_waiting_order(
     chromium: Browser,
     live_server: Any,
     world: World,
@@ -80,6 +82,7 @@ def test_a_basket_tells_of_the_order_that_waits_and_leads_to_its_payment_by_keyb
     product: Callable[..., Any],
     width: int,
 ) -> None:
+    """A shopper can reach the payment of the order by keyboard."""
     shopper.get(shopper.buys(product("12.50"))["Location"])
     order = get_model("order", "Order").objects.get()
     context = chromium.new_context(
@@ -111,4 +114,50 @@ def test_a_basket_tells_of_the_order_that_waits_and_leads_to_its_payment_by_keyb
     page.locator("#tillgate-waiting").get_by_role("link", name="Change or cancel the order").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#tillgate-change")).to_be_visible()
+    context.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("kind", ["free", "cancelled"])
+def test_order_without_payment_warns_of_open_payment_page(
+    chromium: Browser,
+    live_server: Any,
+    world: World,
+    shopper: Shopper,
+    product: Callable[..., Any],
+    kind: str,
+    width: int,
+) -> None:
+    shopper.get(shopper.buys(product("12.50"))["Location"])
+    order = get_model("order", "Order").objects.get()
+    change, payment = orders.change_url(order), Payment.objects.get()
+    assert change is not None
+    if kind == "free":
+        type(order).objects.update(total_incl_tax=0, total_excl_tax=0)
+    else:
+        shopper.post(change, {"then": "cancel"})
+    context = chromium.new_context(
+        base_url=live_server.url,
+        viewport={"width": width, "height": 844},
+    )
+    # Oscar asks a CDN for jQuery first
+    context.route(lambda url: not url.startswith(live_server.url), lambda route: route.abort())
+    page = context.new_page()
+    for name, address in {
+        "order": orders.status_url(order.number),
+        "change": change,
+        "pay": world.way_to_pay(order.number),
+        "return": f"/payments/return/{payment.return_key}/",
+    }.items():
+        page.goto(address)
+        expect(page.get_by_text("Do not pay there.")).to_be_visible()
+        page.screenshot(path=ARTEFACTS / f"oscar-{kind}-{name}-{width}.png", full_page=True)
+        faults = {one["id"] for one in Axe().run(page, "main, .page_inner").response["violations"]}
+        assert faults <= {"color-contrast"}, "beside the blue of Oscar's own links and buttons"
+        assert (
+            page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth",
+            )
+            <= 0
+        )
     context.close()

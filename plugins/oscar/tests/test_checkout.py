@@ -59,7 +59,7 @@ def goods(world: World) -> str:
 
 
 @pytest.mark.usefixtures("atomic_requests")
-def test_a_guest_pays_and_returns_to_the_thank_you_page(
+def test_guest_pays_and_is_thanked(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -79,11 +79,12 @@ def test_a_guest_pays_and_returns_to_the_thank_you_page(
 
 
 @pytest.mark.usefixtures("atomic_requests")
-def test_the_notification_alone_pays_the_order_though_the_shopper_never_returns(
+def test_notification_alone_pays_order(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """The shopper never returns."""
     shopper.get(shopper.buys(product())["Location"])
     payment = Payment.objects.get()
     world.shopper_pays(payment)
@@ -91,11 +92,12 @@ def test_the_notification_alone_pays_the_order_though_the_shopper_never_returns(
     assert Order.objects.get().status == "Paid"
 
 
-def test_the_gateway_is_asked_for_the_orders_total_to_the_cent_with_tax_shipping_and_voucher(
+def test_gateway_gets_orders_exact_total(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """Tax, shipping and voucher are included, to the cent."""
     tea, cups = (
         product("19.99", "Oolong <b>tea</b>", product_class=TAXED),
         product("7.35", "Cups & saucers"),
@@ -129,7 +131,7 @@ def test_the_gateway_is_asked_for_the_orders_total_to_the_cent_with_tax_shipping
     assert '"quantity":"1"' in goods(world)
 
 
-def test_a_customer_with_an_account_pays_and_finds_the_order_there(
+def test_customer_finds_paid_order_in_account(
     world: World,
     product: Make,
 ) -> None:
@@ -159,10 +161,11 @@ def test_a_customer_with_an_account_pays_and_finds_the_order_there(
     assert "your payment has arrived" in arrived.content.decode()
 
 
-def test_the_account_says_why_an_order_is_unpaid_and_that_money_came_after_its_cancellation(
+def test_account_explains_unpaid_and_late_money(
     world: World,
     product: Make,
 ) -> None:
+    """It says why an order is unpaid and that money came after it was cancelled."""
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     shopper = Shopper(world.client)
     shopper.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
@@ -184,11 +187,12 @@ def test_the_account_says_why_an_order_is_unpaid_and_that_money_came_after_its_c
     assert "your payment has arrived" not in page()
 
 
-def test_a_gateway_that_asks_gets_the_address_of_the_guest_or_of_the_customer(
+def test_gateway_gets_email_of_buyer(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """The address is that of the guest or of the customer."""
     shopper.buys(product(), email="ada@shopper.example")
     guests = Order.objects.get()
     customer = Shopper(Client())
@@ -203,7 +207,7 @@ def test_a_gateway_that_asks_gets_the_address_of_the_guest_or_of_the_customer(
     assert unknown.email is None
 
 
-def test_a_free_order_completes_as_oscar_completes_it(
+def test_free_order_completes_without_tillgate(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -220,12 +224,13 @@ def test_a_free_order_completes_as_oscar_completes_it(
 # The choice ---------------------------------------------------------------------------------------
 
 
-def test_the_methods_that_the_owner_enabled_are_offered_in_the_owners_order(
+def test_methods_appear_in_owners_order(
     world: World,
     shopper: Shopper,
     product: Make,
     configure: Callable[..., None],
 ) -> None:
+    """Only those that the owner enabled are offered."""
     configure(PAYMENT_METHODS=["paypal", "alipay"])
     shopper.adds(product())
     shopper.says_where()
@@ -234,11 +239,12 @@ def test_the_methods_that_the_owner_enabled_are_offered_in_the_owners_order(
     assert "WeChat" not in page
 
 
-def test_the_choice_is_shown_in_the_preview_and_remembered_when_the_shopper_goes_back(
+def test_preview_shows_and_remembers_chosen_method(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """The choice is still there when the shopper goes back."""
     shopper.adds(product())
     shopper.says_where()
     assert shopper.chooses("wechatpay")["Location"] == "/checkout/payment-details/"
@@ -252,7 +258,7 @@ def test_the_choice_is_shown_in_the_preview_and_remembered_when_the_shopper_goes
     )
 
 
-def test_nobody_comes_to_the_preview_without_a_choice(
+def test_preview_requires_chosen_method(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -268,7 +274,7 @@ def test_nobody_comes_to_the_preview_without_a_choice(
 
 
 @pytest.mark.parametrize("method", ["", "goldbars", "alipay'--", "x" * 5000, "\x00"])
-def test_a_method_that_nobody_offers_is_answered_with_a_sentence(
+def test_unoffered_method_is_refused_in_words(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -283,7 +289,7 @@ def test_a_method_that_nobody_offers_is_answered_with_a_sentence(
 
 
 @pytest.mark.parametrize("kept", ["tillgate:goldbars", "tillgate:", "tillgate:paypal"])
-def test_a_choice_that_is_not_offered_any_more_leads_back_to_the_methods(
+def test_withdrawn_method_leads_back_to_methods(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -303,7 +309,7 @@ def test_a_choice_that_is_not_offered_any_more_leads_back_to_the_methods(
     assert not Order.objects.exists()
 
 
-def test_a_total_that_changed_since_the_preview_is_shown_again_before_the_order_is_placed(
+def test_changed_total_is_shown_before_placing(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -322,7 +328,7 @@ def test_a_total_that_changed_since_the_preview_is_shown_again_before_the_order_
     assert Order.objects.get().total_incl_tax == Decimal("12.51")
 
 
-def test_a_total_that_was_left_out_of_the_post_is_shown_again(
+def test_missing_total_is_shown_again(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -335,11 +341,12 @@ def test_a_total_that_was_left_out_of_the_post_is_shown_again(
     assert not Order.objects.exists()
 
 
-def test_a_basket_that_was_emptied_in_another_tab_is_no_order(
+def test_emptied_basket_places_no_order(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """The basket was emptied in another tab."""
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
@@ -350,12 +357,13 @@ def test_a_basket_that_was_emptied_in_another_tab_is_no_order(
     assert not Order.objects.exists()
 
 
-def test_an_owner_who_disabled_all_methods_gets_no_orders_without_a_way_to_pay(
+def test_no_methods_means_no_orders(
     world: World,
     shopper: Shopper,
     product: Make,
     configure: Callable[..., None],
 ) -> None:
+    """An owner who disabled all methods gets no order that cannot be paid."""
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
@@ -370,7 +378,7 @@ def test_an_owner_who_disabled_all_methods_gets_no_orders_without_a_way_to_pay(
     assert not Order.objects.exists()
 
 
-def test_an_order_in_a_currency_that_the_account_does_not_take_is_told_so_on_the_page_and_in_the_log(
+def test_refused_currency_is_told_and_logged(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -402,11 +410,12 @@ def test_a_forged_ticket_starts_and_shows_nothing(
     assert not Payment.objects.exists()
 
 
-def test_the_tickets_of_the_start_of_the_status_and_of_paying_are_not_good_for_each_other(
+def test_tickets_are_not_interchangeable(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """Starting, status and paying each have a ticket of their own."""
     start = shopper.buys(product())["Location"].split("/")[-2]
     shopper.get(f"/payments/start/{start}/")
     home = home_on(world.come_back(_declined(world)))
@@ -429,7 +438,7 @@ def home_on(page: Any) -> str:
 # What goes wrong at the gateway -------------------------------------------------------------------
 
 
-def test_a_method_that_the_gateway_refuses_can_be_replaced_by_another(
+def test_refused_method_can_be_replaced(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -449,7 +458,7 @@ def _action(page: Any) -> str:
     return str(text.split('method="post" action="')[1].split('"')[0])
 
 
-def test_a_gateway_that_does_not_answer_leaves_an_order_that_can_be_paid_again(
+def test_silent_gateway_leaves_order_payable(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -464,11 +473,12 @@ def test_a_gateway_that_does_not_answer_leaves_an_order_that_can_be_paid_again(
     )
 
 
-def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another_method(
+def test_declined_payment_leads_to_another_method(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """It leads to the page of the order, where another method can be chosen."""
     shopper.get(shopper.buys(product())["Location"])
     home = home_on(world.come_back(_declined(world)))
     page = shopper.get(home).content.decode()
@@ -484,11 +494,12 @@ def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another
 # The shop's own ways to pay, and the test mode ----------------------------------------------------
 
 
-def test_cash_on_delivery_stands_in_the_same_list_and_its_order_is_placed_without_tillgate(
+def test_cash_order_is_placed_without_tillgate(
     shopper: Shopper,
     product: Make,
     settings: Any,
 ) -> None:
+    """Cash on delivery stands in the same list of methods."""
     settings.TILLGATE_OSCAR, settings.OSCAR_INITIAL_ORDER_STATUS = (
         {"OTHER_METHODS": {"cash": "Cash on delivery"}},
         "Pending payment",
@@ -517,11 +528,12 @@ def test_cash_on_delivery_stands_in_the_same_list_and_its_order_is_placed_withou
     assert not ExpectedOrder.objects.exists()
 
 
-def test_an_order_that_no_method_takes_can_still_be_paid_in_the_shops_own_way(
+def test_order_without_method_allows_cash(
     shopper: Shopper,
     product: Make,
     settings: Any,
 ) -> None:
+    """The shop's own way to pay remains."""
     settings.TILLGATE_OSCAR = {"OTHER_METHODS": {"cash": "Cash on delivery"}}
     tea = product()
     tea.stockrecords.update(price_currency="EUR")
@@ -536,12 +548,13 @@ def test_an_order_that_no_method_takes_can_still_be_paid_in_the_shops_own_way(
     assert shopper.chooses("cash").status_code == 302
 
 
-def test_the_payment_step_shows_the_total_cash_and_a_method_that_cannot_take_it_with_the_reason(
+def test_payment_step_explains_unavailable_method(
     shopper: Shopper,
     product: Make,
     settings: Any,
     configure: Callable[..., None],
 ) -> None:
+    """It also shows the total and the shop's own way to pay."""
     settings.TILLGATE_OSCAR = {"OTHER_METHODS": {"cash": "Cash on delivery"}}
     methods = [{"code": "alipay"}, {"code": "paypal", "maximums": {"USD": "10.00"}}]
     configure(account={"METHODS": methods})
@@ -555,11 +568,12 @@ def test_the_payment_step_shows_the_total_cash_and_a_method_that_cannot_take_it_
     assert "USD 10.00" in unavailable
 
 
-def test_the_pages_of_a_sandboxs_waiting_order_say_that_no_money_moves(
+def test_sandbox_waiting_order_says_test_mode(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """All its pages say that no money moves."""
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     customer = Shopper(Client())
     customer.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
@@ -576,11 +590,12 @@ def test_the_pages_of_a_sandboxs_waiting_order_say_that_no_money_moves(
     assert ["Test mode" in page.content.decode() for page in pages] == [True] * 3
 
 
-def test_each_page_of_a_sandboxs_order_says_that_no_money_moves(
+def test_sandbox_checkout_pages_say_test_mode(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """Every page from basket to thank-you says that no money moves."""
     shopper.adds(product())
     pages = [shopper.get("/basket/"), shopper.get("/checkout/")]
     shopper.says_where()
@@ -601,7 +616,7 @@ def test_each_page_of_a_sandboxs_order_says_that_no_money_moves(
     assert "Green tea" in tail, "Oscar's script replaces this part"
 
 
-def test_pages_in_oscars_layout_run_from_right_to_left_in_urdu(
+def test_urdu_pages_run_right_to_left(
     shopper: Shopper,
     product: Make,
 ) -> None:
@@ -642,11 +657,12 @@ def test_tillgates_pages_have_the_shops_layout(
 # Twice, back, and elsewhere -----------------------------------------------------------------------
 
 
-def test_placing_the_order_twice_at_once_makes_one_order_and_one_payment(
+def test_simultaneous_placing_makes_one_order(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """It makes one payment, too."""
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
@@ -670,7 +686,7 @@ def test_placing_the_order_twice_at_once_makes_one_order_and_one_payment(
     assert Order.objects.get().lines.get().num_allocated == 1
 
 
-def test_a_second_press_while_the_first_is_under_way_leads_to_the_same_payment_page(
+def test_second_press_reaches_same_payment_page(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -697,7 +713,7 @@ def test_a_second_press_while_the_first_is_under_way_leads_to_the_same_payment_p
     assert led_to == {Payment.objects.get().payment_url}
 
 
-def test_the_same_basket_placed_again_gives_the_order_that_it_has_of_which_the_shop_hears_once(
+def test_basket_placed_again_keeps_its_order(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -733,7 +749,7 @@ def test_the_same_basket_placed_again_gives_the_order_that_it_has_of_which_the_s
     )
 
 
-def test_the_start_asked_twice_at_once_makes_one_payment(
+def test_simultaneous_starts_make_one_payment(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -743,12 +759,13 @@ def test_the_start_asked_twice_at_once_makes_one_payment(
     assert [world.onward(answer) for answer in answers] == [Payment.objects.get().payment_url] * 2
 
 
-def test_the_page_of_an_unpaid_order_says_until_when_the_goods_are_kept_unless_a_payment_is_open(
+def test_unpaid_order_page_shows_payment_deadline(
     world: World,
     shopper: Shopper,
     product: Make,
     settings: Any,
 ) -> None:
+    """It says until when the goods are kept; while a payment is open, it names no time."""
     settings.TIME_ZONE = "Asia/Tokyo"
     shopper.get(shopper.buys(product())["Location"])
     address = orders.status_url(Order.objects.get().number)
@@ -768,7 +785,7 @@ def test_the_page_of_an_unpaid_order_says_until_when_the_goods_are_kept_unless_a
     )
 
 
-def test_back_from_the_payment_page_leads_to_the_order_that_waits(
+def test_back_button_leads_to_waiting_order(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -786,7 +803,7 @@ def test_back_from_the_payment_page_leads_to_the_order_that_waits(
     )
 
 
-def test_a_start_pressed_again_after_the_order_is_paid_charges_nothing(
+def test_restarted_paid_order_charges_nothing(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -800,7 +817,7 @@ def test_a_start_pressed_again_after_the_order_is_paid_charges_nothing(
     assert Payment.objects.count() == 1
 
 
-def test_another_browser_sees_how_the_order_stands_and_nothing_else_of_it(
+def test_other_browser_sees_only_order_status(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -821,11 +838,12 @@ def test_another_browser_sees_how_the_order_stands_and_nothing_else_of_it(
     assert "your payment has arrived" in landed.content.decode()
 
 
-def test_money_that_has_arrived_is_never_asked_for_again_while_the_shop_is_not_told_yet(
+def test_arrived_money_is_not_requested_again(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """The shop has not been told yet."""
     shopper.get(shopper.buys(product())["Location"])
     payment = Payment.objects.get()
     world.shopper_pays(payment)
@@ -840,7 +858,7 @@ def test_money_that_has_arrived_is_never_asked_for_again_while_the_shop_is_not_t
 # What was placed and never paid -------------------------------------------------------------------
 
 
-def test_an_order_whose_payment_was_never_started_is_given_up_in_the_end(
+def test_order_without_started_payment_is_cancelled(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -854,12 +872,13 @@ def test_an_order_whose_payment_was_never_started_is_given_up_in_the_end(
     assert order.lines.get().num_allocated == 0
 
 
-def test_an_order_and_what_is_known_of_it_are_written_together_or_not_at_all(
+def test_order_and_registration_are_written_together(
     world: World,
     shopper: Shopper,
     product: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """If one of them fails, neither is written."""
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
@@ -880,12 +899,12 @@ def test_an_order_and_what_is_known_of_it_are_written_together_or_not_at_all(
     assert "/start/" in shopper.places()["Location"]
 
 
-def test_ids_of_the_classes_are_the_same_wherever_oscar_loads_them() -> None:
+def test_class_identity_survives_oscars_loading() -> None:
     first, second = (get_class("checkout.views", "PaymentDetailsView") for _ in range(2))
     assert first is second
 
 
-def test_an_order_that_is_paid_otherwise_is_not_sold_again_when_its_basket_was_opened_by_a_failure(
+def test_otherwise_paid_order_is_not_resold(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -917,7 +936,7 @@ def test_an_order_that_is_paid_otherwise_is_not_sold_again_when_its_basket_was_o
     assert not Payment.objects.exists()
 
 
-def test_money_that_was_too_little_is_not_thanked_with_a_mail_that_never_comes(
+def test_underpayment_promises_no_mail(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -936,11 +955,12 @@ def test_money_that_was_too_little_is_not_thanked_with_a_mail_that_never_comes(
     assert "Refresh" not in page
 
 
-def test_i4_whoever_has_paid_by_the_gateways_word_is_not_invited_nor_reminded_to_pay_again(
+def test_i4_gateway_paid_order_invites_no_payment(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """The shopper gets no reminder to pay, either."""
     shopper.get(shopper.buys(product("12.50"))["Location"])
     payment = Payment.objects.get()
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)

@@ -34,7 +34,7 @@ def sells(make: Make, currency: str, price: str) -> Any:
         ("EUR", "1234.50", "1.234,50 EUR", "1.000,5", "1000.5", "234,00 EUR"),
     ],
 )
-def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
+def test_orders_currency_is_used_throughout(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -46,6 +46,7 @@ def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
     part: str,
     rest: str,
 ) -> None:
+    """The order is paid, refunded in part and shown in its currency."""
     world.takes("JPY", "KWD", "EUR")
     shopper.get(shopper.buys(sells(product, currency, price))["Location"])
     payment = Payment.objects.get()
@@ -72,7 +73,7 @@ def test_an_order_is_paid_refunded_in_part_and_shown_in_its_currency(
     assert world.reviews() == []
 
 
-def test_a_share_of_a_line_has_the_decimals_of_its_currency(
+def test_line_share_has_currencys_decimals(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -89,11 +90,12 @@ def test_a_share_of_a_line_has_the_decimals_of_its_currency(
     assert paid_for(order, [line], [1]) == Decimal(333)
 
 
-def test_a_total_that_no_method_takes_is_told_before_the_order_is_placed(
+def test_unpayable_total_is_told_before_ordering(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """No method takes such a total."""
     world.configure(
         {
             "DIALECT": "v3",
@@ -109,11 +111,12 @@ def test_a_total_that_no_method_takes_is_told_before_the_order_is_placed(
     assert not Payment.objects.exists()
 
 
-def test_the_checkout_offers_the_methods_that_take_the_total(
+def test_checkout_offers_only_fitting_methods(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """Only methods that take the total are offered."""
     world.configure({"DIALECT": "v3", "STORE_NO": "300014"})
     shopper.adds(sells(product, "PHP", "250"))
     shopper.says_where()

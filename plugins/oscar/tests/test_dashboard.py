@@ -102,10 +102,11 @@ def messages_of(page: Any) -> list[str]:
 # The order's page ---------------------------------------------------------------------------------
 
 
-def test_the_orders_page_shows_its_payments_with_their_timelines_and_no_secret(
+def test_order_page_shows_payments_and_timelines(
     bought: Bought,
     ann: Client,
 ) -> None:
+    """No secret is shown."""
     order, other = bought.order, bought.world.start(bought.world.order("5.00"))
     page = text_of(ann.get(url_of(order)))
     payment = bought.world.fresh(bought.payment)
@@ -121,10 +122,11 @@ def test_the_orders_page_shows_its_payments_with_their_timelines_and_no_secret(
     assert f"/admin/tillgate/payment/{payment.pk}/change/" in page
 
 
-def test_the_page_of_an_order_that_has_nothing_to_do_with_tillgate_is_the_shops_own(
+def test_foreign_order_page_is_unchanged(
     bought: Bought,
     ann: Client,
 ) -> None:
+    """An order without Tillgate payments keeps the shop's own page."""
     order = bought.order
     order.pk, order.number, order.basket = None, "cash-1", None
     order.save()
@@ -135,10 +137,11 @@ def test_the_page_of_an_order_that_has_nothing_to_do_with_tillgate_is_the_shops_
     ]
 
 
-def test_an_order_that_waits_to_be_paid_shows_so_and_offers_no_refund(
+def test_waiting_order_offers_no_refund(
     world: World,
     ann: Client,
 ) -> None:
+    """The page shows that the order waits for payment."""
     order = Order.objects.get(number=world.order("12.50"))
     assert "Nobody has started to pay this order yet." in text_of(ann.get(url_of(order)))
     world.start(order.number)
@@ -147,10 +150,11 @@ def test_an_order_that_waits_to_be_paid_shows_so_and_offers_no_refund(
     assert "tillgate_refund_form" not in page
 
 
-def test_what_needs_a_person_is_on_the_orders_page_with_the_way_to_resolve_it(
+def test_order_page_shows_reviews_to_resolve(
     bought: Bought,
     ann: Client,
 ) -> None:
+    """Each open review links to the page where it can be resolved."""
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     refund = bought.ask(Decimal("8.00"))
     page = text_of(ann.get(url_of(bought.order)))
@@ -166,10 +170,11 @@ def test_what_needs_a_person_is_on_the_orders_page_with_the_way_to_resolve_it(
     assert f"/review/{review.id}/" not in text_of(ann.get(url_of(bought.order)))
 
 
-def test_a_refunded_order_is_marked_in_the_list_in_its_file_and_on_its_page(
+def test_refunded_order_is_marked_everywhere(
     bought: Bought,
     ann: Client,
 ) -> None:
+    """The list, the downloaded file and the order page all say it."""
     untouched = Order.objects.get(number=bought.world.order("5.00"))
     refunded = Order.objects.exclude(pk=untouched.pk).get()
     assert "badge-danger" not in text_of(ann.get("/dashboard/orders/"))
@@ -188,7 +193,7 @@ def test_a_refunded_order_is_marked_in_the_list_in_its_file_and_on_its_page(
     assert Order.objects.get(pk=refunded.pk).status == "Paid"
 
 
-def test_a_partner_sees_the_review_of_an_order_but_no_way_into_the_admin(bought: Bought) -> None:
+def test_partner_sees_review_without_admin_link(bought: Bought) -> None:
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     bought.ask(Decimal("8.00"))
     partner = staff("pat", "partner.dashboard_access", is_staff=False)
@@ -200,7 +205,7 @@ def test_a_partner_sees_the_review_of_an_order_but_no_way_into_the_admin(bought:
     assert 'id="tillgate_refund_form"' not in page
 
 
-def test_the_order_page_works_in_a_shop_without_the_admin(
+def test_order_page_works_without_admin(
     bought: Bought,
     ann: Client,
     settings: Any,
@@ -220,7 +225,7 @@ def test_the_order_page_works_in_a_shop_without_the_admin(
 # Giving money back --------------------------------------------------------------------------------
 
 
-def test_part_of_the_money_is_given_back_from_the_orders_page(bought: Bought, ann: Client) -> None:
+def test_order_page_refunds_partial_amount(bought: Bought, ann: Client) -> None:
     page = presses(ann, bought.order, amount="2.50", reason="a cup was broken")
     assert messages_of(page) == ["USD 2.50 was refunded."]
     assert page.redirect_chain == [(f"{url_of(bought.order)}#payment", 302)]
@@ -234,50 +239,56 @@ def test_part_of_the_money_is_given_back_from_the_orders_page(bought: Bought, an
     assert "Money refunded" in shown
 
 
-def test_the_form_offers_all_that_is_left_and_goes_when_nothing_is(
+def test_refund_form_offers_remaining_amount(
     bought: Bought,
     ann: Client,
 ) -> None:
+    """The form goes away when nothing is left to refund."""
     assert fields_of(ann.get(url_of(bought.order)), "tillgate_refund_form")["amount"] == "32.00"
     page = presses(ann, bought.order)
     assert bought.refunded_amount() == Decimal("32.00")
     assert 'id="tillgate_refund_form"' not in text_of(page)
 
 
-def test_lines_are_given_back_with_oscars_own_form_at_the_price_of_so_many(
+def test_oscar_form_refunds_lines_at_price(
     bought: Bought,
     ann: Client,
 ) -> None:
+    """The amount is the price of the chosen quantity."""
     page = presses_for_lines(ann, bought.order, {bought.tea: 2})
     assert messages_of(page) == ["USD 8.00 was refunded."]
     assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
     assert bought.refunded_amount() == Decimal("8.00")
 
 
-def test_lines_are_given_back_for_the_amount_that_was_entered(bought: Bought, ann: Client) -> None:
+def test_lines_are_refunded_for_entered_amount(bought: Bought, ann: Client) -> None:
     presses_for_lines(ann, bought.order, {bought.tea: 3, bought.pot: 1}, amount="5.00")
     assert bought.events() == [(Decimal("5.00"), {"Tea": 3, "Pot": 1})]
 
 
-def test_a_double_press_makes_one_refund_and_is_told_of_it_twice(
+def test_double_press_makes_one_refund(
     bought: Bought,
     ann: Client,
 ) -> None:
+    """Both presses are answered with the same message."""
     before = ann.get(url_of(bought.order))
-    for _ in range(2):
-        assert messages_of(presses(ann, bought.order, before, amount="2.50")) == [
-            "USD 2.50 was refunded.",
-        ]
+    for said in (
+        "USD 2.50 was refunded.",
+        "USD 2.50 had been refunded already; nothing more was sent.",
+    ):
+        assert messages_of(presses(ann, bought.order, before, amount="2.50")) == [said]
     assert bought.refunded_amount() == Decimal("2.50")
     before = ann.get(url_of(bought.order))
-    for _ in range(2):
-        assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}, before)) == [
-            "USD 4.00 was refunded.",
-        ]
+    for said in (
+        "USD 4.00 was refunded.",
+        "USD 4.00 had been refunded already; nothing more was sent.",
+    ):
+        shown = presses_for_lines(ann, bought.order, {bought.tea: 1}, before)
+        assert messages_of(shown) == [said]
     assert bought.refunded_amount() == Decimal("6.50")
 
 
-def test_a_colleague_who_was_quicker_is_told_of(bought: Bought, ann: Client) -> None:
+def test_quicker_colleague_refund_is_reported(bought: Bought, ann: Client) -> None:
     before = ann.get(url_of(bought.order))
     presses(staff("bob", *MAY), bought.order, amount="2.50")
     said = messages_of(presses(ann, bought.order, before, amount="2.50"))
@@ -287,7 +298,7 @@ def test_a_colleague_who_was_quicker_is_told_of(bought: Bought, ann: Client) -> 
     assert bought.refunded_amount() == Decimal("2.50")
 
 
-def test_i5_two_people_who_press_at_the_same_moment_make_one_refund(
+def test_i5_simultaneous_presses_make_one_refund(
     bought: Bought,
     ann: Client,
 ) -> None:
@@ -309,7 +320,7 @@ def test_i5_two_people_who_press_at_the_same_moment_make_one_refund(
     "amount",
     ["", " ", "abc", "0", "-1", "1.234", "NaN", "1e400", "33.00", "12,50", "\u0661"],
 )
-def test_an_amount_that_cannot_be_given_back_is_a_message(
+def test_unrefundable_amount_is_a_message(
     bought: Bought,
     ann: Client,
     amount: str,
@@ -329,7 +340,7 @@ def test_an_amount_that_cannot_be_given_back_is_a_message(
         {"reason": "y" * 999},
     ],
 )
-def test_tampered_fields_are_no_error_of_the_server(
+def test_tampered_fields_cause_no_server_error(
     bought: Bought,
     ann: Client,
     changes: dict[str, str],
@@ -351,8 +362,25 @@ def test_repeated_key_refuses_another_amount(bought: Bought, ann: Client) -> Non
     before = ann.get(url_of(bought.order))
     presses(ann, bought.order, before, amount="2.50")
     (said,) = messages_of(presses(ann, bought.order, before, amount="3.00"))
-    assert "already names a refund of USD 2.50" in said
+    assert said == (
+        "Nothing was refunded: from this page a refund of USD 2.50 was asked for before. Open the "
+        "page again."
+    )
     assert bought.refunded_amount() == Decimal("2.50")
+
+
+def test_same_refund_needs_a_tick(bought: Bought, ann: Client) -> None:
+    presses(ann, bought.order, amount="2.50")
+    before = ann.get(url_of(bought.order))
+    assert "A refund of USD 2.50 was asked for 1\xa0minute ago by ann." in text_of(before)
+    (said,) = messages_of(presses(ann, bought.order, amount="2.50"))
+    assert said.startswith(
+        "Nothing was refunded: A refund of USD 2.50 was asked for 1\xa0minute ago"
+    )
+    assert messages_of(presses(ann, bought.order, amount="2.50", tillgate_again="1")) == [
+        "USD 2.50 was refunded.",
+    ]
+    assert messages_of(presses(ann, bought.order, amount="2.40")) == ["USD 2.40 was refunded."]
 
 
 def test_double_press_for_last_lines_refunds_once(bought: Bought, ann: Client) -> None:
@@ -364,15 +392,16 @@ def test_double_press_for_last_lines_refunds_once(bought: Bought, ann: Client) -
         messages_of(presses_for_lines(ann, bought.order, {bought.tea: bought.tea.quantity}, before))
         for _ in range(2)
     ]
-    assert said[0] == said[1]
     assert "was refunded" in said[0][0]
+    assert "had been refunded already; nothing more was sent" in said[1][0]
     assert Refund.objects.count() == 1
 
 
-def test_a_form_without_an_amount_or_without_our_marks_is_no_error_of_the_server(
+def test_incomplete_form_causes_no_server_error(
     bought: Bought,
     ann: Client,
 ) -> None:
+    """The amount or our hidden fields may be missing."""
     wanted = {
         "order_action": "create_order_payment_event",
         "payment_event_type": refund_event_type().code,
@@ -385,7 +414,7 @@ def test_a_form_without_an_amount_or_without_our_marks_is_no_error_of_the_server
     ) == ["USD 1.00 was refunded."]
 
 
-def test_more_of_a_line_than_is_left_is_a_message(bought: Bought, ann: Client) -> None:
+def test_excess_line_quantity_is_a_message(bought: Bought, ann: Client) -> None:
     presses_for_lines(ann, bought.order, {bought.tea: 2})
     for amount in ("", "1.00"):
         said = messages_of(presses_for_lines(ann, bought.order, {bought.tea: 2}, amount=amount))
@@ -393,7 +422,7 @@ def test_more_of_a_line_than_is_left_is_a_message(bought: Bought, ann: Client) -
     assert bought.refunded_amount() == Decimal("8.00")
 
 
-def test_an_order_that_nobody_has_paid_gives_nothing_back(world: World, ann: Client) -> None:
+def test_unpaid_order_gives_nothing_back(world: World, ann: Client) -> None:
     order = Order.objects.get(number=world.order("12.50"))
     fields = {
         "order_action": "create_order_payment_event",
@@ -406,7 +435,7 @@ def test_an_order_that_nobody_has_paid_gives_nothing_back(world: World, ann: Cli
     ]
 
 
-def test_i6_an_outcome_that_nobody_knows_is_told_and_never_sent_again(
+def test_i6_unknown_outcome_is_told_never_resent(
     bought: Bought,
     ann: Client,
 ) -> None:
@@ -428,11 +457,12 @@ def test_a_refusal_is_told(bought: Bought, ann: Client) -> None:
     assert bought.refunded_amount() == 0
 
 
-def test_i12_a_shop_with_atomic_requests_sends_after_the_requests_transaction(
+def test_i12_atomic_requests_send_after_commit(
     bought: Bought,
     ann: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """With ATOMIC_REQUESTS, the refund goes out after the request's transaction."""
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
     page = presses(ann, bought.order, amount="2.50")
     assert messages_of(page) == ["USD 2.50 was refunded."]
@@ -454,11 +484,12 @@ def test_i12_a_shop_with_atomic_requests_sends_after_the_requests_transaction(
     )
 
 
-def test_a_type_of_refunds_that_the_shop_had_before_under_a_name_that_only_the_database_holds_equal_gives_money_back(
+def test_similar_named_refund_type_still_works(
     bought: Bought,
     ann: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The shop's own type has a name that only the database treats as equal."""
     types = get_model("order", "PaymentEventType")
     types.objects.filter(pk=refund_event_type().pk).update(name="refund")
     real = QuerySet.get_or_create
@@ -485,7 +516,7 @@ def test_other_events_are_oscars_own_affair(bought: Bought, ann: Client) -> None
     assert bought.refunded_amount() == 0
 
 
-def test_what_was_paid_otherwise_is_given_back_as_oscar_does(world: World, ann: Client) -> None:
+def test_external_payment_is_refunded_by_oscar(world: World, ann: Client) -> None:
     order = Order.objects.get(number=world.order("12.50"))
     cash = get_model("payment", "SourceType").objects.create(name="Cash")
     order.sources.create(source_type=cash, amount_debited=order.total_incl_tax)
@@ -501,10 +532,11 @@ def test_what_was_paid_otherwise_is_given_back_as_oscar_does(world: World, ann: 
 # Who may ------------------------------------------------------------------------------------------
 
 
-def test_who_may_not_refund_sees_no_form_and_a_forged_post_is_refused(
+def test_staff_without_permission_cannot_refund(
     bought: Bought,
     ann: Client,
 ) -> None:
+    """They see no form, and a forged post is refused."""
     eve = staff("eve", *SEES)
     assert 'id="tillgate_refund_form"' not in text_of(eve.get(url_of(bought.order)))
     forms = ann.get(url_of(bought.order))
@@ -516,7 +548,8 @@ def test_who_may_not_refund_sees_no_form_and_a_forged_post_is_refused(
     assert not Refund.objects.exists()
 
 
-def test_who_may_not_see_the_order_cannot_refund_it(bought: Bought, ann: Client) -> None:
+def test_hidden_order_cannot_be_refunded(bought: Bought, ann: Client) -> None:
+    """Staff who may not see the order cannot refund it."""
     partner = staff("pat", "partner.dashboard_access", "tillgate.refund_payment", is_staff=False)
     assert (
         presses(partner, bought.order, ann.get(url_of(bought.order)), amount="1.00").status_code
@@ -546,7 +579,7 @@ def test_the_menu_counts_what_needs_a_person(bought: Bought, ann: Client) -> Non
         assert link not in text_of(other.get("/dashboard/orders/"))
 
 
-def test_the_menu_leads_to_the_figures_for_staff_who_may_view_payments(
+def test_menu_links_figures_for_permitted_staff(
     bought: Bought,
     ann: Client,
 ) -> None:
@@ -556,6 +589,6 @@ def test_the_menu_leads_to_the_figures_for_staff_who_may_view_payments(
     assert link not in text_of(staff("bob", *SEES[:1]).get("/dashboard/orders/"))
 
 
-def test_the_menu_keeps_what_the_shop_has_in_it(bought: Bought, ann: Client) -> None:
+def test_menu_keeps_shop_entries(bought: Bought, ann: Client) -> None:
     page = text_of(ann.get("/dashboard/orders/"))
     assert page.index('href="/dashboard/orders/"') < page.index('href="/admin/tillgate/review/"')

@@ -90,7 +90,7 @@ def fits(page: Page, name: str) -> None:
     assert too_wide <= 0, f"{name} is {too_wide} pixels too wide"
 
 
-def test_staff_gives_part_of_the_money_back_and_a_double_press_makes_one_refund(
+def test_double_press_makes_one_partial_refund(
     dashboard: Callable[..., Page],
     world: World,
     product: Callable[..., Any],
@@ -110,6 +110,10 @@ def test_staff_gives_part_of_the_money_back_and_a_double_press_makes_one_refund(
     expect(page.get_by_text("USD 2.50 was refunded.")).to_be_visible()
     expect(page.get_by_text("Money refunded", exact=True)).to_be_visible()
     look(page, "oscar-dashboard-refund")
+    expect(page.get_by_text("A refund of USD 2.50 was asked for").last).to_be_visible()
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 844})
+        look(page, f"oscar-dashboard-again-{width}")
     assert bought.refunded_amount() == Decimal("2.50")
 
 
@@ -120,13 +124,14 @@ def test_staff_gives_part_of_the_money_back_and_a_double_press_makes_one_refund(
         ("phone", {"viewport": {"width": 390, "height": 844}, "is_mobile": True}),
     ],
 )
-def test_the_order_page_with_every_kind_of_refund_looks_right(
+def test_order_page_with_refunds_looks_right(
     dashboard: Callable[..., Page],
     world: World,
     product: Callable[..., Any],
     name: str,
     options: dict[str, Any],
 ) -> None:
+    """It shows every kind of refund."""
     bought = Bought(world, product)
     bought.ask(Decimal("4.00"), {bought.tea: 1})
     for fault in ("refused", "lost_response"):
@@ -146,7 +151,7 @@ def test_the_order_page_with_every_kind_of_refund_looks_right(
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_list_of_orders_shows_what_was_refunded(
+def test_order_list_shows_refunded_amounts(
     dashboard: Callable[..., Page],
     world: World,
     product: Callable[..., Any],

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 
-def test_a_shop_that_forked_the_checkout_keeps_cash_on_delivery_beside_tillgate() -> None:
+def test_forked_checkout_keeps_cash_on_delivery() -> None:
     command = [
         sys.executable,
         "-m",

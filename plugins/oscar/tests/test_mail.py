@@ -56,12 +56,12 @@ def bodies(sent: Any) -> tuple[str, str]:
     return str(sent.body), str(sent.alternatives[0][0])
 
 
-def test_nothing_is_mailed_before_the_money_has_arrived(world: World, payment: Payment) -> None:
+def test_unpaid_order_sends_no_mail(world: World, payment: Payment) -> None:
     world.run_worker()
     assert mail.outbox == []
 
 
-def test_oscars_mail_about_the_order_goes_out_once_though_only_the_notification_came(
+def test_notification_alone_sends_order_mail_once(
     world: World,
     payment: Payment,
 ) -> None:
@@ -82,7 +82,7 @@ def test_oscars_mail_about_the_order_goes_out_once_though_only_the_notification_
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_an_order_that_the_staff_marked_paid_is_confirmed_once(
+def test_order_marked_paid_is_confirmed_once(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -104,11 +104,12 @@ def test_an_order_that_the_staff_marked_paid_is_confirmed_once(
     assert "Paid with" not in sent.body
 
 
-def test_an_order_that_was_paid_after_the_staff_had_marked_it_so_and_taken_that_back_is_confirmed_once(
+def test_paid_after_retracted_mark_confirms_once(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Staff had marked the order paid and taken that back before the money came."""
     monkeypatch.setitem(Order.pipeline, "Paid", ("Pending payment",))
     for status in ("Paid", "Pending payment"):
         get_class("order.processing", "EventHandler")().handle_order_status_change(
@@ -121,7 +122,7 @@ def test_an_order_that_was_paid_after_the_staff_had_marked_it_so_and_taken_that_
     assert (Order.objects.get().status, len(mail.outbox)) == ("Paid", 1)
 
 
-def test_an_order_that_was_cancelled_before_its_mail_went_out_is_not_confirmed(
+def test_cancellation_before_mail_prevents_confirmation(
     world: World,
     payment: Payment,
 ) -> None:
@@ -137,12 +138,13 @@ def test_an_order_that_was_cancelled_before_its_mail_went_out_is_not_confirmed(
 
 
 @pytest.mark.parametrize("before", ["On hold", "Cancelled"])
-def test_an_order_that_the_staff_marked_paid_from_elsewhere_is_confirmed_once(
+def test_any_status_to_paid_confirms_once(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
     before: str,
 ) -> None:
+    """Staff may mark the order paid from another status than waiting."""
     monkeypatch.setitem(Order.pipeline, "Pending payment", ("Paid", before))
     monkeypatch.setitem(Order.pipeline, before, ("Paid",))
     monkeypatch.setitem(Order.pipeline, "Paid", (before,))
@@ -157,12 +159,13 @@ def test_an_order_that_the_staff_marked_paid_from_elsewhere_is_confirmed_once(
 
 
 @pytest.mark.parametrize("meanwhile", ["Pending payment", "Cancelled"])
-def test_an_order_that_was_not_confirmed_since_it_was_not_paid_by_then_is_when_it_is(
+def test_skipped_confirmation_is_sent_once_paid(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
     meanwhile: str,
 ) -> None:
+    """The order was not paid when its mail first fell due."""
     monkeypatch.setitem(Order.pipeline, "Paid", (meanwhile,))
     monkeypatch.setitem(Order.pipeline, meanwhile, ("Paid",))
     for status, sent in (("Paid", None), (meanwhile, 0), ("Paid", 1)):
@@ -180,7 +183,7 @@ def test_an_order_that_was_not_confirmed_since_it_was_not_paid_by_then_is_when_i
     assert len(mail.outbox) == 1
 
 
-def test_a_customer_with_an_account_gets_it_there(world: World, product: Make) -> None:
+def test_account_customer_mail_links_to_account(world: World, product: Make) -> None:
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     shopper = Shopper(world.client)
     shopper.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
@@ -200,7 +203,7 @@ def test_a_customer_with_an_account_gets_it_there(world: World, product: Make) -
     ("decision", "said"),
     [("pay", "Bestätigung"), ("decline", "wartet auf die Zahlung")],
 )
-def test_mail_is_written_in_the_language_in_which_the_shopper_bought(
+def test_mail_uses_language_of_purchase(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -221,7 +224,7 @@ def test_mail_is_written_in_the_language_in_which_the_shopper_bought(
     assert said in mail.outbox[0].subject
 
 
-def test_a_mail_server_that_fails_is_tried_again(
+def test_failing_mail_server_is_retried(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
@@ -241,10 +244,11 @@ def test_a_mail_server_that_fails_is_tried_again(
     assert len(mail.outbox) == 1
 
 
-def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(
+def test_unpaid_shopper_is_reminded_once(
     world: World,
     payment: Payment,
 ) -> None:
+    """The reminder after a decline or an abandoned payment has a link that pays."""
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     world.time.advance(minutes=29)
@@ -279,7 +283,7 @@ def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(
         ),
     ],
 )
-def test_the_reminder_says_until_when_the_goods_are_kept_in_the_time_zone_of_the_shop(
+def test_reminder_shows_deadline_in_shop_timezone(
     world: World,
     payment: Payment,
     settings: Any,
@@ -298,7 +302,7 @@ def test_the_reminder_says_until_when_the_goods_are_kept_in_the_time_zone_of_the
     assert text in html
 
 
-def test_the_goods_are_kept_as_long_as_the_reminder_says(
+def test_goods_are_kept_until_reminder_deadline(
     world: World,
     payment: Payment,
     settings: Any,
@@ -321,7 +325,7 @@ def test_the_goods_are_kept_as_long_as_the_reminder_says(
         assert Order.objects.get().status == status
 
 
-def test_the_shopper_whose_payment_a_person_let_expire_is_reminded(
+def test_payment_expired_by_staff_triggers_reminder(
     world: World,
     payment: Payment,
 ) -> None:
@@ -338,7 +342,7 @@ def test_the_shopper_whose_payment_a_person_let_expire_is_reminded(
     assert "waits for payment" in mail.outbox[0].subject
 
 
-def test_nobody_is_reminded_of_an_order_that_was_paid_in_the_meantime(
+def test_paid_order_gets_no_reminder(
     world: World,
     payment: Payment,
 ) -> None:
@@ -352,10 +356,11 @@ def test_nobody_is_reminded_of_an_order_that_was_paid_in_the_meantime(
     assert "waits for payment" not in sent.subject
 
 
-def test_nobody_is_reminded_while_another_payment_is_open_and_whoever_leaves_that_too_is(
+def test_open_payment_delays_reminder(
     world: World,
     payment: Payment,
 ) -> None:
+    """The reminder follows if the shopper leaves the other payment too."""
     second = world.start(payment.order.key, "paypal")
     for one, reminders in ((payment, 0), (second, 1)):
         world.sandbox.control.decline(one.reference)
@@ -365,10 +370,11 @@ def test_nobody_is_reminded_while_another_payment_is_open_and_whoever_leaves_tha
         assert len(mail.outbox) == reminders
 
 
-def test_nobody_is_reminded_once_another_payment_was_begun_and_whoever_leaves_that_too_is(
+def test_newer_payment_replaces_reminder(
     world: World,
     payment: Payment,
 ) -> None:
+    """A shopper who leaves the newer payment too is reminded of that one."""
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     world.time.advance(minutes=25)
@@ -382,7 +388,7 @@ def test_nobody_is_reminded_once_another_payment_was_begun_and_whoever_leaves_th
         assert subjects() == [f"Your order {payment.order.key} waits for payment"]
 
 
-def test_a_reminder_that_was_dropped_stays_so_though_its_process_died(
+def test_dropped_reminder_stays_dropped_after_crash(
     world: World,
     payment: Payment,
 ) -> None:
@@ -398,10 +404,11 @@ def test_a_reminder_that_was_dropped_stays_so_though_its_process_died(
     assert len(mail.outbox) == 1
 
 
-def test_an_order_whose_mail_fell_due_while_an_old_copy_of_it_was_saved_is_confirmed(
+def test_stale_save_does_not_lose_confirmation(
     world: World,
     payment: Payment,
 ) -> None:
+    """The mail fell due while an old copy of the order was being saved."""
     read = Order.objects.get()
     world.shopper_pays(payment)
     world.notification(payment)
@@ -414,11 +421,12 @@ def test_an_order_whose_mail_fell_due_while_an_old_copy_of_it_was_saved_is_confi
     assert (Order.objects.get().status, len(mail.outbox)) == ("Paid", 1)
 
 
-def test_an_order_that_is_held_back_before_its_mail_goes_out_is_not_confirmed_until_it_is_paid(
+def test_held_order_is_confirmed_once_paid(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """An order held back before its mail goes out is not confirmed at first."""
     monkeypatch.setattr(Order, "pipeline", HOLDING_BACK)
     handler = get_class("order.processing", "EventHandler")()
     for status in ("Paid", "Pending payment", "On hold"):
@@ -432,11 +440,12 @@ def test_an_order_that_is_held_back_before_its_mail_goes_out_is_not_confirmed_un
     assert (Order.objects.get().status, len(mail.outbox)) == ("Paid", 1)
 
 
-def test_whoever_could_not_be_reminded_while_the_order_was_held_back_is_when_the_next_payment_comes_to_nothing(
+def test_reminder_follows_after_order_was_held(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The reminder is sent when the shopper's next payment fails."""
     monkeypatch.setattr(Order, "pipeline", HOLDING_BACK)
     handler = get_class("order.processing", "EventHandler")()
     world.sandbox.control.decline(payment.reference)
@@ -452,7 +461,7 @@ def test_whoever_could_not_be_reminded_while_the_order_was_held_back_is_when_the
     assert len(mail.outbox) == 1
 
 
-def test_nobody_is_reminded_of_an_order_that_the_shop_gave_up(
+def test_order_given_up_gets_no_reminder(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -463,7 +472,7 @@ def test_nobody_is_reminded_of_an_order_that_the_shop_gave_up(
     assert mail.outbox == []
 
 
-def test_the_reminder_waits_as_long_as_the_setting_says(
+def test_reminder_waits_for_configured_time(
     world: World,
     payment: Payment,
     settings: Any,
@@ -475,7 +484,7 @@ def test_the_reminder_waits_as_long_as_the_setting_says(
     assert len(mail.outbox) == 1
 
 
-def test_a_reminder_that_waits_holds_up_no_other_mail(world: World, payment: Payment) -> None:
+def test_waiting_reminder_delays_no_other_mail(world: World, payment: Payment) -> None:
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     second = world.start(payment.order.key, "paypal")
@@ -488,10 +497,11 @@ def test_a_reminder_that_waits_holds_up_no_other_mail(world: World, payment: Pay
     assert TimelineEntry.objects.filter(message__contains="not mailed: order-waits").exists()
 
 
-def test_a_shopper_who_paid_twice_is_told_once_and_then_of_the_refund(
+def test_double_payer_is_told_then_refunded(
     world: World,
     payment: Payment,
 ) -> None:
+    """The shopper is told once of the double payment and then of the refund."""
     second = world.start(payment.order.key, "paypal")
     for one in (payment, second):
         world.shopper_pays(one)
@@ -519,7 +529,7 @@ def test_a_shopper_who_paid_twice_is_told_once_and_then_of_the_refund(
     assert all(fact in mail.outbox[2].body for fact in ("USD 12.50", "PayPal", number))
 
 
-def test_whoever_pays_an_order_that_the_staff_marked_paid_has_paid_twice(
+def test_paying_order_marked_paid_is_double(
     world: World,
     payment: Payment,
 ) -> None:
@@ -535,7 +545,7 @@ def test_whoever_pays_an_order_that_the_staff_marked_paid_has_paid_twice(
     assert subjects()[1:] == [f"Two payments for your order {payment.order.key}"]
 
 
-def test_whoever_pays_a_cancelled_order_has_not_paid_twice(world: World, payment: Payment) -> None:
+def test_paying_cancelled_order_is_not_double(world: World, payment: Payment) -> None:
     get_class("order.processing", "EventHandler")().handle_order_status_change(
         Order.objects.get(),
         "Cancelled",
@@ -546,10 +556,11 @@ def test_whoever_pays_a_cancelled_order_has_not_paid_twice(world: World, payment
     assert (world.reviews(), mail.outbox) == (["paid-not-payable"], [])
 
 
-def test_each_refund_is_mailed_once_wherever_it_was_made_and_a_failed_one_never(
+def test_each_refund_is_mailed_once(
     world: World,
     payment: Payment,
 ) -> None:
+    """This holds wherever the refund was made; a failed refund is never mailed."""
     world.shopper_pays(payment)
     world.notification(payment)
     world.sandbox.control.fault("refused", occasion="refund")
@@ -567,12 +578,13 @@ def test_each_refund_is_mailed_once_wherever_it_was_made_and_a_failed_one_never(
 
 
 @pytest.mark.parametrize("event", ["paid", "declined"])
-def test_a_mail_without_a_recipient_leaves_a_log_line_and_an_entry_in_the_timeline(
+def test_mail_without_recipient_is_logged(
     world: World,
     payment: Payment,
     caplog: pytest.LogCaptureFixture,
     event: str,
 ) -> None:
+    """It leaves a log line and an entry in the timeline."""
     Order.objects.update(guest_email="")
     if event == "paid":
         world.shopper_pays(payment)
@@ -608,7 +620,7 @@ def test_no_subject_is_escaped_for_html(world: World, payment: Payment) -> None:
     assert all(number in sent.subject and number in sent.body for sent in mail.outbox[1:])
 
 
-def test_our_mails_stand_in_the_dashboard_for_the_staff_to_edit(
+def test_staff_can_edit_mails_in_dashboard(
     world: World,
     payment: Payment,
 ) -> None:

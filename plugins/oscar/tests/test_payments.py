@@ -39,10 +39,11 @@ def payment(world: World, shopper: Shopper, product: Make) -> Payment:
     return Payment.objects.select_related("order").get()
 
 
-def test_money_is_written_once_into_sources_transactions_and_events_with_every_line(
+def test_money_is_recorded_once_per_order(
     world: World,
     payment: Payment,
 ) -> None:
+    """Sources, transactions and events are written once, with every line."""
     world.shopper_pays(payment)
     for _ in range(3):
         world.notification(payment)
@@ -82,7 +83,7 @@ def test_money_is_written_once_into_sources_transactions_and_events_with_every_l
     assert [line.num_allocated for line in order.lines.all()] == [2, 1], "shipping will consume it"
 
 
-def test_two_types_of_source_by_the_same_name_keep_no_order_from_being_paid(
+def test_duplicate_source_types_prevent_no_payment(
     world: World,
     payment: Payment,
 ) -> None:
@@ -98,7 +99,7 @@ def test_two_types_of_source_by_the_same_name_keep_no_order_from_being_paid(
     assert get_model("payment", "SourceType").objects.count() == 2
 
 
-def test_the_hook_called_again_for_the_same_payment_changes_nothing(
+def test_repeated_paid_hook_changes_nothing(
     world: World,
     payment: Payment,
 ) -> None:
@@ -109,7 +110,7 @@ def test_the_hook_called_again_for_the_same_payment_changes_nothing(
     assert Order.objects.get().sources.get().transactions.count() == 1
 
 
-def test_an_order_that_is_gone_was_not_paid(world: World, payment: Payment) -> None:
+def test_missing_order_was_not_paid(world: World, payment: Payment) -> None:
     Order.objects.all().delete()
     world.shopper_pays(payment)
     world.notification(payment)
@@ -118,21 +119,23 @@ def test_an_order_that_is_gone_was_not_paid(world: World, payment: Payment) -> N
         assert payments.paid(payment_value(world.fresh(payment))) is PaidOutcome.NOT_PAYABLE
 
 
-def test_an_order_that_became_dearer_is_underpaid_and_stays_pending(
+def test_dearer_order_stays_pending(
     world: World,
     payment: Payment,
 ) -> None:
+    """An order that became more expensive counts as underpaid."""
     Order.objects.update(total_incl_tax=Decimal("30.50"))
     with transaction.atomic():
         assert payments.paid(payment_value(payment)) is PaidOutcome.UNDERPAID
     assert not Order.objects.get().sources.exists()
 
 
-def test_statuses_sources_and_events_are_called_what_the_shop_calls_them(
+def test_shop_names_statuses_and_sources(
     world: World,
     payment: Payment,
     settings: Any,
 ) -> None:
+    """The shop chooses the names of statuses, sources and events."""
     settings.TILLGATE_OSCAR = {
         "PAID_STATUS": "Shipped",
         "SOURCE_TYPE": "Wallet",
@@ -149,10 +152,11 @@ def test_statuses_sources_and_events_are_called_what_the_shop_calls_them(
     assert order.payment_events.get().event_type.name == "Settled"
 
 
-def test_a_pipeline_that_does_not_lead_to_paid_raises_review_and_is_made_good_when_it_does(
+def test_pipeline_without_paid_raises_review(
     world: World,
     payment: Payment,
 ) -> None:
+    """The order is paid once the pipeline leads to paid."""
     Order.pipeline["Pending payment"] = ("Cancelled",)
     try:
         world.shopper_pays(payment)
@@ -189,11 +193,12 @@ def counters(voucher: Any) -> dict[str, Any]:
     }
 
 
-def test_an_order_that_nobody_paid_gives_back_stock_vouchers_and_offers_and_is_cancelled(
+def test_unpaid_order_gives_everything_back(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """Stock, vouchers and offers are released, and the order is cancelled."""
     voucher, tea = make_voucher("TEN"), product("10.00")
     before = counters(voucher) | {"stock": [0]}
     shopper.adds(tea, 2)
@@ -222,10 +227,11 @@ def test_an_order_that_nobody_paid_gives_back_stock_vouchers_and_offers_and_is_c
     )
 
 
-def test_an_offer_limited_per_customer_can_be_used_again_after_an_order_that_was_given_up(
+def test_abandoned_order_frees_customer_offer(
     world: World,
     product: Make,
 ) -> None:
+    """An offer with a limit per customer can be used again."""
     user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
     voucher = make_voucher("TEN", usage="Multi-use")
     voucher.offers.update(max_user_applications=1)
@@ -241,7 +247,7 @@ def test_an_offer_limited_per_customer_can_be_used_again_after_an_order_that_was
     assert voucher.offers.get().get_max_applications(user) == 1
 
 
-def test_a_limited_offer_that_an_unpaid_order_used_up_is_open_again(
+def test_unpaid_order_reopens_limited_offer(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -287,13 +293,14 @@ def test_the_hook_called_again_releases_nothing_twice(
 
 
 @pytest.mark.parametrize("first", ["dead", "live"])
-def test_i12_whoever_waits_for_the_stock_is_mailed_once_it_is_released_and_no_address_keeps_it(
+def test_i12_released_stock_mails_waiters_once(
     world: World,
     shopper: Shopper,
     product: Make,
     monkeypatch: pytest.MonkeyPatch,
     first: str,
 ) -> None:
+    """An address that refuses mail does not keep the stock."""
     sent: list[str] = []
 
     def send(message: Any, *_: Any, **__: Any) -> int:
@@ -319,7 +326,7 @@ def test_i12_whoever_waits_for_the_stock_is_mailed_once_it_is_released_and_no_ad
     assert sent.count("live") <= 1, "at each try they would hear of it again"
 
 
-def test_whoever_waits_for_the_stock_is_mailed_at_once_where_no_transaction_is_open(
+def test_stock_alert_is_immediate_without_transaction(
     world: World,
     product: Make,
 ) -> None:
@@ -332,7 +339,7 @@ def test_whoever_waits_for_the_stock_is_mailed_at_once_where_no_transaction_is_o
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_dispatcher_of_the_shops_own_gets_all_that_it_is_called_with(
+def test_own_dispatcher_gets_all_arguments(
     product: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -351,11 +358,12 @@ def test_a_dispatcher_of_the_shops_own_gets_all_that_it_is_called_with(
     assert sent == [((pot, "soon"), {"language": "de"})] * 2
 
 
-def test_vouchers_and_offers_are_locked_in_the_order_in_which_oscar_takes_them(
+def test_voucher_locks_follow_oscar_sequence(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """Vouchers and offers are locked in the same sequence as in Oscar."""
     first, second = make_offer("first"), make_offer("second", exclusive=False, priority=10)
     first.exclusive = False
     first.save()
@@ -416,11 +424,13 @@ def test_vouchers_and_offers_are_locked_in_the_order_in_which_oscar_takes_them(
     )
 
 
-def test_a_shop_whose_manager_joins_what_may_be_missing_is_paid_and_gives_up(
+def test_joining_manager_can_lock_orders(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """An order manager that joins nullable tables stops neither payment nor release."""
+
     class Joined(models.Manager[Any]):
         def get_queryset(self) -> Any:
             # for which PostgreSQL refuses a lock
@@ -446,10 +456,11 @@ def test_a_shop_whose_manager_joins_what_may_be_missing_is_paid_and_gives_up(
     assert Order.objects.get(number=given_up).status == "Cancelled"
 
 
-def test_money_that_comes_after_that_waits_for_a_person_and_leaves_the_order_cancelled(
+def test_late_money_leaves_order_cancelled(
     world: World,
     payment: Payment,
 ) -> None:
+    """Money for an order that was given up opens a review."""
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     world.pays_late(payment)
@@ -462,10 +473,11 @@ def test_money_that_comes_after_that_waits_for_a_person_and_leaves_the_order_can
 # What the staff does ------------------------------------------------------------------------------
 
 
-def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_is_free_in_the_end(
+def test_cancelled_order_starts_no_payment(
     world: World,
     payment: Payment,
 ) -> None:
+    """The stock of an order that staff cancelled is released in the end."""
     handler = get_class("order.processing", "EventHandler")()
     handler.handle_order_status_change(Order.objects.get(), "Cancelled")
     assert ExpectedOrder.objects.get().closed_at is not None
@@ -477,10 +489,11 @@ def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_i
     assert [line.num_allocated for line in Order.objects.get().lines.all()] == [0, 0]
 
 
-def test_an_order_that_the_staff_marked_paid_is_neither_charged_nor_given_up(
+def test_order_marked_paid_is_left_alone(
     world: World,
     payment: Payment,
 ) -> None:
+    """An order that staff marked paid is neither charged nor given up."""
     get_class("order.processing", "EventHandler")().handle_order_status_change(
         Order.objects.get(),
         "Paid",
@@ -493,7 +506,7 @@ def test_an_order_that_the_staff_marked_paid_is_neither_charged_nor_given_up(
     assert [line.num_allocated for line in order.lines.all()] == [2, 1]
 
 
-def test_a_change_of_status_that_is_rolled_back_closes_nothing(
+def test_rolled_back_status_closes_nothing(
     world: World,
     payment: Payment,
 ) -> None:
@@ -509,6 +522,7 @@ def test_a_change_of_status_that_is_rolled_back_closes_nothing(
     assert Order.objects.get().status == "Paid"
 
 
-def test_orders_that_are_paid_otherwise_leave_nothing_with_tillgate(world: World) -> None:
+def test_otherwise_paid_order_leaves_no_record(world: World) -> None:
+    """Tillgate keeps nothing of an order that is paid in another way."""
     world.shop.place_order_paid_otherwise(Decimal("12.50"))
     assert not ExpectedOrder.objects.exists()

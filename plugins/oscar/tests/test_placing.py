@@ -17,7 +17,7 @@ from tests.shopper import Shopper
 from tillgate import shop
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.testing.world import World
-from tillgate_oscar import payment_url
+from tillgate_oscar.placing import payment_url
 
 Order = get_model("order", "Order")
 Make = Callable[..., Any]
@@ -34,9 +34,10 @@ def gives(order: Any, name: str, amount: str, **more: Any) -> Any:
     )
 
 
-def test_an_order_of_the_order_creator_is_registered_once_and_released_like_any_other(
+def test_order_creators_order_is_registered_once(
     world: World,
 ) -> None:
+    """It is released like any other order."""
     order = create_order(status="Pending payment")
     assert ExpectedOrder.objects.get().key == str(order.number)
     order.save()
@@ -45,7 +46,7 @@ def test_an_order_of_the_order_creator_is_registered_once_and_released_like_any_
     assert world.shop.is_released(str(order.number))
 
 
-def test_an_order_that_does_not_wait_for_payment_is_not_registered(world: World) -> None:
+def test_order_not_awaiting_payment_is_unregistered(world: World) -> None:
     create_order(status="Shipped")
     with transaction.atomic():
         create_order(status="Pending payment")
@@ -53,7 +54,7 @@ def test_an_order_that_does_not_wait_for_payment_is_not_registered(world: World)
     assert not ExpectedOrder.objects.exists()
 
 
-def test_an_order_of_the_order_creator_with_a_status_that_the_pipeline_lacks_is_left_alone(
+def test_order_with_unknown_status_is_ignored(
     world: World,
 ) -> None:
     """As django-oscar-api places orders whose initial status nobody has set."""
@@ -63,9 +64,10 @@ def test_an_order_of_the_order_creator_with_a_status_that_the_pipeline_lacks_is_
     assert (order.status, ExpectedOrder.objects.exists()) == ("new", False)
 
 
-def test_the_payment_page_of_an_order_is_one_call_away_also_where_its_status_came_later(
+def test_one_call_returns_orders_payment_page(
     world: World,
 ) -> None:
+    """This works even if the order got its status later."""
     order = create_order(status="Shipped")
     Order.objects.filter(pk=order.pk).update(status="Pending payment")
     order.refresh_from_db()
@@ -75,7 +77,7 @@ def test_the_payment_page_of_an_order_is_one_call_away_also_where_its_status_cam
     assert shop.order_state("oscar", order.number) is not None
 
 
-def test_what_another_source_holds_is_not_asked_for_again(world: World) -> None:
+def test_amount_held_by_source_is_deducted(world: World) -> None:
     order = Order.objects.get(number=world.order("12.50"))
     gives(order, "Gift card", "5.00")
     payment = world.start(order.number)
@@ -89,7 +91,7 @@ def test_what_another_source_holds_is_not_asked_for_again(world: World) -> None:
     ]
 
 
-def test_what_a_source_gave_back_is_asked_for(world: World) -> None:
+def test_amount_returned_by_source_is_requested(world: World) -> None:
     order = Order.objects.get(number=world.order("12.50"))
     gives(
         order,
@@ -102,18 +104,20 @@ def test_what_a_source_gave_back_is_asked_for(world: World) -> None:
 
 
 @pytest.mark.parametrize(("amount", "currency"), [("12.50", "USD"), ("5.00", "EUR")])
-def test_an_order_that_sources_cover_or_hold_in_another_currency_cannot_be_paid(
+def test_order_covered_by_sources_is_unpayable(
     world: World,
     amount: str,
     currency: str,
 ) -> None:
+    """The same is true if a source holds another currency."""
     order = Order.objects.get(number=world.order("12.50"))
     gives(order, "Gift card", amount, currency=currency)
     started = shop.start_payment("oscar", order.number, "alipay")
     assert (started.payment, bool(started.message)) == (None, True)
 
 
-def test_an_order_that_sources_cover_is_not_cancelled_as_unpaid(world: World) -> None:
+def test_order_covered_by_sources_is_kept(world: World) -> None:
+    """It is not cancelled as unpaid."""
     order = Order.objects.get(number=world.order("12.50"))
     gives(order, "Gift card", "12.50")
     world.a_day_passes()
@@ -121,7 +125,7 @@ def test_an_order_that_sources_cover_is_not_cancelled_as_unpaid(world: World) ->
     assert "cover it" in order.notes.get().message
 
 
-def test_an_order_that_costs_more_than_its_sources_hold_is_underpaid(world: World) -> None:
+def test_order_exceeding_its_sources_is_underpaid(world: World) -> None:
     order = Order.objects.get(number=world.order("12.50"))
     source = gives(order, "Gift card", "5.00")
     payment = world.start(order.number)
@@ -132,7 +136,7 @@ def test_an_order_that_costs_more_than_its_sources_hold_is_underpaid(world: Worl
     assert len(world.reviews()) == 1
 
 
-def test_an_order_number_of_a_deleted_order_is_refused(world: World) -> None:
+def test_number_of_deleted_order_is_refused(world: World) -> None:
     order = create_order(status="Pending payment", number="77")
     Order.objects.filter(pk=order.pk).delete()
     with pytest.raises(get_class("order.exceptions", "UnableToPlaceOrder")):

@@ -106,7 +106,7 @@ def bought(world: World, product: Callable[..., Any]) -> Bought:
     return Bought(world, product)
 
 
-def test_a_refund_of_lines_gives_the_money_back_and_is_written_once(bought: Bought) -> None:
+def test_line_refund_is_written_once(bought: Bought) -> None:
     bought.ask(Decimal("8.00"), {bought.tea: 2})
     assert bought.refunded_amount() == Decimal("8.00")
     assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
@@ -144,9 +144,10 @@ def test_what_is_told_twice_is_written_once(bought: Bought) -> None:
     assert bought.refunded_amount() == Decimal("4.00")
 
 
-def test_nothing_is_sent_or_written_before_the_hosts_transaction_is_committed(
+def test_refund_waits_for_host_commit(
     bought: Bought,
 ) -> None:
+    """Nothing is sent or written before the host's transaction is committed."""
     with transaction.atomic():
         queued = bought.ask(Decimal("4.00"), {bought.tea: 1})
         assert (queued.status, bought.events(), bought.world.refunded_amount(bought.payment)) == (
@@ -157,7 +158,7 @@ def test_nothing_is_sent_or_written_before_the_hosts_transaction_is_committed(
     assert bought.events() == [(Decimal("4.00"), {"Tea": 1})]
 
 
-def test_a_host_that_rolls_back_has_asked_for_nothing(bought: Bought) -> None:
+def test_host_rollback_requests_no_refund(bought: Bought) -> None:
     with transaction.atomic():
         bought.ask(Decimal("4.00"))
         transaction.set_rollback(True)
@@ -166,7 +167,7 @@ def test_a_host_that_rolls_back_has_asked_for_nothing(bought: Bought) -> None:
     assert not Refund.objects.exists()
 
 
-def test_i2_a_process_that_dies_before_it_could_send_leaves_the_refund_to_the_worker(
+def test_i2_worker_sends_refund_after_crash(
     bought: Bought,
 ) -> None:
     with transaction.atomic():
@@ -178,9 +179,10 @@ def test_i2_a_process_that_dies_before_it_could_send_leaves_the_refund_to_the_wo
     assert bought.events() == [(Decimal("4.00"), {"Tea": 1})]
 
 
-def test_i6_a_refund_of_unknown_outcome_writes_nothing_and_blocks_its_money_and_its_lines(
+def test_i6_unknown_refund_blocks_money_and_lines(
     bought: Bought,
 ) -> None:
+    """Nothing is written while the outcome is unknown."""
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     refund = bought.ask(Decimal("8.00"), {bought.tea: 2})
     assert bought.events() == []
@@ -202,11 +204,12 @@ def test_i6_a_refund_of_unknown_outcome_writes_nothing_and_blocks_its_money_and_
     ("outcome", "events"),
     [("succeeded", [(Decimal("8.00"), {"Tea": 2})]), ("failed", [])],
 )
-def test_a_refund_that_the_service_finishes_later_blocks_its_lines_and_is_written_at_its_end(
+def test_slow_refund_blocks_lines_until_done(
     bought: Bought,
     outcome: str,
     events: list[Any],
 ) -> None:
+    """It is written when the service finishes it."""
     world = bought.world
     world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
@@ -224,7 +227,7 @@ def test_a_refund_that_the_service_finishes_later_blocks_its_lines_and_is_writte
     assert bought.order.sources.get().amount_refunded == sum(amount for amount, _ in events)
 
 
-def test_a_refund_of_the_services_portal_is_written_once(bought: Bought) -> None:
+def test_portal_refund_is_written_once(bought: Bought) -> None:
     world = bought.world
     world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     world.sandbox.control.refund(bought.payment.reference, "4.00")
@@ -235,7 +238,7 @@ def test_a_refund_of_the_services_portal_is_written_once(bought: Bought) -> None
     assert bought.order.sources.get().amount_refunded == Decimal("4.00")
 
 
-def test_a_refused_refund_is_noted_and_can_be_asked_for_again(bought: Bought) -> None:
+def test_refused_refund_is_noted_and_repeatable(bought: Bought) -> None:
     bought.world.sandbox.control.fault("refused", occasion="refund")
     bought.ask(Decimal("12.00"), {bought.tea: 3})
     assert bought.events() == []
@@ -246,7 +249,7 @@ def test_a_refused_refund_is_noted_and_can_be_asked_for_again(bought: Bought) ->
 
 
 @pytest.mark.parametrize("amount", ["0.00", "-1.00", "0.001", "NaN", "Infinity", "1E+30", "32.01"])
-def test_an_amount_that_cannot_be_given_back_is_a_payment_error(
+def test_unrefundable_amount_is_payment_error(
     bought: Bought,
     amount: str,
 ) -> None:
@@ -258,10 +261,11 @@ def test_an_amount_that_cannot_be_given_back_is_a_payment_error(
     assert not Refund.objects.exists()
 
 
-def test_a_refund_of_an_order_that_another_process_holds_is_a_payment_error(
+def test_locked_order_refund_is_payment_error(
     bought: Bought,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Another process holds the order."""
     with monkeypatch.context() as patch:
         patch.setattr(
             states,
@@ -273,7 +277,7 @@ def test_a_refund_of_an_order_that_another_process_holds_is_a_payment_error(
     assert not Refund.objects.exists()
 
 
-def test_more_of_a_line_than_was_bought_is_not_given_back(bought: Bought) -> None:
+def test_line_refund_stops_at_bought_quantity(bought: Bought) -> None:
     with pytest.raises(InvalidPaymentEvent):
         bought.ask(Decimal("4.00"), {bought.tea: 4})
     bought.ask(Decimal("8.00"), {bought.tea: 2})
@@ -283,9 +287,10 @@ def test_more_of_a_line_than_was_bought_is_not_given_back(bought: Bought) -> Non
     assert bought.refunded_amount() == Decimal("8.00")
 
 
-def test_lines_that_are_on_their_way_are_counted_and_a_refusal_leaves_nothing_queued(
+def test_lines_being_refunded_are_counted(
     bought: Bought,
 ) -> None:
+    """A refused request for the same lines leaves nothing queued."""
     with transaction.atomic():
         bought.ask(Decimal("8.00"), {bought.tea: 2})
         with pytest.raises(InvalidPaymentEvent, match="on its way"):
@@ -295,7 +300,8 @@ def test_lines_that_are_on_their_way_are_counted_and_a_refusal_leaves_nothing_qu
     assert bought.refunded_amount() == Decimal("12.00")
 
 
-def test_the_shares_of_a_line_add_up_whatever_precision_the_host_counts_with() -> None:
+def test_line_shares_ignore_host_precision() -> None:
+    """The shares of a line add up whatever decimal precision the host uses."""
     line = SimpleNamespace(line_price_incl_tax=Decimal("1234567.89"), quantity=7)
     with decimal.localcontext() as context:
         context.prec = 6
@@ -303,7 +309,8 @@ def test_the_shares_of_a_line_add_up_whatever_precision_the_host_counts_with() -
     assert [str(shares[quantity]) for quantity in (0, 1, 7)] == ["0.00", "176366.84", "1234567.89"]
 
 
-def test_of_two_people_who_give_the_same_line_back_at_once_one_is_told(bought: Bought) -> None:
+def test_concurrent_line_refund_tells_one_person(bought: Bought) -> None:
+    """Two people refund the same line at once, and one of them is told."""
     pot = bought.pot
     done = together(*[lambda: bought.ask(Decimal("5.00"), {pot: 1}).status] * 2)
     assert sorted(isinstance(one, InvalidPaymentEvent) for one in done) == [False, True], done
@@ -311,13 +318,14 @@ def test_of_two_people_who_give_the_same_line_back_at_once_one_is_told(bought: B
     assert bought.events() == [(Decimal("5.00"), {"Pot": 1})]
 
 
-def test_i5_of_two_refunds_at_once_that_are_too_much_together_one_goes_out(bought: Bought) -> None:
+def test_i5_concurrent_excess_sends_one_refund(bought: Bought) -> None:
+    """Two refunds that are too much together are asked for at once."""
     done = together(*[lambda: bought.ask(Decimal("20.00")).status] * 2)
     assert sorted(isinstance(one, PaymentError) for one in done) == [False, True], done
     assert bought.refunded_amount() == Decimal("20.00")
 
 
-def test_giving_money_back_needs_the_permission_of_whoever_asks(bought: Bought) -> None:
+def test_refunding_needs_permission(bought: Bought) -> None:
     ann = User.objects.create_user("ann", is_staff=True)
     with pytest.raises(PaymentError, match="permission"):
         bought.ask(Decimal("4.00"), user=ann)
@@ -331,7 +339,7 @@ def test_giving_money_back_needs_the_permission_of_whoever_asks(bought: Bought) 
     assert (refund.requested_by, refund.reason) == ("ann", "a cup was broken")
 
 
-def test_an_order_that_nobody_has_paid_is_not_refunded(world: World) -> None:
+def test_unpaid_order_is_not_refunded(world: World) -> None:
     order = Order.objects.get(number=world.order("12.50"))
     with pytest.raises(PaymentError, match="nothing has been paid"):
         get_class("order.processing", "EventHandler")().handle_payment_event(
@@ -342,7 +350,8 @@ def test_an_order_that_nobody_has_paid_is_not_refunded(world: World) -> None:
     assert not order.payment_events.exists()
 
 
-def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler(world: World) -> None:
+def test_external_payment_is_refunded_by_handler(world: World) -> None:
+    """The shop's own handler refunds money that was not paid through Tillgate."""
     order = Order.objects.get(number=world.order("12.50"))
     cash = get_model("payment", "SourceType").objects.create(name="Cash")
     order.sources.create(source_type=cash, amount_debited=order.total_incl_tax)
@@ -355,7 +364,7 @@ def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler(world: W
     assert not Refund.objects.exists()
 
 
-def test_other_events_of_a_paid_order_go_to_the_shops_own_handler(bought: Bought) -> None:
+def test_other_payment_events_go_to_handler(bought: Bought) -> None:
     goodwill = PaymentEventType.objects.create(name="Goodwill")
     handler = get_class("order.processing", "EventHandler")()
     event = handler.handle_payment_event(bought.order, goodwill, Decimal("1.00"), [bought.tea], [1])
@@ -363,9 +372,10 @@ def test_other_events_of_a_paid_order_go_to_the_shops_own_handler(bought: Bought
     assert not Refund.objects.exists()
 
 
-def test_i4_the_payment_that_paid_the_order_is_given_back_and_its_double_where_it_waits_for_a_person(
+def test_i4_double_payment_is_refunded_by_review(
     world: World,
 ) -> None:
+    """The payment that paid the order is refunded first; its double waits for a person."""
     number = world.order("12.50")
     first, second = world.start(number), world.start(number, "paypal")
     for payment in (second, first):
@@ -386,9 +396,10 @@ def test_i4_the_payment_that_paid_the_order_is_given_back_and_its_double_where_i
     assert "that did not pay this order was refunded" in order.notes.latest("pk").message
 
 
-def test_money_for_a_cancelled_order_is_given_back_where_it_waits_for_a_person(
+def test_late_money_is_refunded_by_review(
     world: World,
 ) -> None:
+    """The money came for a cancelled order and waits for a person."""
     number = world.order("12.50")
     payment = world.start(number)
     world.shop.close_order(number)
@@ -405,9 +416,10 @@ def test_money_for_a_cancelled_order_is_given_back_where_it_waits_for_a_person(
     assert not order.payment_events.exists()
 
 
-def test_money_that_somebody_has_let_be_is_said_to_be_given_back_on_the_payments_page(
+def test_dismissed_money_is_refunded_in_admin(
     world: World,
 ) -> None:
+    """The error says that the money can be refunded on the payment's own page."""
     number = world.order("12.50")
     payment = world.start(number)
     world.shop.close_order(number)
@@ -427,9 +439,10 @@ def test_money_that_somebody_has_let_be_is_said_to_be_given_back_on_the_payments
         )
 
 
-def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler_once_our_late_money_was_given_back(
+def test_external_payment_refundable_after_late_refund(
     world: World,
 ) -> None:
+    """The shop's handler refunds it even though we already returned late money of ours."""
     number = world.order("12.50")
     payment = world.start(number)
     order = Order.objects.get(number=number)
@@ -448,9 +461,10 @@ def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler_once_our
     assert (order.payment_events.get(), event.amount) == (event, Decimal("5.00"))
 
 
-def test_an_order_whose_only_money_did_not_pay_it_and_was_given_back_is_said_to_be_unpaid(
+def test_returned_late_money_leaves_order_unpaid(
     world: World,
 ) -> None:
+    """Its only payment did not pay it and was refunded."""
     number = world.order("12.50")
     payment = world.start(number)
     world.shop.close_order(number)
@@ -466,7 +480,7 @@ def test_an_order_whose_only_money_did_not_pay_it_and_was_given_back_is_said_to_
         )
 
 
-def test_an_order_that_was_given_back_entirely_is_not_given_back_again_by_the_shops_own_handler(
+def test_handler_never_repeats_full_refund(
     bought: Bought,
 ) -> None:
     bought.ask(Decimal("32.00"))
@@ -475,14 +489,14 @@ def test_an_order_that_was_given_back_entirely_is_not_given_back_again_by_the_sh
     assert bought.events() == [(Decimal("32.00"), {})]
 
 
-def test_a_refund_that_was_made_elsewhere_is_written_too(bought: Bought) -> None:
+def test_external_refund_is_written(bought: Bought) -> None:
     bought.world.sandbox.control.refund(bought.payment.reference, "2.50")
     record_external_refund(bought.payment.pk, "2.50", staff="ann")
     assert bought.refunded_amount() == Decimal("2.50")
     assert bought.events() == [(Decimal("2.50"), {})]
 
 
-def test_a_line_that_was_deleted_meanwhile_does_not_keep_the_money_from_being_written(
+def test_deleted_line_never_blocks_refund_record(
     bought: Bought,
 ) -> None:
     with transaction.atomic():
@@ -491,14 +505,14 @@ def test_a_line_that_was_deleted_meanwhile_does_not_keep_the_money_from_being_wr
     assert bought.events() == [(Decimal("24.00"), {"Tea": 1})]
 
 
-def test_a_refund_of_an_order_that_was_deleted_goes_out_and_fails_nothing(bought: Bought) -> None:
+def test_deleted_order_refund_still_goes_out(bought: Bought) -> None:
     bought.order.delete()
     assert queueing.refund(bought.payment.pk, "1.00").status == "succeeded"
     bought.world.a_day_passes()
     assert bought.world.reviews() == []
 
 
-def test_the_type_of_the_event_is_made_again_where_a_shop_deleted_it(bought: Bought) -> None:
+def test_deleted_event_type_is_recreated(bought: Bought) -> None:
     PaymentEventType.objects.filter(name="Refund").delete()
     queueing.refund(bought.payment.pk, "1.00")
     assert bought.events() == [(Decimal("1.00"), {})]
@@ -514,11 +528,12 @@ def ships(bought: Bought) -> None:
     )
 
 
-def test_a_refunded_order_has_the_shops_status_where_the_pipeline_leads_to_it(
+def test_refunded_order_takes_shop_status(
     bought: Bought,
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """This needs a pipeline that leads from the current status to the refunded one."""
     settings.TILLGATE_OSCAR = {
         "REFUNDED_STATUS": "Refunded",
         "PARTLY_REFUNDED_STATUS": "Partly refunded",
@@ -536,7 +551,7 @@ def test_a_refunded_order_has_the_shops_status_where_the_pipeline_leads_to_it(
     assert (bought.world.reviews(), bought.refunded_amount()) == ([], Decimal("32.00"))
 
 
-def test_a_refunded_order_keeps_its_status_where_the_pipeline_does_not_lead_on(
+def test_refunded_order_keeps_status_outside_pipeline(
     bought: Bought,
     settings: Any,
 ) -> None:
@@ -545,9 +560,10 @@ def test_a_refunded_order_keeps_its_status_where_the_pipeline_does_not_lead_on(
     assert (bought.order.status, bought.world.reviews()) == ("Paid", [])
 
 
-def test_a_refunded_order_is_not_shipped_also_where_a_part_was_shipped_before(
+def test_refunded_order_never_ships(
     bought: Bought,
 ) -> None:
+    """This holds even if a part was shipped before."""
     ships(bought)
     bought.ask(Decimal("32.00"))
     with pytest.raises(InvalidShippingEvent, match="do not ship it, cancel it"):
@@ -562,11 +578,12 @@ def moves(bought: Bought, status: str) -> str:
     return str(bought.order.status)
 
 
-def test_a_refunded_order_gets_no_status_but_cancelled_or_one_of_refunded_orders(
+def test_refunded_order_refuses_other_statuses(
     bought: Bought,
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Only cancelled and the statuses for refunded orders are allowed."""
     settings.TILLGATE_OSCAR = {"REFUNDED_STATUS": "Refunded"}
     bought.ask(Decimal("32.00"))
     assert bought.order.status == "Paid"
@@ -585,11 +602,12 @@ def test_a_refunded_order_gets_no_status_but_cancelled_or_one_of_refunded_orders
 
 
 @pytest.mark.parametrize(("amount", "ships_on"), [("32.00", False), ("31.99", True)])
-def test_an_order_waits_for_the_result_of_a_refund_of_all_its_money_only(
+def test_only_full_refund_delays_shipping(
     bought: Bought,
     amount: str,
     ships_on: bool,
 ) -> None:
+    """An order waits for the result of a refund only if it returns all the money."""
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     bought.ask(Decimal(amount))
     if ships_on:
@@ -610,7 +628,9 @@ def test_a_partly_refunded_order_is_shipped(bought: Bought) -> None:
     assert moves(bought, "Shipped") == "Shipped"
 
 
-def test_how_much_was_refunded_counts_other_sources_and_refunds_under_way(bought: Bought) -> None:
+def test_refunded_total_includes_pending_and_external(bought: Bought) -> None:
+    """The total counts other payment sources and refunds under way."""
+
     def refunded() -> Any:
         return refunds.refunded_of(bought.order, shop.order_state("oscar", bought.order.number))
 

@@ -53,10 +53,11 @@ def payment(request: pytest.FixtureRequest, world: World, product: Make, setting
     return Payment.objects.get()
 
 
-def test_every_mail_carries_the_name_and_the_address_of_the_orders_own_site(
+def test_mails_carry_orders_own_site(
     world: World,
     payment: Payment,
 ) -> None:
+    """Every mail has the name and the address of that site."""
     world.sandbox.control.decline(payment.reference)
     world.notification(payment)
     world.time.advance(minutes=30)
@@ -85,7 +86,7 @@ def test_every_mail_carries_the_name_and_the_address_of_the_orders_own_site(
     )
 
 
-def test_the_shopper_comes_home_to_the_orders_own_site(world: World, payment: Payment) -> None:
+def test_shopper_returns_to_orders_own_site(world: World, payment: Payment) -> None:
     world.shopper_pays(payment)
     answer = world.come_back(payment)
     assert answer["Location"].startswith(f"http://{OTHER}/payments/order/")
@@ -97,10 +98,11 @@ def test_the_shopper_comes_home_to_the_orders_own_site(world: World, payment: Pa
     )
 
 
-def test_the_return_page_leads_to_change_or_cancel_at_the_orders_own_site(
+def test_return_page_links_orders_own_site(
     world: World,
     payment: Payment,
 ) -> None:
+    """The links to change or cancel the order lead there."""
     world.sandbox.control.decline(payment.reference)
     page = world.come_back(payment).content.decode()
     link = next(
@@ -115,7 +117,7 @@ def test_the_return_page_leads_to_change_or_cancel_at_the_orders_own_site(
     )
 
 
-def test_an_order_of_the_processs_own_site_stays_at_the_public_address(
+def test_default_site_keeps_public_address(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -131,7 +133,7 @@ def test_an_order_of_the_processs_own_site_stays_at_the_public_address(
 
 
 @pytest.mark.parametrize(("chosen", "prefix"), [("de", "/de/"), ("", "/en/"), ("xx", "/en/")])
-def test_links_carry_the_language_of_the_shopper_where_addresses_have_one(
+def test_links_carry_shoppers_language(
     world: World,
     shopper: Shopper,
     product: Make,
@@ -179,7 +181,7 @@ def test_links_carry_the_language_of_the_shopper_where_addresses_have_one(
     assert home.startswith(f"{prefix}payments/order/")
 
 
-def test_the_links_of_an_order_without_a_site_lead_to_the_public_address(
+def test_order_without_site_uses_public_address(
     world: World,
     shopper: Shopper,
     product: Make,

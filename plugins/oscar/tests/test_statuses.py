@@ -130,12 +130,13 @@ def payment(world: World, shopper: Shopper, product: Make) -> Payment:
 
 
 @pytest.mark.parametrize("days", [0, 2])
-def test_an_order_that_was_held_back_and_cancelled_then_releases_stock_and_voucher(
+def test_held_then_cancelled_order_releases_reservations(
     world: World,
     shopper: Shopper,
     product: Make,
     days: int,
 ) -> None:
+    """Both its stock and its voucher are released."""
     voucher = buys_with_voucher(shopper, product("10.00"), 2)
     moves("On hold")
     for _ in range(days):
@@ -152,7 +153,7 @@ def test_an_order_that_was_held_back_and_cancelled_then_releases_stock_and_vouch
 
 
 @pytest.mark.parametrize("then", ["Cancelled", "Pending payment"])
-def test_stock_that_an_order_took_again_is_released_also_once_it_had_moved_on(
+def test_reallocated_stock_is_released_after_moves(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
@@ -173,10 +174,11 @@ def test_stock_that_an_order_took_again_is_released_also_once_it_had_moved_on(
     assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
 
 
-def test_an_order_that_was_marked_paid_by_mistake_and_is_held_back_now_is_not_confirmed_to_its_shopper(
+def test_mistaken_paid_mark_shows_no_confirmation(
     shopper: Shopper,
     payment: Payment,
 ) -> None:
+    """The order is held back now, and its page says that it cannot be paid."""
     home = shopper.get("/checkout/thank-you/")["Location"]
     for status in ("Paid", "Pending payment", "On hold"):
         moves(status)
@@ -185,12 +187,13 @@ def test_an_order_that_was_marked_paid_by_mistake_and_is_held_back_now_is_not_co
 
 
 @pytest.mark.parametrize("days", [0, 2])
-def test_an_order_that_was_held_back_cannot_be_paid_until_it_waits_again_and_then_can(
+def test_held_order_is_payable_after_release(
     world: World,
     shopper: Shopper,
     payment: Payment,
     days: int,
 ) -> None:
+    """It cannot be paid until it waits for payment again."""
     home, pay = shopper.get("/checkout/thank-you/")["Location"], world.way_to_pay(payment.order.key)
     moves("On hold")
     assert (
@@ -211,13 +214,14 @@ def test_an_order_that_was_held_back_cannot_be_paid_until_it_waits_again_and_the
     ("meanwhile", "begun"),
     [("On hold", True), ("On hold", False), ("Paid", True)],
 )
-def test_an_order_that_was_held_back_or_marked_paid_is_given_up_in_time_once_it_waits_again(
+def test_waiting_again_order_expires_in_time(
     world: World,
     shopper: Shopper,
     product: Make,
     meanwhile: str,
     begun: bool,
 ) -> None:
+    """This holds for an order that was held back or marked paid before."""
     placed = shopper.buys(product("12.50"))
     if begun:
         shopper.get(placed["Location"])
@@ -230,10 +234,11 @@ def test_an_order_that_was_held_back_or_marked_paid_is_given_up_in_time_once_it_
     assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
 
 
-def test_an_order_that_the_staff_marked_paid_and_cancels_a_day_later_releases_its_stock(
+def test_cancelling_marked_paid_order_releases_stock(
     world: World,
     payment: Payment,
 ) -> None:
+    """The staff may cancel it a day later."""
     moves("Paid")
     world.a_day_passes()
     assert allocated() == [1]
@@ -242,11 +247,12 @@ def test_an_order_that_the_staff_marked_paid_and_cancels_a_day_later_releases_it
     assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
 
 
-def test_an_order_that_was_given_up_and_opened_again_by_hand_says_that_it_cannot_be_paid(
+def test_reopened_expired_order_stays_unpayable(
     world: World,
     shopper: Shopper,
     payment: Payment,
 ) -> None:
+    """The page of an order that was given up and reopened by hand says so."""
     world.a_day_passes()
     home = shopper.get("/checkout/thank-you/")["Location"]
     moves("Pending payment")
@@ -259,12 +265,14 @@ def test_an_order_that_was_given_up_and_opened_again_by_hand_says_that_it_cannot
 
 
 @pytest.mark.parametrize("by_handler", [True, False])
-def test_following_a_status_that_fails_does_not_reach_whoever_changes_it(
+def test_failing_follow_up_keeps_status_change(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
     by_handler: bool,
 ) -> None:
+    """An error while following a status does not reach the code that changed it."""
+
     def fail(*_: Any) -> None:
         raise ConnectionResetError
 
@@ -273,11 +281,13 @@ def test_following_a_status_that_fails_does_not_reach_whoever_changes_it(
     assert Order.objects.get().status == "Cancelled"
 
 
-def test_a_status_that_the_shops_own_handler_does_not_set_is_not_followed(
+def test_status_blocked_by_handler_is_ignored(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """We do not follow a status that the shop's own handler did not set."""
+
     def waits_for_the_boss(_handler: Any, order: Any, _status: str) -> None:
         order.set_status("On hold")
 
@@ -286,7 +296,7 @@ def test_a_status_that_the_shops_own_handler_does_not_set_is_not_followed(
     assert (Order.objects.get().status, ExpectedOrder.objects.get().closed_at) == ("On hold", None)
 
 
-def test_the_shopper_of_an_order_that_is_held_back_is_not_told_that_it_is_confirmed(
+def test_held_order_does_not_read_confirmed(
     world: World,
     shopper: Shopper,
     payment: Payment,
@@ -304,7 +314,7 @@ def test_the_shopper_of_an_order_that_is_held_back_is_not_told_that_it_is_confir
 
 
 @pytest.mark.parametrize("paid", ["here", "by hand", "by hand in Django's admin"])
-def test_the_shopper_of_an_order_that_was_paid_and_moved_on_is_thanked(
+def test_advanced_paid_order_thanks_shopper(
     world: World,
     shopper: Shopper,
     payment: Payment,
@@ -331,11 +341,12 @@ def is_told_again() -> None:
     assert done.resolved, done
 
 
-def test_an_order_that_was_given_up_and_is_paid_after_all_takes_its_stock_and_its_voucher_again(
+def test_late_paid_order_reallocates_its_stock(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """An order that was given up and then paid also takes its voucher again."""
     tea = product("10.00", stock=2)
     voucher = buys_with_voucher(shopper, tea, 2)
     before = (
@@ -372,12 +383,13 @@ def test_an_order_that_was_given_up_and_is_paid_after_all_takes_its_stock_and_it
 
 
 @pytest.mark.parametrize("kind", ["voucher", "offer"])
-def test_an_order_that_is_paid_after_others_used_its_discount_up_names_what_counts_beyond_its_limit(
+def test_late_paid_order_names_exceeded_discounts(
     world: World,
     shopper: Shopper,
     product: Make,
     kind: str,
 ) -> None:
+    """Others used up the discount before the order was paid."""
     tea = product("10.00")
     discount = (
         make_voucher("TEN")
@@ -410,11 +422,12 @@ def test_an_order_that_is_paid_after_others_used_its_discount_up_names_what_coun
     )
 
 
-def test_an_order_that_is_paid_after_all_says_what_was_sold_or_deleted_meanwhile(
+def test_late_paid_order_names_missing_products(
     world: World,
     shopper: Shopper,
     product: Make,
 ) -> None:
+    """It says what was sold or deleted in the meantime."""
     tea, pot, cup = (
         product("10.00", "Tea", stock=2),
         product("20.00", "Pot"),
@@ -452,12 +465,13 @@ def test_an_order_that_is_paid_after_all_says_what_was_sold_or_deleted_meanwhile
 
 
 @pytest.mark.parametrize("move", [moves, moves_without_handler])
-def test_an_order_that_was_given_up_and_is_marked_paid_by_hand_takes_its_stock_and_its_voucher_again_once(
+def test_marked_paid_order_reallocates_stock_once(
     world: World,
     shopper: Shopper,
     product: Make,
     move: Callable[[str], None],
 ) -> None:
+    """An order that was given up and marked paid by hand also takes its voucher again."""
     voucher = buys_with_voucher(shopper, product("10.00"), 2)
     world.a_day_passes()
     move("Pending payment")
@@ -469,10 +483,11 @@ def test_an_order_that_was_given_up_and_is_marked_paid_by_hand_takes_its_stock_a
     assert (allocated(), is_available(voucher), voucher.num_orders) == ([2], False, 1)
 
 
-def test_an_order_that_was_given_up_and_is_marked_paid_and_cancelled_in_one_transaction_takes_nothing_again(
+def test_cancelled_mark_in_transaction_reallocates_nothing(
     world: World,
     payment: Payment,
 ) -> None:
+    """The order is marked paid and cancelled in one transaction."""
     world.a_day_passes()
     moves("Pending payment")
     with transaction.atomic():
@@ -483,12 +498,13 @@ def test_an_order_that_was_given_up_and_is_marked_paid_and_cancelled_in_one_tran
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "held back for days", "given up"])
-def test_what_the_staff_took_off_an_order_stays_off_it_when_it_is_paid(
+def test_lines_removed_by_staff_stay_removed(
     world: World,
     shopper: Shopper,
     product: Make,
     meanwhile: str,
 ) -> None:
+    """Paying the order does not bring them back."""
     tea, pot = product("10.00", "Tea"), product("20.00", "Pot")
     shopper.adds(tea, 3)
     shopper.get(shopper.buys(pot)["Location"])
@@ -524,11 +540,12 @@ def test_what_the_staff_took_off_an_order_stays_off_it_when_it_is_paid(
     assert notes == ([said] if meanwhile == "given up" else [])
 
 
-def test_what_the_shops_own_handler_released_itself_is_named_when_the_order_is_paid_after_all(
+def test_late_paid_order_names_handler_releases(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It says what the shop's own handler had released."""
     also_when_cancelled(monkeypatch, lambda handler, order: handler.cancel_stock_allocations(order))
     moves("Cancelled")
     world.a_day_passes()
@@ -541,11 +558,12 @@ def test_what_the_shops_own_handler_released_itself_is_named_when_the_order_is_p
 
 
 @pytest.mark.parametrize("end", ["Cancelled", "Pending payment"])
-def test_what_was_given_up_and_marked_paid_by_hand_releases_its_stock_once_it_is_not_paid_any_more(
+def test_unmarked_paid_order_releases_stock_again(
     world: World,
     payment: Payment,
     end: str,
 ) -> None:
+    """The order had been given up and marked paid by hand."""
     world.a_day_passes()
     for status in ("Pending payment", "Paid"):
         moves(status)
@@ -555,7 +573,7 @@ def test_what_was_given_up_and_marked_paid_by_hand_releases_its_stock_once_it_is
     assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
 
 
-def test_the_shops_own_handler_may_give_money_back_when_a_paid_order_is_cancelled(
+def test_handler_may_refund_cancelled_paid_order(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
@@ -567,7 +585,7 @@ def test_the_shops_own_handler_may_give_money_back_when_a_paid_order_is_cancelle
     assert world.fresh(payment).refunded_amount == payment.amount
 
 
-def test_an_order_that_was_put_back_stays_where_it_was_and_when_it_is_saved_again(
+def test_restored_status_survives_saving_again(
     world: World,
     payment: Payment,
 ) -> None:
@@ -608,10 +626,11 @@ def fields_of_admin(page: Any) -> dict[str, str]:
     return fields
 
 
-def test_an_order_that_is_paid_while_its_page_in_the_admin_is_open_stays_paid_when_that_is_saved(
+def test_open_admin_page_keeps_order_paid(
     world: World,
     payment: Payment,
 ) -> None:
+    """The order is paid while its page is open, and saving that page keeps it paid."""
     browser, url = Client(), f"/admin/order/order/{Order.objects.get().pk}/change/"
     boss = User.objects.create_superuser("boss", "boss@shop.example", "x")
     browser.force_login(boss, backend="django.contrib.auth.backends.ModelBackend")
@@ -631,13 +650,14 @@ def test_an_order_that_is_paid_while_its_page_in_the_admin_is_open_stays_paid_wh
     ids=["saved", "cancelled"],
 )
 @pytest.mark.parametrize("around", [nullcontext, transaction.atomic])
-def test_a_row_that_is_saved_or_cancelled_while_the_payment_is_being_written_keeps_the_order_paid(
+def test_concurrent_change_keeps_order_paid(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
     around: Callable[[], Any],
     action: Callable[[Any], None],
 ) -> None:
+    """The order is saved or cancelled while the payment is being written."""
     read, record, begun = Order.objects.get(), payments._record, threading.Event()
 
     def takes_its_time(*arguments: Any) -> None:
@@ -659,11 +679,12 @@ def test_a_row_that_is_saved_or_cancelled_while_the_payment_is_being_written_kee
 
 
 @pytest.mark.parametrize("rows", ["some fields", "a proxy", "the status alone"])
-def test_a_row_that_was_read_before_the_order_was_paid_keeps_it_paid_however_it_was_read_and_is_saved(
+def test_stale_row_keeps_order_paid(
     world: World,
     payment: Payment,
     rows: str,
 ) -> None:
+    """This holds for every way of reading and saving the order."""
     if rows == "a proxy":
         read = OrderOfAPage.objects.get()
     else:
@@ -680,11 +701,12 @@ def test_a_row_that_was_read_before_the_order_was_paid_keeps_it_paid_however_it_
 
 
 @pytest.mark.parametrize("around", [nullcontext, transaction.atomic])
-def test_an_order_that_code_cancels_as_unpaid_which_had_read_it_before_it_was_paid_stays_paid_and_a_note_says_so(
+def test_stale_cancel_keeps_paid_and_notes(
     world: World,
     payment: Payment,
     around: Callable[[], Any],
 ) -> None:
+    """Code that read the order before it was paid cannot cancel it as unpaid."""
     read = Order.objects.get()
     is_paid(world, payment)
     with around():
@@ -698,11 +720,12 @@ def test_an_order_that_code_cancels_as_unpaid_which_had_read_it_before_it_was_pa
 
 
 @pytest.mark.parametrize("new_status", ["Cancelled", "Pending payment"])
-def test_an_order_that_was_read_while_it_was_held_back_and_is_paid_by_now_is_neither_cancelled_nor_made_to_wait(
+def test_stale_held_order_is_left_paid(
     world: World,
     payment: Payment,
     new_status: str,
 ) -> None:
+    """It is neither cancelled nor made to wait for payment."""
     moves("On hold")
     read = Order.objects.get()
     moves("Pending payment")
@@ -712,7 +735,7 @@ def test_an_order_that_was_read_while_it_was_held_back_and_is_paid_by_now_is_nei
     assert (Order.objects.get().status, ExpectedOrder.objects.get().closed_at) == ("Paid", None)
 
 
-def test_a_row_that_is_saved_as_it_was_read_may_wait_again_once_the_money_was_given_back(
+def test_stale_row_may_wait_after_refund(
     world: World,
     payment: Payment,
 ) -> None:
@@ -728,7 +751,7 @@ def test_a_row_that_is_saved_as_it_was_read_may_wait_again_once_the_money_was_gi
     assert Order.objects.get().status == "Pending payment"
 
 
-def test_saving_an_order_asks_the_database_little_more(world: World, payment: Payment) -> None:
+def test_saving_order_adds_few_queries(world: World, payment: Payment) -> None:
     def statements(**options: Any) -> int:
         with CaptureQueriesContext(connection) as asked:
             order.save(**options)
@@ -742,11 +765,12 @@ def test_saving_an_order_asks_the_database_little_more(world: World, payment: Pa
 
 
 @pytest.mark.parametrize("page", ["the order's page", "the list"])
-def test_an_order_whose_money_is_here_is_not_cancelled_as_unpaid(
+def test_order_with_money_is_not_cancelled(
     world: World,
     payment: Payment,
     page: str,
 ) -> None:
+    """An order whose money has arrived cannot be cancelled as unpaid."""
     world.shopper_pays(payment)
     world.notification(payment)
     Order.objects.update(status="Pending payment")  # by a statement of the shop's own
@@ -775,7 +799,7 @@ def test_an_order_whose_money_is_here_is_not_cancelled_as_unpaid(
     assert Order.objects.get().status == "Cancelled"
 
 
-def test_an_order_whose_money_is_here_is_not_made_to_wait_again(
+def test_order_with_money_never_waits_again(
     world: World,
     payment: Payment,
 ) -> None:
@@ -787,7 +811,7 @@ def test_an_order_whose_money_is_here_is_not_made_to_wait_again(
     assert (order.status, order.status_changes.count()) == ("Paid", 1)
 
 
-def test_an_order_that_was_paid_and_given_back_entirely_can_only_be_cancelled(
+def test_fully_refunded_order_can_only_cancel(
     world: World,
     payment: Payment,
 ) -> None:
@@ -832,11 +856,12 @@ def notes() -> list[str]:
 
 
 @pytest.mark.parametrize("around", [nullcontext, transaction.atomic])
-def test_an_order_that_code_holds_back_which_had_read_it_before_it_was_paid_stays_paid_and_a_note_says_so(
+def test_stale_hold_keeps_paid_and_notes(
     around: Any,
     world: World,
     payment: Payment,
 ) -> None:
+    """Code that read the order before it was paid cannot hold it back."""
     read = Order.objects.get()
     is_paid(world, payment)
     with around():
@@ -845,10 +870,11 @@ def test_an_order_that_code_holds_back_which_had_read_it_before_it_was_paid_stay
     assert notes() == [unseen("On hold", payment)]
 
 
-def test_a_page_that_was_opened_while_a_paid_order_was_held_back_takes_it_there_and_a_note_says_so(
+def test_stale_page_holds_order_and_notes(
     world: World,
     payment: Payment,
 ) -> None:
+    """The page was opened while the paid order was held back."""
     moves("On hold")
     browser, url = admin_page()
     fields = fields_of_admin(browser.get(url))
@@ -863,10 +889,11 @@ def test_a_page_that_was_opened_while_a_paid_order_was_held_back_takes_it_there_
         moves("Cancelled")
 
 
-def test_i4_a_page_that_was_opened_while_a_paid_order_was_cancelled_cancels_it_and_a_person_is_told(
+def test_i4_stale_page_cancel_opens_review(
     world: World,
     payment: Payment,
 ) -> None:
+    """The page was opened while the paid order was cancelled."""
     moves("On hold")
     world.shopper_pays(payment)
     world.notification(payment)
@@ -880,10 +907,11 @@ def test_i4_a_page_that_was_opened_while_a_paid_order_was_cancelled_cancels_it_a
     assert (Order.objects.get().status, world.reviews()) == ("Cancelled", ["paid-not-payable"])
 
 
-def test_i2_an_order_that_was_marked_paid_by_hand_is_not_given_up_by_a_page_that_was_opened_before(
+def test_i2_stale_page_keeps_order_marked_paid(
     world: World,
     payment: Payment,
 ) -> None:
+    """A page opened before staff marked the order paid does not give it up."""
     browser, url = admin_page()
     fields = fields_of_admin(browser.get(url))
     moves("Paid")
@@ -897,10 +925,11 @@ def test_i2_an_order_that_was_marked_paid_by_hand_is_not_given_up_by_a_page_that
     ]
 
 
-def test_an_order_that_was_given_up_and_is_typed_paid_takes_its_stock_again_and_is_confirmed(
+def test_typed_paid_status_reallocates_and_confirms(
     world: World,
     payment: Payment,
 ) -> None:
+    """The order had been given up before staff typed the status."""
     world.a_day_passes()
     assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
     mail.outbox.clear()
@@ -909,10 +938,11 @@ def test_an_order_that_was_given_up_and_is_typed_paid_takes_its_stock_again_and_
     assert (allocated(), len(mail.outbox)) == ([1], 1)
 
 
-def test_an_order_that_is_typed_to_be_held_back_and_to_wait_again_is_given_up_in_time(
+def test_typed_waiting_order_expires_in_time(
     world: World,
     payment: Payment,
 ) -> None:
+    """The status was typed to hold the order back and then to let it wait again."""
     types("On hold")
     world.a_day_passes()
     types("Pending payment")
@@ -921,7 +951,7 @@ def test_an_order_that_is_typed_to_be_held_back_and_to_wait_again_is_given_up_in
     assert (Order.objects.get().status, allocated(), notes()) == ("Cancelled", [0], [])
 
 
-def test_the_shopper_of_an_order_that_was_typed_paid_and_shipped_is_thanked(
+def test_typed_shipped_order_thanks_shopper(
     world: World,
     shopper: Shopper,
     payment: Payment,
@@ -939,7 +969,7 @@ def test_the_shopper_of_an_order_that_was_typed_paid_and_shipped_is_thanked(
     ]
 
 
-def test_what_oscar_tells_of_itself_is_in_the_history_once(world: World, payment: Payment) -> None:
+def test_oscar_status_history_has_no_duplicates(world: World, payment: Payment) -> None:
     with transaction.atomic():
         moves("On hold")
         moves("Pending payment")
@@ -952,7 +982,7 @@ def test_what_oscar_tells_of_itself_is_in_the_history_once(world: World, payment
 
 
 @pytest.mark.parametrize("after_paid", [("Shipped",), ()])
-def test_an_order_that_the_shops_own_handler_takes_further_at_once_stays_there(
+def test_order_advanced_by_handler_stays_there(
     after_paid: tuple[str, ...],
     world: World,
     payment: Payment,
@@ -975,10 +1005,11 @@ def test_an_order_that_the_shops_own_handler_takes_further_at_once_stays_there(
     assert (Order.objects.get().status, notes()) == ("Shipped", [])
 
 
-def test_a_paid_order_that_moved_on_without_history_can_be_cancelled(
+def test_paid_order_without_history_can_cancel(
     world: World,
     payment: Payment,
 ) -> None:
+    """It had moved on from paid without an entry in its history."""
     is_paid(world, payment)
     Order.objects.update(status="Shipped")
     Order.pipeline["Shipped"] = ("Cancelled",)
@@ -986,11 +1017,12 @@ def test_a_paid_order_that_moved_on_without_history_can_be_cancelled(
     assert Order.objects.get().status == "Cancelled"
 
 
-def test_what_only_a_paid_order_can_be_is_not_noted_when_it_is_saved(
+def test_regular_status_change_adds_no_note(
     world: World,
     payment: Payment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Saving a paid order with a status that only paid orders have needs no note."""
     monkeypatch.setitem(Order.pipeline, "Pending payment", ("Paid", "Shipped", "Cancelled"))
     is_paid(world, payment)
     types("Shipped")
@@ -998,7 +1030,7 @@ def test_what_only_a_paid_order_can_be_is_not_noted_when_it_is_saved(
     assert Order.objects.get().status_changes.latest("pk").new_status == "Shipped"
 
 
-def test_code_that_writes_the_history_itself_has_it_once(world: World, payment: Payment) -> None:
+def test_code_written_history_is_not_duplicated(world: World, payment: Payment) -> None:
     with transaction.atomic():
         order = Order.objects.get()
         order.status = "On hold"

@@ -72,7 +72,7 @@ def check(page: Page, name: str, part: str | None = None) -> None:
     assert [(fault["id"], fault["nodes"][0]["html"][:100]) for fault in found] == []
 
 
-def test_a_shopper_who_chooses_pays_and_comes_back_sees_what_happened_and_what_to_do(
+def test_returning_shopper_sees_outcome_and_advice(
     page: Page,
     world: World,
 ) -> None:
@@ -94,7 +94,7 @@ def test_a_shopper_who_chooses_pays_and_comes_back_sees_what_happened_and_what_t
     check(page, "paid")
 
 
-def test_shopper_who_pays_late_reads_that_the_money_is_there(page: Page, world: World) -> None:
+def test_late_paying_shopper_reads_money_arrived(page: Page, world: World) -> None:
     order, payment = expired(world, places=1, accepts_late=False)
     world.gateway_notification(payment)
     world.run_worker()

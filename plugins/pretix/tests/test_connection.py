@@ -60,7 +60,8 @@ def test_form_without_any_account_is_refused(world: World, owner: Any) -> None:
     assert "Enter the live account, the account for test mode, or both." in page
 
 
-def test_pages_warn_where_the_mode_has_no_account(world: World, owner: Any) -> None:
+def test_pages_warn_about_missing_account(world: World, owner: Any) -> None:
+    """The warning is about the mode that is in use, test or live."""
     assert "has no account for test mode" in posted(owner).content.decode()
     event = event_of(world)
     event.testmode = False
@@ -102,18 +103,27 @@ def pressed(browser: Any, **changes: str) -> str:
     return str(browser.post(TEST, data | {"test_connection": "yes"}).content.decode())
 
 
-def test_button_tests_what_is_typed_and_saves_nothing(world: World, owner: Any) -> None:
+def test_button_tests_input_without_saving(world: World, owner: Any) -> None:
     right = account_of(world)
     page = pressed(owner, **right | {"test_token": WRONG, "test_merchant_no": "987654"})
     assert "Account for test mode: " in page
     assert "the payment service knows it" not in page
+    assert "check “Merchant number”" in page, re.findall("alert-danger.*?</div>", page, re.DOTALL)
     assert 'value="987654"' in page, "what was typed is lost"
     assert account_of(world) == right
     assert accounts.former_merchants(event_of(world)) == []
     assert "Account for test mode: the payment service knows it." in pressed(owner, **right)
 
 
-def test_button_uses_the_stored_token_behind_the_stars(world: World, owner: Any) -> None:
+def test_button_warns_of_nothing_that_is_ticked_by_now(world: World, owner: Any) -> None:
+    posted(owner, **NO_LIVE, **account_of(world), method_alipay="")
+    assert "No payment method is ticked" in owner.get(FORM).content.decode()
+    page = pressed(owner, **account_of(world) | {"test_token": "*****"})
+    assert "the payment service knows it." in page
+    assert "No payment method is ticked" not in page
+
+
+def test_button_uses_token_behind_stars(world: World, owner: Any) -> None:
     assert "the payment service knows it." in pressed(
         owner,
         **account_of(world) | {"test_token": "*****"},
@@ -216,7 +226,7 @@ def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
         (["::ffff:127.0.0.1"], "is in a private network"),
     ],
 )
-def test_names_that_lead_nowhere_or_inside_are_refused(
+def test_unresolved_or_internal_host_is_refused(
     world: World,
     owner: Any,
     settings: Any,
@@ -235,7 +245,7 @@ def test_names_that_lead_nowhere_or_inside_are_refused(
     assert "Your changes have been saved." not in page
 
 
-def test_name_that_leads_inside_later_is_never_called(
+def test_host_turning_internal_is_never_called(
     world: World,
     owner: Any,
     settings: Any,

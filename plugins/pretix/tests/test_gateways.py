@@ -156,11 +156,12 @@ def use(world: World, **settings: object) -> None:
 
 @pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize("given", ["whsec-one\r\nwhsec-two", "whsec-one, whsec-two"])
-def test_i11_a_gateways_account_needs_only_what_its_dialect_asks_for_and_its_secrets_are_not_shown(
+def test_i11_gateway_account_hides_its_secrets(
     world: World,
     owner: Any,
     given: str,
 ) -> None:
+    """It needs only the fields that its dialect asks for."""
     saved = posted(owner, **FIELDS, webhook_secrets=given).content.decode()
     assert "Your changes have been saved." in saved
     account = find_account(alias_of(world))
@@ -188,7 +189,7 @@ def test_i11_a_gateways_account_needs_only_what_its_dialect_asks_for_and_its_sec
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_address_for_notifications_is_shown_once_the_account_is_saved(
+def test_saved_account_shows_notification_address(
     world: World,
     owner: Any,
 ) -> None:
@@ -202,7 +203,8 @@ def test_the_address_for_notifications_is_shown_once_the_account_is_saved(
 
 
 @pytest.mark.usefixtures("toy")
-def test_what_another_dialect_needed_is_neither_shown_nor_used(world: World, owner: Any) -> None:
+def test_fields_of_other_dialect_are_ignored(world: World, owner: Any) -> None:
+    """They are not shown either."""
     shown = owner.get(FORM).content.decode()
     for field, is_shown in {
         "base_url": False,
@@ -229,11 +231,12 @@ def test_what_another_dialect_needed_is_neither_shown_nor_used(world: World, own
     assert not accounts.is_complete(event_of(world), testmode=True)
 
 
-def test_a_gateways_methods_are_offered_under_its_own_names_where_the_event_offers_them(
+def test_gateway_methods_appear_under_own_names(
     world: World,
     toy: Toy,
     owner: Any,
 ) -> None:
+    """The event decides which of them it offers."""
     form = owner.get(FORM).content.decode()
     assert "Glass beads" in form
     assert "Card or another way to pay" in form
@@ -260,7 +263,7 @@ def test_a_gateways_methods_are_offered_under_its_own_names_where_the_event_offe
     )
 
 
-def test_a_shopper_pays_at_the_gateway_and_its_signed_notification_makes_the_order_paid(
+def test_signed_gateway_notification_pays_order(
     world: World,
     toy: Toy,
 ) -> None:
@@ -289,7 +292,7 @@ def test_a_shopper_pays_at_the_gateway_and_its_signed_notification_makes_the_ord
 
 
 @pytest.mark.usefixtures("toy")
-def test_an_event_that_leaves_the_gateway_keeps_its_account_for_what_was_paid_there(
+def test_former_gateways_account_serves_earlier_payments(
     world: World,
     owner: Any,
     toy: Toy,
@@ -308,10 +311,11 @@ def test_an_event_that_leaves_the_gateway_keeps_its_account_for_what_was_paid_th
     assert "whsec-one" not in shown
 
 
-def test_an_account_whose_plugin_is_gone_stays_in_the_form_and_takes_no_payment(
+def test_account_without_plugin_takes_no_payment(
     world: World,
     owner: Any,
 ) -> None:
+    """It stays in the form."""
     order = order_of(world, world.order())
     use(world, test_dialect="gone")
     assert '<option value="gone" selected>' in owner.get(FORM).content.decode()

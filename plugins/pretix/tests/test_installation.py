@@ -50,9 +50,10 @@ def run(environment: dict[str, str], *command: str) -> str:
     return done.stdout
 
 
-def test_pretix_takes_up_the_app_its_settings_its_addresses_and_its_tables(
+def test_pretix_loads_the_plugin_completely(
     pretix: dict[str, str],
 ) -> None:
+    """Pretix takes up the app, its settings, its addresses and its tables."""
     run(pretix, "migrate", "tillgate", "--verbosity", "0")
     program = """
 from django.conf import settings
@@ -77,7 +78,7 @@ print("all is well")
     assert "tillgate_pretix.signals.run_worker" in run(pretix, "runperiodic", "--list-tasks")
 
 
-def test_a_payment_method_that_the_file_adds_has_a_payment_provider(pretix: dict[str, str]) -> None:
+def test_configured_method_has_a_payment_provider(pretix: dict[str, str]) -> None:
     file = Path(pretix["PRETIX_CONFIG_FILE"])
     file.write_text(file.read_text().replace("payment_methods = ", "payment_methods = checkout, "))
     program = (
@@ -99,7 +100,7 @@ def output(environment: dict[str, str], *command: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_wrong_line_in_the_file_warns_and_stops_no_command(pretix: dict[str, str]) -> None:
+def test_wrong_line_warns_without_stopping_commands(pretix: dict[str, str]) -> None:
     file = Path(pretix["PRETIX_CONFIG_FILE"])
     file.write_text(file.read_text() + "timeout=30\n")
     # the command of cron; Django checks before it begins
@@ -112,7 +113,8 @@ def test_wrong_line_in_the_file_warns_and_stops_no_command(pretix: dict[str, str
     assert re.search("FAIL  settings .*did you mean 'TIMEOUT_MINUTES'", said)
 
 
-def test_pretix_at_http_can_be_migrated_and_tried(pretix: dict[str, str]) -> None:
+def test_pretix_over_http_can_be_tried(pretix: dict[str, str]) -> None:
+    """Migrations run there as well."""
     file = Path(pretix["PRETIX_CONFIG_FILE"])
     file.write_text(file.read_text().replace("https://tickets.example", "http://localhost:8000"))
     # it runs the checks, those of the database too

@@ -67,7 +67,7 @@ def pay_again(order: Any) -> str:
 # The whole way ------------------------------------------------------------------------------------
 
 
-def test_a_shopper_buys_a_ticket_through_pretixs_own_checkout(world: World, client: Client) -> None:
+def test_shopper_buys_ticket_in_pretix_checkout(world: World, client: Client) -> None:
     order = checked_out(world, client)
     assert payments_of(order) == [("gcash", "created")]
     answer = client.get(pay_again(order))
@@ -101,7 +101,7 @@ def test_booked_money_shows_both_numbers(world: World) -> None:
         assert provider.api_payment_details(theirs) == theirs.info_data
 
 
-def test_loading_the_page_again_leads_to_the_same_payment_page_page(
+def test_reload_leads_to_same_payment_page(
     world: World,
     client: Client,
 ) -> None:
@@ -113,10 +113,11 @@ def test_loading_the_page_again_leads_to_the_same_payment_page_page(
     assert Payment.objects.count() == 1
 
 
-def test_a_payment_that_costs_something_else_by_now_is_chosen_anew(
+def test_payment_with_changed_price_is_rechosen(
     world: World,
     client: Client,
 ) -> None:
+    """The shopper is asked to choose again when the price has changed since."""
     key = world.order()
     order = order_of(world, key)
     address = client.get(pay_again(order))["Location"]
@@ -127,7 +128,7 @@ def test_a_payment_that_costs_something_else_by_now_is_chosen_anew(
     assert not Payment.objects.exists()
 
 
-def test_a_method_that_the_owner_has_withdrawn_is_not_paid_with(
+def test_withdrawn_payment_method_cannot_be_used(
     world: World,
     client: Client,
 ) -> None:
@@ -139,7 +140,7 @@ def test_a_method_that_the_owner_has_withdrawn_is_not_paid_with(
     assert not Payment.objects.exists()
 
 
-def test_the_widgets_frame_is_left_before_the_shopper_goes_away(world: World, rf: Any) -> None:
+def test_widget_frame_is_left_before_paying(world: World, rf: Any) -> None:
     order = order_of(world, world.order())
     request = rf.get("/")
     theirs = newest_payment(order)
@@ -158,11 +159,12 @@ def test_the_widgets_frame_is_left_before_the_shopper_goes_away(world: World, rf
 
 
 @pytest.mark.parametrize("wrong", ["secret", "payment", "provider"])
-def test_who_does_not_know_the_order_starts_nothing(
+def test_wrong_link_starts_no_payment(
     world: World,
     client: Client,
     wrong: str,
 ) -> None:
+    """A wrong secret, payment or provider in the link is answered with 404."""
     order, other = order_of(world, world.order()), order_of(world, world.order())
     theirs = newest_payment(order)
     secret, pk = (
@@ -179,7 +181,7 @@ def test_who_does_not_know_the_order_starts_nothing(
 # Coming back --------------------------------------------------------------------------------------
 
 
-def test_a_stranger_who_comes_back_sees_how_the_order_stands_and_no_more(world: World) -> None:
+def test_returning_stranger_sees_only_order_status(world: World) -> None:
     order, payment = bought(world)
     stranger = Client()
     home = stranger.get(reverse("tillgate:return", args=[payment.return_key]))["Location"]
@@ -192,7 +194,7 @@ def test_a_stranger_who_comes_back_sees_how_the_order_stands_and_no_more(world: 
     assert page["Referrer-Policy"] == "no-referrer"
 
 
-def test_the_browser_that_left_to_pay_comes_back_to_its_order(world: World, client: Client) -> None:
+def test_paying_browser_returns_to_its_order(world: World, client: Client) -> None:
     order, payment = bought(world)
     home = client.get(reverse("tillgate:return", args=[payment.return_key]))["Location"]
     assert (
@@ -201,10 +203,11 @@ def test_the_browser_that_left_to_pay_comes_back_to_its_order(world: World, clie
     )
 
 
-def test_a_shopper_who_has_not_paid_is_led_to_pretixs_other_payment_methods_and_a_stranger_is_not(
+def test_unpaid_shopper_can_choose_another_method(
     world: World,
     client: Client,
 ) -> None:
+    """The link leads to pretix's other methods, but shows a stranger nothing of the order."""
     order = order_of(world, world.order())
     payment = world.pay_page(str(order.pk))
     page = client.get(reverse("tillgate:return", args=[payment.return_key])).content.decode()
@@ -219,7 +222,7 @@ def test_a_shopper_who_has_not_paid_is_led_to_pretixs_other_payment_methods_and_
     assert client.get(path_of(link))["Location"] == f"{own}?paid=yes"
 
 
-def test_a_shopper_whose_payment_was_declined_is_not_thanked(world: World, client: Client) -> None:
+def test_declined_shopper_is_not_thanked(world: World, client: Client) -> None:
     order = order_of(world, world.order())
     payment = world.pay_page(str(order.pk))
     home = orders.return_url(str(order.pk))
@@ -230,7 +233,7 @@ def test_a_shopper_whose_payment_was_declined_is_not_thanked(world: World, clien
     assert client.get(path_of(home))["Location"] == f"/org/conf/order/{order.code}/{order.secret}/"
 
 
-def test_an_address_that_was_not_given_out_is_not_found(world: World, client: Client) -> None:
+def test_unissued_order_address_is_not_found(world: World, client: Client) -> None:
     order, _ = bought(world)
     assert client.get(f"/org/conf/tillgate/order/{order.code}/{'0' * 64}/").status_code == 404
     assert client.get(f"/org/conf/tillgate/order/NONE1/{'0' * 64}/").status_code == 404
@@ -244,7 +247,7 @@ def test_an_address_that_was_not_given_out_is_not_found(world: World, client: Cl
         ("decline", "did not succeed"),
     ],
 )
-def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(
+def test_waiting_order_page_shows_payment_status(
     world: World,
     client: Client,
     decision: str,
@@ -271,7 +274,7 @@ def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(
         ("expired", "", "The time to pay has passed."),
     ],
 )
-def test_the_page_of_an_order_says_why_its_payment_ended(
+def test_order_page_says_why_payment_ended(
     world: World,
     client: Client,
     status: str,
@@ -292,7 +295,7 @@ def test_the_page_of_an_order_says_why_its_payment_ended(
         ("expired", "Die Zeit zum Bezahlen ist abgelaufen."),
     ],
 )
-def test_a_german_page_says_in_german_why_the_payment_ended(
+def test_german_page_says_why_payment_ended(
     world: World,
     client: Client,
     status: str,
@@ -315,17 +318,18 @@ def page_of(world: World, key: str, client: Client) -> str:
     return str(client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode())
 
 
-def test_a_shopper_who_pressed_twice_is_waited_for(world: World, client: Client) -> None:
+def test_second_press_leads_to_same_page(world: World, client: Client) -> None:
     """pretix makes a payment for each press, and both lead to the same payment page."""
     key = world.order()
     assert world.pay_page(key).pk == world.pay_page(key).pk
     assert "We are waiting for your payment" in page_of(world, key, client)
 
 
-def test_no_page_says_that_nothing_was_charged_for_a_payment_reported_paid(
+def test_paid_payment_never_reads_not_charged(
     world: World,
     client: Client,
 ) -> None:
+    """No page says that nothing was charged once the gateway has reported the payment as paid."""
     key = world.order()
     payment = world.pay_page(key)
     world.sandbox.control.decline(payment.reference)
@@ -340,9 +344,10 @@ def test_no_page_says_that_nothing_was_charged_for_a_payment_reported_paid(
     assert "Please ask before you pay again" in page
 
 
-def test_a_shopper_whose_money_needs_review_reads_no_promise_that_it_will_be_confirmed(
+def test_review_page_promises_no_confirmation(
     world: World,
 ) -> None:
+    """A shopper whose money needs review is not told that it will be confirmed."""
     _, payment = expired(world, places=0)
     world.gateway_notification(payment)
     world.run_worker()
@@ -381,7 +386,8 @@ def expired(world: World, *, places: int, accepts_late: bool = True) -> tuple[An
     return order, payment
 
 
-def test_money_for_an_order_that_has_expired_pays_it_while_there_are_places(world: World) -> None:
+def test_expired_order_with_places_is_paid(world: World) -> None:
+    """Late money pays an expired order as long as there are places left."""
     order, payment = expired(world, places=1)
     world.gateway_notification(payment)
     assert world.shop.is_paid(str(order.pk))
@@ -392,13 +398,14 @@ def test_money_for_an_order_that_has_expired_pays_it_while_there_are_places(worl
     ("accepts_late", "expires_by_itself", "minutes"),
     [(False, True, 20), (True, True, 120), (False, False, 120)],
 )
-def test_the_payment_page_closes_before_pretixs_term_where_the_event_takes_no_late_money(
+def test_payment_page_closes_before_order_expires(
     world: World,
     *,
     accepts_late: bool,
     expires_by_itself: bool,
     minutes: int,
 ) -> None:
+    """This applies where the event takes no late money."""
     event_of(world).settings.payment_term_accept_late = accepts_late
     event_of(world).settings.payment_term_expire_automatically = expires_by_itself
     key = world.order()
@@ -408,10 +415,11 @@ def test_the_payment_page_closes_before_pretixs_term_where_the_event_takes_no_la
     assert payment.page_closes_at - payment.created_at == timedelta(minutes=minutes)
 
 
-def test_an_order_whose_term_is_over_says_so_before_pretix_lets_it_expire(
+def test_overdue_order_page_says_so(
     world: World,
     client: Client,
 ) -> None:
+    """The page says it as soon as the deadline is over, before pretix expires the order."""
     key = world.order()
     with scopes_disabled():
         Order.objects.filter(pk=key).update(expires=now() - timedelta(minutes=1))
@@ -420,7 +428,8 @@ def test_an_order_whose_term_is_over_says_so_before_pretix_lets_it_expire(
     assert not Payment.objects.filter(order__key=key).exists()
 
 
-def test_money_for_an_order_whose_places_are_gone_is_booked_and_needs_review(world: World) -> None:
+def test_late_money_without_places_needs_review(world: World) -> None:
+    """The money is booked in pretix all the same."""
     order, payment = expired(world, places=0)
     world.gateway_notification(payment)
     world.run_worker()
@@ -429,7 +438,8 @@ def test_money_for_an_order_whose_places_are_gone_is_booked_and_needs_review(wor
     assert payments_of(order) == [("alipay", "confirmed")]
 
 
-def test_late_money_is_told_on_the_page_and_by_one_mail(world: World) -> None:
+def test_late_money_is_announced_once(world: World) -> None:
+    """The order page shows it, and one mail is sent."""
     order, payment = expired(world, places=1, accepts_late=False)
     mail.outbox.clear()
     world.gateway_notification(payment)
@@ -447,7 +457,7 @@ def test_late_money_is_told_on_the_page_and_by_one_mail(world: World) -> None:
 
 
 @pytest.mark.parametrize("is_extended", [True, False])
-def test_late_money_pays_once_staff_extend_the_deadline(world: World, *, is_extended: bool) -> None:
+def test_late_money_pays_after_deadline_extension(world: World, *, is_extended: bool) -> None:
     order, payment = expired(world, places=1, accepts_late=False)
     world.gateway_notification(payment)
     world.run_worker()
@@ -469,7 +479,8 @@ def test_late_money_pays_once_staff_extend_the_deadline(world: World, *, is_exte
     assert "has not paid this order" not in page
 
 
-def test_refunded_money_does_not_pay_after_an_extension(world: World) -> None:
+def test_refunded_money_ignores_deadline_extension(world: World) -> None:
+    """Refunded money does not pay the order when staff extend the deadline."""
     order, payment = expired(world, places=1, accepts_late=False)
     world.gateway_notification(payment)
     world.run_worker()
@@ -481,7 +492,7 @@ def test_refunded_money_does_not_pay_after_an_extension(world: World) -> None:
     assert not world.shop.is_paid(str(order.pk))
 
 
-def test_status_of_the_waiting_page_changes_with_the_payment(world: World) -> None:
+def test_waiting_page_status_follows_payment(world: World) -> None:
     payment = world.pay_page(key := world.order())
     order = order_of(world, key)
     page = world.client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode()
@@ -493,10 +504,11 @@ def test_status_of_the_waiting_page_changes_with_the_payment(world: World) -> No
     assert world.client.get(address.replace(order.secret, "0" * 16)).status_code == 404
 
 
-def test_places_that_go_in_the_moment_of_confirming_lose_no_money(
+def test_places_lost_while_confirming_keep_money(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """If the last place goes during confirmation, the money is booked and needs review."""
     order, payment = expired(world, places=0)
     monkeypatch.setattr(orders, "why_not", lambda order: None)
     real, raised = OrderPayment.confirm, []
@@ -516,7 +528,7 @@ def test_places_that_go_in_the_moment_of_confirming_lose_no_money(
     assert not world.shop.is_paid(str(order.pk))
 
 
-def test_a_lock_that_pretix_does_not_get_is_tried_again(
+def test_missed_pretix_lock_is_retried(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -539,7 +551,7 @@ def test_a_lock_that_pretix_does_not_get_is_tried_again(
 
 
 @pytest.mark.parametrize("otherwise", ["cancelled", "paid"])
-def test_a_confirmation_that_pretix_swallows_opens_a_review(
+def test_swallowed_confirmation_opens_review(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     otherwise: str,
@@ -568,7 +580,7 @@ def test_a_confirmation_that_pretix_swallows_opens_a_review(
     assert not world.shop.is_paid(key)
 
 
-def test_the_handler_says_so_when_the_order_is_gone(world: World) -> None:
+def test_handler_reports_missing_order(world: World) -> None:
     from tillgate.django.orders.values import payment_value
 
     payment = world.pay_page(world.order())
@@ -583,7 +595,7 @@ def test_the_handler_says_so_when_the_order_is_gone(world: World) -> None:
     ]
 
 
-def test_a_gateway_that_asks_gets_the_address_of_the_order_if_it_has_one(world: World) -> None:
+def test_gateway_gets_order_email_if_known(world: World) -> None:
     order = order_of(world, key := world.order())
     described = orders.describe(key)
     assert described is not None
@@ -607,11 +619,12 @@ def extended(order: Any) -> None:
     ("was", "write"),
     [(Order.STATUS_PENDING, mark_order_expired), (Order.STATUS_EXPIRED, extended)],
 )
-def test_i2_an_order_that_pretix_calls_unpaid_from_an_old_copy_stays_paid(
+def test_i2_stale_pretix_copy_keeps_order_paid(
     world: World,
     was: str,
     write: Any,
 ) -> None:
+    """pretix may mark a paid order unpaid from an old copy; the order stays paid."""
     key = world.order()
     payment = world.pay_page(key)
     event_of(world).settings.payment_term_accept_late = True
@@ -629,10 +642,11 @@ def test_i2_an_order_that_pretix_calls_unpaid_from_an_old_copy_stays_paid(
     assert world.reviews() == []
 
 
-def test_i2_a_process_that_dies_when_it_has_called_an_order_unpaid_leaves_it_to_the_next(
+def test_i2_crash_after_unpaid_mark_is_repaired(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """If a process dies after marking a paid order unpaid, the next one restores it."""
     order, _ = bought(world)
     unpaid_bill = world.order()
     with monkeypatch.context() as patched, at(order):
@@ -644,7 +658,7 @@ def test_i2_a_process_that_dies_when_it_has_called_an_order_unpaid_leaves_it_to_
     assert not world.shop.is_paid(unpaid_bill)
 
 
-def test_an_order_that_staff_called_unpaid_themselves_expires_as_any_other(world: World) -> None:
+def test_order_marked_unpaid_by_staff_expires(world: World) -> None:
     order, _ = bought(world)
     with at(order):
         order.status = Order.STATUS_PENDING
@@ -654,7 +668,7 @@ def test_an_order_that_staff_called_unpaid_themselves_expires_as_any_other(world
     assert order_of(world, str(order.pk)).status == Order.STATUS_EXPIRED
 
 
-def test_an_order_that_owes_money_again_expires_as_any_other(world: World) -> None:
+def test_order_owing_again_expires_normally(world: World) -> None:
     order, _ = bought(world)
     world.shop.edit_total(str(order.pk), Decimal("20.00"))
     with at(order):
@@ -662,9 +676,10 @@ def test_an_order_that_owes_money_again_expires_as_any_other(world: World) -> No
     assert order_of(world, str(order.pk)).status == Order.STATUS_EXPIRED
 
 
-def test_i4_whoever_has_paid_by_the_services_word_is_not_led_to_another_payment_page_page(
+def test_i4_reported_payment_starts_no_second(
     world: World,
 ) -> None:
+    """A shopper the gateway reports as paid is not sent to another payment page."""
     key = world.order()
     payment = world.pay_page(key)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
@@ -675,7 +690,7 @@ def test_i4_whoever_has_paid_by_the_services_word_is_not_led_to_another_payment_
     assert Payment.objects.count() == 1
 
 
-def test_an_order_is_not_paid_by_force_with_money_that_came_after_its_time(world: World) -> None:
+def test_late_money_never_forces_order_paid(world: World) -> None:
     order, _ = bought(world)
     key = str(order.pk)
     world.shop.edit_total(key, Decimal("20.00"))
@@ -692,7 +707,8 @@ def test_an_order_is_not_paid_by_force_with_money_that_came_after_its_time(world
     assert order_of(world, key).status == Order.STATUS_EXPIRED
 
 
-def test_i2_an_order_of_two_payments_that_pretix_calls_unpaid_stays_paid(world: World) -> None:
+def test_i2_order_with_two_payments_stays_paid(world: World) -> None:
+    """This holds even when pretix marks the order unpaid."""
     key, _ = underpaid(world)
     rest = world.pay_page(key)
     world.shopper_pays(rest)
@@ -703,10 +719,11 @@ def test_i2_an_order_of_two_payments_that_pretix_calls_unpaid_stays_paid(world: 
     assert world.shop.is_paid(key)
 
 
-def test_a_paid_order_whose_seat_was_taken_needs_review_and_all_others_are_checked(
+def test_taken_seat_needs_review(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A paid order whose seat was taken needs review, and all others are still checked."""
     taken, other = bought(world)[0], bought(world)[0]
     mark_order_paid = OrderPayment._mark_order_paid
 
@@ -728,9 +745,10 @@ def test_a_paid_order_whose_seat_was_taken_needs_review_and_all_others_are_check
     assert [world.shop.is_paid(str(order.pk)) for order in (taken, other)] == [False, True]
 
 
-def test_a_shopper_who_comes_back_to_an_event_without_the_plugin_is_told_by_tillgates_own_page(
+def test_disabled_plugin_shows_tillgate_return_page(
     world: World,
 ) -> None:
+    """A shopper who returns to an event without the plugin sees Tillgate's own page."""
     order, payment = bought(world)
     event = event_of(world)
     event.disable_plugin("tillgate_pretix")
@@ -748,7 +766,8 @@ def test_a_shopper_who_comes_back_to_an_event_without_the_plugin_is_told_by_till
 # One order, several payments ----------------------------------------------------------------------
 
 
-def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> None:
+def test_second_payment_is_booked_and_refunded(world: World) -> None:
+    """pretix gives the money back."""
     key = world.order()
     first, second = world.pay_page(key), world.pay_page(key, "paypal")
     for payment in (first, second):
@@ -773,11 +792,12 @@ def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> No
 
 
 @pytest.mark.parametrize("address", ["ann@shopper.example", ""])
-def test_the_shopper_is_mailed_once_of_a_second_payment_and_the_log_says_if_there_is_no_address(
+def test_second_payment_mails_shopper_once(
     world: World,
     caplog: pytest.LogCaptureFixture,
     address: str,
 ) -> None:
+    """If the order has no address, the log says so."""
     key = world.order()
     order = order_of(world, key)
     with scopes_disabled():
@@ -816,18 +836,20 @@ def paid_after_a_bank_transfer(world: World) -> None:
     assert world.reviews() == ["paid-not-payable"]
 
 
-def test_a_payment_after_a_bank_transfer_is_mailed_as_a_second_one_with_its_amount_and_the_refund(
+def test_payment_after_bank_transfer_is_mailed(
     world: World,
 ) -> None:
+    """The mail calls it a second payment and names its amount and the refund."""
     paid_after_a_bank_transfer(world)
     (body,) = told_of_two_payments()
     assert "A second payment of USD 12.50 with Alipay has arrived" in body
     assert "one of the two payments is refunded to you" in body
 
 
-def test_a_second_payment_is_mailed_once_even_if_pretix_is_told_of_its_review_again(
+def test_repeated_review_sends_no_second_mail(
     world: World,
 ) -> None:
+    """pretix may be told of the review of a second payment again."""
     from tillgate.django.orders.values import review_value
 
     paid_after_a_bank_transfer(world)
@@ -837,7 +859,7 @@ def test_a_second_payment_is_mailed_once_even_if_pretix_is_told_of_its_review_ag
 
 
 @pytest.mark.parametrize("otherwise", ["cancelled", "sold out", "cheaper"])
-def test_the_only_payment_of_an_order_is_not_mailed_as_a_second_one(
+def test_only_payment_is_not_called_second(
     world: World,
     otherwise: str,
 ) -> None:
@@ -861,7 +883,7 @@ def test_the_only_payment_of_an_order_is_not_mailed_as_a_second_one(
     assert told_of_two_payments() == []
 
 
-def test_i5_a_review_closes_when_pretix_refunds_the_other_payment(world: World) -> None:
+def test_i5_refunding_other_payment_closes_review(world: World) -> None:
     key = world.order()
     for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
         world.shopper_pays(payment)
@@ -885,7 +907,7 @@ def test_i5_a_review_closes_when_pretix_refunds_the_other_payment(world: World) 
     assert Review.objects.get().resolution == "pretix counts as much as the order costs"
 
 
-def test_i5_a_review_stays_open_while_a_refund_is_under_way(world: World) -> None:
+def test_i5_pending_refund_keeps_review_open(world: World) -> None:
     key = world.order()
     for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
         world.shopper_pays(payment)
@@ -926,10 +948,11 @@ def test_i5_a_review_stays_open_while_a_refund_is_under_way(world: World) -> Non
 
 
 @pytest.mark.parametrize("state", ["done", "created"])
-def test_i5_a_review_closes_when_the_money_is_refunded_in_another_way(
+def test_i5_refund_elsewhere_closes_review(
     world: World,
     state: str,
 ) -> None:
+    """The money was refunded in another way."""
     key = world.order()
     for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
         world.shopper_pays(payment)
@@ -949,7 +972,8 @@ def test_i5_a_review_closes_when_the_money_is_refunded_in_another_way(
     assert world.reviews() == []
 
 
-def test_i5_what_was_too_little_is_over_when_the_rest_is_paid_in_another_way(world: World) -> None:
+def test_i5_paying_rest_elsewhere_closes_review(world: World) -> None:
+    """The review of an underpaid order closes when the rest is paid by another method."""
     key, _ = underpaid(world)
     assert world.reviews() == ["underpaid"]
     order = order_of(world, key)
@@ -963,7 +987,7 @@ def test_i5_what_was_too_little_is_over_when_the_rest_is_paid_in_another_way(wor
     assert world.reviews() == []
 
 
-def test_i5_what_was_too_much_is_over_when_the_order_costs_as_much_again(world: World) -> None:
+def test_i5_raised_price_closes_overpaid_review(world: World) -> None:
     key = world.order()
     payment = world.pay_page(key)
     world.shop.edit_total(key, Decimal("5.00"))
@@ -979,7 +1003,8 @@ def test_i5_what_was_too_much_is_over_when_the_order_costs_as_much_again(world: 
     assert world.reviews() == []
 
 
-def test_i5_what_was_paid_too_much_is_given_back_once_whoever_does_it(world: World) -> None:
+def test_i5_overpayment_is_refunded_once(world: World) -> None:
+    """It does not matter which side makes the refund."""
     key = world.order()
     payment = world.pay_page(key)
     world.shop.edit_total(key, Decimal("5.00"))
@@ -1000,7 +1025,8 @@ def test_i5_what_was_paid_too_much_is_given_back_once_whoever_does_it(world: Wor
     assert world.reviews() == []
 
 
-def test_money_that_is_not_enough_any_more_is_booked_and_the_rest_can_be_paid(world: World) -> None:
+def test_underpaid_order_lets_rest_be_paid(world: World) -> None:
+    """Money that no longer covers the price is booked."""
     key, _ = underpaid(world)
     rest = world.pay_page(key)
     assert rest.amount == Decimal("7.50")
@@ -1010,7 +1036,7 @@ def test_money_that_is_not_enough_any_more_is_booked_and_the_rest_can_be_paid(wo
     assert world.reviews() == [], "to give USD 12.50 back now would leave the order unpaid"
 
 
-def test_an_order_that_costs_more_after_it_was_paid_gets_another_bill(
+def test_dearer_paid_order_gets_another_bill(
     world: World,
     client: Client,
 ) -> None:
@@ -1027,7 +1053,8 @@ def test_an_order_that_costs_more_after_it_was_paid_gets_another_bill(
     assert world.reviews() == []
 
 
-def test_the_first_bill_is_not_paid_again_when_the_second_is_due(world: World) -> None:
+def test_first_bill_is_not_paid_again(world: World) -> None:
+    """Only the second bill can be paid once it is due."""
     key = world.order()
     first, second = world.pay_page(key), world.pay_page(key, "paypal")
     world.shopper_pays(first)
@@ -1041,7 +1068,7 @@ def test_the_first_bill_is_not_paid_again_when_the_second_is_due(world: World) -
     assert described.not_payable_detail == "the order is paid"
 
 
-def test_what_a_gift_card_has_paid_is_not_asked_for(world: World) -> None:
+def test_gift_card_amount_is_not_charged(world: World) -> None:
     key = world.order()
     order = order_of(world, key)
     with at(order):
@@ -1057,7 +1084,7 @@ def test_what_a_gift_card_has_paid_is_not_asked_for(world: World) -> None:
     assert world.shop.is_paid(key)
 
 
-def test_two_bills_at_the_same_number_are_told_apart(world: World) -> None:
+def test_bills_of_same_number_stay_distinct(world: World) -> None:
     order = order_of(world, world.order())
     Bill.objects.all().delete()
     Bill.objects.create(plugin="pretix", key=f"{order.pk}0/1", created_at=order.datetime)
@@ -1067,9 +1094,10 @@ def test_two_bills_at_the_same_number_are_told_apart(world: World) -> None:
 # Nobody paid --------------------------------------------------------------------------------------
 
 
-def test_unless_the_event_says_so_an_unpaid_order_keeps_its_places_until_pretixs_own_term_is_over(
+def test_unpaid_order_keeps_places_until_deadline(
     world: World,
 ) -> None:
+    """The event can choose to release unpaid orders earlier."""
     settings_of(event_of(world)).set("expire_unpaid", False)
     key = world.order()
     world.pay_page(key)
@@ -1081,7 +1109,7 @@ def test_unless_the_event_says_so_an_unpaid_order_keeps_its_places_until_pretixs
     assert world.pay_page(key, "paypal").order.key == key
 
 
-def test_who_means_to_pay_by_bank_transfer_keeps_the_places(world: World) -> None:
+def test_planned_bank_transfer_keeps_places(world: World) -> None:
     key = world.order()
     world.pay_page(key)
     order = order_of(world, key)
@@ -1097,7 +1125,7 @@ def test_who_means_to_pay_by_bank_transfer_keeps_the_places(world: World) -> Non
 
 
 @pytest.mark.parametrize("detail", ["valid if pending", "a cancellation fee"])
-def test_an_order_that_pretix_itself_keeps_is_not_expired(world: World, detail: str) -> None:
+def test_tillgate_expires_no_order_pretix_keeps(world: World, detail: str) -> None:
     key = world.order()
     world.pay_page(key)
     order = order_of(world, key)
@@ -1116,10 +1144,11 @@ def test_an_order_that_pretix_itself_keeps_is_not_expired(world: World, detail: 
 
 
 @pytest.mark.parametrize("state", ["confirmed", "refunded"])
-def test_i9_a_payment_whose_money_came_while_staff_cancelled_it_stays(
+def test_i9_paid_payment_survives_staff_cancellation(
     world: World,
     state: str,
 ) -> None:
+    """The money arrives while staff cancel the payment."""
     key = world.order()
     payment = world.pay_page(key)
     order = order_of(world, key)
@@ -1134,7 +1163,7 @@ def test_i9_a_payment_whose_money_came_while_staff_cancelled_it_stays(
         assert newest_payment(order).state == state
 
 
-def test_a_payment_that_nobody_has_paid_can_be_cancelled(world: World) -> None:
+def test_unpaid_payment_can_be_cancelled(world: World) -> None:
     key = world.order()
     world.pay_page(key)
     order = order_of(world, key)
@@ -1144,7 +1173,8 @@ def test_a_payment_that_nobody_has_paid_can_be_cancelled(world: World) -> None:
         assert newest_payment(order).state == "canceled"
 
 
-def test_an_order_whose_shopper_never_came_to_the_payment_page_is_freed_too(world: World) -> None:
+def test_unvisited_order_is_released_too(world: World) -> None:
+    """The shopper never opened the payment page."""
     key = world.order()
     world.a_day_passes()
     assert world.shop.is_released(key)
@@ -1152,7 +1182,7 @@ def test_an_order_whose_shopper_never_came_to_the_payment_page_is_freed_too(worl
     assert mail.outbox == []
 
 
-def test_an_order_that_is_paid_by_bank_transfer_alone_is_none_of_ours(world: World) -> None:
+def test_bank_transfer_order_is_left_alone(world: World) -> None:
     driver = world.shop
     assert isinstance(driver, PretixDriver)
     key = str(driver.place("banktransfer", Decimal("12.50")).pk)
@@ -1161,7 +1191,7 @@ def test_an_order_that_is_paid_by_bank_transfer_alone_is_none_of_ours(world: Wor
     assert driver.is_payable(key)
 
 
-def test_an_order_that_waits_for_approval_is_not_paid(world: World) -> None:
+def test_unapproved_order_cannot_be_paid(world: World) -> None:
     key = world.order()
     with scopes_disabled():
         Order.objects.filter(pk=key).update(require_approval=True)
@@ -1170,7 +1200,8 @@ def test_an_order_that_waits_for_approval_is_not_paid(world: World) -> None:
     assert "not yet approved" in (described.not_payable_detail or "")
 
 
-def test_a_price_that_is_lowered_to_what_is_paid_leaves_the_order_to_pretix(world: World) -> None:
+def test_lowered_price_leaves_order_to_pretix(world: World) -> None:
+    """The price was lowered to the amount that has been paid."""
     key = world.order("20.00")
     payment = world.pay_page(key)
     world.shop.edit_total(key, Decimal("30.00"))

@@ -31,13 +31,7 @@ def refused(world: World) -> tuple[Any, Payment]:
     order, payment = bought(world)
     world.sandbox.control.fault("refused", occasion="refund")
     queueing.refund(payment.pk, "1.00", reason="for Ann")
-    open_review(
-        ReviewReason.OVERPAID,
-        {"detail": "Ann paid too much"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"detail": "Ann paid too much"}, "worker", payment)
     world.run_worker()
     closing.resolve(Review.objects.get().pk, "talked to Ann", "clerk")
     with at(order):
@@ -55,9 +49,10 @@ def stored() -> str:
     return str([list(model.objects.values()) for model in models])
 
 
-def test_pretixs_own_shredder_of_an_event_erases_the_details_and_hands_them_out_before(
+def test_event_shredder_erases_and_exports_details(
     world: World,
 ) -> None:
+    """pretix hands the details out before it erases them."""
     order, payment = refused(world)
     event = event_of(world)
     assert "Ann" in stored()
@@ -80,7 +75,7 @@ def test_pretixs_own_shredder_of_an_event_erases_the_details_and_hands_them_out_
     )
 
 
-def test_the_shredder_of_payment_information_erases_them_too(world: World) -> None:
+def test_payment_shredder_erases_details_too(world: World) -> None:
     order, _ = refused(world)
     with at(order):
         PaymentInfoShredder(order.event).shred_data()
@@ -88,17 +83,12 @@ def test_the_shredder_of_payment_information_erases_them_too(world: World) -> No
     assert "Ann" not in stored() + told(order)
 
 
-def test_an_order_with_something_open_is_kept_and_named_and_the_others_are_erased(
+def test_shredder_keeps_and_names_open_orders(
     world: World,
 ) -> None:
+    """All other orders are erased."""
     (first, payment), (second, _) = bought(world), bought(world)
-    open_review(
-        ReviewReason.OVERPAID,
-        {"found": "2.00"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"found": "2.00"}, "worker", payment)
     world.run_worker()
     progress: list[float] = []
     with at(first), pytest.raises(ShredError) as caught:
@@ -109,7 +99,8 @@ def test_an_order_with_something_open_is_kept_and_named_and_the_others_are_erase
     assert progress == [50.0, 100.0]
 
 
-def test_the_exporter_writes_one_order_or_all_without_a_key(world: World) -> None:
+def test_exporter_writes_orders_without_keys(world: World) -> None:
+    """It exports one order or all of them."""
     (first, payment), (second, _) = bought(world), bought(world)
     event = event_of(world)
     with at(first):

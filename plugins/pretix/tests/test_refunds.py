@@ -50,9 +50,10 @@ def refunded_amount(order: Any, amount: str, payment: Any = None) -> Any:
     return refund
 
 
-def test_parts_are_given_back_one_after_the_other_until_the_payment_is_refunded(
+def test_partial_refunds_add_up_to_refunded(
     world: World,
 ) -> None:
+    """The payment counts as refunded once its parts add up to its amount."""
     order, payment = bought(world)
     theirs = newest_payment(order)
     with at(order):
@@ -65,7 +66,7 @@ def test_parts_are_given_back_one_after_the_other_until_the_payment_is_refunded(
     assert newest_payment(order).state == OrderPayment.PAYMENT_STATE_REFUNDED
 
 
-def test_staff_gives_money_back_on_pretixs_own_page(world: World) -> None:
+def test_staff_refunds_on_pretix_page(world: World) -> None:
     order, payment = bought(world)
     theirs = newest_payment(order)
     browser = staff(world, "event.orders:read", "event.orders:write")
@@ -82,7 +83,7 @@ def test_staff_gives_money_back_on_pretixs_own_page(world: World) -> None:
     assert world.refunded_amount(payment) == Decimal("5.00")
 
 
-def test_more_than_is_left_is_refused_and_nothing_is_sent(world: World) -> None:
+def test_refund_above_remainder_is_not_sent(world: World) -> None:
     order, payment = bought(world)
     refunded_amount(order, "10.00")
     with pytest.raises(PaymentException, match=r"more than the USD 2\.50"):
@@ -90,7 +91,7 @@ def test_more_than_is_left_is_refused_and_nothing_is_sent(world: World) -> None:
     assert world.refunded_amount(payment) == Decimal("10.00")
 
 
-def test_a_refund_that_the_service_refuses_fails_and_may_be_asked_for_again(world: World) -> None:
+def test_refused_refund_fails_and_may_repeat(world: World) -> None:
     order, payment = bought(world)
     world.sandbox.control.fault("refused", occasion="refund")
     with pytest.raises(PaymentException, match="refused the refund"):
@@ -110,7 +111,7 @@ def test_refund_executed_twice_is_sent_once(world: World) -> None:
     assert world.refunded_amount(payment) == Decimal("5.00")
 
 
-def test_a_payment_that_was_not_made_here_is_not_given_back_here(world: World) -> None:
+def test_payment_made_elsewhere_is_not_refunded(world: World) -> None:
     order = order_of(world, world.order())
     theirs = newest_payment(order)
     with at(order):
@@ -124,11 +125,13 @@ def test_a_payment_that_was_not_made_here_is_not_given_back_here(world: World) -
     "place",
     ["tillgate.django.refunds.queueing.record", "pretix.base.models.OrderRefund.save"],
 )
-def test_trouble_of_the_database_leaves_nothing_in_transit_that_is_not_queued(
+def test_database_trouble_leaves_no_unqueued_transit(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     place: str,
 ) -> None:
+    """No refund is in transit without being queued."""
+
     def trouble(*_arguments: Any, **_named: Any) -> None:
         raise OperationalError("canceling statement due to lock timeout")
 
@@ -156,9 +159,10 @@ def mailed() -> list[str]:
     ]
 
 
-def test_the_shopper_is_mailed_about_each_refund_once_in_the_language_of_the_order(
+def test_shopper_gets_one_mail_per_refund(
     world: World,
 ) -> None:
+    """The mail is in the language of the order."""
     order, payment = bought(world)
     order.locale = "de"
     order.save(update_fields=["locale"])
@@ -186,7 +190,7 @@ def unknown(world: World) -> tuple[Any, Any, Any]:
     return order, payment, refunded_amount(order, "5.00")
 
 
-def test_a_refund_of_which_nobody_knows_what_became_stays_in_transit(world: World) -> None:
+def test_unknown_refund_stays_in_transit(world: World) -> None:
     order, payment, refund = unknown(world)
     assert refund.state == OrderRefund.REFUND_STATE_TRANSIT
     world.a_day_passes()
@@ -195,7 +199,7 @@ def test_a_refund_of_which_nobody_knows_what_became_stays_in_transit(world: Worl
     assert world.reviews() == ["refund-unknown"]
 
 
-def test_staff_who_marks_it_done_in_pretix_settles_it(world: World) -> None:
+def test_marking_refund_done_settles_it(world: World) -> None:
     order, _, refund = unknown(world)
     staff(world, "event.orders:read", "event.orders:write").post(
         f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/done",
@@ -205,7 +209,8 @@ def test_staff_who_marks_it_done_in_pretix_settles_it(world: World) -> None:
     assert world.reviews() == []
 
 
-def test_staff_who_cancels_it_in_pretix_settles_it_too_and_may_ask_again(world: World) -> None:
+def test_cancelling_unknown_refund_settles_it(world: World) -> None:
+    """Staff may ask for another refund afterwards."""
     order, payment = bought(world)
     world.sandbox.control.fault("lost_request", occasion="refund")
     refund = refunded_amount(order, "12.50")
@@ -225,7 +230,7 @@ def test_the_services_notification_settles_it_in_pretix(world: World) -> None:
     assert refunds_of(order) == [("5.00", "done")]
 
 
-def test_one_that_is_settled_as_not_done_fails_in_pretix(world: World) -> None:
+def test_refund_settled_as_undone_fails(world: World) -> None:
     order, _, _ = unknown(world)
     shop.settle_refund(str(Refund.objects.get().pk), done=False, staff="ann")
     assert refunds_of(order) == [("5.00", "failed")]
@@ -269,12 +274,13 @@ def ended(world: World, monkeypatch: pytest.MonkeyPatch, outcome: RefundOutcome)
     ("outcome", "state"),
     [(RefundOutcome.SUCCEEDED, "done"), (RefundOutcome.FAILED, "failed")],
 )
-def test_one_that_the_service_has_accepted_is_in_transit_until_it_ends(
+def test_accepted_refund_stays_in_transit(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     outcome: RefundOutcome,
     state: str,
 ) -> None:
+    """It leaves transit when its final outcome is known."""
     order, _, _ = accepted(world, monkeypatch)
     assert mailed() == []
     ended(world, monkeypatch, outcome)
@@ -282,7 +288,7 @@ def test_one_that_the_service_has_accepted_is_in_transit_until_it_ends(
     assert len(mailed()) == (state == "done")
 
 
-def test_staff_who_marks_an_accepted_one_as_done_settles_it(
+def test_staff_settles_accepted_refund_as_done(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -292,7 +298,7 @@ def test_staff_who_marks_an_accepted_one_as_done_settles_it(
     assert [row.status for row in Refund.objects.all()] == ["succeeded"]
 
 
-def test_i5_staff_cannot_cancel_one_that_the_service_has_accepted(
+def test_i5_staff_cannot_cancel_accepted_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -319,11 +325,12 @@ def queued(world: World) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize(("press", "state"), [("cancel", "canceled"), ("done", "done")])
-def test_one_that_waits_to_be_sent_never_leaves_once_staff_has_decided_about_it_in_pretix(
+def test_decided_refund_is_never_sent(
     world: World,
     press: str,
     state: str,
 ) -> None:
+    """Staff marked a waiting refund as done or cancelled in pretix."""
     order, payment, refund = queued(world)
     page = f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/{press}"
     staff(world, "event.orders:read", "event.orders:write").post(page)
@@ -340,11 +347,12 @@ def pressed(world: World, order: Any, refund: Any, press: str) -> None:
 
 
 @pytest.mark.parametrize(("press", "state"), [("cancel", "canceled"), ("done", "done")])
-def test_i5_one_that_could_not_be_sent_at_the_moment_when_staff_decided_never_leaves(
+def test_i5_refund_sending_during_decision_stays_unsent(
     world: World,
     press: str,
     state: str,
 ) -> None:
+    """Staff decide in pretix while an attempt to send it is failing."""
     order, payment, refund = queued(world)
     ours = Refund.objects.all()
     ours.update(status="sending")
@@ -358,15 +366,16 @@ def test_i5_one_that_could_not_be_sent_at_the_moment_when_staff_decided_never_le
 
 
 @pytest.mark.parametrize(("press", "state"), [("cancel", "canceled"), ("done", "done")])
-def test_i5_one_that_waits_never_leaves_though_the_process_of_the_staffs_page_dies(
+def test_i5_crash_after_decision_sends_no_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     press: str,
     state: str,
 ) -> None:
+    """The process that serves the staff's page dies after the decision."""
     order, payment, refund = queued(world)
     with monkeypatch.context() as patched:
-        patched.setattr("tillgate.shop.remote.deliver_remote", lambda *_: 0)
+        patched.setattr("tillgate.shop.deliver_remote", lambda *_: 0)
         pressed(world, order, refund, press)
     world.a_day_passes()
     assert world.refunded_amount(payment) == 0
@@ -375,10 +384,11 @@ def test_i5_one_that_waits_never_leaves_though_the_process_of_the_staffs_page_di
 
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
-def test_one_that_leaves_while_staff_decide_is_done_and_the_history_says_so(
+def test_refund_sent_during_decision_is_done(
     world: World,
     press: str,
 ) -> None:
+    """The history says so if staff had already marked it as done."""
     order, payment, refund = queued(world)
     ours = Refund.objects.get()
     Refund.objects.update(status="sending")
@@ -403,11 +413,12 @@ def history_of(order: Any) -> list[str]:
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
 @pytest.mark.parametrize("minutes", [0, 14])
-def test_i6_of_one_whose_outcome_was_unknown_only_afterwards_staff_have_not_said_what_became(
+def test_i6_later_unknown_refund_stays_unsettled(
     world: World,
     press: str,
     minutes: int,
 ) -> None:
+    """A decision made before the outcome became unknown does not settle it."""
     order, _, refund = queued(world)
     ours = Refund.objects.get()
     Refund.objects.update(status="sending", status_since=shop.now())
@@ -426,11 +437,12 @@ def test_i6_of_one_whose_outcome_was_unknown_only_afterwards_staff_have_not_said
 
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
-def test_i5_one_that_comes_back_unsent_just_when_the_decision_is_carried_out_never_leaves(
+def test_i5_refund_returned_unsent_stays_unsent(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     press: str,
 ) -> None:
+    """It returns to the queue just as the staff's decision is carried out."""
     order, payment, refund = queued(world)
     Refund.objects.update(status="sending", status_since=shop.now())
 
@@ -439,16 +451,17 @@ def test_i5_one_that_comes_back_unsent_just_when_the_decision_is_carried_out_nev
         raise shop.RefundNotPossible("it is being sent")
 
     with monkeypatch.context() as patched:
-        patched.setattr("tillgate.shop.refunds.withdraw_refund", too_early)
+        patched.setattr("tillgate.shop.withdraw_refund", too_early)
         pressed(world, order, refund, press)
     world.a_day_passes()
     assert world.refunded_amount(payment) == 0
     assert [row.status for row in Refund.objects.all()] == ["failed"]
 
 
-def test_i5_one_that_has_succeeded_stays_done_when_staff_cancel_what_they_saw_in_transit(
+def test_i5_cancelling_keeps_succeeded_refund_done(
     world: World,
 ) -> None:
+    """Staff saw it in transit on a page that was out of date."""
     order, payment, refund = unknown(world)
     with at(order):
         stale = order.refunds.get(pk=refund.pk)
@@ -460,7 +473,7 @@ def test_i5_one_that_has_succeeded_stays_done_when_staff_cancel_what_they_saw_in
     assert len(mailed()) == 1
 
 
-def test_one_made_elsewhere_that_staff_ignore_stays_as_they_decided(world: World) -> None:
+def test_ignored_external_refund_stays_ignored(world: World) -> None:
     order, payment = bought(world)
     shop.refund(str(payment.pk), Decimal("5.00"))
     with at(order):
@@ -471,10 +484,11 @@ def test_one_made_elsewhere_that_staff_ignore_stays_as_they_decided(world: World
 
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
-def test_one_that_waits_and_that_a_notification_has_confirmed_is_done_whatever_staff_pressed(
+def test_confirmed_refund_is_done_despite_staff(
     world: World,
     press: str,
 ) -> None:
+    """A notification confirms a waiting refund before staff decide about it in pretix."""
     order, payment, refund = queued(world)
     address = reverse("tillgate:refund-notification", args=[Refund.objects.get().notification_key])
     fields = {
@@ -494,7 +508,7 @@ def test_one_that_waits_and_that_a_notification_has_confirmed_is_done_whatever_s
 # Inside a transaction -----------------------------------------------------------------------------
 
 
-def test_inside_a_transaction_it_is_in_transit_until_that_is_committed(world: World) -> None:
+def test_refund_is_in_transit_until_commit(world: World) -> None:
     order, payment = bought(world)
     refund = asked_for(order, "5.00")
     with transaction.atomic():
@@ -506,7 +520,8 @@ def test_inside_a_transaction_it_is_in_transit_until_that_is_committed(world: Wo
     assert world.refunded_amount(payment) == Decimal("5.00")
 
 
-def test_one_that_cannot_be_sent_now_is_in_transit_and_goes_out_later(world: World) -> None:
+def test_unsendable_refund_is_sent_later(world: World) -> None:
+    """It is in transit until then."""
     order, payment = bought(world)
     world.configure({"TOKEN": ""})
     assert refunded_amount(order, "5.00").state == OrderRefund.REFUND_STATE_TRANSIT
@@ -519,26 +534,28 @@ def test_one_that_cannot_be_sent_now_is_in_transit_and_goes_out_later(world: Wor
 # Made elsewhere -----------------------------------------------------------------------------------
 
 
-def test_money_that_was_given_back_elsewhere_waits_for_the_staff_in_pretix(world: World) -> None:
+def test_refund_made_elsewhere_awaits_staff(world: World) -> None:
     order, payment = bought(world)
     assert shop.refund(str(payment.pk), "5.00").status == "succeeded"
     assert refunds_of(order) == [("5.00", "external")]
     assert world.shop.is_paid(str(order.pk))
 
 
-def test_an_order_that_owes_more_is_not_paid_in_part_with_money_that_went_back(
+def test_refunded_money_is_not_partial_payment(
     world: World,
 ) -> None:
+    """The full amount of the order is due again."""
     key, payment = underpaid(world)
     shop.refund(str(payment.pk), "12.50")
     assert refunds_of(order_of(world, key)) == [("12.50", "done")]
     assert world.pay_page(key).amount == Decimal("20.00")
 
 
-def test_an_order_whose_money_went_back_since_its_places_were_gone_is_not_free_once_there_are_places(
+def test_new_places_leave_refunded_order_unpaid(
     world: World,
     client: Client,
 ) -> None:
+    """The order was refunded because its places were gone."""
     order, payment = expired(world, places=0)
     key = str(order.pk)
     world.gateway_notification(payment)
@@ -552,9 +569,10 @@ def test_an_order_whose_money_went_back_since_its_places_were_gone_is_not_free_o
     assert world.pay_page(key).amount == Decimal("12.50")
 
 
-def test_one_of_unknown_outcome_that_was_asked_for_elsewhere_is_in_transit_in_pretix(
+def test_unknown_refund_elsewhere_is_in_transit(
     world: World,
 ) -> None:
+    """It was asked for outside pretix."""
     order, payment = bought(world)
     world.sandbox.control.fault("lost_response", occasion="refund")
     shop.refund(str(payment.pk), "5.00")
@@ -566,7 +584,7 @@ def test_one_of_unknown_outcome_that_was_asked_for_elsewhere_is_in_transit_in_pr
 # Confirmed by hand --------------------------------------------------------------------------------
 
 
-def test_a_payment_that_staff_had_confirmed_by_hand_is_given_back_once_in_pretix_too(
+def test_hand_confirmed_payment_is_refunded_once(
     world: World,
 ) -> None:
     """The money that came afterwards is booked as another payment of pretix, and it is the one that
@@ -589,9 +607,10 @@ def test_a_payment_that_staff_had_confirmed_by_hand_is_given_back_once_in_pretix
 # Personal data ------------------------------------------------------------------------------------
 
 
-def test_the_shredder_leaves_what_names_nobody_and_the_money_can_still_be_given_back(
+def test_shredded_payment_can_still_be_refunded(
     world: World,
 ) -> None:
+    """The shredder keeps only what identifies the payment, not a person."""
     order, payment = bought(world)
     theirs = newest_payment(order)
     theirs.info_data = theirs.info_data | {"payer": "Ann Other", "mail": "ann@example.org"}
@@ -610,7 +629,7 @@ def history(order: Any) -> list[tuple[str, Any]]:
         return [(entry.action_type, entry.parsed_data) for entry in order.all_logentries()]
 
 
-def test_a_refusal_that_comes_once_pretix_has_cancelled_the_order_is_told_to_its_staff(
+def test_late_refusal_is_told_to_staff(
     world: World,
 ) -> None:
     """They are mailed of a refund that somebody waits for; of one that failed pretix mails
@@ -629,14 +648,15 @@ def test_a_refusal_that_comes_once_pretix_has_cancelled_the_order_is_told_to_its
     assert told["pretix.event.order.refund.failed"]["error"] == Refund.objects.get().answer
 
 
-def test_what_staff_have_withdrawn_is_asked_for_by_nobody(world: World) -> None:
+def test_withdrawn_refund_logs_no_request(world: World) -> None:
     order, _, _ = queued(world)
     shop.withdraw_refund(str(Refund.objects.get().pk), staff="ann")
     assert refunds_of(order) == [("12.50", "failed")]
     assert "pretix.event.order.refund.requested" not in dict(history(order))
 
 
-def test_a_refusal_that_pretix_waits_for_is_told_by_that_alone(world: World) -> None:
+def test_awaited_refusal_logs_no_request(world: World) -> None:
+    """Pretix waits for the answer, so the error alone tells it."""
     order, _ = bought(world)
     world.sandbox.control.fault("refused", occasion="refund")
     with pytest.raises(PaymentException, match="refused"):

@@ -8,14 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.apps import apps
-from django.core.checks import WARNING, run_checks
+from django.core.checks import INFO, WARNING, run_checks
+from django.db import connection
 from pretix.base.models import LogEntry
 from pretix.helpers.config import EnvOrParserConfig
 
 from tests.shopping import at, bought, event_of, newest_payment, order_of, staff
 from tillgate import ConfigurationError, PaymentMethod
 from tillgate.django.conf import get_settings
+from tillgate.django.operating.findings import examine
 from tillgate.shop import find_account
 from tillgate.testing.world import World
 from tillgate_pretix import accounts, configuration
@@ -53,7 +54,7 @@ def present_account(world: World) -> Any:
     return find_account(accounts.alias_of(SimpleNamespace(event=event_of(world), testmode=False)))
 
 
-def test_the_form_saves_the_account_and_never_shows_the_token(world: World, owner: Any) -> None:
+def test_form_saves_account_and_hides_token(world: World, owner: Any) -> None:
     page = posted(owner)
     assert "Your changes have been saved." in page.content.decode()
     account = present_account(world)
@@ -69,14 +70,14 @@ def test_the_form_saves_the_account_and_never_shows_the_token(world: World, owne
     assert all(f"payment_tillgate_method_{method}" in shown for method in PaymentMethod)
 
 
-def test_the_token_stays_when_the_form_is_sent_as_it_is_shown(world: World, owner: Any) -> None:
+def test_unchanged_form_keeps_token(world: World, owner: Any) -> None:
     posted(owner)
     posted(owner, token="*****", merchant_no="200044")
     account = present_account(world)
     assert (account.merchant_no, account.token.get_secret_value()) == ("200044", TOKEN)
 
 
-def test_the_history_of_the_event_does_not_hold_the_token(world: World, owner: Any) -> None:
+def test_event_history_never_holds_token(world: World, owner: Any) -> None:
     posted(owner)
     entries = LogEntry.objects.filter(action_type="pretix.event.payment.provider")
     assert entries.count() == 1
@@ -88,15 +89,15 @@ def test_the_history_of_the_event_does_not_hold_the_token(world: World, owner: A
     ("changes", "message"),
     [
         ({"base_url": "http://pay.example"}, "is not https"),
-        ({"token": ""}, "token is missing"),
-        ({"base_url": ""}, "base_url is missing"),
+        ({"token": ""}, "“Secret token” is missing"),
+        ({"base_url": ""}, "“Address of the payment service” is missing"),
         (
             {"test_base_url": "http://pay.example", "test_merchant_no": "", "test_token": "x"},
-            "test_merchant_no is missing",
+            "“Merchant number” is missing",
         ),
     ],
 )
-def test_an_account_that_cannot_be_used_is_refused_at_its_field(
+def test_unusable_account_is_refused_at_field(
     world: World,
     owner: Any,
     changes: dict[str, str],
@@ -116,12 +117,13 @@ def test_an_account_that_cannot_be_used_is_refused_at_its_field(
     "host",
     ["127.0.0.1", "localhost", "[::1]", "10.1.2.3", "169.254.169.254", "[::ffff:10.1.2.3]"],
 )
-def test_an_address_in_a_private_network_is_refused_unless_the_installation_allows_it(
+def test_private_network_address_is_refused(
     world: World,
     owner: Any,
     settings: Any,
     host: str,
 ) -> None:
+    """The installation can allow it."""
     account = {
         "test_base_url": f"http://{host}:8000",
         "test_merchant_no": "200043",
@@ -136,21 +138,22 @@ def test_an_address_in_a_private_network_is_refused_unless_the_installation_allo
     assert "Your changes have been saved." in posted(owner, **account).content.decode()
 
 
-def test_an_event_in_another_currency_cannot_turn_it_on(world: World, owner: Any) -> None:
+def test_other_currency_event_cannot_enable_payments(world: World, owner: Any) -> None:
     event = event_of(world)
     event.currency = "EUR"
     event.save()
     assert "The account takes USD, and this event is in" in posted(owner).content.decode()
 
 
-def test_who_may_not_change_settings_does_not_see_the_form(world: World) -> None:
+def test_form_is_hidden_without_settings_permission(world: World) -> None:
     assert staff(world, "event.orders:write").get(FORM).status_code in (403, 404)
 
 
 # Who may be paid how ------------------------------------------------------------------------------
 
 
-def test_test_mode_and_live_mode_have_accounts_of_their_own(world: World) -> None:
+def test_each_payment_mode_has_own_account(world: World) -> None:
+    """pretix has a test mode and a live mode."""
     order = order_of(world, world.order())
     event = order.event
     for name, value in LIVE.items():
@@ -166,14 +169,15 @@ def test_test_mode_and_live_mode_have_accounts_of_their_own(world: World) -> Non
     "alias",
     ["default", "pretix-", "pretix-x", "pretix-987654", "pretix-test-987654-0a1b2c3d", "other-1"],
 )
-def test_an_account_that_nobody_keeps_is_not_found(world: World, alias: str) -> None:
+def test_unknown_account_is_not_found(world: World, alias: str) -> None:
     assert accounts.find(alias) is None
 
 
-def test_an_event_that_changes_to_another_merchant_goes_on_with_the_former_one_where_it_was_paid(
+def test_former_merchant_serves_earlier_payments(
     world: World,
     owner: Any,
 ) -> None:
+    """The event has changed to another merchant since."""
     waiting = world.pay_page(key := world.order())
     order, payment = bought(world)
     former = find_account(payment.account)
@@ -199,7 +203,8 @@ def test_an_event_that_changes_to_another_merchant_goes_on_with_the_former_one_w
     assert former.token.get_secret_value() not in shown
 
 
-def test_a_former_account_is_kept_once_and_with_its_newest_token(world: World, owner: Any) -> None:
+def test_former_account_is_kept_once(world: World, owner: Any) -> None:
+    """It has its newest token."""
     _, payment = bought(world)
     former = find_account(payment.account)
     there = {"test_base_url": former.base_url, "test_merchant_no": former.merchant_no}
@@ -210,16 +215,17 @@ def test_a_former_account_is_kept_once_and_with_its_newest_token(world: World, o
     assert find_account(payment.account).token.get_secret_value() == "a" * 32
 
 
-def test_an_account_that_nothing_was_paid_with_is_not_kept(world: World, owner: Any) -> None:
+def test_account_without_payments_is_not_kept(world: World, owner: Any) -> None:
     posted(owner)
     posted(owner, merchant_no="200044")
     assert accounts.former_merchants(event_of(world)) == []
 
 
-def test_test_mode_is_asked_about_with_its_former_account_after_the_fields_were_emptied(
+def test_emptied_test_account_serves_earlier_payments(
     world: World,
     owner: Any,
 ) -> None:
+    """New payments in test mode get no account."""
     order, payment = bought(world)
     posted(owner)
     assert not accounts.is_complete(event_of(world), testmode=True)
@@ -256,10 +262,11 @@ def test_only_what_can_be_paid_is_offered(
         assert (provider.test_mode_message is not None) is (missing != "account")
 
 
-def test_the_page_of_all_methods_reads_the_account_no_more_often_than_the_page_of_one(
+def test_method_count_adds_no_account_reads(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The page of all methods reads it as often as a page of one method."""
     order = order_of(world, world.order())
     page = f"/org/conf/order/{order.code}/{order.secret}/pay/change"
     looked_up: list[str] = []
@@ -282,7 +289,8 @@ def test_the_page_of_all_methods_reads_the_account_no_more_often_than_the_page_o
     assert of_all == len(looked_up) > 0
 
 
-def test_a_method_that_the_installation_does_not_offer_is_offered_by_no_event(world: World) -> None:
+def test_method_disabled_by_installation_stays_hidden(world: World) -> None:
+    """No event offers it."""
     order = order_of(world, world.order())
     world.configure(PAYMENT_METHODS=["paypal"])
     with at(order):
@@ -294,10 +302,11 @@ def test_a_method_that_the_installation_does_not_offer_is_offered_by_no_event(wo
         ] == ["tillgate_paypal"]
 
 
-def test_a_wrong_line_in_the_installations_settings_takes_this_method_away_and_no_page_of_the_shop(
+def test_wrong_installation_setting_disables_only_method(
     world: World,
     settings: Any,
 ) -> None:
+    """All pages of the shop still work."""
     order = order_of(world, world.order())
     settings.TILLGATE = settings.TILLGATE | {"TIMEOUT": 30}
     assert world.client.get(f"/org/conf/order/{order.code}/{order.secret}/").status_code == 200
@@ -305,7 +314,8 @@ def test_a_wrong_line_in_the_installations_settings_takes_this_method_away_and_n
         assert not order.event.get_payment_providers()["tillgate_alipay"].is_enabled
 
 
-def test_every_method_has_a_provider_and_the_holder_pays_nothing(world: World) -> None:
+def test_every_method_has_provider(world: World) -> None:
+    """The provider that holds the settings takes no payments itself."""
     event = event_of(world)
     with at(order_of(world, world.order())):
         providers = event.get_payment_providers()
@@ -332,7 +342,8 @@ def written(text: str) -> EnvOrParserConfig:
     return EnvOrParserConfig(parser)
 
 
-def test_without_a_word_in_the_file_pretixs_own_address_and_admins_are_taken() -> None:
+def test_pretix_address_and_admins_are_defaults() -> None:
+    """They count when the configuration file says nothing."""
     found = configuration.from_file(
         written("[pretix]\nurl=https://tickets.example\n"),
         "https://tickets.example",
@@ -341,7 +352,7 @@ def test_without_a_word_in_the_file_pretixs_own_address_and_admins_are_taken() -
     assert found == {"PUBLIC_URL": "https://tickets.example", "REVIEW_MAIL_TO": ["ann@example.org"]}
 
 
-def test_the_section_of_the_file_is_read_and_the_environment_too(
+def test_file_section_and_environment_are_read(
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -360,7 +371,7 @@ def test_the_section_of_the_file_is_read_and_the_environment_too(
     assert read.review_mail_to == ("a@example.org", "b@example.org")
 
 
-def test_a_name_that_is_no_setting_is_told(settings: Any) -> None:
+def test_unknown_setting_name_is_told(settings: Any) -> None:
     settings.TILLGATE = configuration.from_file(
         written("[tillgate]\npayment_method = alipay\n"),
         "https://tickets.example",
@@ -370,7 +381,7 @@ def test_a_name_that_is_no_setting_is_told(settings: Any) -> None:
         get_settings()
 
 
-def test_http_is_reported_once_an_event_takes_real_money(world: World, settings: Any) -> None:
+def test_http_is_reported_for_real_money(world: World, settings: Any) -> None:
     def told() -> list[str]:
         return [message.msg for message in run_checks(tags=[CHECKS.label], databases=["default"])]
 
@@ -384,13 +395,26 @@ def test_http_is_reported_once_an_event_takes_real_money(world: World, settings:
     assert told() == []
 
 
-def test_no_check_of_ours_is_an_error_in_pretix(settings: Any) -> None:
+def test_checks_never_raise_pretix_errors(settings: Any) -> None:
+    """Errors of Tillgate are warnings in pretix."""
     settings.TILLGATE = settings.TILLGATE | {"TIMEOUT": 30}
     found = {message.id: message.level for message in run_checks(tags=["tillgate"])}
     assert found["tillgate.E001"] == WARNING
 
 
-def test_without_tillgates_own_app_the_check_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_checks(tags=[CHECKS.label]) == []
-    monkeypatch.setattr(apps, "is_installed", lambda name: False)
-    assert [message.id for message in run_checks(tags=[CHECKS.label])] == ["tillgate_pretix.W001"]
+def test_remedies_are_pretixs_own(
+    world: World,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {})  # as in pretix
+    settings.TILLGATE = settings.TILLGATE | {"REVIEW_MAIL_TO": []}
+    settings.MANAGERS = []
+    hints = {one.id: (one.hint, one.level) for one in run_checks(tags=["tillgate"])}
+    assert "review_mail_to under [tillgate], or admins under [mail]" in str(hints["tillgate.W001"])
+    if connection.vendor == "sqlite":
+        assert hints["tillgate.W004"][1] == INFO
+        assert "SQLite is for a trial" in str(hints["tillgate.W004"])
+        found = {one.name: one for one in examine()}
+        assert found["database settings"].passed
+        assert "SQLite is for a trial" in found["database settings"].finding

@@ -40,7 +40,7 @@ def twice(world: World) -> Any:
     return order_of(world, key)
 
 
-def test_the_history_of_the_order_says_what_needs_a_person(world: World, twice: Any) -> None:
+def test_order_history_tells_open_reviews(world: World, twice: Any) -> None:
     entry = LogEntry.objects.get(action_type="tillgate_pretix.review", object_id=twice.pk)
     assert entry.display().startswith("Payments need review: Payment ")
     assert (
@@ -52,7 +52,7 @@ def test_the_history_of_the_order_says_what_needs_a_person(world: World, twice: 
     )
 
 
-def test_the_page_of_the_order_says_so_too_and_leads_to_what_can_be_done(
+def test_order_page_leads_to_review_actions(
     world: World,
     twice: Any,
 ) -> None:
@@ -80,7 +80,7 @@ def test_the_page_of_the_order_says_so_too_and_leads_to_what_can_be_done(
     assert f"/control/event/org/conf/orders/{twice.code}/" in shown
 
 
-def test_the_mail_about_a_review_leads_to_the_page_of_the_event(world: World, twice: Any) -> None:
+def test_review_mail_leads_to_event_page(world: World, twice: Any) -> None:
     about_order = Review.objects.get()
     alias = alias_of_event(event_of(world), testmode=True)
     about_account = Review.objects.create(
@@ -103,9 +103,10 @@ def test_the_mail_about_a_review_leads_to_the_page_of_the_event(world: World, tw
     assert f"#review-{of_nobody.pk}" not in told
 
 
-def test_an_order_that_nobody_began_to_pay_is_shown_where_it_leads_to_and_in_no_other_event(
+def test_never_started_order_appears_in_event(
     world: World,
 ) -> None:
+    """It appears in no other event."""
     key = world.order()
     with world.failing_handler("tillgate_order_unpaid", times=99):
         world.a_day_passes()
@@ -151,7 +152,7 @@ def fields_of(page: str) -> dict[str, str]:
     }
 
 
-def test_nothing_is_given_back_before_a_second_press(world: World, twice: Any) -> None:
+def test_refund_needs_second_press(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
     answer = browser.post(
         PAGE,
@@ -169,11 +170,12 @@ def test_nothing_is_given_back_before_a_second_press(world: World, twice: Any) -
 
 
 @pytest.mark.parametrize("amount", ["", "0", "12.51", "1.005", "all"])
-def test_an_amount_that_cannot_be_given_back_is_not_asked_about(
+def test_impossible_refund_is_not_confirmed(
     world: World,
     twice: Any,
     amount: str,
 ) -> None:
+    """Staff are not asked whether they are sure."""
     browser = staff(world, "event.orders:read", "event.orders:write")
     answer = browser.post(
         PAGE,
@@ -196,7 +198,7 @@ def test_enter_in_a_field_presses_no_button(world: World, twice: Any) -> None:
     assert re.findall(r"<button[^>]*>", form)[0] == '<button type="submit" disabled hidden>'
 
 
-def test_money_is_given_back_by_who_is_sure(world: World, twice: Any) -> None:
+def test_confirmed_refund_is_made(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
     review = Review.objects.get()
     asked = browser.post(
@@ -223,7 +225,7 @@ def test_repeated_key_refunds_once(world: World, twice: Any) -> None:
     for _ in range(2):
         assert "refund success" in browser.post(PAGE, fields, follow=True).content.decode()
     assert (
-        "already names a refund of USD 5.00"
+        "from this page a refund of USD 5.00 was asked for before"
         in browser.post(PAGE, fields | {"amount": "6.00"}, follow=True).content.decode()
     )
     assert world.refunded_amount(Payment.objects.latest("pk")) == Decimal("5.00")
@@ -242,9 +244,10 @@ def redelivered(world: World) -> str:
     return str(answer.content.decode())
 
 
-def test_money_whose_places_were_gone_pays_the_order_once_there_are_places_and_pretix_is_redelivered(
+def test_sold_out_payment_succeeds_after_redelivery(
     world: World,
 ) -> None:
+    """The money pays the order once there are places again."""
     staff(world, "event.orders:read", "event.orders:write")
     order, payment = expired(world, places=0)
     world.gateway_notification(payment)
@@ -258,7 +261,7 @@ def test_money_whose_places_were_gone_pays_the_order_once_there_are_places_and_p
     assert world.reviews() == []
 
 
-def test_money_that_was_too_little_needs_no_review_once_the_order_costs_no_more(
+def test_underpaid_review_closes_when_price_drops(
     world: World,
 ) -> None:
     staff(world, "event.orders:read", "event.orders:write")
@@ -274,10 +277,11 @@ def test_money_that_was_too_little_needs_no_review_once_the_order_costs_no_more(
 
 
 @pytest.mark.parametrize("otherwise", ["0.00", "12.50"])
-def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was_paid_otherwise(
+def test_manually_paid_order_takes_gateway_money(
     world: World,
     otherwise: str,
 ) -> None:
+    """This is not so if the order was paid in another way."""
     staff(world, "event.orders:read", "event.orders:write")
     order, payment = expired(world, places=0)
     world.gateway_notification(payment)
@@ -296,7 +300,7 @@ def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was
     assert world.shop.times_paid(str(order.pk)) == 1
 
 
-def test_a_review_is_dismissed_only_with_a_note(world: World, twice: Any) -> None:
+def test_dismissing_review_needs_note(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
     review = Review.objects.get()
     refused = browser.post(
@@ -310,7 +314,7 @@ def test_a_review_is_dismissed_only_with_a_note(world: World, twice: Any) -> Non
 
 
 @pytest.mark.parametrize("granted", [(), ("event.orders:read",)])
-def test_who_may_not_change_orders_sees_and_does_nothing(
+def test_staff_without_permission_only_read(
     world: World,
     twice: Any,
     granted: tuple[str, ...],
@@ -367,7 +371,7 @@ def test_what_concerns_another_event_is_not_found(world: World, twice: Any) -> N
     assert world.reviews() == ["second-payment"]
 
 
-def test_the_page_of_a_payment_shows_what_tillgate_knows(world: World) -> None:
+def test_payment_page_shows_tillgates_knowledge(world: World) -> None:
     order, payment = bought(world)
     browser = staff(world, "event.orders:read")
     page = browser.get(f"/control/event/org/conf/orders/{order.code}/").content.decode()
@@ -391,7 +395,8 @@ def asked_and_sure(browser: Client, review: Review) -> str:
     )
 
 
-def test_money_that_came_beside_a_bank_transfer_is_over_once_that_went_back(world: World) -> None:
+def test_refunded_bank_transfer_closes_review(world: World) -> None:
+    """The gateway payment had come in addition to it."""
     key = world.order()
     payment = world.pay_page(key)
     order = order_of(world, key)
@@ -429,7 +434,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_i5_a_refund_that_waits_is_not_made_beside_one_by_hand(
+def test_i5_manual_refund_never_doubles_queued_one(
     world: World,
     twice: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -457,11 +462,12 @@ def test_i5_a_refund_that_waits_is_not_made_beside_one_by_hand(
     assert (world.reviews(), [row.status for row in Refund.objects.all()]) == ([], ["failed"])
 
 
-def test_i5_no_refund_starts_while_one_of_the_same_amount_is_under_way_for_the_other_payment(
+def test_i5_equal_refunds_never_run_together(
     world: World,
     twice: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The other payment's refund of the same amount must have ended."""
     with at(twice), away(monkeypatch):
         other = twice.payments.get(provider="tillgate_alipay", state="confirmed")
         row = twice.refunds.create(
@@ -482,11 +488,12 @@ def test_i5_no_refund_starts_while_one_of_the_same_amount_is_under_way_for_the_o
     assert world.reviews() == []
 
 
-def test_a_review_of_money_that_is_over_closes_though_the_process_died_before_it_was_written(
+def test_review_closes_after_crash(
     world: World,
     twice: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Its money was returned, but the process died before it wrote so."""
     with monkeypatch.context() as patched, at(twice):
         patched.setattr(orders, "conclude_order", lambda _: None)
         twice.refunds.create(
@@ -501,7 +508,7 @@ def test_a_review_of_money_that_is_over_closes_though_the_process_died_before_it
     assert world.reviews() == []
 
 
-def test_an_order_that_cannot_be_concluded_does_not_stop_the_worker(
+def test_failing_order_does_not_stop_worker(
     world: World,
     twice: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -514,7 +521,7 @@ def test_an_order_that_cannot_be_concluded_does_not_stop_the_worker(
     assert world.reviews() == ["second-payment"]
 
 
-def test_a_fee_as_high_as_the_payment_leaves_nothing_to_refund(world: World) -> None:
+def test_full_cancellation_fee_leaves_no_refund(world: World) -> None:
     key, _ = underpaid(world)
     order = order_of(world, key)
     with at(order):
@@ -522,7 +529,7 @@ def test_a_fee_as_high_as_the_payment_leaves_nothing_to_refund(world: World) -> 
     assert world.reviews() == []
 
 
-def test_i5_staff_who_have_not_seen_a_colleagues_refund_make_none(world: World, twice: Any) -> None:
+def test_i5_unseen_colleagues_refund_blocks_staff(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
     asked = {
         "review": Review.objects.get().pk,

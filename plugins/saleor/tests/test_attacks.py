@@ -92,7 +92,7 @@ def content(saleor: SaleorDouble, token: str = "") -> Any:
     [b"", b"HTTP/1.1 200 OK\r\nX-Long: ", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"],
     ids=["at the first line", "in a header", "in the body"],
 )
-def test_a_saleor_that_drips_its_answer_holds_up_nobody(
+def test_dripping_saleor_does_not_block_others(
     opening: bytes,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,11 +111,12 @@ def test_a_saleor_that_drips_its_answer_holds_up_nobody(
         assert time.monotonic() - began < 2
 
 
-def test_a_webhook_waits_for_keys_and_gateway_together_less_than_15_seconds() -> None:
+def test_webhook_answers_within_15_seconds() -> None:
+    """Waiting for the keys and for the gateway together takes less."""
     assert api._KEYS_SECONDS + deadline.ANSWER_WITHIN_SECONDS < 15
 
 
-def test_a_saleor_whose_acts_hang_leaves_room_for_another() -> None:
+def test_hanging_saleor_leaves_room_for_another() -> None:
     free = threading.Event()
     with contextlib.ExitStack() as over:
         over.callback(free.set)
@@ -127,7 +128,7 @@ def test_a_saleor_whose_acts_hang_leaves_room_for_another() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_saleor_that_is_overloaded_is_left_alone_for_a_moment(
+def test_overloaded_saleor_is_paused_briefly(
     status: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -137,7 +138,7 @@ def test_a_saleor_that_is_overloaded_is_left_alone_for_a_moment(
         api.fetch_keys("https://one.example")
 
 
-def test_a_saleor_that_is_silent_is_not_waited_for_with_each_of_its_reports(
+def test_silent_saleor_is_waited_for_once(
     saleor: SaleorDouble,
     world: World,
     monkeypatch: pytest.MonkeyPatch,
@@ -169,7 +170,7 @@ def test_a_saleor_that_is_silent_is_not_waited_for_with_each_of_its_reports(
 
 
 @pytest.mark.parametrize("identifier", ["another.app", "", None, "QXBwOjk="])
-def test_another_app_of_the_same_saleor_does_not_take_the_installation_over(
+def test_other_app_cannot_take_over_installation(
     identifier: str | None,
     saleor: SaleorDouble,
     monkeypatch: pytest.MonkeyPatch,
@@ -184,7 +185,7 @@ def test_another_app_of_the_same_saleor_does_not_take_the_installation_over(
 
 
 @pytest.mark.parametrize("app_id", ["x" * 101, "", 5, None])
-def test_an_id_that_no_app_can_have_is_not_kept(app_id: Any, saleor: SaleorDouble) -> None:
+def test_impossible_app_id_is_not_kept(app_id: Any, saleor: SaleorDouble) -> None:
     before = list(Installation.objects.values())
     saleor.tokens["odd"] = app_id if app_id is not None else []
     status, said = saleor.register("odd")
@@ -203,7 +204,7 @@ def held(error: BaseException) -> Iterator[tuple[FrameType, str]]:
 
 
 @pytest.mark.parametrize("answers", ["down", "refuses", "says nothing"])
-def test_i11_no_error_of_a_call_to_saleor_holds_its_token(
+def test_i11_saleor_errors_never_hold_token(
     answers: str,
     saleor: SaleorDouble,
     monkeypatch: pytest.MonkeyPatch,
@@ -238,7 +239,7 @@ def test_i11_no_error_of_a_call_to_saleor_holds_its_token(
         assert token not in str(caught.value)
 
 
-def test_a_line_of_the_log_is_one_line_whatever_is_asked_for(
+def test_log_entry_stays_on_one_line(
     saleor: SaleorDouble,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -250,11 +251,12 @@ def test_a_line_of_the_log_is_one_line_whatever_is_asked_for(
     assert not [message for message in caplog.messages if "\n" in message]
 
 
-def test_what_an_account_of_two_saleors_is_in_trouble_with_names_no_payment_of_the_other(
+def test_shared_accounts_trouble_hides_foreign_payments(
     saleor: SaleorDouble,
     world: World,
     settings: Any,
 ) -> None:
+    """Trouble of an account that two Saleors share names no payment of the other one."""
     other = SaleorDouble()
     try:
         settings.TILLGATE_SALEOR = {
@@ -277,7 +279,7 @@ def test_what_an_account_of_two_saleors_is_in_trouble_with_names_no_payment_of_t
 # Signatures ---------------------------------------------------------------------------------------
 
 
-def test_the_claims_of_a_token_are_no_body_that_was_signed(saleor: SaleorDouble) -> None:
+def test_token_claims_are_no_signed_body(saleor: SaleorDouble) -> None:
     """A token signs its claims in base64: read so, its header and signature would sign them as a
     webhook's body.
     """
@@ -287,7 +289,7 @@ def test_the_claims_of_a_token_are_no_body_that_was_signed(saleor: SaleorDouble)
         verify(Installation.objects.get(), f"{head}..{signature}", raw)
 
 
-def test_a_body_that_was_signed_is_no_token(saleor: SaleorDouble) -> None:
+def test_signed_body_is_no_token(saleor: SaleorDouble) -> None:
     """A body may hold what somebody in that Saleor chose; taken for claims, it would open the
     dashboard's page.
     """
@@ -302,7 +304,7 @@ def test_a_body_that_was_signed_is_no_token(saleor: SaleorDouble) -> None:
 # Storefronts, shoppers and staff ------------------------------------------------------------------
 
 
-def test_a_canceled_transaction_sends_nobody_to_the_payment_page(
+def test_canceled_transaction_opens_no_payment_page(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
@@ -318,7 +320,7 @@ def test_a_canceled_transaction_sends_nobody_to_the_payment_page(
     )
 
 
-def test_a_transaction_that_was_noted_and_not_begun_is_begun_for_its_own_amount(
+def test_noted_transaction_begins_with_own_amount(
     saleor: SaleorDouble,
     world: World,
     monkeypatch: pytest.MonkeyPatch,
@@ -346,7 +348,7 @@ def test_a_transaction_that_was_noted_and_not_begun_is_begun_for_its_own_amount(
     assert world.reviews() == [], "it is paid, and no money waits for a person"
 
 
-def test_many_that_begin_to_pay_the_same_at_once_are_all_answered(saleor: SaleorDouble) -> None:
+def test_simultaneous_starts_are_all_answered(saleor: SaleorDouble) -> None:
     """None of them is the victim of a deadlock, on whichever database."""
     for number in range(3):
         source = saleor.checkout(TOTAL)
@@ -361,7 +363,7 @@ def test_many_that_begin_to_pay_the_same_at_once_are_all_answered(saleor: Saleor
         assert Payment.objects.count() == number + 1
 
 
-def test_an_attempt_at_an_earlier_part_changes_nothing_about_the_next(
+def test_earlier_attempt_leaves_next_part_alone(
     saleor: SaleorDouble,
     world: World,
     settings: Any,
@@ -402,7 +404,7 @@ def test_an_attempt_at_an_earlier_part_changes_nothing_about_the_next(
     assert world.reviews() == []
 
 
-def test_a_refund_through_a_transaction_that_was_not_charged_is_refused(
+def test_uncharged_transaction_cannot_be_refunded(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
@@ -420,7 +422,7 @@ def test_a_refund_through_a_transaction_that_was_not_charged_is_refused(
     assert (first.counted("REFUND"), second.counted("REFUND")) == (NOTHING, Decimal("5.00"))
 
 
-def test_a_refund_that_is_begun_in_the_last_moment_is_not_told_to_have_failed(
+def test_last_moment_refund_not_reported_failed(
     saleor: SaleorDouble,
     world: World,
     monkeypatch: pytest.MonkeyPatch,

@@ -48,14 +48,14 @@ def policy(answer: Any) -> dict[str, str]:
 # Who may frame it ---------------------------------------------------------------------------------
 
 
-def test_only_the_saleors_own_origin_may_frame_it(saleor: SaleorDouble) -> None:
+def test_only_own_saleor_may_frame_page(saleor: SaleorDouble) -> None:
     answer = page(saleor.api_url)
     assert answer.status_code == 200
     assert policy(answer)["frame-ancestors"] == saleor.origin
     assert "X-Frame-Options" not in answer
 
 
-def test_only_the_dashboards_of_the_settings_may_frame_it(
+def test_only_configured_dashboards_may_frame_page(
     saleor: SaleorDouble,
     settings: Any,
 ) -> None:
@@ -79,16 +79,18 @@ def test_a_saleor_that_nobody_knows_frames_nothing(api_url: str, saleor: SaleorD
     assert "<script" not in answer.content.decode()
 
 
-def test_a_saleor_that_is_allowed_and_has_not_installed_it_frames_nothing(
+def test_saleor_without_app_frames_nothing(
     double: SaleorDouble,
     world: World,
 ) -> None:
+    """It is allowed but has not installed the app."""
     assert policy(page(double.api_url))["frame-ancestors"] == "'none'"
 
 
-def test_the_page_holds_nothing_and_runs_nothing_that_is_written_in_it(
+def test_page_has_no_data_or_scripts(
     saleor: SaleorDouble,
 ) -> None:
+    """Scripts and styles come from its own files, and no secret is in it."""
     answer = page(saleor.api_url)
     rules = policy(answer)
     assert rules["default-src"] == "'none'"
@@ -133,27 +135,29 @@ def test_staff_with_the_dashboards_token_see_it(saleor: SaleorDouble) -> None:
     ],
     ids=str,
 )
-def test_a_token_that_is_not_for_this_app_and_now_is_refused(
+def test_misdirected_or_untimely_token_is_refused(
     changes: dict[str, Any],
     saleor: SaleorDouble,
 ) -> None:
+    """A token must be for this app and valid now."""
     answer = content(saleor, saleor.page_token(**changes))
     assert answer.status_code == 401
     assert b"200043" not in answer.content
 
 
 @pytest.mark.parametrize(("claim", "name"), [("app", "app_id"), ("iss", "api_url")])
-def test_a_token_for_several_apps_or_saleors_is_refused(
+def test_token_for_several_recipients_is_refused(
     claim: str,
     name: str,
     saleor: SaleorDouble,
 ) -> None:
+    """It names several apps or Saleors."""
     several: dict[str, Any] = {claim: [getattr(Installation.objects.get(), name), "another"]}
     assert content(saleor, saleor.page_token(**several)).status_code == 401
 
 
 @pytest.mark.parametrize("seconds", [-240, -2, 2, 240])
-def test_a_clock_that_differs_a_little_from_saleors_refuses_no_staff(
+def test_small_clock_difference_refuses_no_staff(
     seconds: int,
     saleor: SaleorDouble,
 ) -> None:
@@ -166,7 +170,7 @@ def test_what_is_no_token_is_refused(token: str, saleor: SaleorDouble) -> None:
     assert content(saleor, token).status_code == 401
 
 
-def test_a_token_that_another_key_signed_is_refused(saleor: SaleorDouble) -> None:
+def test_token_of_other_key_is_refused(saleor: SaleorDouble) -> None:
     forger = forged_key(saleor)
     assert content(saleor, saleor.page_token(forger)).status_code == 401
 
@@ -175,7 +179,7 @@ def test_a_webhooks_signature_is_no_token(saleor: SaleorDouble) -> None:
     assert content(saleor, saleor.sign(b'{"app": "x"}')).status_code == 401
 
 
-def test_staff_who_may_not_handle_payments_see_nothing(saleor: SaleorDouble) -> None:
+def test_staff_without_payment_permission_see_nothing(saleor: SaleorDouble) -> None:
     answer = content(saleor, saleor.page_token(permissions=[]))
     assert answer.status_code == 403
     assert b"200043" not in answer.content
@@ -251,10 +255,11 @@ def test_channels_are_shown_with_account_and_methods(saleor: SaleorDouble, setti
     assert PUBLISHED_TEST_TOKEN not in text
 
 
-def test_an_account_at_another_gateway_is_shown_without_a_merchant_number_and_offers_its_own_methods(
+def test_other_gateways_account_shows_own_methods(
     saleor: SaleorDouble,
     settings: Any,
 ) -> None:
+    """It is shown without a merchant number."""
     beads = Method(code="beads", label="Glass beads")
     toy = GatewayProfile(
         name="toy",
@@ -276,7 +281,7 @@ def test_an_account_at_another_gateway_is_shown_without_a_merchant_number_and_of
     ]
 
 
-def test_what_needs_a_person_is_shown_with_the_way_to_the_admin(
+def test_open_review_links_to_admin(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
@@ -301,7 +306,7 @@ def test_what_needs_a_person_is_shown_with_the_way_to_the_admin(
     assert all(link["rel"] == "noopener" for link in outline.links)
 
 
-def test_what_needs_a_person_at_another_saleor_is_not_shown(
+def test_reviews_of_other_saleor_stay_hidden(
     saleor: SaleorDouble,
     world: World,
     settings: Any,

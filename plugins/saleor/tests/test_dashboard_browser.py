@@ -52,10 +52,11 @@ def app(page: Page) -> FrameLocator:
     return page.frame_locator("iframe")
 
 
-def test_the_dashboard_hands_over_its_token_and_the_page_shows_what_it_may(
+def test_dashboards_token_opens_page(
     page: Page,
     saleor: SaleorDouble,
 ) -> None:
+    """The page shows what that token allows."""
     complaints: list[str] = []
 
     def is_ours(message: ConsoleMessage) -> bool:
@@ -92,12 +93,13 @@ def test_the_dashboard_hands_over_its_token_and_the_page_shows_what_it_may(
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_page_with_a_review_fits_is_accessible_and_works_by_keyboard(
+def test_review_page_fits_and_is_accessible(
     page: Page,
     saleor: SaleorDouble,
     world: World,
     width: int,
 ) -> None:
+    """It also works by keyboard."""
     checkout = saleor.checkout(TOTAL)
     begun = [
         saleor.initialize(checkout, method, {"method": method})[1]
@@ -144,7 +146,7 @@ def test_nobody_else_may_frame_it(page: Page, saleor: SaleorDouble, live_server:
         stranger.close()
 
 
-def test_a_token_that_somebody_else_hands_over_is_not_taken(
+def test_token_from_elsewhere_is_refused(
     page: Page,
     saleor: SaleorDouble,
 ) -> None:

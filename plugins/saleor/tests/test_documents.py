@@ -104,7 +104,7 @@ def fits(variable: VariableDefinitionNode, taken: str) -> bool:
 
 @every_version
 @pytest.mark.parametrize("event", Event)
-def test_a_subscription_asks_only_for_what_saleor_has(event: Event, version: str) -> None:
+def test_subscriptions_ask_for_existing_fields(event: Event, version: str) -> None:
     assert faults(SUBSCRIPTIONS[event], version) == []
     assert event.value.upper() in VERSIONS[version]["WebhookEventTypeSyncEnum"]
 
@@ -115,7 +115,7 @@ def test_a_subscription_asks_only_for_what_saleor_has(event: Event, version: str
     [APP_ID, PAID_FOR, COSTS, REPORT],
     ids=["app", "paid-for", "costs", "report"],
 )
-def test_a_request_asks_only_for_what_saleor_has(document: str, version: str) -> None:
+def test_requests_ask_for_existing_fields(document: str, version: str) -> None:
     assert faults(document, version) == []
 
 
@@ -146,12 +146,12 @@ def test_every_value_that_is_sent_exists(version: str) -> None:
         ),
     ],
 )
-def test_a_document_that_names_what_is_not_there_is_found(document: str, fault: str) -> None:
+def test_document_with_unknown_name_is_found(document: str, fault: str) -> None:
     (latest, *_) = reversed(VERSIONS)
     assert faults(document, latest) == [fault]
 
 
-def test_the_manifest_asks_for_no_more_than_it_needs() -> None:
+def test_manifest_asks_only_for_needed_permissions() -> None:
     told: dict[str, Any] = manifest()
     assert told["permissions"] == ["HANDLE_PAYMENTS"]
     assert {event for webhook in told["webhooks"] for event in webhook["syncEvents"]} == {

@@ -40,10 +40,11 @@ def test_the_token_is_proven_and_kept_encrypted(saleor: SaleorDouble) -> None:
     ["wrong", "x" * 1000, "x" * 1001, "", None, 5, ["x"], "a\nb", "ключ"],
     ids=repr,
 )
-def test_a_token_that_does_not_work_is_refused_and_changes_nothing(
+def test_unusable_token_changes_nothing(
     token: Any,
     saleor: SaleorDouble,
 ) -> None:
+    """The installation is refused."""
     before = list(Installation.objects.values())
     status, said = saleor.register(token)
     assert status == 400
@@ -52,7 +53,7 @@ def test_a_token_that_does_not_work_is_refused_and_changes_nothing(
     assert list(Installation.objects.values()) == before
 
 
-def test_what_saleor_says_of_a_token_is_told_without_its_trace(saleor: SaleorDouble) -> None:
+def test_token_error_hides_saleors_trace(saleor: SaleorDouble) -> None:
     _, said = saleor.register("wrong")
     assert "answered: " in said["error"]["message"]
     assert "{" not in said["error"]["message"]
@@ -75,12 +76,13 @@ def test_what_saleor_says_of_a_token_is_told_without_its_trace(saleor: SaleorDou
         "x" * 5000,
     ],
 )
-def test_an_origin_that_is_not_allowed_is_refused_and_never_called(
+def test_disallowed_origin_is_never_called(
     api_url: str,
     double: SaleorDouble,
     world: World,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """The installation is refused."""
     double.tokens = {"token": "QXBwOjE="}
     given = api_url.replace("{port}", double.origin.rpartition(":")[2])
     status, said = double.register("token", **{"Saleor-Api-Url": given})
@@ -114,10 +116,11 @@ def test_a_handshake_that_is_none_is_refused(
     assert not Installation.objects.exists()
 
 
-def test_a_saleor_that_cannot_be_reached_installs_nothing_and_is_told_why(
+def test_unreachable_saleor_installs_nothing(
     double: SaleorDouble,
     world: World,
 ) -> None:
+    """Saleor is told the reason."""
     double.is_down = True
     status, said = double.install()
     assert (status, said["error"]["code"]) == (400, "NOT_PROVEN")
@@ -139,7 +142,7 @@ def test_a_replayed_handshake_changes_nothing(saleor: SaleorDouble) -> None:
     assert vault.decrypt(installation.token) == token_of(saleor)
 
 
-def test_the_app_that_is_installed_again_goes_on_with_what_was_begun(
+def test_reinstalled_app_continues_open_work(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
@@ -154,13 +157,13 @@ def test_the_app_that_is_installed_again_goes_on_with_what_was_begun(
     assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
 
 
-def test_a_webhook_of_the_replaced_installation_is_not_taken(saleor: SaleorDouble) -> None:
+def test_replaced_installations_webhook_is_refused(saleor: SaleorDouble) -> None:
     raw = saleor.body(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}})
     assert saleor.install()[0] == 200
     assert saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw))[0] == 403
 
 
-def test_several_saleors_are_served_each_with_its_own_money(
+def test_several_saleors_keep_separate_money(
     saleor: SaleorDouble,
     world: World,
     settings: Any,
@@ -193,7 +196,7 @@ def command(*arguments: str) -> str:
     return said.getvalue()
 
 
-def test_a_saleor_that_was_taken_out_of_the_settings_begins_nothing_and_what_it_began_goes_on(
+def test_removed_saleor_finishes_but_starts_nothing(
     saleor: SaleorDouble,
     world: World,
     settings: Any,
@@ -240,7 +243,7 @@ def test_an_installation_is_listed_and_forgotten(saleor: SaleorDouble, world: Wo
     assert transaction.charged == Decimal("19.90")
 
 
-def test_an_app_that_saleor_has_switched_off_for_a_while_reports_later(
+def test_deactivated_app_reports_later(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
@@ -259,7 +262,8 @@ def test_an_app_that_saleor_has_switched_off_for_a_while_reports_later(
     assert world.reviews() == []
 
 
-def test_a_saleor_that_nobody_installed_cannot_be_forgotten(world: World) -> None:
+def test_unknown_saleor_cannot_be_forgotten(world: World) -> None:
+    """It was never installed."""
     with pytest.raises(CommandError, match="has not installed the App"):
         command("uninstall", "https://nobody.example/graphql/")
 
@@ -276,12 +280,13 @@ def moved(saleor: SaleorDouble, settings: Any, monkeypatch: pytest.MonkeyPatch) 
     return former, saleor.api_url
 
 
-def test_a_saleor_whose_domain_has_changed_goes_on_with_what_was_begun(
+def test_moved_saleor_continues_open_work(
     saleor: SaleorDouble,
     world: World,
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Its domain has changed."""
     transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
     former, now = moved(saleor, settings, monkeypatch)
     assert f"{former} is {now} from now on" in command("move", former, now)
@@ -301,13 +306,14 @@ def test_a_saleor_whose_domain_has_changed_goes_on_with_what_was_begun(
     "wrong",
     ["not allowed", "nobody there", "another token", "uninstalled", "installed there"],
 )
-def test_a_move_that_is_none_changes_nothing_and_says_why(
+def test_invalid_move_changes_nothing(
     wrong: str,
     saleor: SaleorDouble,
     world: World,
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The command says why it failed."""
     former, now = moved(saleor, settings, monkeypatch)
     said = {
         "not allowed": "may install this App",
@@ -334,12 +340,13 @@ def test_a_move_that_is_none_changes_nothing_and_says_why(
     assert list(Installation.objects.order_by("pk").values()) == before
 
 
-def test_an_installation_at_the_new_domain_that_never_sold_makes_room(
+def test_unused_installation_makes_room_for_move(
     saleor: SaleorDouble,
     world: World,
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It is at the new domain and never sold anything."""
     kept = dict(saleor.tokens)
     former, now = moved(saleor, settings, monkeypatch)
     assert saleor.install()[0] == 200
@@ -354,10 +361,12 @@ def test_an_installation_at_the_new_domain_that_never_sold_makes_room(
 OLD, NEW = "o" * 32, "n" * 32
 
 
-def test_tokens_move_to_a_new_key_and_the_old_one_can_go(
+def test_tokens_move_to_new_key(
     saleor: SaleorDouble,
     settings: Any,
 ) -> None:
+    """The old key can be removed afterwards."""
+
     def use(*keys: str) -> None:
         settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": keys}
 
@@ -377,11 +386,12 @@ def test_tokens_move_to_a_new_key_and_the_old_one_can_go(
         command("rotate")
 
 
-def test_a_token_that_no_key_fits_is_told_to_a_person_and_not_lost(
+def test_undecryptable_token_is_reported_and_kept(
     saleor: SaleorDouble,
     world: World,
     settings: Any,
 ) -> None:
+    """No key fits the token."""
     transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
     settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": [NEW]}
     world.sandbox.control.pay(said["pspReference"])

@@ -23,10 +23,11 @@ def tables() -> set[str]:
         }
 
 
-def test_migrations_run_forwards_backwards_to_nothing_and_forwards_again(
+def test_migrations_run_in_both_directions(
     world: World,
     double: SaleorDouble,
 ) -> None:
+    """The migrations run forwards, backwards to nothing and forwards again."""
     built = tables()
     assert len(built) == 4
     try:

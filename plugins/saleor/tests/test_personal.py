@@ -16,8 +16,8 @@ from tests.storefront import RETURN_URL
 from tillgate import shop
 from tillgate.django.models import Notification, Payment
 from tillgate.testing.world import World
+from tillgate_saleor.conf import PLUGIN
 from tillgate_saleor.models import Purchase, Transaction
-from tillgate_saleor.plugin import PLUGIN
 
 DOCS = Path(__file__).parents[3] / "docs" / "saleor.md"
 
@@ -35,7 +35,8 @@ def paid(saleor: SaleorDouble, world: World) -> Payment:
     return payment
 
 
-def test_the_page_lists_each_field_of_the_services_rows() -> None:
+def test_page_lists_every_stored_field() -> None:
+    """It lists each field of the service's rows."""
     listed = {}
     for line in (
         DOCS.read_text("utf-8").partition("## Stored data")[2].partition("\n## ")[0].splitlines()
@@ -48,10 +49,11 @@ def test_the_page_lists_each_field_of_the_services_rows() -> None:
     }
 
 
-def test_payments_that_saleors_transactions_need_are_kept_and_their_details_purged(
+def test_needed_payments_are_kept_without_details(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
+    """Payments that Saleor's transactions need are kept, and their details purged."""
     payment = paid(saleor, world)
     world.run_worker()
     world.configure(PAYMENTS_KEPT_DAYS=600)
@@ -63,7 +65,7 @@ def test_payments_that_saleors_transactions_need_are_kept_and_their_details_purg
     assert not Notification.objects.exists()
 
 
-def test_an_order_of_saleor_is_exported_and_erased_by_its_key(
+def test_order_key_exports_and_erases_order(
     saleor: SaleorDouble,
     world: World,
 ) -> None:

@@ -107,7 +107,7 @@ def test_a_flipped_byte_is_refused(capture: recorded.Capture) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_recorded_body_that_was_written_anew_is_refused(asked: Asked) -> None:
+def test_rewritten_recorded_body_is_refused(asked: Asked) -> None:
     installed()
     capture = recorded.capture(3)
     status, said = send(capture, json.dumps(capture.body, separators=(",", ":")).encode())
@@ -115,7 +115,7 @@ def test_a_recorded_body_that_was_written_anew_is_refused(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("capture", [one for one in SIGNED if one.raw], ids=lambda one: one.name)
-def test_a_recorded_body_is_read_as_its_event_and_as_no_other(capture: recorded.Capture) -> None:
+def test_recorded_body_fits_only_its_event(capture: recorded.Capture) -> None:
     for event in Event:
         if event == capture.event:
             read_body(event, capture.raw)
@@ -124,7 +124,7 @@ def test_a_recorded_body_is_read_as_its_event_and_as_no_other(capture: recorded.
                 read_body(event, capture.raw)
 
 
-def test_the_recorded_token_is_proven_by_the_apps_own_id(
+def test_app_id_proves_recorded_token(
     transactional_db: None,
     asked: Asked,
 ) -> None:
@@ -134,7 +134,7 @@ def test_the_recorded_token_is_proven_by_the_apps_own_id(
     assert recorded.TOKEN not in installation.token
 
 
-def test_the_recorded_run_is_answered_as_saleor_requires(world: World, asked: Asked) -> None:
+def test_recorded_run_gets_answers_saleor_requires(world: World, asked: Asked) -> None:
     """One shopper pays, and gets some of it back; the others do not come so far."""
     installed()
     said = Run(send)
@@ -183,7 +183,7 @@ def test_the_recorded_run_is_answered_as_saleor_requires(world: World, asked: As
     assert said.faults == []
 
 
-def test_the_recorded_run_is_reported_as_the_recorded_requests_were(
+def test_recorded_run_repeats_recorded_reports(
     world: World,
     asked: Asked,
 ) -> None:
@@ -235,7 +235,7 @@ def test_what_saleor_answers_to_a_report(
     assert payment.status == "paid", "whatever Saleor says of the report"
 
 
-def test_a_report_says_the_money_to_the_cent(
+def test_report_states_money_to_cent(
     monkeypatch: pytest.MonkeyPatch,
     world: World,
     asked: Asked,

@@ -58,7 +58,7 @@ def asked(world: World) -> int:
     )
 
 
-def test_parts_and_the_rest_are_given_back_each_under_its_own_reference(
+def test_partial_refunds_have_their_own_references(
     saleor: SaleorDouble,
     world: World,
     paid: DoubleTransaction,
@@ -74,7 +74,7 @@ def test_parts_and_the_rest_are_given_back_each_under_its_own_reference(
 
 
 @pytest.mark.parametrize("amount", [0, -1, 1.005, 19.91, 1e9, None, "x", True], ids=repr)
-def test_an_amount_that_cannot_be_given_back_is_refused(
+def test_unrefundable_amount_is_refused(
     amount: Any,
     saleor: SaleorDouble,
     world: World,
@@ -100,7 +100,7 @@ def test_another_currency_is_refused(
     assert not Refund.objects.exists()
 
 
-def test_each_refusal_is_an_answer_of_its_own(
+def test_each_refusal_has_its_own_reference(
     saleor: SaleorDouble,
     paid: DoubleTransaction,
 ) -> None:
@@ -125,11 +125,12 @@ def test_each_refusal_is_an_answer_of_its_own(
 
 
 @pytest.mark.parametrize("parts", [("19.90",), ("5.00", "14.90")])
-def test_i5_what_a_person_was_told_of_is_over_when_the_staff_give_back_the_other_payment(
+def test_i5_refunding_other_payment_resolves_review(
     parts: tuple[str, ...],
     saleor: SaleorDouble,
     world: World,
 ) -> None:
+    """The review of a second payment ends when staff refund the first one instead."""
     source = saleor.checkout(Decimal("19.90"))
     (first, said), (second, again) = (
         saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal")
@@ -159,7 +160,7 @@ def raw_request(saleor: SaleorDouble, transaction: DoubleTransaction, amount: fl
     return saleor.body(Event.REFUND, {"action": action, "transaction": {"id": transaction.id}})
 
 
-def test_the_same_request_again_is_the_same_refund(
+def test_repeated_request_is_the_same_refund(
     saleor: SaleorDouble,
     world: World,
     paid: DoubleTransaction,
@@ -177,7 +178,7 @@ def test_the_same_request_again_is_the_same_refund(
     assert refunded_amount(world) == Decimal("10.00")
 
 
-def test_the_same_request_in_the_same_moment_is_the_same_refund(
+def test_simultaneous_requests_are_one_refund(
     saleor: SaleorDouble,
     world: World,
     paid: DoubleTransaction,
@@ -189,7 +190,7 @@ def test_the_same_request_in_the_same_moment_is_the_same_refund(
     assert refunded_amount(world) == Decimal("5.00")
 
 
-def test_a_refused_refund_is_a_failure_and_may_be_asked_for_again(
+def test_refused_refund_can_be_requested_again(
     saleor: SaleorDouble,
     world: World,
     paid: DoubleTransaction,
@@ -205,7 +206,7 @@ def test_a_refused_refund_is_a_failure_and_may_be_asked_for_again(
 
 @pytest.mark.parametrize("fault", ["lost_response", "server_error"])
 @pytest.mark.parametrize("was_done", [True, False])
-def test_a_refund_of_unknown_outcome_stays_pending_until_it_is_known(
+def test_unknown_refund_stays_pending_until_known(
     fault: str,
     was_done: bool,
     saleor: SaleorDouble,
@@ -236,13 +237,14 @@ def test_a_refund_of_unknown_outcome_stays_pending_until_it_is_known(
     ("outcome", "event"),
     [("succeeded", "REFUND_SUCCESS"), ("failed", "REFUND_FAILURE")],
 )
-def test_a_refund_that_the_gateway_finishes_later_stays_pending_until_it_ends(
+def test_slow_refund_stays_pending_until_finished(
     outcome: str,
     event: str,
     saleor: SaleorDouble,
     world: World,
     paid: DoubleTransaction,
 ) -> None:
+    """The gateway accepts such a refund and finishes it later."""
     world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
     status, said = saleor.request_refund(paid, Decimal("5.00"))
@@ -257,7 +259,7 @@ def test_a_refund_that_the_gateway_finishes_later_stays_pending_until_it_ends(
     assert [one.type for one in paid.events if one.psp_reference == said["pspReference"]] == [event]
 
 
-def test_the_gateways_notification_settles_it_and_saleor_hears(
+def test_notification_settles_refund_and_tells_saleor(
     saleor: SaleorDouble,
     world: World,
     paid: DoubleTransaction,
@@ -287,10 +289,11 @@ def test_a_refund_in_the_admin_is_reported(
     )
 
 
-def test_money_that_went_back_before_saleor_heard_of_it_leaves_nothing_for_another_payment_to_make_up_for(
+def test_early_refund_leaves_books_balanced(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
+    """Money refunded before Saleor heard of it leaves no gap for another payment to fill."""
     source = saleor.checkout(TOTAL)
     first, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.pay(said["pspReference"])
@@ -313,23 +316,25 @@ def test_money_that_went_back_before_saleor_heard_of_it_leaves_nothing_for_anoth
     assert world.reviews() == []
 
 
-def test_a_charge_that_saleor_was_told_of_is_reported_once_whatever_is_given_back(
+def test_known_charge_is_reported_once(
     saleor: SaleorDouble,
     world: World,
     paid: DoubleTransaction,
 ) -> None:
+    """Later refunds do not report the charge again."""
     for _ in range(2):
         queueing.refund(Payment.objects.get().pk, "5.00", staff="ann")
     assert told(world, paid) == Decimal("10.00")
     assert OutboxEvent.objects.filter(name="CHARGE_SUCCESS").count() == 1
 
 
-def test_a_slow_gateway_is_answered_in_time_and_the_refund_is_sent_once(
+def test_slow_gateway_still_sends_one_refund(
     saleor: SaleorDouble,
     world: World,
     paid: DoubleTransaction,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Saleor gets its answer in time."""
     monkeypatch.setattr(refunds, "ANSWER_WITHIN_SECONDS", 0.3)
     world.sandbox.control.set_options({"faults": {"refund.delay": 1.0}, "delay_seconds": 1})
     began = time.monotonic()
@@ -344,7 +349,7 @@ def test_a_slow_gateway_is_answered_in_time_and_the_refund_is_sent_once(
     assert asked(world) == 1
 
 
-def test_a_refund_that_could_not_be_begun_in_time_is_not_begun_later(
+def test_refund_missing_deadline_is_never_begun(
     saleor: SaleorDouble,
     world: World,
     paid: DoubleTransaction,
@@ -372,11 +377,12 @@ def test_a_refund_that_could_not_be_begun_in_time_is_not_begun_later(
     assert not Refund.objects.exists()
 
 
-def test_a_refund_of_an_order_that_another_process_holds_is_a_failure_in_words(
+def test_refund_of_held_order_fails_readably(
     saleor: SaleorDouble,
     paid: DoubleTransaction,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Another process holds the order."""
     monkeypatch.setattr(
         states,
         "locked",
@@ -390,7 +396,7 @@ def test_a_refund_of_an_order_that_another_process_holds_is_a_failure_in_words(
     assert not Refund.objects.exists()
 
 
-def test_a_process_that_dies_while_it_gives_back_gives_nothing_twice(
+def test_dying_process_refunds_nothing_twice(
     saleor: SaleorDouble,
     world: World,
     paid: DoubleTransaction,

@@ -100,7 +100,7 @@ def until(look: Callable[[], object], seconds: float = 30) -> None:
         time.sleep(0.1)
 
 
-def test_one_command_serves_the_app_and_loses_no_money_though_it_is_killed(tmp_path: Path) -> None:
+def test_killed_service_loses_no_money(tmp_path: Path) -> None:
     """Install, begin, kill the service, pay, start it again: nobody comes back, and Saleor hears of
     the money all the same.
     """
@@ -172,7 +172,7 @@ def test_one_command_serves_the_app_and_loses_no_money_though_it_is_killed(tmp_p
     ],
     ids=str,
 )
-def test_a_setting_that_is_wrong_is_named_and_nothing_is_served(
+def test_wrong_setting_is_named_without_serving(
     change: dict[str, str],
     named: str,
     tmp_path: Path,
@@ -205,7 +205,7 @@ def run(folder: Path, variables: Mapping[str, str], *arguments: str) -> tuple[in
     return done.returncode, done.stdout.decode() + done.stderr.decode()
 
 
-def test_everything_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
+def test_all_missing_settings_are_reported_together(tmp_path: Path) -> None:
     required = (
         "PUBLIC_URL",
         "SECRET_KEY",
@@ -224,7 +224,7 @@ def test_everything_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
         assert name in told
 
 
-def test_trial_of_readme_ends_with_doctor_that_passes(tmp_path: Path) -> None:
+def test_readme_trial_ends_with_passing_doctor(tmp_path: Path) -> None:
     trial = (
         README.read_text("utf-8").partition("## Try it without an account")[2].partition("\n## ")[0]
     )
@@ -279,7 +279,7 @@ def installed_gateway(folder: Path) -> str:
     return str(folder)
 
 
-def test_a_gateways_account_needs_only_the_variables_of_its_dialect(tmp_path: Path) -> None:
+def test_dialect_decides_required_account_variables(tmp_path: Path) -> None:
     more = {
         "TILLGATE_DIALECT": "toy",
         "TILLGATE_WEBHOOK_SECRETS": "whsec-one, whsec-two",
@@ -337,7 +337,7 @@ def test_an_empty_variable_counts_as_not_given(tmp_path: Path) -> None:
     assert code == 0, told
 
 
-def test_a_port_that_is_taken_is_told_before_anything_listens(tmp_path: Path) -> None:
+def test_taken_port_is_reported_before_listening(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, told = run(
@@ -352,7 +352,7 @@ def test_a_port_that_is_taken_is_told_before_anything_listens(tmp_path: Path) ->
     assert "Listening" not in told
 
 
-def test_a_service_that_cannot_worker_does_not_serve(tmp_path: Path) -> None:
+def test_service_without_worker_does_not_serve(tmp_path: Path) -> None:
     """Without tables the worker ends at once. Money would be missed, and nobody would see it."""
     variables = environment("http://127.0.0.1:1", "http://127.0.0.1:2", 1)
     code, told = run(tmp_path, variables, "serve", "--port", "0", "--no-migrate")
@@ -361,7 +361,7 @@ def test_a_service_that_cannot_worker_does_not_serve(tmp_path: Path) -> None:
     assert "Traceback" not in told
 
 
-def test_a_module_of_settings_in_the_current_folder_is_found(tmp_path: Path) -> None:
+def test_current_folders_settings_module_is_found(tmp_path: Path) -> None:
     module = (
         'from tillgate_saleor.service.settings import *\n\nTILLGATE_SALEOR["APP_NAME"] = '
         '"Wallets and cards"\n'

@@ -51,7 +51,7 @@ def test_a_wrong_setting_is_named(given: Any, named: str, settings: Any) -> None
         get_settings()
 
 
-def test_a_key_that_is_too_short_is_named_and_not_shown(settings: Any) -> None:
+def test_short_key_is_named_not_shown(settings: Any) -> None:
     settings.TILLGATE_SALEOR = {"SALEORS": {}, "ENCRYPTION_KEYS": ["almost-a-secret"]}
     with pytest.raises(ConfigurationError) as raised:
         get_settings()
@@ -82,7 +82,7 @@ def found() -> dict[str, str]:
     }
 
 
-def test_a_service_that_followed_the_readme_has_nothing_to_hear(settings: Any) -> None:
+def test_readme_setup_passes_all_checks(settings: Any) -> None:
     settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: STOREFRONTS}}
     assert found() == {}
 
@@ -103,7 +103,7 @@ def test_a_service_that_followed_the_readme_has_nothing_to_hear(settings: Any) -
         ("TILLGATE_SALEOR", {"SALEORS": {"http://shop.example": STOREFRONTS}}, "W003", "https"),
     ],
 )
-def test_what_is_missing_is_told_with_the_remedy(
+def test_missing_setting_is_told_with_remedy(
     setting: str,
     value: Any,
     id_: str,
@@ -121,7 +121,8 @@ def test_saleor_on_this_machine_needs_no_https(settings: Any) -> None:
     assert found() == {}
 
 
-def test_a_method_of_a_channel_that_the_project_does_not_offer_is_told(settings: Any) -> None:
+def test_channel_method_not_offered_is_reported(settings: Any) -> None:
+    """The project does not offer the method."""
     settings.TILLGATE_SALEOR = {
         "SALEORS": {SHOP: {**STOREFRONTS, "CHANNELS": {"a": {"PAYMENT_METHODS": ["gcash"]}}}},
     }
@@ -129,17 +130,9 @@ def test_a_method_of_a_channel_that_the_project_does_not_offer_is_told(settings:
     assert "gcash" in found()["W004"]
 
 
-def test_without_tillgates_own_app_nothing_else_is_asked(settings: Any) -> None:
-    settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: STOREFRONTS}}
-    settings.INSTALLED_APPS = [
-        app for app in settings.INSTALLED_APPS if app not in ("tillgate.django", "tillgate_saleor")
-    ]
-    assert [message.id for message in checks.check_apps()] == ["tillgate_saleor.E001"]
-
-
 def test_every_check_is_in_the_readme() -> None:
     source = Path(checks.__file__ or "").read_text("utf-8")
-    found = re.findall(r"CHECKS\.(error|warning|check_tillgate)\((\d+)", source)
+    found = re.findall(r"CHECKS\.(error|warning)\(\s*(\d+)", source)
     ids = {f"{'W' if kind == 'warning' else 'E'}{int(number):03}" for kind, number in found}
     assert set(re.findall(r"`tillgate_saleor\.([EW]\d{3})`", README.read_text("utf-8"))) == ids
 
@@ -151,7 +144,7 @@ def test_every_setting_is_in_the_documentation() -> None:
     } <= listed
 
 
-def test_every_variable_of_the_service_is_in_the_documentation() -> None:
+def test_every_service_variable_is_documented() -> None:
     source = (Path(checks.__file__ or "").parent / "service" / "settings.py").read_text("utf-8")
     variables = set(
         re.findall(

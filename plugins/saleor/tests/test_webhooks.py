@@ -81,7 +81,7 @@ def test_an_unsigned_webhook_is_not_taken(saleor: SaleorDouble, world: World) ->
     "signature",
     ["x", "..", "a.b.c", "eyJhbGciOiJub25lIn0..", "é..é", "e30..AAAA", "." * 5000],
 )
-def test_a_signature_that_is_none_is_not_taken(
+def test_non_signature_is_refused(
     signature: str,
     saleor: SaleorDouble,
     world: World,
@@ -103,7 +103,7 @@ def test_a_wrongly_signed_webhook_is_not_taken(saleor: SaleorDouble, world: Worl
     assert nothing_created(world)
 
 
-def test_a_webhook_that_another_saleor_signed_is_not_taken(
+def test_webhook_of_other_saleor_is_refused(
     saleor: SaleorDouble,
     world: World,
     settings: Any,
@@ -129,14 +129,15 @@ def test_a_webhook_that_another_saleor_signed_is_not_taken(
     assert nothing_created(world)
 
 
-def test_a_body_that_was_written_anew_is_not_taken(saleor: SaleorDouble, world: World) -> None:
+def test_rewritten_body_is_refused(saleor: SaleorDouble, world: World) -> None:
+    """The signature covers the exact bytes."""
     raw = saleor.body(Event.INITIALIZE, fields(saleor))
     anew = json.dumps(json.loads(raw), separators=(",", ":")).encode()
     assert is_not_taken(saleor.post(Event.INITIALIZE, anew, saleor.sign(raw)), 401, "SIGNATURE")
     assert nothing_created(world)
 
 
-def test_a_token_of_the_saleor_is_no_signature(saleor: SaleorDouble, world: World) -> None:
+def test_saleor_token_is_no_signature(saleor: SaleorDouble, world: World) -> None:
     """A token is signed with the same key and holds its payload; taken for a signature it would
     sign every body.
     """
@@ -151,7 +152,7 @@ def test_a_token_of_the_saleor_is_no_signature(saleor: SaleorDouble, world: Worl
     assert nothing_created(world)
 
 
-def test_a_signature_with_a_shared_secret_is_not_taken(saleor: SaleorDouble, world: World) -> None:
+def test_shared_secret_signature_is_refused(saleor: SaleorDouble, world: World) -> None:
     """The public key, taken for the secret of an HMAC, is known to everybody."""
     raw, public = (
         saleor.body(Event.INITIALIZE, fields(saleor)),
@@ -170,11 +171,12 @@ def test_a_signature_with_a_shared_secret_is_not_taken(saleor: SaleorDouble, wor
     assert nothing_created(world)
 
 
-def test_a_saleor_that_changes_its_keys_is_believed_and_asked_once_a_minute(
+def test_changed_saleor_keys_are_fetched(
     saleor: SaleorDouble,
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """This happens at most once a minute."""
     fetched = list[str]()
     real = api.fetch_keys
 
@@ -217,10 +219,11 @@ def test_a_saleor_that_changes_its_keys_is_believed_and_asked_once_a_minute(
         saleor.keys[:] = before
 
 
-def test_a_saleor_whose_keys_cannot_be_fetched_is_believed_by_those_that_are_known(
+def test_known_keys_outlast_unreachable_saleor(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
+    """A Saleor whose keys cannot be fetched is believed by those that are known."""
     world.time.advance(hours=25)
     saleor.is_down = True
     assert saleor.call(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}}) == (
@@ -229,7 +232,7 @@ def test_a_saleor_whose_keys_cannot_be_fetched_is_believed_by_those_that_are_kno
     )
 
 
-def test_keys_that_could_not_be_fetched_are_fetched_a_minute_later(
+def test_failed_key_fetch_repeats_after_minute(
     saleor: SaleorDouble,
     world: World,
     monkeypatch: pytest.MonkeyPatch,
@@ -278,7 +281,7 @@ def test_keys_that_could_not_be_fetched_are_fetched_a_minute_later(
 
 
 @pytest.mark.parametrize("event", Event)
-def test_a_body_under_the_header_of_another_event_is_not_taken(
+def test_body_under_wrong_event_is_refused(
     event: Event,
     saleor: SaleorDouble,
     world: World,
@@ -298,7 +301,7 @@ def test_a_body_under_the_header_of_another_event_is_not_taken(
     assert nothing_created(world)
 
 
-def test_an_event_that_nobody_knows_is_not_taken(saleor: SaleorDouble) -> None:
+def test_unknown_event_is_refused(saleor: SaleorDouble) -> None:
     saleor.targets[Event.CHARGE], before = (
         "http://testserver/api/webhooks/order_created",
         saleor.targets[Event.CHARGE],
@@ -307,7 +310,7 @@ def test_an_event_that_nobody_knows_is_not_taken(saleor: SaleorDouble) -> None:
     saleor.targets[Event.CHARGE] = before
 
 
-def test_the_recipient_of_another_installation_is_not_taken(
+def test_recipient_of_other_installation_is_refused(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
@@ -316,7 +319,7 @@ def test_the_recipient_of_another_installation_is_not_taken(
     assert nothing_created(world)
 
 
-def test_a_saleor_that_has_not_installed_the_app_is_not_taken(
+def test_saleor_without_app_is_refused(
     saleor: SaleorDouble,
     world: World,
 ) -> None:
@@ -331,7 +334,7 @@ def test_a_saleor_that_has_not_installed_the_app_is_not_taken(
     "event",
     [Event.REFUND, Event.CHARGE, Event.CANCEL, Event.INITIALIZE, Event.PROCESS],
 )
-def test_an_empty_body_changes_nothing_however_often_its_signature_is_replayed(
+def test_replayed_empty_body_changes_nothing(
     event: Event,
     saleor: SaleorDouble,
     world: World,
@@ -380,7 +383,7 @@ def test_an_empty_body_changes_nothing_however_often_its_signature_is_replayed(
         "not a number",
     ],
 )
-def test_a_signed_body_that_is_no_event_is_not_taken(
+def test_signed_non_event_is_refused(
     raw: bytes,
     saleor: SaleorDouble,
     world: World,
@@ -389,7 +392,7 @@ def test_a_signed_body_that_is_no_event_is_not_taken(
     assert nothing_created(world)
 
 
-def test_a_body_of_a_megabyte_is_not_taken(saleor: SaleorDouble, world: World) -> None:
+def test_megabyte_body_is_refused(saleor: SaleorDouble, world: World) -> None:
     raw = saleor.body(Event.INITIALIZE, fields(saleor, data={**DATA, "more": "x" * 1_000_000}))
     assert len(raw) > LARGEST_BODY_BYTES
     assert is_not_taken(saleor.post(Event.INITIALIZE, raw, "a..b"), 413, "BODY")
@@ -408,7 +411,7 @@ def test_a_body_of_a_megabyte_is_not_taken(saleor: SaleorDouble, world: World) -
     ],
     ids=repr,
 )
-def test_a_field_that_is_missing_or_strange_is_not_taken(
+def test_missing_or_strange_field_is_refused(
     name: str,
     value: Any,
     saleor: SaleorDouble,
@@ -472,7 +475,7 @@ def test_another_currency_is_refused(
     [0, 0.0, -1, -0.01, 19.999, 0.001, 1e20, None, "x", True, [], {}],
     ids=repr,
 )
-def test_an_amount_that_is_no_money_is_refused(
+def test_invalid_amount_is_refused(
     amount: Any,
     saleor: SaleorDouble,
     world: World,
@@ -482,7 +485,7 @@ def test_an_amount_that_is_no_money_is_refused(
 
 
 @pytest.mark.parametrize("amount", ["0.01", "0.29", "12.10", "1234567.89"])
-def test_an_amount_is_exact_though_it_comes_as_a_float(
+def test_float_amount_is_read_exactly(
     amount: str,
     saleor: SaleorDouble,
     world: World,
@@ -522,7 +525,7 @@ def test_an_amount_is_exact_though_it_comes_as_a_float(
     ],
     ids=lambda value: json.dumps(value)[:60],
 )
-def test_data_that_says_nothing_usable_is_refused_by_its_name(
+def test_unusable_data_is_refused_by_name(
     data: Any,
     named: str,
     saleor: SaleorDouble,

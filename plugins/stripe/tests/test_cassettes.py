@@ -134,6 +134,7 @@ def test_a_payment_without_a_shopper_expires(tape: Callable[[], Any], account: A
 
 
 @pytest.mark.parametrize("path", sorted(CASSETTES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_i11_no_cassette_holds_a_key_and_each_names_the_version(path: Path) -> None:
+def test_i11_cassettes_hold_no_key(path: Path) -> None:
+    """Each of them names its version."""
     text = path.read_text("utf-8")
     assert ("Bearer" in text, "sk_test" in text, API_VERSION in text) == (False, False, True)

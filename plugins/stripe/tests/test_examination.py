@@ -11,8 +11,8 @@ import pytest
 from stripe_emulator.driver import SECRETS, account_at
 from stripe_emulator.fake import FakeStripe
 from tillgate import Account, hooks
+from tillgate.account_checks import examine
 from tillgate.configuration import Configured
-from tillgate.doctor import examine
 from tillgate_stripe.examination import EVENTS
 
 ALL = (
@@ -53,12 +53,13 @@ def faults(account: Account, *, online: bool, webhook_url: str | None = None) ->
         ("sk_live_fake", False, ("something",), {"webhook_secrets": "whsec_"}),
     ],
 )
-def test_the_settings_alone_show_a_wrong_key_or_secret(
+def test_settings_show_wrong_key_or_secret(
     token: str,
     sandbox: bool,
     secrets: tuple[str, ...],
     wrong: dict[str, str],
 ) -> None:
+    """No call to Stripe is needed."""
     found = faults(
         Account(token=token, dialect="stripe", sandbox=sandbox, webhook_secrets=secrets),
         online=False,
@@ -69,7 +70,7 @@ def test_the_settings_alone_show_a_wrong_key_or_secret(
     assert not any(secret in text for text in found.values() for secret in (token, *secrets))
 
 
-def test_the_doctor_proves_an_account_and_moves_nothing(fake: FakeStripe) -> None:
+def test_doctor_proves_account_and_moves_nothing(fake: FakeStripe) -> None:
     account = account_at(fake.url)
     found = {finding.name: finding for finding in examine(Configured(account=account, sources={}))}
     assert all(finding.passed for finding in found.values())
@@ -79,7 +80,7 @@ def test_the_doctor_proves_an_account_and_moves_nothing(fake: FakeStripe) -> Non
     assert fake.refunds == {}
 
 
-def test_a_restricted_key_with_the_documented_permissions_is_enough(fake: FakeStripe) -> None:
+def test_documented_key_permissions_are_enough(fake: FakeStripe) -> None:
     fake.restrict("rk_test_enough", ALL)
     assert faults(account_at(fake.url, token="rk_test_enough"), online=True) == {}
 
@@ -92,7 +93,7 @@ def test_a_restricted_key_with_the_documented_permissions_is_enough(fake: FakeSt
         ("dispute_read", "Disputes: read"),
     ],
 )
-def test_a_permission_that_the_key_lacks_is_named(
+def test_missing_key_permission_is_named(
     fake: FakeStripe,
     lacking: str,
     named: str,
@@ -101,12 +102,12 @@ def test_a_permission_that_the_key_lacks_is_named(
     assert named in faults(account_at(fake.url, token="rk_test_less"), online=True)["permissions"]
 
 
-def test_a_key_that_may_not_list_endpoints_is_enough(fake: FakeStripe) -> None:
+def test_key_without_endpoint_listing_is_enough(fake: FakeStripe) -> None:
     fake.restrict("rk_test_four", ALL[:-1])
     assert faults(account_at(fake.url, token="rk_test_four"), online=True) == {}
 
 
-def test_an_unknown_key_and_an_unreachable_stripe_are_told_apart(fake: FakeStripe) -> None:
+def test_unknown_key_differs_from_unreachable_stripe(fake: FakeStripe) -> None:
     assert (
         "does not know the key"
         in faults(account_at(fake.url, token="sk_test_stranger"), online=True)["credentials"]
@@ -114,7 +115,7 @@ def test_an_unknown_key_and_an_unreachable_stripe_are_told_apart(fake: FakeStrip
     assert "cannot be asked" in faults(account_at("http://127.0.0.1:1"), online=True)["credentials"]
 
 
-def test_an_endpoint_that_lacks_events_is_named_with_them(fake: FakeStripe) -> None:
+def test_endpoint_lacking_events_names_them(fake: FakeStripe) -> None:
     fake.endpoints.clear()
     fake.add_endpoint(
         "https://shop.example/payments/webhook/default/",
@@ -123,7 +124,7 @@ def test_an_endpoint_that_lacks_events_is_named_with_them(fake: FakeStripe) -> N
     assert "refund.failed" in faults(account_at(fake.url), online=True)["webhook endpoint"]
 
 
-def test_an_endpoint_at_another_address_is_not_the_shops(fake: FakeStripe) -> None:
+def test_endpoint_elsewhere_is_not_the_shops(fake: FakeStripe) -> None:
     live = account_at(fake.url)
     found = hooks.examine_account(
         live,
@@ -135,7 +136,7 @@ def test_an_endpoint_at_another_address_is_not_the_shops(fake: FakeStripe) -> No
     assert faults(live, online=True, webhook_url=ADDRESS) == {}
 
 
-def test_a_mistyped_method_is_named_with_those_that_there_are() -> None:
+def test_mistyped_method_names_the_valid_ones() -> None:
     account = Account(
         token="sk_test_fake",
         dialect="stripe",

@@ -79,7 +79,7 @@ def intent_of(client: stripe.StripeClient, session: stripe.checkout.Session, *ex
 # Sessions
 
 
-def test_a_session_is_opened_with_the_sum_of_its_lines(client: stripe.StripeClient) -> None:
+def test_session_costs_sum_of_its_lines(client: stripe.StripeClient) -> None:
     lines = [
         *wanted(amount=250)["line_items"],
         {**wanted(amount=100)["line_items"][0], "quantity": 3},
@@ -104,7 +104,7 @@ def test_a_session_is_opened_with_the_sum_of_its_lines(client: stripe.StripeClie
     assert session.expires_at - session.created == 86400
 
 
-def test_the_sdks_api_version_is_the_one_that_the_fake_speaks(
+def test_fake_speaks_sdks_api_version(
     client: stripe.StripeClient,
     fake: FakeStripe,
 ) -> None:
@@ -114,7 +114,7 @@ def test_the_sdks_api_version_is_the_one_that_the_fake_speaks(
     assert session.last_response.request_id
 
 
-def test_the_journal_has_the_parameters_and_never_the_key(
+def test_journal_has_parameters_without_key(
     client: stripe.StripeClient,
     fake: FakeStripe,
 ) -> None:
@@ -158,7 +158,7 @@ def test_the_journal_has_the_parameters_and_never_the_key(
         ({"expand": ["customer"]}, "expand"),
     ],
 )
-def test_what_stripe_refuses_is_refused_with_its_parameter(
+def test_refused_request_names_its_parameter(
     client: stripe.StripeClient,
     change: dict[str, Any],
     param: str,
@@ -174,28 +174,30 @@ def test_what_stripe_refuses_is_refused_with_its_parameter(
     ("currency", "least"),
     [("usd", 50), ("eur", 50), ("gbp", 30), ("jpy", 50)],
 )
-def test_the_smallest_amount_passes_and_one_unit_less_does_not(
+def test_smallest_amount_is_accepted(
     client: stripe.StripeClient,
     currency: str,
     least: int,
 ) -> None:
+    """One unit less is refused."""
     assert opened(client, amount=least, currency=currency).amount_total == least
     with pytest.raises(stripe.InvalidRequestError) as refused:
         opened(client, amount=least - 1, currency=currency)
     assert refused.value.code == "amount_too_small"
 
 
-def test_amounts_of_unusual_currencies_pass_in_their_multiples(client: stripe.StripeClient) -> None:
+def test_unusual_currency_amounts_pass_in_multiples(client: stripe.StripeClient) -> None:
     assert [
         opened(client, amount=units, currency=code).amount_total
         for units, code in ((1010, "kwd"), (1100, "isk"), (1100, "ugx"))
     ]
 
 
-def test_payment_methods_are_those_allowed_of_what_the_dashboard_has(
+def test_methods_need_dashboard_and_permission(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
+    """Only those of the dashboard that the session allows are offered."""
     assert opened(client, allowed_payment_method_types=["card", "upi"]).payment_method_types == [
         "card",
     ]
@@ -215,7 +217,8 @@ def test_an_unknown_session_is_resource_missing(client: stripe.StripeClient) -> 
     assert (refused.value.http_status, refused.value.code) == (404, "resource_missing")
 
 
-def test_the_list_has_the_newest_session_first_and_goes_on(client: stripe.StripeClient) -> None:
+def test_session_list_starts_with_newest(client: stripe.StripeClient) -> None:
+    """It continues on further pages."""
     made = [opened(client, f"tg-{number}").id for number in range(5)]
     page = client.v1.checkout.sessions.list({"limit": 2})
     assert ([each.id for each in page.data], page.has_more) == (made[:2:-1], True)
@@ -226,7 +229,7 @@ def test_the_list_has_the_newest_session_first_and_goes_on(client: stripe.Stripe
     ] == made[::-1]
 
 
-def test_the_list_is_bounded_by_the_time_of_creation(
+def test_session_list_respects_creation_time(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -239,7 +242,7 @@ def test_the_list_is_bounded_by_the_time_of_creation(
     assert [each.id for each in sessions.list({"created": {"lte": start}}).data] == [early.id]
 
 
-def test_the_list_finds_the_session_of_a_payment_intent(
+def test_session_is_listed_by_payment_intent(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -254,7 +257,7 @@ def test_the_list_finds_the_session_of_a_payment_intent(
 # Paying
 
 
-def test_a_paid_session_is_complete_and_its_intent_has_the_metadata(
+def test_paid_session_passes_metadata_to_intent(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -291,10 +294,11 @@ def test_without_expansion_there_are_only_identifiers(
     assert (expanded.id, hasattr(expanded, "refunds")) == (intent.latest_charge, False)
 
 
-def test_a_delayed_payment_is_complete_and_unpaid_until_it_settles(
+def test_delayed_payment_stays_unpaid_until_settled(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
+    """Its session is complete before that."""
     session = opened(client)
     fake.pay_with_delay("tg-1")
     before = client.v1.checkout.sessions.retrieve(session.id)
@@ -324,7 +328,7 @@ def test_a_delayed_payment_that_fails_stays_unpaid(
     )
 
 
-def test_after_a_decline_the_session_stays_open_and_can_be_paid(
+def test_declined_session_can_still_be_paid(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -343,7 +347,7 @@ def test_after_a_decline_the_session_stays_open_and_can_be_paid(
     )
 
 
-def test_expiring_ends_an_open_session_and_refuses_any_other(
+def test_only_open_session_can_be_expired(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -361,7 +365,7 @@ def test_expiring_ends_an_open_session_and_refuses_any_other(
         fake.pay("tg-2")
 
 
-def test_a_session_expires_by_itself_when_its_time_is_over(
+def test_session_expires_by_itself(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -373,7 +377,7 @@ def test_a_session_expires_by_itself_when_its_time_is_over(
     assert client.v1.checkout.sessions.retrieve(session.id).status == "expired"
 
 
-def test_search_finds_by_metadata_once_the_index_has_caught_up(
+def test_search_finds_metadata_after_indexing(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -400,7 +404,7 @@ def paid_intent(fake: FakeStripe, client: stripe.StripeClient, reference: str = 
     return identifier
 
 
-def test_refunds_are_counted_up_to_the_charge_and_no_further(
+def test_refunds_stop_at_charged_amount(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -442,7 +446,7 @@ def test_refunds_are_listed_by_payment_and_page(
     assert len(list(page.auto_paging_iter())) == 4
 
 
-def test_a_late_failure_gives_the_money_back_to_the_charge(
+def test_late_refund_failure_restores_charge(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -461,7 +465,7 @@ def test_a_late_failure_gives_the_money_back_to_the_charge(
     )
 
 
-def test_a_refund_can_be_refused_and_the_next_one_is_not(
+def test_refused_refund_does_not_affect_next(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -483,10 +487,11 @@ def test_what_is_not_paid_cannot_be_refunded(fake: FakeStripe, client: stripe.St
     assert (refused.value.http_status, refused.value.code) == (400, "resource_missing")
 
 
-def test_a_dispute_is_listed_and_stops_refunds_until_it_is_won(
+def test_dispute_stops_refunds_until_won(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
+    """It is listed, too."""
     intent = paid_intent(fake, client)
     dispute = fake.dispute("tg-1", 700, due_by=2_000_000_000)
     [listed] = client.v1.disputes.list({"payment_intent": intent}).data
@@ -517,7 +522,7 @@ def test_a_dispute_is_listed_and_stops_refunds_until_it_is_won(
 # Idempotency keys, keys of the API, and faults
 
 
-def test_the_same_idempotency_key_replays_the_first_answer(
+def test_idempotency_key_replays_first_answer(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -541,10 +546,11 @@ def test_the_same_idempotency_key_replays_the_first_answer(
         client.v1.refunds.create({"payment_intent": intent, "amount": 2}, {"idempotency_key": "r"})
 
 
-def test_an_invalid_request_leaves_its_key_free_and_a_failed_one_does_not(
+def test_invalid_request_leaves_its_key_free(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
+    """A request that failed does not."""
     with pytest.raises(stripe.InvalidRequestError):
         client.v1.checkout.sessions.create(wanted(amount=1), {"idempotency_key": "k"})
     assert (
@@ -566,7 +572,7 @@ def test_an_unknown_key_is_refused(fake: FakeStripe) -> None:
         client_of(fake, "sk_test_wrong").v1.accounts.retrieve_current()
 
 
-def test_a_restricted_key_needs_each_permission_that_it_uses(fake: FakeStripe) -> None:
+def test_restricted_key_needs_each_used_permission(fake: FakeStripe) -> None:
     fake.restrict("rk_test_narrow", {"checkout_session_write"})
     client = client_of(fake, "rk_test_narrow")
     session = opened(client)
@@ -637,7 +643,7 @@ def test_a_slow_answer_leaves_the_work_done(fake: FakeStripe) -> None:
         (503, stripe.APIError),
     ],
 )
-def test_each_failure_is_the_sdks_error_and_does_no_work(
+def test_failure_raises_sdk_error_without_effect(
     fake: FakeStripe,
     client: stripe.StripeClient,
     status: int,
@@ -650,7 +656,7 @@ def test_each_failure_is_the_sdks_error_and_does_no_work(
     assert opened(client).status == "open"
 
 
-def test_a_stored_failure_is_repeated_for_its_key(
+def test_stored_failure_repeats_for_its_key(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -671,7 +677,7 @@ def test_broken_json_is_an_api_error(fake: FakeStripe, client: stripe.StripeClie
 # Webhooks
 
 
-def test_each_event_has_the_object_of_its_type(
+def test_each_event_has_matching_object(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
@@ -697,10 +703,11 @@ def test_each_event_has_the_object_of_its_type(
             assert event.data.object["object"] == noun.removeprefix("charge.")
 
 
-def test_an_events_object_is_the_state_of_now_with_the_changes(
+def test_event_shows_current_state_with_changes(
     fake: FakeStripe,
     client: stripe.StripeClient,
 ) -> None:
+    """Changes made for the event alone do not alter the session."""
     session = opened(client)
     before = fake.event("checkout.session.expired", "tg-1")
     fake.pay("tg-1")
@@ -721,13 +728,14 @@ def test_an_events_object_is_the_state_of_now_with_the_changes(
     ("secret", "seconds_ago", "schemes"),
     [("whsec_other", 0, ["v1"]), (SECRET, 301, ["v1"]), (SECRET, 0, ["v0"])],
 )
-def test_another_secret_an_old_time_and_another_scheme_are_detected(
+def test_badly_signed_events_are_detected(
     fake: FakeStripe,
     client: stripe.StripeClient,
     secret: str,
     seconds_ago: int,
     schemes: list[str],
 ) -> None:
+    """The secret, the time or the scheme is wrong."""
     paid_intent(fake, client)
     headers, body = fake.signed(
         fake.event("checkout.session.completed", "tg-1"),

@@ -98,7 +98,7 @@ def refund_of(
 # The session --------------------------------------------------------------------------------------
 
 
-def test_a_session_carries_the_reference_everywhere_and_brings_the_shopper_home(
+def test_session_carries_reference_and_return_address(
     fake: FakeStripe,
     account: Account,
 ) -> None:
@@ -137,17 +137,18 @@ def test_a_session_carries_the_reference_everywhere_and_brings_the_shopper_home(
         (None, "auto"),
     ],
 )
-def test_the_page_speaks_the_shoppers_language_where_stripe_does(
+def test_page_speaks_shopper_language(
     fake: FakeStripe,
     account: Account,
     language: str | None,
     locale: str,
 ) -> None:
+    """This applies to the languages that Stripe offers."""
     created(account, language=language)
     assert sent(fake)["locale"] == locale
 
 
-def test_a_mistyped_email_address_does_not_stop_a_sale(fake: FakeStripe, account: Account) -> None:
+def test_mistyped_email_does_not_stop_sale(fake: FakeStripe, account: Account) -> None:
     request, _ = created(account, email="ann at shopper")
     assert "customer_email" not in sent(fake)
     keys = {one.headers["idempotency-key"] for one in fake.requests("create_session")}
@@ -155,7 +156,7 @@ def test_a_mistyped_email_address_does_not_stop_a_sale(fake: FakeStripe, account
     assert fake.session_of(request.reference)["amount_total"] == 1250
 
 
-def test_a_chosen_method_limits_the_page_to_it(fake: FakeStripe) -> None:
+def test_page_offers_only_chosen_method(fake: FakeStripe) -> None:
     account = account_at(fake.url, methods=["card", "ideal"])
     assert [(method.code, method.label) for method in hooks.payment_methods(account)] == [
         ("card", ""),
@@ -165,7 +166,8 @@ def test_a_chosen_method_limits_the_page_to_it(fake: FakeStripe) -> None:
     assert sent(fake)["allowed_payment_method_types"] in (["ideal"], {"0": "ideal"})
 
 
-def test_a_method_of_one_currency_is_offered_for_no_other(fake: FakeStripe) -> None:
+def test_method_keeps_to_its_currency(fake: FakeStripe) -> None:
+    """A method of one currency is offered for no other."""
     [ideal] = hooks.payment_methods(account_at(fake.url, methods=["ideal"]))
     assert (ideal.fault(Decimal(10), "EUR"), ideal.fault(Decimal(10), "USD") is None) == (
         None,
@@ -173,10 +175,11 @@ def test_a_method_of_one_currency_is_offered_for_no_other(fake: FakeStripe) -> N
     )
 
 
-def test_an_account_without_methods_leaves_the_choice_to_stripes_page(
+def test_stripe_chooses_methods_by_default(
     fake: FakeStripe,
     account: Account,
 ) -> None:
+    """An account without methods leaves the choice to Stripe's page."""
     assert [method.code for method in hooks.payment_methods(account)] == ["checkout"]
     created(account)
     assert "allowed_payment_method_types" not in sent(fake)
@@ -219,7 +222,7 @@ def test_amounts_are_exact_in_stripes_own_units(
 
 
 @pytest.mark.parametrize(("currency", "amount"), [("KWD", "1.234"), ("MGA", "12.50")])
-def test_an_amount_that_stripe_cannot_take_is_refused_before_it_is_sent(
+def test_impossible_amount_is_refused_before_sending(
     fake: FakeStripe,
     account: Account,
     currency: str,
@@ -232,10 +235,11 @@ def test_an_amount_that_stripe_cannot_take_is_refused_before_it_is_sent(
     assert "in steps of" in (method.fault(Decimal(amount), currency) or "")
 
 
-def test_an_amount_below_stripes_least_is_refused_with_stripes_words(
+def test_too_small_amount_shows_stripes_message(
     fake: FakeStripe,
     account: Account,
 ) -> None:
+    """An amount below Stripe's minimum is refused in Stripe's words."""
     assert hooks.payment_methods(account)[0].fault(Decimal("0.49"), "USD") is not None
     with pytest.raises(Refused, match="amount_too_small"):
         hooks.pay(account, request_of("0.49"))
@@ -256,12 +260,13 @@ def status_of(
     ("end", "status"),
     [("settle", TransactionStatus.PAID), ("fail_delayed", TransactionStatus.FAILED)],
 )
-def test_a_bank_debit_is_on_its_way_until_it_succeeds_or_fails(
+def test_bank_debit_is_pending_until_settled(
     fake: FakeStripe,
     account: Account,
     end: str,
     status: TransactionStatus,
 ) -> None:
+    """It counts as on its way until it succeeds or fails."""
     request, payment = created(account, currency="EUR")
     fake.pay_with_delay(request.reference)
     assert status_of(account, request, payment) is TransactionStatus.PROCESSING
@@ -269,10 +274,11 @@ def test_a_bank_debit_is_on_its_way_until_it_succeeds_or_fails(
     assert status_of(account, request, payment) is status
 
 
-def test_a_declined_card_leaves_the_page_open_and_another_card_pays(
+def test_declined_card_leaves_page_open(
     fake: FakeStripe,
     account: Account,
 ) -> None:
+    """Another card can still pay."""
     request, payment = created(account)
     fake.decline(request.reference)
     assert status_of(account, request, payment) is TransactionStatus.PENDING
@@ -280,10 +286,11 @@ def test_a_declined_card_leaves_the_page_open_and_another_card_pays(
     assert status_of(account, request, payment) is TransactionStatus.PAID
 
 
-def test_a_payment_whose_answer_was_lost_is_found_though_the_search_index_lags(
+def test_lost_answer_is_found_despite_lag(
     fake: FakeStripe,
     account: Account,
 ) -> None:
+    """The payment is found although Stripe's search index lags."""
     fake.hold_search()
     request = request_of()
     fake.lose_next("create_session")
@@ -293,19 +300,21 @@ def test_a_payment_whose_answer_was_lost_is_found_though_the_search_index_lags(
     assert hooks.query(account, request.reference).status is TransactionStatus.PAID
 
 
-def test_a_payment_of_long_ago_whose_answer_was_lost_is_found_by_the_search(
+def test_search_finds_old_lost_payment(
     fake: FakeStripe,
     account: Account,
 ) -> None:
+    """The answer to its creation was lost long ago."""
     request, _ = paid(fake, account)
     fake.session_of(request.reference)["created"] -= 3 * 24 * 3600
     assert hooks.query(account, request.reference).status is TransactionStatus.PAID
 
 
-def test_a_merchant_without_search_finds_a_payment_of_long_ago_in_the_list(
+def test_list_finds_old_payment_without_search(
     fake: FakeStripe,
     account: Account,
 ) -> None:
+    """Some merchants cannot use Stripe's search."""
     request, _ = paid(fake, account)
     fake.session_of(request.reference)["created"] -= 3 * 24 * 3600
     for _ in range(2):
@@ -322,7 +331,7 @@ def test_a_payment_among_hundreds_is_found(fake: FakeStripe, account: Account) -
     assert hooks.query(account, request.reference).status is TransactionStatus.PAID
 
 
-def test_what_stripe_has_received_counts_and_not_what_was_asked(
+def test_received_amount_counts_over_requested(
     fake: FakeStripe,
     account: Account,
 ) -> None:
@@ -343,7 +352,7 @@ def test_an_evidence_holds_nothing_about_the_shopper(fake: FakeStripe, account: 
     assert found.raw["paid_with"] == "card"
 
 
-def test_a_payment_in_test_mode_never_pays_a_live_order(fake: FakeStripe, account: Account) -> None:
+def test_test_mode_pays_no_live_order(fake: FakeStripe, account: Account) -> None:
     request, payment = paid(fake, account)
     fake.session_of(request.reference)["livemode"] = True
     with pytest.raises(AnswerNotUnderstood, match="test mode"):
@@ -364,7 +373,7 @@ def test_a_payment_in_test_mode_never_pays_a_live_order(fake: FakeStripe, accoun
         (401, WrongCredentials),
     ],
 )
-def test_i6_only_a_clear_no_is_a_no_to_a_creation(
+def test_i6_only_clear_refusal_denies_creation(
     fake: FakeStripe,
     account: Account,
     status: int,
@@ -376,7 +385,7 @@ def test_i6_only_a_clear_no_is_a_no_to_a_creation(
 
 
 @pytest.mark.parametrize("status", [500, 429, 409])
-def test_a_broken_query_never_says_that_there_is_no_such_payment(
+def test_broken_query_never_means_not_found(
     fake: FakeStripe,
     account: Account,
     status: int,
@@ -394,9 +403,10 @@ def test_half_an_answer_is_no_answer(fake: FakeStripe, account: Account) -> None
         hooks.pay(account, request_of())
 
 
-def test_a_key_that_stripe_does_not_know_is_wrong_credentials_and_stays_secret(
+def test_unknown_key_means_wrong_credentials(
     fake: FakeStripe,
 ) -> None:
+    """The error does not show the key."""
     stranger = account_at(fake.url, token="sk_test_of_a_stranger")
     with pytest.raises(WrongCredentials) as caught:
         hooks.pay(stranger, request_of())
@@ -404,10 +414,11 @@ def test_a_key_that_stripe_does_not_know_is_wrong_credentials_and_stays_secret(
 
 
 @pytest.mark.parametrize(("token", "sandbox"), [("sk_test_fake", False), ("sk_live_fake", True)])
-def test_a_test_key_pays_in_no_live_shop_and_a_live_key_in_no_sandbox(
+def test_keys_stay_in_their_mode(
     token: str,
     sandbox: bool,
 ) -> None:
+    """A test key pays in no live shop, and a live key in no sandbox."""
     confused = Account(token=token, sandbox=sandbox, dialect="stripe")
     with pytest.raises(ConfigurationError, match="SANDBOX"):
         hooks.pay(confused, request_of())
@@ -425,7 +436,7 @@ def test_a_test_key_pays_in_no_live_shop_and_a_live_key_in_no_sandbox(
         ("failed", RefundOutcome.FAILED),
     ],
 )
-def test_a_refund_is_done_only_when_stripe_says_so(
+def test_refund_is_done_when_stripe_confirms(
     fake: FakeStripe,
     account: Account,
     status: Any,
@@ -443,7 +454,7 @@ def test_a_refund_is_done_only_when_stripe_says_so(
     assert again.outcome == by_id.outcome == outcome
 
 
-def test_i6_a_refund_that_is_sent_again_refunds_once(fake: FakeStripe, account: Account) -> None:
+def test_i6_resent_refund_is_made_once(fake: FakeStripe, account: Account) -> None:
     request, payment = paid(fake, account)
     fake.lose_next("create_refund")
     with pytest.raises(OutcomeUnknown):
@@ -452,10 +463,11 @@ def test_i6_a_refund_that_is_sent_again_refunds_once(fake: FakeStripe, account: 
     assert len(fake.refunds) == 1
 
 
-def test_a_refund_that_fails_after_it_was_done_is_listed_as_failed(
+def test_refund_failing_afterwards_is_listed(
     fake: FakeStripe,
     account: Account,
 ) -> None:
+    """It was done at first and is then listed as failed."""
     request, payment = paid(fake, account)
     done = hooks.refund(account, refund_of(request, payment))
     assert done.refund_no is not None
@@ -466,7 +478,7 @@ def test_a_refund_that_fails_after_it_was_done_is_listed_as_failed(
     assert (listed.refund_id, listed.outcome) == (f"{request.reference}-r1", RefundOutcome.FAILED)
 
 
-def test_a_refund_of_the_dashboard_is_listed_with_its_number(
+def test_dashboard_refund_is_listed_with_number(
     fake: FakeStripe,
     account: Account,
 ) -> None:
@@ -478,10 +490,11 @@ def test_a_refund_of_the_dashboard_is_listed_with_its_number(
     assert (listed.amount, listed.refund_no, listed.refund_id) == (Decimal("2.50"), number, None)
 
 
-def test_more_refunds_than_stripe_shows_with_a_charge_are_all_listed(
+def test_long_refund_list_is_complete(
     fake: FakeStripe,
     account: Account,
 ) -> None:
+    """Stripe shows only some of the refunds with a charge."""
     request, payment = paid(fake, account, amount="100.00")
     for _number in range(12):
         fake.refund_in_dashboard(request.reference, 100)
@@ -489,7 +502,7 @@ def test_more_refunds_than_stripe_shows_with_a_charge_are_all_listed(
     assert len(found.refunds or ()) == 12
 
 
-def test_i6_a_refund_whose_payment_could_not_be_read_has_not_left(
+def test_i6_unreadable_payment_sends_no_refund(
     fake: FakeStripe,
     account: Account,
 ) -> None:
@@ -520,7 +533,7 @@ def disputed(fake: FakeStripe, account: Account) -> tuple[PaymentRequest, Create
         ("lost", DisputeStatus.LOST),
     ],
 )
-def test_a_dispute_comes_with_amount_state_and_deadline(
+def test_dispute_has_amount_state_and_deadline(
     fake: FakeStripe,
     account: Account,
     word: str,
@@ -537,7 +550,7 @@ def test_a_dispute_comes_with_amount_state_and_deadline(
     assert found.respond_by in (datetime.fromtimestamp(1_800_000_000, UTC), None)
 
 
-def test_a_dispute_in_another_currency_puts_the_whole_payment_at_stake(
+def test_foreign_currency_dispute_risks_whole_payment(
     fake: FakeStripe,
     account: Account,
 ) -> None:
@@ -551,7 +564,7 @@ def test_a_dispute_in_another_currency_puts_the_whole_payment_at_stake(
     assert found.amount == Decimal("12.50")
 
 
-def test_an_inquiry_is_answered_by_a_full_refund(fake: FakeStripe, account: Account) -> None:
+def test_full_refund_answers_inquiry(fake: FakeStripe, account: Account) -> None:
     request, payment, number = disputed(fake, account)
     fake.set_dispute_status(number, "warning_needs_response")
     [open_one] = hooks.query(
@@ -576,7 +589,7 @@ def read(account: Account, headers: dict[str, str], body: bytes) -> tuple[Hint, 
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_both_secrets_are_believed_while_one_is_replaced(
+def test_both_secrets_work_during_replacement(
     fake: FakeStripe,
     account: Account,
     secret: str,
@@ -592,11 +605,12 @@ def test_both_secrets_are_believed_while_one_is_replaced(
     "kind",
     ["charge.refunded", "refund.updated", "refund.failed", "charge.dispute.created"],
 )
-def test_an_event_of_a_charge_a_refund_or_a_dispute_names_the_payment(
+def test_charge_refund_and_dispute_name_payment(
     fake: FakeStripe,
     account: Account,
     kind: str,
 ) -> None:
+    """Events about any of the three say which payment they belong to."""
     request, _ = paid(fake, account)
     fake.refund_in_dashboard(request.reference, 250)
     fake.dispute(request.reference)
@@ -656,10 +670,11 @@ def test_thin_event_names_the_payload_style(fake: FakeStripe, account: Account) 
         read(account, *fake.signed(thin, SECRETS[0]))
 
 
-def test_i7_a_notification_that_is_old_unsigned_or_of_somebody_else_is_refused(
+def test_i7_untrusted_notifications_are_refused(
     fake: FakeStripe,
     account: Account,
 ) -> None:
+    """They are old, unsigned or signed by somebody else."""
     request, _ = paid(fake, account)
     event = fake.event("checkout.session.completed", request.reference)
     headers, body = fake.signed(event, SECRETS[0])
@@ -683,10 +698,11 @@ def test_an_account_without_secrets_believes_no_notification(fake: FakeStripe) -
         read(account, *fake.signed(fake.event("checkout.session.completed", request.reference), ""))
 
 
-def test_an_event_of_the_other_mode_and_of_other_software_is_no_news(
+def test_unrelated_events_are_no_news(
     fake: FakeStripe,
     account: Account,
 ) -> None:
+    """They belong to the other mode or to other software."""
     request, _ = paid(fake, account)
     event = fake.event("checkout.session.completed", request.reference)
     assert read(account, *fake.signed({**event, "livemode": True}, SECRETS[0])) == ()
@@ -696,7 +712,7 @@ def test_an_event_of_the_other_mode_and_of_other_software_is_no_news(
     assert read(account, *fake.signed(foreign, SECRETS[0])) == ()
 
 
-def test_a_signed_text_that_is_no_event_cannot_be_read(fake: FakeStripe, account: Account) -> None:
+def test_signed_non_event_is_unreadable(fake: FakeStripe, account: Account) -> None:
     headers, _ = fake.signed({"object": "event"}, SECRETS[0])
     _, body = fake.signed({"object": "event"}, SECRETS[0])
     with pytest.raises(AnswerNotUnderstood):
@@ -718,7 +734,7 @@ def test_an_unknown_reference_is_not_found(fake: FakeStripe, account: Account) -
         hooks.query(account, "S1-NEVER")
 
 
-def test_the_answer_is_about_the_session_that_was_asked_for(
+def test_answer_is_about_requested_session(
     fake: FakeStripe,
     account: Account,
 ) -> None:

@@ -45,7 +45,7 @@ def intent_of(client: stripe.StripeClient, session: stripe.checkout.Session) -> 
     return intent
 
 
-def test_a_shopper_pays_and_the_webhooks_are_signed(
+def test_shopper_pays_and_webhooks_are_signed(
     simulator: Simulator,
     client: stripe.StripeClient,
 ) -> None:
@@ -84,7 +84,7 @@ def test_a_shopper_pays_and_the_webhooks_are_signed(
         ([Simulator.expire], "expired", "unpaid", None),
     ],
 )
-def test_the_shopper_and_the_bank_move_the_session(
+def test_shopper_and_bank_move_session(
     simulator: Simulator,
     client: stripe.StripeClient,
     acts: list[Callable[[Simulator, str], None]],

@@ -13,6 +13,7 @@ from django.apps import apps
 from tillgate.django.accounting.differences import STATUS_OF_EVENT
 from tillgate.django.models import (
     Heartbeat,
+    Lane,
     Notification,
     Order,
     OutboxEvent,
@@ -54,6 +55,7 @@ _TO_THE_SECOND: Final = {
     Refund: ("created_at", "status_since", "due_at"),
     OutboxEvent: ("due_at", "begun_at"),
     Review: ("mailed_at", "resolved_at"),
+    Lane: ("rests_until", "silent_since", "answered_at"),
 }
 """Moments that are compared with others at least a second away, or with whoever comes later."""
 _UNLESS_WORKED: Final = {Payment: ("next_poll_at",), Review: ("opened_at",)}
@@ -112,7 +114,7 @@ def canonical(table: str, rows: list[tuple[Any, ...]], *, is_worked: bool) -> _R
             "in _TO_THE_TICK",
         )
     if model is Heartbeat:
-        worker = importlib.import_module("tillgate.django.worker.watch").WORKER
+        worker = importlib.import_module("tillgate.django.heartbeats").WORKER
         rows = [row if row[0] != worker else (worker, _SHOWN, "{}") for row in rows]
     if model is TimelineEntry:
         event, subject = (

@@ -26,7 +26,7 @@ __all__ = ["STORY", "Known", "Scope", "Stepping", "World"]
 _T = TypeVar("_T")
 STORY: Final = "0"
 _TICK: Final = 10e-6
-_TO_THE_TICK: Final = ("ask", "new_payment", "create", "write_status_and_review")
+_TO_THE_TICK: Final = ("ask", "new_payment", "_write_outcome", "_write_columns")
 """The functions that note when the gateway was asked, or when a payment came to its status."""
 _EVENT_ID_BITS: Final = 128
 _MOST_STANDING: Final = 5000

@@ -20,7 +20,7 @@ from proving.simulation.exhaustion.small_world import (
 )
 from proving.simulation.exhaustion.stepping import Known, Scope, World
 from proving.simulation.network import Violated
-from tillgate.django.models import Heartbeat, Notification, Review
+from tillgate.django.models import Heartbeat, Lane, Notification, Review
 
 __all__ = ["GONE", "Counts", "Move", "Outcome", "Steps", "keep_all"]
 
@@ -93,7 +93,9 @@ class Steps:
         self._moves: dict[tuple[int, int, int, int], list[Move]] = {}
         self._reached: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
         self._judged: dict[World, int] = {}
-        unjudged = [model._meta.db_table for model in (Notification, Review, Heartbeat)] + [TIME]
+        unjudged = [model._meta.db_table for model in (Notification, Review, Heartbeat, Lane)] + [
+            TIME
+        ]
         self._judged_places = [at for name, at in small.places.items() if name not in unjudged]
 
     def begin(self, scope: Scope) -> Counts:

@@ -39,8 +39,8 @@ def account_of(payment: Payment) -> Account:
     """Return the account that made a payment; another merchant's answers about it would prove
     nothing (I1).
     """
-    if payment.maker is not None:
-        return payment.maker
+    if payment.known_account is not None:
+        return payment.known_account
     account = find_account(payment.account)
     for name in _PINNED:
         value = getattr(payment, name)
@@ -73,7 +73,7 @@ def account_if_known(alias: str) -> Account | None:
         return None
 
 
-def maker_if_known(payment: Payment) -> Account | None:
+def known_account_of(payment: Payment) -> Account | None:
     """Return the account that made a payment; None when it cannot be found just now, or its alias
     is another merchant's by now.
     """
@@ -83,5 +83,5 @@ def maker_if_known(payment: Payment) -> Account | None:
 
 def dialect_of(payment: Payment) -> GatewayProfile:
     """Return the profile of a payment's gateway; the reference's, when its account is gone."""
-    account = payment.maker or account_if_known(payment.account)
+    account = payment.known_account or account_if_known(payment.account)
     return account.dialect if account else REFERENCE

@@ -16,8 +16,8 @@ from typing import Final
 from django.db.models import QuerySet
 
 from tillgate.django.models import Order, OutboxEventKind, Payment, Refund, Review
-from tillgate.django.orders.locking import in_the_shops_hands, locked_order, outside_transactions
-from tillgate.django.orders.status import queue_event, reopen_order
+from tillgate.django.orders.locking import locked_order, outside_transactions, shop_savepoint
+from tillgate.django.orders.status import mark_order_reopened, queue_event
 from tillgate.django.orders.timeline import record
 from tillgate.django.outbox.attempts import abandon, retry
 from tillgate.django.outbox.delivering import deliver
@@ -79,8 +79,8 @@ class _Given:
     note: str
     amount: Decimal | str | None
     idempotency_key: str | None
-    seen: int | None
-    read: str
+    newest_refund: int | None
+    expected_version: str
     withdraws: int | None
 
 
@@ -161,17 +161,17 @@ def take_action(
     note: str = "",
     amount: Decimal | str | None = None,
     idempotency_key: str | None = None,
-    seen: int | None = None,
-    read: str = "",
+    newest_refund: int | None = None,
+    expected_version: str = "",
     withdraws: int | None = None,
 ) -> Done:
     """Do an action that staff chose for a review.
 
     `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired.
-    `seen` and `idempotency_key` are as in `refund`; a repeated key returns its refund also after
-    the review was resolved. `read` is the review's `version` from the form: staff cannot resolve a
-    review with other facts. `withdraws` is the refund from the form, by `to_withdraw`: a second
-    press withdraws no other refund.
+    `newest_refund` and `idempotency_key` are as in `refund`; a repeated key returns its refund also
+    after the review was resolved. `expected_version` is the review's `version` from the form: staff
+    cannot resolve a review with other facts. `withdraws` is the refund from the form, by
+    `to_withdraw`: a second press withdraws no other refund.
 
     Raises `ActionNotPossible`, `RefundNotPossible` or `InvalidRequest` without any change.
     """
@@ -185,7 +185,7 @@ def take_action(
     review = rows.get(pk=review_id)
     if review.resolved_at:
         payment = review.payment if action == ReviewAction.REFUND else None
-        repeated = find_repeated(payment, amount or "", idempotency_key) if payment else None
+        repeated = find_repeated(payment, amount, idempotency_key) if payment else None
         return _refunded(review, repeated) if repeated else _too_late(review)
     if action not in _fitting(review):
         raise ActionNotPossible(f"{action!r} does not resolve {review.reason!r}")
@@ -195,15 +195,15 @@ def take_action(
             "its money is settled elsewhere"
         )
         raise ActionNotPossible(f"its payment is open: {remedy}")
-    if read and read != review.version and action in _AS_READ:
+    if expected_version and expected_version != review.version and action in _AS_READ:
         raise _says_something_else(review)
     given = _Given(
         staff=staff,
         note=storable(note.strip()),
         amount=amount,
         idempotency_key=idempotency_key,
-        seen=seen,
-        read=read,
+        newest_refund=newest_refund,
+        expected_version=expected_version,
         withdraws=withdraws,
     )
     return _ACTIONS[ReviewAction(action)](review, given)
@@ -247,15 +247,15 @@ def _look(payment: Payment, staff: str) -> tuple[Answer | None, Done]:
             message="the gateway was asked a moment ago: try again in a few seconds",
         )
     answer = ask(payment)
-    seen = apply_answer(payment, answer, f"staff:{staff}")
-    decision = decide_about(seen, answer)
+    fresh = apply_answer(payment, answer, f"staff:{staff}")
+    decision = decide_about(fresh, answer)
     return answer, Done(resolved=decision.is_in_order, message=decision.detail)
 
 
 def _query(review: Review, given: _Given) -> Done:
     if review.refund is not None:
         return _query_refund(review, review.refund, given)
-    # A gateway that is silent to all has none that met it first: its newest is asked about.
+    # No single payment is affected, so query the newest one.
     newest = Payment.objects.select_related("order").filter(account=review.account).order_by("-id")
     payment = review.payment or newest.first()
     if payment is None:
@@ -265,9 +265,9 @@ def _query(review: Review, given: _Given) -> Done:
 
 
 def _query_refund(review: Review, refund: Refund, given: _Given) -> Done:
-    seen = poll_refund(refund.pk, f"staff:{given.staff}")
+    polled = poll_refund(refund.pk, f"staff:{given.staff}")
     review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
-    done = Done(resolved=False, message=f"asked again: the refund is {seen.status}")
+    done = Done(resolved=False, message=f"asked again: the refund is {polled.status}")
     return _ended(review, done, given) if review.resolved_at else done
 
 
@@ -353,10 +353,10 @@ def _tell_again(review: Review, given: _Given) -> Done:
     review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
     if review.resolved_at:
         return _too_late(review)
-    said = outbox_event.outcome or outbox_event.fault
+    outcome = outbox_event.outcome or outbox_event.fault
     return Done(
         resolved=False,
-        message=f"the shop says: {said or 'not yet, an earlier outbox event is waiting'}",
+        message=f"the shop says: {outcome or 'not yet, an earlier outbox event is waiting'}",
     )
 
 
@@ -365,7 +365,7 @@ def _reopen(order: Order, given: _Given) -> None:
     again.
     """
     try:
-        with in_the_shops_hands():
+        with shop_savepoint():
             described = call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     except Exception as error:
         raise ActionNotPossible(
@@ -373,20 +373,22 @@ def _reopen(order: Order, given: _Given) -> None:
             f"{error}",
         ) from error
     if order.closed_at and described is not None and described.not_payable_detail is None:
-        reopen_order(order)
+        mark_order_reopened(order)
         record("order.reopened", order, f"staff:{given.staff}", "the shop takes money for it again")
 
 
 def _refund(review: Review, given: _Given) -> Done:
     payment = review.payment
     assert payment is not None
+    if not given.amount and (earlier := find_repeated(payment, None, given.idempotency_key)):
+        return _refunded(review, earlier)
     sent = refund(
         payment.pk,
         given.amount or "",
         staff=given.staff,
         reason=review.reason,
         idempotency_key=given.idempotency_key,
-        seen=given.seen,
+        newest_refund=given.newest_refund,
         about=review,
     )
     review.refresh_from_db()
@@ -410,7 +412,7 @@ def _enter(review: Review, given: _Given) -> Done:
         review.payment.pk,
         given.amount or "",
         staff=given.staff,
-        seen=given.seen,
+        newest_refund=given.newest_refund,
         about=review,
     )
     return Done(resolved=True, message=f"{entered.money} was refunded elsewhere", refund=entered)
@@ -439,7 +441,7 @@ def _dismiss(review: Review, given: _Given) -> Done:
     with locked_order(review.order_id):
         review.refresh_from_db(fields=["facts", "version", "reported_paid"])
         # no update can come now: this process has the order's lock
-        if given.read and given.read != review.version:
+        if given.expected_version and given.expected_version != review.version:
             raise _says_something_else(review)
         # It would go out although the money is to stay.
         if ReviewAction.REFUND in _fitting(review) and (unsent := _unsent(review).first()):

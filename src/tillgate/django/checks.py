@@ -8,8 +8,9 @@ migration these report nothing.
 
 from __future__ import annotations
 
+import importlib.metadata
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -27,9 +28,10 @@ from django.utils import timezone
 from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django.conf import Settings, get_settings
-from tillgate.django.models import ExactField, Heartbeat, Order, Payment, database
+from tillgate.django.heartbeats import last_beat
+from tillgate.django.models import ExactField, Order, Payment, database
 from tillgate.errors import ConfigurationError
-from tillgate.hooks.manager import check_hooks
+from tillgate.hooks.manager import ENTRY_POINT_GROUP, check_hooks
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
 from tillgate.wire.methods import Method
 from tillgate.wire.texts import described
@@ -64,19 +66,31 @@ Found = Iterator[checks.CheckMessage]
 _CLASSES: Final[dict[str, type[checks.Error | checks.Warning]]] = {"error": checks.Error}
 
 
-def report_errors_as_warnings() -> None:
+_REMEDIES: Final[dict[int, str]] = {}
+"""The hints of warnings, by number, in the words of a framework that has settings of its own."""
+_NOTES: Final[set[int]] = set()
+"""The numbers of warnings that a framework leaves nobody to mend: they are notes."""
+
+
+def report_errors_as_warnings(
+    remedies: Mapping[int, str] | None = None,
+    notes: Collection[int] = (),
+) -> None:
     """Let errors stop no command any more: the framework runs more than payments by its commands.
-    The ids stay.
+    The ids stay. `remedies` and `notes` are as above.
     """
     _CLASSES["error"] = checks.Warning
+    _REMEDIES.update(remedies or {})
+    _NOTES.update(notes)
 
 
 def _error(number: int, message: str, hint: str) -> checks.CheckMessage:
     return _CLASSES["error"](message, hint=hint, id=f"tillgate.E{number:03}")
 
 
-def _warning(number: int, message: str, hint: str) -> checks.Warning:
-    return checks.Warning(message, hint=hint, id=f"tillgate.W{number:03}")
+def _warning(number: int, message: str, hint: str) -> checks.CheckMessage:
+    kind = checks.Info if number in _NOTES else checks.Warning
+    return kind(message, hint=_REMEDIES.get(number, hint), id=f"tillgate.W{number:03}")
 
 
 def _is_for_shoppers() -> bool:
@@ -222,6 +236,19 @@ def check_public_url() -> Found:
         )
 
 
+def _installed_apps() -> str:
+    """Return the shop plugins that are installed, by the usual name of their packages, as a hint
+    names them.
+    """
+    packages = sorted(
+        distribution.name.replace("-", "_")
+        for distribution in importlib.metadata.distributions()
+        if distribution.name.startswith("tillgate-")
+        and not distribution.entry_points.select(group=ENTRY_POINT_GROUP)
+    )
+    return f" (installed: {', '.join(packages)})" if packages else ""
+
+
 def check_plugins() -> Found:
     """Whether the plugins can be loaded, implement only existing hooks, and implement the hooks
     that a shop needs.
@@ -247,8 +274,8 @@ def check_plugins() -> Found:
             "none can be paid."
         )
         hint = (
-            "Add the app of the shop that registers its plugin to INSTALLED_APPS, or install a "
-            "plugin; mark its hooks @hookimpl."
+            f"Add the app of the shop plugin to INSTALLED_APPS{_installed_apps()}: its ready() "
+            "calls tillgate.shop.register. Mark the plugin's hooks @hookimpl."
         )
         yield _warning(12, message, hint)
     for shop in shops:
@@ -630,11 +657,6 @@ def check_clocks() -> Found:
 
 def check_worker() -> Found:
     """Whether the worker runs and keeps up."""
-    # here, since every process imports the checks, and few run this one
-    from tillgate.django.worker.watch import (
-        WORKER,
-    )
-
     settings = _settings()
     late = timedelta(minutes=settings.worker_late_minutes if settings else 15)
     now, hint = (
@@ -642,7 +664,7 @@ def check_worker() -> Found:
         "Run `manage.py tillgate worker`, `manage.py tillgate worker --once` every minute, or the "
         "Celery tasks.",
     )
-    last = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
+    last = last_beat()
     if last is None:
         yield _warning(
             9,
@@ -678,7 +700,8 @@ def check_watched() -> Found:
             f"Payments are open for orders of plugin {plugin!r}, which is not loaded: "
             "nobody could be told that they are paid."
         )
-        yield _error(9, message, "Install the plugin again until its payments are settled.")
+        hint = f"{hooks.remedy_without(plugin)}, until its payments are settled."
+        yield _error(9, message, hint[0].upper() + hint[1:])
     pinned = ("account", "merchant_no", "base_url", "sandbox")
     for fields in watched.values(*pinned).distinct():
         try:

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import functools
 from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
@@ -36,7 +37,9 @@ models.
 """
 _SHORTEST_SECRET: Final = 16
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_SECRET: Final = frozenset({"ACCOUNTS", "ALERT_WEBHOOK_URL", "ALERT_WEBHOOK_SECRET"})
+_SECRET: Final = frozenset(
+    {"ACCOUNTS", "ALERT_WEBHOOK_URL", "ALERT_WEBHOOK_SECRET", "MONITOR_TOKEN"},
+)
 """The settings whose values no error shows."""
 
 
@@ -146,16 +149,37 @@ def _alert_url(value: object) -> SecretStr | None:
     text = value.get_secret_value() if isinstance(value, SecretStr) else value
     if text is None or is_web_address(text):
         return None if text is None else SecretStr(str(text))
-    del (
-        value,
-        text,
-        # error reports print local variables: whoever knows the address of an incoming webhook can
-        # write there
-    )
+    # Error reports print local variables, and anyone who knows the address can write there.
+    del value, text
     raise ConfigurationError(
         "TILLGATE['ALERT_WEBHOOK_URL']",
         "***",
         "must be an absolute https address, such as https://hooks.example/alerts",
+    )
+
+
+def _monitor_token(value: object) -> SecretStr | None:
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if text is None or (isinstance(text, str) and len(text) >= _SHORTEST_SECRET and text.isascii()):
+        return None if text is None else SecretStr(text)
+    del value, text  # error reports print local variables
+    raise ConfigurationError(
+        "TILLGATE['MONITOR_TOKEN']",
+        "***",
+        f"must be a random ASCII text of {_SHORTEST_SECRET} characters or more",
+    )
+
+
+def _networks(value: object) -> tuple[IPv4Network | IPv6Network, ...]:
+    try:
+        if isinstance(value, list | tuple):
+            return tuple(map(ip_network, value))
+    except ValueError:
+        pass
+    raise ConfigurationError(
+        "TILLGATE['MONITOR_NETWORKS']",
+        value,
+        'must be a list of networks, such as ["10.0.0.0/8"]',
     )
 
 
@@ -263,6 +287,10 @@ class Settings(BaseModel):
     """An address that receives the same by POST; None for no alerts."""
     alert_webhook_secret: SecretStr | None = None
     """The key that signs the alerts."""
+    monitor_token: Annotated[SecretStr | None, BeforeValidator(_monitor_token)] = None
+    """The token with which a monitor reads `health/` and `metrics/`; None for none."""
+    monitor_networks: Annotated[tuple[Any, ...], BeforeValidator(_networks)] = ()
+    """The networks from which both can be read without it, by the address that Django sees."""
     details_kept_days: _Days | None = 600
     """How long after its last change an order keeps notifications, the gateway's answers and texts;
     None for ever.

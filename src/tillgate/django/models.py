@@ -1,7 +1,7 @@
-"""The rows. They know only `lifecycle`; the code that changes them is in `operations`, and nowhere
-else.
+"""The rows. They know only `lifecycle`; the rooms `orders`, `payments`, `refunds`, `reviews`,
+`outbox` and `worker` change them.
 
-No brand of a framework or payment method is in a stored value but the plugin's entry-point name and
+No brand of a framework or payment method is in a stored value but the plugin's name and
 the payment method's word of the interface.
 """
 
@@ -48,7 +48,7 @@ LONGEST_IDEMPOTENCY_KEY = 255
 
 
 _PERMISSIONS = ("view",)
-"""Only operations add, change or delete rows. The actions of staff have permissions of their
+"""Only these rooms add, change or delete rows. The actions of staff have permissions of their
 own.
 """
 
@@ -183,7 +183,7 @@ class Payment(models.Model):
 
     objects: ClassVar[OneDatabase[Payment]] = OneDatabase()
 
-    maker: Account | None = None
+    known_account: Account | None = None
     """The account that made the payment, where a notification's handling has found it already;
     never stored.
     """
@@ -523,7 +523,7 @@ class Review(models.Model):
     """A hash of reason, facts and `reported_paid`: an action on an older version is refused."""
     evidence = models.JSONField(default=dict)
     open_key = models.CharField(max_length=190, unique=True, null=True, blank=True)
-    """The same case is open only once; null once closed, so that it may come again."""
+    """The same case is open only once; null once closed, since it may come again."""
     opened_at = models.DateTimeField(db_index=True)
     recorded = models.JSONField(default=list)
     """The versions that stand in the timeline."""
@@ -648,8 +648,8 @@ class OutboxEvent(models.Model):
 
 
 class Lane(models.Model):
-    """A lane of the worker that has rested or failed: an account, by its alias, or one of the
-    shop's own, by a name with a colon.
+    """A lane that has rested or failed: an account, by its alias, or one of the shop's own, by a
+    name with a colon. The pages have lanes too, in which they create payments or send queries.
     """
 
     objects: ClassVar[OneDatabase[Lane]] = OneDatabase()
@@ -676,7 +676,7 @@ class Lane(models.Model):
 
 
 class Heartbeat(models.Model):
-    """The last sign of life of a worker."""
+    """A last sign of life: of the worker, or of the database's server."""
 
     objects: ClassVar[OneDatabase[Heartbeat]] = OneDatabase()
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from tillgate.django.pages import gateways, shoppers
+from tillgate.django.pages import gateways, monitors, shoppers
 
 app_name = "tillgate"
 
@@ -19,4 +19,6 @@ urlpatterns = [
     path("assets/<str:name>", shoppers.asset, name="asset"),
     path("pay/<str:ticket>/", shoppers.pay, name="pay"),
     path("start/<str:ticket>/", shoppers.start, name="start"),
+    path("health/", monitors.health, name="health"),
+    path("metrics/", monitors.metrics, name="metrics"),
 ]

@@ -16,13 +16,16 @@ from tillgate.hooks.boundary import fault_in
 from tillgate.hooks.hookspecs import hookimpl
 from tillgate.hooks.manager import build_plugin_manager, plugin_manager
 
-# for the app alone: these four are no public names
+# for the app alone: these are no public names
 from tillgate.hooks.manager import (
     call_owner as call_owner,
 )
 from tillgate.hooks.manager import emit as emit
 from tillgate.hooks.manager import implements as implements
 from tillgate.hooks.manager import is_loaded as is_loaded
+from tillgate.hooks.manager import is_registered as is_registered
+from tillgate.hooks.manager import register_shop as register_shop
+from tillgate.hooks.manager import remedy_without as remedy_without
 from tillgate.hooks.values import (
     Event,
     Finding,

@@ -1,5 +1,5 @@
-"""Every hook of Tillgate. A plugin implements those it needs, with `tillgate.hooks.hookimpl`, under
-the entry-point group `tillgate`.
+"""Every hook of Tillgate. A plugin implements those it needs, with `tillgate.hooks.hookimpl`. Shop
+plugins register with `tillgate.shop.register`, the others by the entry-point group `tillgate`.
 
 Three kinds: the gateway's side (only the plugin of the account's profile is called, within the
 wrappers of all plugins, and a wrapper must never call twice; the calls of the built-in wire may be

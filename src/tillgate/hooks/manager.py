@@ -1,5 +1,5 @@
 """The plugin manager. A function builds it on first use, so that importing Tillgate loads no
-plugin.
+plugin. It holds the plugins with an entry point, and the shop plugins that Django has registered.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.metadata
+import importlib.util
 import inspect
 import logging
 import re
@@ -28,7 +29,11 @@ __all__ = [
     "check_hooks",
     "emit",
     "implements",
+    "is_loaded",
+    "is_registered",
     "plugin_manager",
+    "register_shop",
+    "remedy_without",
 ]
 
 ENTRY_POINT_GROUP: Final = "tillgate"
@@ -60,7 +65,7 @@ class _ImportedOrders:
 
 def build_plugin_manager(*plugins: object, entry_points: bool = True) -> pluggy.PluginManager:
     """Return a new manager with the built-in adapter, the given plugins and, by default, every
-    installed plugin.
+    plugin that an entry point names.
 
     Raises `ConfigurationError` naming the plugin that cannot be loaded or implements a hook that
     does not exist.
@@ -188,6 +193,33 @@ def plugin_manager() -> pluggy.PluginManager:
     return build_plugin_manager()
 
 
+def register_shop(plugin: object, name: str) -> None:
+    """Register a shop plugin with the process's manager; the same again changes nothing."""
+    try:
+        manager = plugin_manager()
+    except ConfigurationError:
+        return  # the system checks report a manager that cannot be built
+    if is_registered(plugin, name):
+        return
+    if manager.has_plugin(name):
+        raise ConfigurationError(
+            "plugin",
+            name,
+            f"is registered twice: the name is taken by {manager.get_plugin(name)!r}",
+        )
+    if other := manager.get_name(plugin):
+        raise ConfigurationError("plugin", name, f"is registered already, as {other!r}")
+    try:
+        manager.register(plugin, name=name)
+    except pluggy.PluginValidationError as error:
+        raise _unusable(manager, error, name) from error
+
+
+def is_registered(plugin: object, name: str) -> bool:
+    """Return whether a name belongs to just this plugin."""
+    return plugin_manager().get_plugin(name) is plugin
+
+
 def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
     """Call a hook of the shop's side on the one plugin that owns the order, and return its result
     or None if it implements no such hook.
@@ -201,15 +233,25 @@ def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
             if implements(name, "tillgate_describe_order")
         ]
         near = difflib.get_close_matches(plugin, shops, n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else "install it again;"
-        loaded = ", ".join(shops) or "no shop plugin"
+        remedy = f"did you mean {near[0]!r}?" if near else f"{remedy_without(plugin)};"
         raise ConfigurationError(
             "plugin",
             plugin,
-            f"owns an order but is not loaded: {remedy} loaded: {loaded}",
+            f"owns an order but is not loaded: {remedy} loaded: "
+            f"{', '.join(shops) or 'no shop plugin'}",
         )
     others = [other for other in manager.get_plugins() if other is not owner]
     return manager.subset_hook_caller(hook, others)(**arguments)
+
+
+def remedy_without(plugin: str) -> str:
+    """Return what to do about a shop plugin that is not loaded, where its package has the usual
+    name `tillgate_...`.
+    """
+    package = f"tillgate_{plugin.replace('-', '_')}"
+    if package.isidentifier() and importlib.util.find_spec(package):
+        return f"it is installed, so add {package!r} to INSTALLED_APPS"
+    return "install it again, and add its app to INSTALLED_APPS"
 
 
 def is_loaded(plugin: str) -> bool:

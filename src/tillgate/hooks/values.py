@@ -82,7 +82,7 @@ class OrderDescription:
     @property
     def is_free(self) -> bool:
         """Whether there is nothing to pay."""
-        return self.amount == 0
+        return self.amount <= 0
 
 
 class PaidOutcome(StrEnum):

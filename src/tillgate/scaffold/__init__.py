@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Final
@@ -118,7 +119,8 @@ def _check(name: str) -> None:
             name,
             f"is a plugin of Tillgate's own: install tillgate-{name}, or choose another",
         )
-    if metadata.entry_points(group=ENTRY_POINT_GROUP, name=name):
+    package = f"tillgate_{name.replace('-', '_')}"
+    if metadata.entry_points(group=ENTRY_POINT_GROUP, name=name) or find_spec(package):
         raise InvalidRequest(
             "name",
             name,

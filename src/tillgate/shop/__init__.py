@@ -1,124 +1,195 @@
 """Everything that a shop plugin may use besides `tillgate` and `tillgate.hooks`: values and
-functions, and no models.
-
-The names are resolved on first use, so a plugin's module can import this one without a Django
-project; the functions need one.
+functions, and no models. Import it once the apps are loaded.
 """
-
-from __future__ import annotations
-
-from importlib import import_module
-from typing import Any, Final
 
 from tillgate import money as money
+from tillgate.shop import _apps as _apps
+from tillgate.shop.accounts import check_account, find_account
+from tillgate.shop.checks import CheckSet, Found, report_errors_as_warnings
+from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
+from tillgate.shop.orders import (
+    close_order,
+    open_order,
+    order_data,
+    paid_order_keys,
+    pay_path,
+    pay_url,
+    set_order_data,
+)
+from tillgate.shop.payments import (
+    MethodChoice,
+    StartedPayment,
+    StartOutcome,
+    has_payments,
+    may_continue,
+    payment_methods,
+    poll,
+    start_payment,
+    wait_for_creation,
+)
+from tillgate.shop.personal import erase_order, export_order
+from tillgate.shop.refunds import (
+    RefundNotPossible,
+    refund,
+    refund_order,
+    settle_refund,
+    was_withdrawn,
+    withdraw_refund,
+)
+from tillgate.shop.registration import register
+from tillgate.shop.remote import (
+    OutboxStatus,
+    RemoteState,
+    deliver_remote,
+    enqueue_remote,
+    remote_events,
+    set_remote_data,
+)
+from tillgate.shop.reviews import (
+    MONEY_REASONS,
+    ActionResult,
+    OpenReview,
+    ReviewAction,
+    ReviewReason,
+    close_reviews,
+    count_open_reviews,
+    newest_reviews,
+    open_review,
+    open_reviews,
+    resolve_review,
+)
+from tillgate.shop.settings import (
+    SettingsLoader,
+    is_public_address,
+    is_web_address,
+    read_settings,
+    setting_names,
+)
+from tillgate.shop.staff import (
+    RefundForm,
+    admin_url,
+    badge_of,
+    just_refunded,
+    method_label,
+    money_text,
+    read_typed,
+    say_refund,
+    timeline,
+)
+from tillgate.shop.states import (
+    OrderState,
+    PaymentState,
+    RefundState,
+    find_payment,
+    find_refund,
+    last_change_at,
+    locked_order,
+    order_state,
+    order_states,
+    redelivered_payment,
+)
+from tillgate.shop.web import (
+    MethodForm,
+    absolute_url,
+    acknowledge,
+    database,
+    outside_transactions,
+    read_request,
+    receive_notification,
+    return_path,
+    terminal_of,
+    webhook_url,
+    without_atomic_requests,
+)
+from tillgate.shop.worker import run_worker
 
-MODULES: Final = {
-    "orders": (
-        "close_order",
-        "open_order",
-        "order_data",
-        "paid_order_keys",
-        "pay_path",
-        "pay_url",
-        "set_order_data",
-    ),
-    "states": (
-        "OrderState",
-        "PaymentState",
-        "RefundState",
-        "find_payment",
-        "find_refund",
-        "last_change_at",
-        "locked_order",
-        "order_state",
-        "order_states",
-        "redelivered_payment",
-    ),
-    "payments": (
-        "MethodChoice",
-        "StartOutcome",
-        "StartedPayment",
-        "has_payments",
-        "may_continue",
-        "payment_methods",
-        "poll",
-        "start_payment",
-        "wait_for_creation",
-    ),
-    "refunds": (
-        "RefundNotPossible",
-        "refund",
-        "refund_order",
-        "settle_refund",
-        "was_withdrawn",
-        "withdraw_refund",
-    ),
-    "reviews": (
-        "MONEY_REASONS",
-        "ActionResult",
-        "OpenReview",
-        "ReviewAction",
-        "ReviewReason",
-        "close_reviews",
-        "count_open_reviews",
-        "newest_reviews",
-        "open_review",
-        "open_reviews",
-        "resolve_review",
-    ),
-    "remote": (
-        "OutboxStatus",
-        "RemoteState",
-        "deliver_remote",
-        "enqueue_remote",
-        "remote_events",
-        "set_remote_data",
-    ),
-    "staff": (
-        "RefundForm",
-        "admin_url",
-        "badge_of",
-        "method_label",
-        "money_text",
-        "read_typed",
-        "say_refund",
-        "timeline",
-    ),
-    "personal": ("erase_order", "export_order"),
-    "web": (
-        "MethodForm",
-        "absolute_url",
-        "acknowledge",
-        "database",
-        "outside_transactions",
-        "read_request",
-        "receive_notification",
-        "return_path",
-        "terminal_of",
-        "webhook_url",
-        "without_atomic_requests",
-    ),
-    "accounts": ("check_account", "find_account"),
-    "settings": (
-        "SettingsLoader",
-        "is_public_address",
-        "is_web_address",
-        "read_settings",
-        "setting_names",
-    ),
-    "checks": ("CheckSet", "Found", "report_errors_as_warnings"),
-    "fields": ("ExactField", "MoneyField", "OneDatabase", "now"),
-    "http": ("DeadlineTransport", "keep_to"),
-    "worker": ("run_worker",),
-}
-"""The public names of each module of the package, its `__all__`; type checkers find them in
-`__init__.pyi`.
-"""
-_MODULE_OF: Final = {name: module for module, names in MODULES.items() for name in names}
-__all__ = ["money", *_MODULE_OF]  # noqa: PLE0604  # the names are text
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+__all__ = [
+    "MONEY_REASONS",
+    "ActionResult",
+    "CheckSet",
+    "ExactField",
+    "Found",
+    "MethodChoice",
+    "MethodForm",
+    "MoneyField",
+    "OneDatabase",
+    "OpenReview",
+    "OrderState",
+    "OutboxStatus",
+    "PaymentState",
+    "RefundForm",
+    "RefundNotPossible",
+    "RefundState",
+    "RemoteState",
+    "ReviewAction",
+    "ReviewReason",
+    "SettingsLoader",
+    "StartOutcome",
+    "StartedPayment",
+    "absolute_url",
+    "acknowledge",
+    "admin_url",
+    "badge_of",
+    "check_account",
+    "close_order",
+    "close_reviews",
+    "count_open_reviews",
+    "database",
+    "deliver_remote",
+    "enqueue_remote",
+    "erase_order",
+    "export_order",
+    "find_account",
+    "find_payment",
+    "find_refund",
+    "has_payments",
+    "is_public_address",
+    "is_web_address",
+    "just_refunded",
+    "last_change_at",
+    "locked_order",
+    "may_continue",
+    "method_label",
+    "money",
+    "money_text",
+    "newest_reviews",
+    "now",
+    "open_order",
+    "open_review",
+    "open_reviews",
+    "order_data",
+    "order_state",
+    "order_states",
+    "outside_transactions",
+    "paid_order_keys",
+    "pay_path",
+    "pay_url",
+    "payment_methods",
+    "poll",
+    "read_request",
+    "read_settings",
+    "read_typed",
+    "receive_notification",
+    "redelivered_payment",
+    "refund",
+    "refund_order",
+    "register",
+    "remote_events",
+    "report_errors_as_warnings",
+    "resolve_review",
+    "return_path",
+    "run_worker",
+    "say_refund",
+    "set_order_data",
+    "set_remote_data",
+    "setting_names",
+    "settle_refund",
+    "start_payment",
+    "terminal_of",
+    "timeline",
+    "wait_for_creation",
+    "was_withdrawn",
+    "webhook_url",
+    "withdraw_refund",
+    "without_atomic_requests",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tillgate import doctor
+from tillgate import account_checks
 from tillgate.account import Account
 from tillgate.configuration import Configured
 from tillgate.django.accounts import find_account
@@ -16,7 +16,7 @@ def check_account(account: Account, *, seconds: float) -> Finding:
     network, for `seconds` at most.
     """
     source = dict.fromkeys(("base_url", "merchant_no", "token"), "TILLGATE['ACCOUNTS']")
-    found = doctor.examine(
+    found = account_checks.examine(
         Configured(account=account, sources=source),
         deadline_seconds=seconds,
         attempts=1,

@@ -4,13 +4,14 @@ plugin's app.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from django.apps import apps
 from django.core import checks
 from django.db import DatabaseError
+
+from tillgate.django import checks as ours
 
 __all__ = ["CheckSet", "Found", "report_errors_as_warnings"]
 
@@ -18,16 +19,17 @@ Found = Iterator[checks.CheckMessage]
 _Area = Callable[[], Found]
 
 
-def report_errors_as_warnings() -> None:
+def report_errors_as_warnings(
+    remedies: Mapping[int, str] | None = None,
+    notes: Collection[int] = (),
+) -> None:
     """Let Tillgate's errors stop no command: the framework runs more than payments. The ids
     stay.
-    """
-    # a plugin's checks are loaded without Tillgate's app too
-    from tillgate.django import (
-        checks as ours,
-    )
 
-    ours.report_errors_as_warnings()
+    `remedies` are the hints of warnings, by number, where the framework has settings of its own.
+    `notes` are numbers of warnings that nobody can mend there: the doctor passes with them.
+    """
+    ours.report_errors_as_warnings(remedies, notes)
 
 
 class CheckSet:
@@ -67,12 +69,6 @@ class CheckSet:
         """Add a check of rows."""
         self.database_areas.append(check)
         return check
-
-    def check_tillgate(self, number: int) -> Found:
-        """Yield an error where Tillgate's own app is not installed."""
-        if not apps.is_installed("tillgate.django"):
-            hint = f'Add "tillgate.django" to INSTALLED_APPS, before "{self.label}".'
-            yield self.error(number, "Tillgate's own app is not installed.", hint)
 
     def run(self, app_configs: Sequence[Any] | None) -> list[checks.CheckMessage]:
         """Return the findings of the checks of settings and apps."""

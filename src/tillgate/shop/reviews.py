@@ -11,6 +11,7 @@ from decimal import Decimal
 from functools import reduce
 from operator import or_
 from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
@@ -25,6 +26,7 @@ from tillgate.django.refunds.limits import RefundNotPossible
 from tillgate.django.review_text import ACTIONS, EXPLANATIONS, recommendation_of, recommended
 from tillgate.django.reviews import closing, opening
 from tillgate.lifecycle import ReviewAction, ReviewReason
+from tillgate.shop.refunds import key_text, known_id
 from tillgate.shop.states import RefundState, refund_state
 
 __all__ = [
@@ -183,15 +185,8 @@ def open_review(
     Takes the order's lock and touches the database only. `actor` is the plugin's name.
     """
     payment = Payment.objects.select_related("order").get(pk=int(payment_id))
-    with joined_order(payment.order_id) as order:
-        opening.open_review(
-            reason,
-            message,
-            actor,
-            order=order,
-            payment=payment,
-            account=payment.account,
-        )
+    with joined_order(payment.order_id):
+        opening.open_review(reason, message, actor, payment)
 
 
 def close_reviews(review_ids: Iterable[str], resolution: str) -> None:
@@ -211,33 +206,36 @@ def resolve_review(
     version: str = "",
     newest_refund: str | None = None,
     withdraws: str = "",
-    idempotency_key: str | None = None,
+    idempotency_key: str | UUID | None = None,
 ) -> ActionResult:
     """Run the action that staff chose for a review, and return the result. Call it outside any
     transaction.
 
     `idempotency_key` is for the action "refund", and is as in `refund`: a repeated key returns the
-    result of the refund that it made. Raises a `TillgateError` that says to staff why nothing was
-    done.
+    result of the refund that it made, and needs no amount. Raises a `TillgateError` that says why
+    nothing was done: `InvalidRequest` for an id that no review has.
     """
-    seen: dict[str, Any] = {"seen": None if newest_refund is None else row_id(newest_refund)}
-    seen |= {
+    given: dict[str, Any] = {
+        "newest_refund": None if newest_refund is None else row_id(newest_refund),
         "withdraws": row_id(withdraws) or None,
-        "idempotency_key": idempotency_key,
-        "read": version,
+        "idempotency_key": key_text(idempotency_key),
+        "expected_version": version,
     }
-    mask = _mask(Review.objects.select_related("payment", "refund").get(pk=int(review_id)))
+    with known_id(Review, "review_id", review_id) as number:
+        mask = _mask(Review.objects.select_related("payment", "refund").get(pk=number))
     try:
         done = actions.take_action(
-            int(review_id),
+            number,
             str(action),
             staff=staff,
             note=note,
             amount=amount,
-            **seen,
+            **given,
         )
-    except (ActionNotPossible, RefundNotPossible) as error:
-        raise type(error)(mask(str(error))) from None
+    except RefundNotPossible as error:
+        raise RefundNotPossible(mask(str(error)), mask(error.for_staff)) from None
+    except ActionNotPossible as error:
+        raise ActionNotPossible(mask(str(error))) from None
     return ActionResult(resolved=done.resolved, message=mask(done.message))
 
 

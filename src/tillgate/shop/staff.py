@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from django.contrib import messages
@@ -13,6 +14,7 @@ from tillgate.django import words
 from tillgate.django.amounts import money_text, read_typed
 from tillgate.django.masking import Mask
 from tillgate.django.models import Order, Refund
+from tillgate.django.pages import showing
 from tillgate.django.pages.forms import RefundForm
 from tillgate.django.pages.showing import Line, badge, refund_outcome, timeline_of
 from tillgate.shop.states import PaymentState, RefundState
@@ -21,6 +23,7 @@ __all__ = [
     "RefundForm",
     "admin_url",
     "badge_of",
+    "just_refunded",
     "method_label",
     "money_text",
     "read_typed",
@@ -73,7 +76,20 @@ def admin_url(request: HttpRequest, model: str, row: str) -> str:
         return ""
 
 
-def say_refund(request: HttpRequest, refund_id: str) -> None:
-    """Add Django's message about a refund as it stands now, for staff."""
+def just_refunded(payment: PaymentState, amount: Decimal | None = None) -> str:
+    """Return a sentence about the newest refund of the last minutes, of an amount if one is given;
+    empty if there is none.
+
+    Show it before the button of a refund: a page that the browser loads again has a new idempotency
+    key. Ask before you send the same amount again.
+    """
+    return showing.just_refunded(payment.refunds, payment.currency, amount)
+
+
+def say_refund(request: HttpRequest, refund_id: str, *, repeated: bool = False) -> None:
+    """Add Django's message about a refund as it stands now, for staff. `repeated`: a repeated key
+    has returned it, and nothing was sent.
+    """
     refund = Refund.objects.select_related("payment").get(pk=int(refund_id))
-    messages.add_message(request, *refund_outcome(refund, Mask([refund.payment], [refund])))
+    mask = Mask([refund.payment], [refund])
+    messages.add_message(request, *refund_outcome(refund, mask, repeated=repeated))

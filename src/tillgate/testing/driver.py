@@ -36,7 +36,7 @@ class ShopDriver(ABC):
     """
 
     plugin: str
-    """The plugin's entry-point name, which Tillgate's rows carry."""
+    """The plugin's name, which Tillgate's rows carry."""
 
     waits_once_placed: bool = True
     """Whether the shop waits for the money of an order, and releases it in time, as soon as it is

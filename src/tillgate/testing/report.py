@@ -4,6 +4,7 @@ and the versions.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import pkgutil
@@ -19,6 +20,7 @@ from typing import Any, Final
 import pytest
 
 import tillgate
+from tillgate import hooks
 from tillgate.testing.scenarios import Scenarios
 
 PROPERTY: Final = "tillgate-conformance"
@@ -74,9 +76,7 @@ def describe(
     `further` holds versions that no distribution has, such as the database's.
     """
     kit = test_class.kit()
-    points = importlib.metadata.entry_points(group="tillgate", name=plugin)
-    own = [point.dist.name for point in points if point.dist]
-    named = dict.fromkeys((*own, *distributions, *test_class.distributions))
+    named = dict.fromkeys((*_distribution(plugin), *distributions, *test_class.distributions))
     return {
         "class": test_class.__name__,
         "kit": f"{kit.__module__}:{kit.__name__}",
@@ -90,6 +90,16 @@ def describe(
             **(further or {}),
         },
     }
+
+
+def _distribution(plugin: str) -> list[str]:
+    """Return the distribution of a plugin, if it has the name of its package, as plugins have."""
+    found = hooks.plugin_manager().get_plugin(plugin)
+    module = getattr(found, "__name__", type(found).__module__)
+    name = module.partition(".")[0].replace("_", "-")
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return [importlib.metadata.distribution(name).name]
+    return []
 
 
 @dataclass

@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 
 from example_shop import demo
 from tests.browser.conftest import ARTEFACTS
-from tests.browser.shop.ledger import Ledger
+from tests.browser.shop.holdings import Ledger
 from tests.browser.shop.visitors import Hand, Mouse, Shopper
 
 ROOT: Final = Path(__file__).parents[3]

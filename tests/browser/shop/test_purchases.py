@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.shop.conftest import OSCARS_OWN, PHONE, Shop
-from tests.browser.shop.ledger import Money
+from tests.browser.shop.holdings import Money
 from tests.browser.shop.visitors import Finger, Keyboard
 
 
@@ -27,7 +27,7 @@ def _send_and_hear_no_answer(route: Route) -> None:
     route.abort()
 
 
-def test_a_shopper_buys_and_comes_back_to_a_paid_order(shop: Shop) -> None:
+def test_shopper_returns_to_paid_order(shop: Shop) -> None:
     shopper = shop.shopper(album="desktop")
     shopper.browse("Fountain pen")
     shopper.check_out("PayPal")
@@ -42,9 +42,10 @@ def test_a_shopper_buys_and_comes_back_to_a_paid_order(shop: Shop) -> None:
     assert _methods(shop) == [("paypal", "paid")]
 
 
-def test_a_shopper_who_pays_and_closes_the_tab_has_a_paid_order_by_the_notification_alone(
+def test_shopper_closing_tab_has_paid_order(
     shop: Shop,
 ) -> None:
+    """The notification alone is enough."""
     shopper = shop.shopper()
     total = shopper.go_to_payment_page()
     shopper.page.route("**/cashier/**", _send_and_hear_no_answer)
@@ -59,7 +60,8 @@ def test_a_shopper_who_pays_and_closes_the_tab_has_a_paid_order_by_the_notificat
     shop.look(staff, "closed tab", beside=OSCARS_OWN)
 
 
-def test_a_shopper_who_leaves_the_payment_page_pays_the_same_order_another_way(shop: Shop) -> None:
+def test_leaving_payment_page_allows_another_way(shop: Shop) -> None:
+    """The shopper pays the same order."""
     shopper = shop.shopper()
     total = shopper.go_to_payment_page("PayPal")
     shopper.press("Leave")
@@ -77,7 +79,8 @@ def test_a_shopper_who_leaves_the_payment_page_pays_the_same_order_another_way(s
     assert shop.ledger.order().money.paid == Decimal(total)
 
 
-def test_a_declined_payment_takes_no_money_and_the_order_can_be_paid_again(shop: Shop) -> None:
+def test_declined_order_can_be_paid_again(shop: Shop) -> None:
+    """The declined payment takes no money."""
     shopper = shop.shopper()
     total = shopper.go_to_payment_page("Credit or debit card")
     shopper.press("Decline")
@@ -102,10 +105,11 @@ def test_a_declined_payment_takes_no_money_and_the_order_can_be_paid_again(shop:
 
 
 @pytest.mark.parametrize("has_script", [True, False], ids=["with script", "without script"])
-def test_two_presses_of_the_button_make_one_order_and_one_payment(
+def test_two_presses_make_one_payment(
     shop: Shop,
     has_script: bool,
 ) -> None:
+    """They make one order as well."""
     shopper = shop.shopper(has_script=has_script)
     shopper.fill_cart("Sealing wax, clay")
     shopper.check_out("PayPal")
@@ -119,7 +123,8 @@ def test_two_presses_of_the_button_make_one_order_and_one_payment(
     assert _methods(shop) == [("paypal", "paid")]
 
 
-def test_back_from_the_payment_page_leads_to_the_order_and_not_to_an_empty_cart(shop: Shop) -> None:
+def test_back_button_leads_to_order(shop: Shop) -> None:
+    """The shopper does not find an empty cart."""
     shopper = shop.shopper()
     total = shopper.go_to_payment_page("Venmo")
     shopper.page.go_back()
@@ -135,9 +140,10 @@ def test_back_from_the_payment_page_leads_to_the_order_and_not_to_an_empty_cart(
     )
 
 
-def test_a_return_in_another_browser_shows_the_status_of_the_order_and_nothing_else_of_it(
+def test_return_elsewhere_shows_only_status(
     shop: Shop,
 ) -> None:
+    """A different browser sees nothing else of the order."""
     shopper = shop.shopper()
     shopper.go_to_payment_page("WeChat Pay")
     wallet = shop.shopper(Finger(), **PHONE)
@@ -162,7 +168,7 @@ def test_a_return_in_another_browser_shows_the_status_of_the_order_and_nothing_e
     shopper.see_paid(order.number)
 
 
-def test_a_waiting_page_moves_on_by_itself_once_the_payment_is_made(shop: Shop) -> None:
+def test_waiting_page_moves_on_when_paid(shop: Shop) -> None:
     shopper = shop.shopper()
     total = shopper.go_to_payment_page("Alipay")
     shopper.press("Leave")
@@ -176,7 +182,8 @@ def test_a_waiting_page_moves_on_by_itself_once_the_payment_is_made(shop: Shop) 
     assert shop.ledger.order().money.paid == Decimal(total)
 
 
-def test_a_whole_purchase_fits_a_phone_second_thoughts_included(shop: Shop) -> None:
+def test_whole_purchase_fits_phone(shop: Shop) -> None:
+    """This includes a change of mind on the way."""
     shopper = shop.shopper(Finger(), album="phone", **PHONE)
     shopper.browse("Pocket memos, set of three")
     shopper.check_out("Venmo")
@@ -194,7 +201,8 @@ def test_a_whole_purchase_fits_a_phone_second_thoughts_included(shop: Shop) -> N
     assert _methods(shop) == [("venmo", "pending"), ("alipay", "paid")]
 
 
-def test_a_whole_purchase_needs_no_mouse_and_the_focus_is_always_visible(shop: Shop) -> None:
+def test_whole_purchase_works_by_keyboard(shop: Shop) -> None:
+    """The focus is always visible."""
     shopper = shop.shopper(Keyboard())
     shopper.browse("Linen journal")
     shopper.check_out("WeChat Pay")
@@ -205,7 +213,7 @@ def test_a_whole_purchase_needs_no_mouse_and_the_focus_is_always_visible(shop: S
     assert _methods(shop) == [("wechatpay", "paid")]
 
 
-def test_a_refund_of_a_part_made_in_the_dashboard_is_on_the_timeline(
+def test_partial_dashboard_refund_is_on_timeline(
     shop: Shop,
     picture: Callable[[Locator, str], None],
 ) -> None:
@@ -229,10 +237,11 @@ def test_a_refund_of_a_part_made_in_the_dashboard_is_on_the_timeline(
     assert shop.ledger.order().money == Money(Decimal("23.85"), Decimal("5.00"))
 
 
-def test_the_payment_step_offers_the_owners_methods_in_their_order_and_remembers_the_choice(
+def test_payment_step_offers_owners_methods(
     shop: Shop,
     picture: Callable[[Locator, str], None],
 ) -> None:
+    """They come in the owner's order, and the choice is remembered."""
     shopper = shop.shopper(viewport={"width": 960, "height": 640}, device_scale_factor=2)
     shopper.fill_cart("Writing set")
     shopper.check_out("Alipay")
@@ -247,7 +256,7 @@ def test_the_payment_step_offers_the_owners_methods_in_their_order_and_remembers
     picture(shopper.page.locator("body"), "checkout.png")
 
 
-def test_the_language_of_the_shop_goes_with_the_shopper_to_the_payment_step(shop: Shop) -> None:
+def test_shop_language_reaches_payment_step(shop: Shop) -> None:
     for options, album in (({}, "german desktop"), (PHONE, "german phone")):
         shopper = shop.shopper(Keyboard(), album=album, **options)
         shopper.page.goto("/catalogue/")

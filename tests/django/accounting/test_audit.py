@@ -101,7 +101,8 @@ def second_payment(world: World) -> Payment:
 # Nothing differs ----------------------------------------------------------------------------------
 
 
-def test_books_that_agree_have_no_difference_whatever_became_of_the_payments(world: World) -> None:
+def test_agreeing_books_show_no_difference(world: World) -> None:
+    """Paid, refunded, failed and closed payments can all agree with the gateway."""
     refunded, partly = world.paid_payment(), world.paid_payment()
     queueing.refund(refunded.pk, "12.50")
     queueing.refund(partly.pk, "2.50")
@@ -135,7 +136,7 @@ def test_books_that_agree_have_no_difference_whatever_became_of_the_payments(wor
     assert look() == []
 
 
-def test_the_totals_of_both_sides_are_added_up(world: World) -> None:
+def test_audit_sums_totals_of_both_sides(world: World) -> None:
     payment, _, before = (
         world.paid_payment("12.50"),
         world.paid_payment("0.10"),
@@ -164,10 +165,11 @@ def test_the_totals_of_both_sides_are_added_up(world: World) -> None:
     )
 
 
-def test_the_period_is_that_in_which_payments_were_started_and_an_account_can_be_chosen(
+def test_audit_selects_by_start_and_account(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """The period is the time in which payments were started."""
     began = timezone.now()
     world.shopper_pays(on_the_way(world))
     later = timezone.now()
@@ -207,7 +209,7 @@ def test_what_is_paid_there_and_not_here(world: World) -> None:
     assert look() == []
 
 
-def test_late_money_is_found_though_nobody_looks_any_more(
+def test_audit_finds_money_after_polling_ended(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -232,14 +234,15 @@ def test_what_is_over_there_and_open_here(world: World) -> None:
     assert look() == []
 
 
-def test_what_nobody_paid_in_time_and_is_open_here(world: World) -> None:
+def test_unpaid_payment_past_expiry_differs(world: World) -> None:
+    """It is still open in our books."""
     on_the_way(world)
     world.time.advance(hours=4)
     assert kinds() == ["open-here"]
 
 
 @pytest.mark.parametrize("status", ["pending", "paid"])
-def test_what_the_gateway_does_not_know_though_it_created_it(world: World, status: str) -> None:
+def test_created_payment_unknown_to_gateway_differs(world: World, status: str) -> None:
     payment = on_the_way(world)
     if status == "paid":
         world.shopper_pays(payment)
@@ -260,7 +263,8 @@ def test_what_the_gateway_does_not_know_though_it_created_it(world: World, statu
     assert found.remedy == "settle it under “needs review” in the admin"
 
 
-def test_what_the_gateway_does_not_know_is_told_of_each_payment(world: World) -> None:
+def test_unknown_payment_has_its_own_review(world: World) -> None:
+    """Staff are told of each payment that the gateway does not know."""
     for _ in range(2):
         world.paid_payment()
     world.sandbox.control.reset()
@@ -270,7 +274,8 @@ def test_what_the_gateway_does_not_know_is_told_of_each_payment(world: World) ->
     assert [bool(found.told) for found in look()] == [True, True]
 
 
-def test_what_was_told_of_another_payment_or_account_is_not_told_of_this_one(world: World) -> None:
+def test_review_covers_only_its_own_subject(world: World) -> None:
+    """A review of another payment or account does not count for this payment."""
     other = world.paid_payment()
     payment = world.paid_payment()
     raised: dict[str, Any] = {"facts": {"detail": "x"}, "opened_at": timezone.now()}
@@ -350,7 +355,7 @@ def test_paid_money_must_agree_in_everything(
     assert found.remedy.endswith("that puts it under “needs review”")
 
 
-def test_what_was_paid_and_is_something_else_there(world: World) -> None:
+def test_paid_payment_changed_at_gateway_differs(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
     assert kinds() == ["changed-after-paid"]
@@ -363,7 +368,8 @@ def test_what_was_paid_and_is_something_else_there(world: World) -> None:
     assert found.remedy.startswith("nothing, if that still holds; otherwise: ")
 
 
-def test_a_refund_made_elsewhere_shows_as_far_as_the_status_word_tells(world: World) -> None:
+def test_status_word_reveals_external_refund(world: World) -> None:
+    """A refund made elsewhere shows only if the gateway's status word changes."""
     payment = world.paid_payment()
     world.sandbox.control.set_options({"word_partly_refunded": "partly refunded"})
     world.sandbox.control.refund(payment.reference, "2.50")
@@ -375,9 +381,10 @@ def test_a_refund_made_elsewhere_shows_as_far_as_the_status_word_tells(world: Wo
     assert look() == []
 
 
-def test_what_was_given_back_entirely_may_be_called_anything_and_is_asked_about_once(
+def test_full_refund_explains_any_status_word(
     world: World,
 ) -> None:
+    """A fully refunded payment needs only one query."""
     payment = world.paid_payment()
     for amount in ("2.50", "10.00"):
         queueing.refund(payment.pk, amount)
@@ -387,10 +394,11 @@ def test_what_was_given_back_entirely_may_be_called_anything_and_is_asked_about_
     assert world.queries() == before + 1
 
 
-def test_a_refund_that_is_accepted_explains_the_word_refunded_and_is_not_counted_yet(
+def test_accepted_refund_explains_word_refunded(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It is not yet counted in the refunded total."""
     world.sandbox.control.set_options({"word_partly_refunded": "refunded"})
     refund = queueing.refund(world.paid_payment().pk, "2.50")
     rewrite(refund, status="pending")
@@ -402,7 +410,8 @@ def test_a_refund_that_is_accepted_explains_the_word_refunded_and_is_not_counted
     assert (heard[-1].refunds, dict(heard[-1].refunded_amounts)) == (0, {})
 
 
-def test_what_differs_and_has_not_changed_meanwhile_is_asked_about_once(world: World) -> None:
+def test_unchanged_difference_needs_one_query(world: World) -> None:
+    """The gateway is asked again only about payments that changed during the audit."""
     payment = world.paid_payment()
     queueing.refund(payment.pk, "2.50")
     rewrite(payment, status="pending")
@@ -421,7 +430,8 @@ def test_a_word_that_nobody_knows(world: World) -> None:
     assert "'\\x1b[31mfrozen'" in found.there
 
 
-def test_what_was_told_by_itself_and_taken_back_is_told_to_nobody(world: World) -> None:
+def test_automatically_resolved_review_is_not_reported(world: World) -> None:
+    """A review that resolved itself does not count as told to staff."""
     payment = on_the_way(world)
     world.sandbox.control.fault("wrong_amount", occasion="query")
     world.shopper_pays(payment)
@@ -436,7 +446,8 @@ def test_what_was_told_by_itself_and_taken_back_is_told_to_nobody(world: World) 
 # Who cannot be asked ------------------------------------------------------------------------------
 
 
-def test_an_account_that_is_silent_is_told_once_and_not_asked_on(world: World) -> None:
+def test_silent_account_is_reported_only_once(world: World) -> None:
+    """After a few failed queries the audit stops asking its gateway."""
     many(world, 30)
     asked: list[str] = []
 
@@ -453,11 +464,12 @@ def test_an_account_that_is_silent_is_told_once_and_not_asked_on(world: World) -
 
 
 @pytest.mark.parametrize(("count", "rest"), [(5, ""), (6, ", …")])
-def test_what_could_not_be_asked_is_one_difference_that_names_the_first_five(
+def test_difference_names_five_unasked_payments(
     world: World,
     count: int,
     rest: str,
 ) -> None:
+    """Payments that could not be queried share one difference naming the first five."""
     payments = many(world, count)
     assert only(
         ask=lambda _: Inconclusive(detail="connection refused"),
@@ -472,7 +484,7 @@ def test_what_could_not_be_asked_is_one_difference_that_names_the_first_five(
     )
 
 
-def test_one_answer_that_proves_nothing_is_no_difference_and_not_forgotten(world: World) -> None:
+def test_inconclusive_answer_counts_as_not_asked(world: World) -> None:
     world.paid_payment()
     world.sandbox.control.fault("server_error", occasion="query", times=9)
     found = only()
@@ -480,7 +492,7 @@ def test_one_answer_that_proves_nothing_is_no_difference_and_not_forgotten(world
     assert found.here.startswith("1 payment: ")
 
 
-def test_an_account_that_is_gone_and_a_shop_that_fails_are_told(
+def test_reports_missing_account_and_failing_shop(
     world: World,
     settings: Any,
 ) -> None:
@@ -494,10 +506,11 @@ def test_an_account_that_is_gone_and_a_shop_that_fails_are_told(
     assert "account gone could not be asked: account: 'gone' is not in TILLGATE" in gateway.there
 
 
-def test_a_shop_that_fails_is_told_once_with_its_orders_and_logged_with_the_first(
+def test_failing_shop_is_reported_only_once(
     world: World,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """The difference lists its orders, and the log names the first."""
     first, second = world.paid_payment(), world.paid_payment()
     with world.failing_handler("tillgate_describe_order", times=9):
         found = only()
@@ -508,9 +521,10 @@ def test_a_shop_that_fails_is_told_once_with_its_orders_and_logged_with_the_firs
     assert logged == [f"order {first.order} could not be described"]
 
 
-def test_a_payment_that_changed_while_the_gateway_fell_silent_is_not_asked_about_again(
+def test_silent_gateway_is_not_asked_again(
     world: World,
 ) -> None:
+    """Even a payment that changed meanwhile causes no further query."""
     changed, *_ = many(world, 6)
 
     def falling_silent(payment: Payment) -> Answer:
@@ -525,7 +539,7 @@ def test_a_payment_that_changed_while_the_gateway_fell_silent_is_not_asked_about
     assert found.there == "the gateway of account default could not be asked: connection refused"
 
 
-def test_an_audit_that_is_ended_early_says_what_it_did_not_reach(
+def test_interrupted_audit_reports_unreached_payments(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -551,7 +565,7 @@ def test_an_audit_that_is_ended_early_says_what_it_did_not_reach(
     )
 
 
-def test_an_audit_that_is_ended_when_it_has_reached_everything_missed_nothing(world: World) -> None:
+def test_stop_after_last_payment_misses_nothing(world: World) -> None:
     many(world, 3)
     asked: list[str] = []
 
@@ -565,7 +579,7 @@ def test_an_audit_that_is_ended_when_it_has_reached_everything_missed_nothing(wo
 # The shop says something else ---------------------------------------------------------------------
 
 
-def test_a_shop_that_still_waits_for_money_that_was_paid(world: World) -> None:
+def test_shop_waiting_for_paid_money_differs(world: World) -> None:
     payment = world.paid_payment()
     ShopOrder.objects.update(status="open")
     found = only()
@@ -573,20 +587,20 @@ def test_a_shop_that_still_waits_for_money_that_was_paid(world: World) -> None:
     assert found.there == "the shop still waits for USD 12.50"
 
 
-def test_a_shop_that_does_not_know_what_was_paid(world: World) -> None:
+def test_shop_unaware_of_paid_order_differs(world: World) -> None:
     world.paid_payment()
     ShopOrder.objects.all().delete()
     assert kinds() == ["shop-unaware"]
 
 
-def test_an_order_whose_money_was_all_given_back_may_be_sold_again(world: World) -> None:
+def test_fully_refunded_order_may_sell_again(world: World) -> None:
     payment = world.paid_payment()
     queueing.refund(payment.pk, "12.50")
     ShopOrder.objects.update(status="open")
     assert look() == []
 
 
-def test_a_shop_that_closed_an_order_that_nobody_paid_is_right(world: World) -> None:
+def test_closing_unpaid_order_is_no_difference(world: World) -> None:
     given_up(world)
     ShopOrder.objects.update(status="cancelled")
     assert look() == []
@@ -595,7 +609,7 @@ def test_a_shop_that_closed_an_order_that_nobody_paid_is_right(world: World) -> 
 # Our own books ------------------------------------------------------------------------------------
 
 
-def test_a_paid_payment_that_the_shop_was_not_told(world: World) -> None:
+def test_paid_payment_undelivered_to_shop_differs(world: World) -> None:
     with world.failing_handler("tillgate_payment_paid", times=99):
         payment = world.paid_payment()
         found = only()
@@ -612,7 +626,7 @@ def test_a_paid_payment_that_the_shop_was_not_told(world: World) -> None:
     assert look() == []
 
 
-def test_a_paid_payment_whose_outbox_event_is_gone(world: World) -> None:
+def test_paid_payment_without_outbox_event_differs(world: World) -> None:
     payment = world.paid_payment()
     OutboxEvent.objects.all().delete()
     assert kinds() == ["not-delivered"]
@@ -625,7 +639,8 @@ def test_a_paid_payment_whose_outbox_event_is_gone(world: World) -> None:
     assert found.reference == payment.reference
 
 
-def test_an_outbox_event_that_is_done_and_an_order_that_nothing_paid(world: World) -> None:
+def test_delivered_event_needs_paid_order(world: World) -> None:
+    """An outbox event that is done differs from an order that no payment paid."""
     world.paid_payment()
     Order.objects.update(paid_by=None)
     found = only()
@@ -633,14 +648,14 @@ def test_an_outbox_event_that_is_done_and_an_order_that_nothing_paid(world: Worl
     assert found.here.endswith("and the order is paid by nothing")
 
 
-def test_i4_two_payments_that_were_both_applied_to_one_order(world: World) -> None:
+def test_i4_two_payments_applied_to_order_differ(world: World) -> None:
     second = second_payment(world)
     OutboxEvent.objects.filter(payment=second).update(outcome="applied")
     found = only()
     assert (found.kind, found.reference) == (DifferenceKind.NOT_RECORDED, second.reference)
 
 
-def test_i4_a_second_paid_payment_that_no_person_was_told_of(world: World) -> None:
+def test_i4_unreviewed_second_payment_differs(world: World) -> None:
     second = second_payment(world)
     assert look() == []
     Review.objects.all().delete()
@@ -649,13 +664,14 @@ def test_i4_a_second_paid_payment_that_no_person_was_told_of(world: World) -> No
     assert "(second-payment), and no person knows" in found.there
 
 
-def test_an_order_that_is_paid_by_a_payment_that_is_not_paid(world: World) -> None:
+def test_order_paid_by_unpaid_payment_differs(world: World) -> None:
     payment = world.paid_payment()
     rewrite(payment, status="pending")
     assert sorted(kinds()) == ["delivered-unpaid", "paid-there", "timeline"]
 
 
-def test_an_order_that_is_paid_by_the_payment_of_another(world: World) -> None:
+def test_order_paid_by_wrong_payment_differs(world: World) -> None:
+    """The payment belongs to another order."""
     payment, other = world.paid_payment(), on_the_way(world)
     rewrite(payment.order, paid_by=None)
     rewrite(other.order, paid_by=payment)
@@ -668,7 +684,7 @@ def test_an_order_that_is_paid_by_the_payment_of_another(world: World) -> None:
     ]
 
 
-def test_a_status_that_the_timeline_does_not_tell(world: World) -> None:
+def test_status_missing_from_timeline_differs(world: World) -> None:
     payment = on_the_way(world)
     rewrite(payment, status="created")
     found = only()
@@ -680,7 +696,7 @@ def test_a_status_that_the_timeline_does_not_tell(world: World) -> None:
     assert only().there == "its timeline is empty"
 
 
-def test_i5_refunds_that_add_up_to_more_than_was_paid(world: World) -> None:
+def test_i5_refunds_above_paid_amount_differ(world: World) -> None:
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "12.00")
     assert look() == []
@@ -688,7 +704,7 @@ def test_i5_refunds_that_add_up_to_more_than_was_paid(world: World) -> None:
     assert kinds() == ["refunds-exceed"]
 
 
-def test_a_refund_of_a_payment_that_is_not_paid(world: World) -> None:
+def test_refund_of_unpaid_payment_differs(world: World) -> None:
     payment = on_the_way(world)
     now = timezone.now()
     Refund.objects.create(
@@ -702,7 +718,7 @@ def test_a_refund_of_a_payment_that_is_not_paid(world: World) -> None:
     assert look()[1].there == "its timeline is empty"
 
 
-def test_i6_a_refund_of_unknown_outcome_stays_a_difference_until_somebody_knows(
+def test_i6_unknown_refund_differs_until_settled(
     world: World,
 ) -> None:
     payment = world.paid_payment()
@@ -720,7 +736,7 @@ def test_i6_a_refund_of_unknown_outcome_stays_a_difference_until_somebody_knows(
     assert look() == []
 
 
-def test_a_refund_that_the_shop_was_not_told(world: World) -> None:
+def test_refund_undelivered_to_shop_differs(world: World) -> None:
     payment = world.paid_payment()
     with world.failing_handler("tillgate_refund_changed"):
         queueing.refund(payment.pk, "2.50")
@@ -733,14 +749,14 @@ def test_a_refund_that_the_shop_was_not_told(world: World) -> None:
     )
 
 
-def test_a_refund_that_was_entered_by_a_person_is_in_order(world: World) -> None:
+def test_external_refund_entered_by_staff_agrees(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.refund(payment.reference, "2.50")
     external.record_external_refund(payment.pk, "2.50", staff="ann")
     assert look() == []
 
 
-def test_two_payments_that_are_paid_by_one_transaction(world: World) -> None:
+def test_transaction_paying_two_payments_differs(world: World) -> None:
     first, second = world.paid_payment(), world.paid_payment()
     rewrite(second, transaction_no=first.transaction_no)
     found = [
@@ -761,9 +777,10 @@ def test_two_payments_that_are_paid_by_one_transaction(world: World) -> None:
     assert found[0].told.startswith("needs review since ")
 
 
-def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_no_difference(
+def test_sandbox_and_live_may_share_numbers(
     world: World,
 ) -> None:
+    """The same transaction number from a sandbox and a live gateway is no difference."""
     first, second, third = (world.paid_payment() for _ in range(3))
     Payment.objects.filter(pk=first.pk).update(sandbox=False)
     for duplicate in (second, third):
@@ -775,15 +792,17 @@ def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_no_d
     assert f"as is payment {second.reference} of order {second.order}" in found[0].here
 
 
-def test_a_transaction_of_which_one_payment_is_paid_pays_no_two(world: World) -> None:
+def test_failed_payment_may_share_transaction(world: World) -> None:
+    """A transaction number shared with an unpaid payment is no difference."""
     first, second = world.paid_payment(), world.paid_payment()
     rewrite(second, transaction_no=first.transaction_no, status="failed")
     assert "duplicate-transaction-no" not in kinds()
 
 
-def test_two_payments_of_one_transaction_are_not_known_to_a_person_who_was_told_of_something_else(
+def test_other_reviews_hide_no_shared_transaction(
     world: World,
 ) -> None:
+    """Only a review of this very duplicate counts as told to staff."""
     first, second, other = (world.paid_payment() for _ in range(3))
     rewrite(second, transaction_no=first.transaction_no)
     raised: dict[str, Any] = {"facts": {"detail": "x"}, "opened_at": timezone.now()}
@@ -812,7 +831,7 @@ def rows_as_they_come() -> Iterator[None]:
         set_pragma(0)
 
 
-def test_books_are_read_in_the_order_in_which_they_were_written(world: World) -> None:
+def test_books_are_read_in_written_order(world: World) -> None:
     payment = world.paid_payment()
     queueing.refund(payment.pk, "2.50")
     second = second_payment(world)
@@ -835,7 +854,7 @@ def test_books_are_read_in_the_order_in_which_they_were_written(world: World) ->
 # Others go on meanwhile ---------------------------------------------------------------------------
 
 
-def test_a_payment_that_changes_while_the_gateway_is_asked_is_asked_about_again(
+def test_payment_changed_meanwhile_is_queried_again(
     world: World,
 ) -> None:
     payment = on_the_way(world)
@@ -854,7 +873,7 @@ def test_a_payment_that_changes_while_the_gateway_is_asked_is_asked_about_again(
     assert len(asked) == 2
 
 
-def test_an_answer_that_was_true_before_the_refund_is_asked_for_again(world: World) -> None:
+def test_answer_predating_refund_is_queried_again(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.set_options({"word_refunded": "refunded"})
     asked: list[Answer] = []
@@ -869,10 +888,11 @@ def test_an_answer_that_was_true_before_the_refund_is_asked_for_again(world: Wor
     assert len(asked) == 2
 
 
-def test_the_books_of_an_order_count_as_read_under_its_lock(
+def test_locked_reading_of_order_books_counts(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A difference seen without the order's lock is checked again under it."""
     world.paid_payment()
     real, readings = auditing._read, list[int]()
 
@@ -912,7 +932,7 @@ def every_difference(world: World) -> Iterator[None]:
         yield
 
 
-def test_looking_changes_no_row_and_sends_only_queries(world: World) -> None:
+def test_audit_only_reads_and_queries(world: World) -> None:
     with every_difference(world):
         before, sent = everything(), len(world.sandbox.service.journal.all())
         found = kinds()
@@ -934,7 +954,7 @@ def test_looking_changes_no_row_and_sends_only_queries(world: World) -> None:
     assert world.run_worker().news["changed"] >= 2  # what was due before is due still
 
 
-def test_what_a_shops_description_writes_is_not_kept(
+def test_writes_by_shop_description_are_discarded(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -951,7 +971,7 @@ def test_what_a_shops_description_writes_is_not_kept(
     assert ShopOrder.objects.get().total == Decimal("12.50")
 
 
-def test_i12_no_transaction_is_open_while_the_gateway_is_asked(
+def test_i12_gateway_queries_run_outside_transactions(
     world: World,
     network_in_transactions: list[str],
 ) -> None:
@@ -982,7 +1002,7 @@ def test_i12_inside_a_transaction_nothing_is_asked(world: World) -> None:
     assert world.queries() == before
 
 
-def test_with_one_connection_everything_happens_in_one_thread(world: World) -> None:
+def test_single_connection_uses_one_thread(world: World) -> None:
     many(world, 5)
     threads: set[int] = set()
 
@@ -996,7 +1016,7 @@ def test_with_one_connection_everything_happens_in_one_thread(world: World) -> N
     assert len(threads) > 1
 
 
-def test_no_more_queries_than_the_settings_allow_are_sent_in_a_second(
+def test_audit_respects_queries_per_second(
     world: World,
     configure: Callable[..., None],
     monkeypatch: Any,
@@ -1095,10 +1115,11 @@ def counted_in_memory() -> Iterator[list[int]]:
         post_init.disconnect(begin, sender=Payment)
 
 
-def test_every_payment_is_asked_about_once_whatever_the_moments_and_the_batches(
+def test_each_payment_is_queried_only_once(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Batch limits and equal start times neither skip nor repeat a payment."""
     monkeypatch.setattr(auditing, "_BATCH", 2)
     paid_in_bulk(9)
     now = timezone.now()
@@ -1125,7 +1146,7 @@ def test_every_payment_is_asked_about_once_whatever_the_moments_and_the_batches(
     assert heard == [(2, 2), (4, 4), (6, 6), (8, 8), (9, 9), (9, 9)]
 
 
-def test_a_few_batches_of_payments_are_in_memory_at_once(
+def test_memory_holds_few_payment_batches(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1137,9 +1158,10 @@ def test_a_few_batches_of_payments_are_in_memory_at_once(
 
 
 @pytest.mark.once
-def test_thousands_of_payments_are_compared_in_batches_and_never_all_in_memory(
+def test_thousands_of_payments_fit_in_batches(
     world: World,
 ) -> None:
+    """The payments are never all in memory at once."""
     paid_in_bulk(400, attempts=5)
     late = set(
         Payment.objects.filter(status="failed")
@@ -1172,10 +1194,11 @@ def test_thousands_of_payments_are_compared_in_batches_and_never_all_in_memory(
     assert 200 < counts[1] < 1_500
 
 
-def test_the_number_of_statements_does_not_grow_with_the_payments_of_a_batch(
+def test_larger_batch_needs_no_more_statements(
     world: World,
     django_assert_max_num_queries: Any,
 ) -> None:
+    """Only describing each order needs statements of its own."""
     paid_in_bulk(30)
     descriptions = 30 * 3  # of orders: each in a transaction of its own
     with django_assert_max_num_queries(descriptions + 20):

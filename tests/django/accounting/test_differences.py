@@ -223,10 +223,11 @@ def test_what_the_gateway_says_otherwise(
         ({}, Inconclusive(detail="time-out", review=ReviewReason.WRONG_CREDENTIALS)),
     ],
 )
-def test_what_agrees_or_proves_nothing_is_no_difference(
+def test_agreeing_or_inconclusive_answer_is_fine(
     fields: dict[str, Any],
     answer: Answer,
 ) -> None:
+    """An answer that agrees or proves nothing is no difference."""
     assert compared(payment(**fields), answer) is None
 
 
@@ -234,15 +235,15 @@ def test_what_agrees_or_proves_nothing_is_no_difference(
     ("status", "number"),
     [("pending", None), ("paid", None), ("closed", "3001"), ("created", "3001")],
 )
-def test_what_the_gateway_has_created_it_must_know(status: str, number: str | None) -> None:
+def test_created_payment_must_be_known_there(status: str, number: str | None) -> None:
+    """The gateway must know what it has created."""
     found = compared(payment(status=status, transaction_no=number), NotFound(asked_at=NOW))
     assert found
     assert found.kind is DifferenceKind.UNKNOWN_THERE
 
 
-def test_what_the_gateway_has_called_paid_it_must_know_though_nobody_knows_whether_it_was_created() -> (
-    None
-):
+def test_reported_paid_payment_must_be_known() -> None:
+    """The gateway must know it even if its creation is uncertain."""
     one, matter = (
         payment(status="created", transaction_no=None),
         {"reason": "transaction-no-missing", "reported_paid": True},
@@ -260,7 +261,8 @@ def test_what_the_gateway_has_called_paid_it_must_know_though_nobody_knows_wheth
     )
 
 
-def test_who_knows_of_a_difference_and_what_is_left_to_do() -> None:
+def test_difference_shows_review_and_remedy() -> None:
+    """It says who knows of it and what is left to do."""
     one, answer = payment(), said(amount=Decimal("12.49"))
     open_one = review(reason="amount-mismatch")
     resolved = review(
@@ -293,13 +295,15 @@ def test_who_knows_of_a_difference_and_what_is_left_to_do() -> None:
         assert spoken(compared(one, answer, *reviews)) == (*here_there, remedy, knows)
 
 
-def test_that_the_gateway_does_not_know_a_payment_is_the_matter_of_that_name() -> None:
+def test_unknown_payment_matches_its_review() -> None:
+    """The review payment-unknown covers a payment that the gateway does not know."""
     found = compared(payment(), NotFound(asked_at=NOW), review(reason="payment-unknown"))
     assert found
     assert (found.told, found.remedy) == (f"needs review since {RAISED}", SETTLE)
 
 
-def test_silence_19_what_a_gateway_forgets_by_its_dialect_is_no_difference() -> None:
+def test_silence_19_forgetting_is_no_difference() -> None:
+    """A dialect may say that the gateway forgets expired payments."""
     one = payment(status="expired")
     after = NotFound(asked_at=one.expires_at, expired_is_forgotten=True)
     assert compared(one, after) is None
@@ -309,7 +313,7 @@ def test_silence_19_what_a_gateway_forgets_by_its_dialect_is_no_difference() -> 
 # The shop.
 
 
-def test_an_order_is_held_as_paid_until_all_of_its_payment_went_back() -> None:
+def test_order_stays_paid_until_fully_refunded() -> None:
     one, other = payment(), payment(2)
     assert not is_held_as_paid(ledger(one))
     assert is_held_as_paid(ledger(one, paid_by=one))
@@ -324,7 +328,8 @@ def test_an_order_is_held_as_paid_until_all_of_its_payment_went_back() -> None:
     )
 
 
-def test_what_the_shop_says_of_an_order_that_is_paid() -> None:
+def test_shops_view_of_a_paid_order() -> None:
+    """A shop that does not know the order, or still waits for its money, differs."""
     one = payment()
     paid = ledger(one, paid_by=one)
     unaware, waits = (
@@ -373,7 +378,7 @@ def found(whole: OrderLedger) -> list[tuple[str, ...]]:
     return [(str(one.kind), one.reference, *(spoken(one) or ())) for one in examine(whole)]
 
 
-def test_an_order_that_is_paid_by_the_payment_of_another() -> None:
+def test_order_paid_by_another_orders_payment() -> None:
     other = payment(2, of=order(2))
     assert found(ledger(payment(status="pending"), paid_by=other)) == [
         (
@@ -387,7 +392,7 @@ def test_an_order_that_is_paid_by_the_payment_of_another() -> None:
     ]
 
 
-def test_a_timeline_that_tells_another_status_or_none() -> None:
+def test_timeline_with_wrong_or_no_status() -> None:
     one = payment(status="pending")
     back = refund(payment())
     for event, there in (
@@ -434,7 +439,7 @@ def test_a_timeline_that_tells_another_status_or_none() -> None:
         ),
     ],
 )
-def test_a_payment_and_its_outbox_event_that_disagree(
+def test_payment_and_outbox_event_disagree(
     is_payer: bool,
     is_applied: bool,
     kind: str,
@@ -456,7 +461,7 @@ def test_a_payment_and_its_outbox_event_that_disagree(
     ("is_applied", "there"),
     [(True, "the shop has applied it"), (False, "the order is paid by it")],
 )
-def test_a_payment_that_is_not_paid_and_pays_an_order(is_applied: bool, there: str) -> None:
+def test_unpaid_payment_pays_an_order(is_applied: bool, there: str) -> None:
     one = payment(status="failed")
     whole = ledger(
         one,
@@ -468,7 +473,8 @@ def test_a_payment_that_is_not_paid_and_pays_an_order(is_applied: bool, there: s
     ]
 
 
-def test_a_paid_payment_that_was_applied_to_an_order_which_another_pays() -> None:
+def test_payment_applied_to_order_paid_otherwise() -> None:
+    """The shop applied a paid payment to an order that another payment pays."""
     first, second = payment(), payment(2, of=order())
     whole = ledger(first, second, paid_by=first, outbox_events=[told(first), told(second, 2)])
     assert found(whole) == [
@@ -483,9 +489,8 @@ def test_a_paid_payment_that_was_applied_to_an_order_which_another_pays() -> Non
     ]
 
 
-def test_what_the_shop_was_told_of_another_payment_or_of_a_refund_says_nothing_of_a_payment() -> (
-    None
-):
+def test_unrelated_outbox_events_prove_no_delivery() -> None:
+    """Events about another payment or a refund do not show that the shop was told."""
     first, second = payment(), payment(2, of=order())
     never = ("not-delivered", "S2", SHOWN, "nothing was ever queued to tell the shop", TELL_US, "")
     assert found(ledger(first, second, paid_by=first, outbox_events=[told(first)])) == [never]
@@ -495,7 +500,7 @@ def test_what_the_shop_was_told_of_another_payment_or_of_a_refund_says_nothing_o
     ) == [never]
 
 
-def test_a_paid_payment_of_which_nobody_was_told() -> None:
+def test_paid_payment_that_was_never_told() -> None:
     one = payment()
     assert found(ledger(one)) == [
         ("not-delivered", "S1", SHOWN, "nothing was ever queued to tell the shop", TELL_US, ""),
@@ -602,7 +607,7 @@ def test_i6_a_refund_of_unknown_outcome() -> None:
         assert (line[-1] == f"needs review since {RAISED}") is is_it
 
 
-def test_a_refund_that_the_gateway_has_accepted_is_a_difference_only_once_it_is_late() -> None:
+def test_accepted_refund_differs_only_once_late() -> None:
     one = payment()
     back, late = (
         refund(one, status="pending"),
@@ -615,7 +620,7 @@ def test_a_refund_that_the_gateway_has_accepted_is_a_difference_only_once_it_is_
     assert (line[0], line[-1]) == ("refund-late", f"needs review since {RAISED}")
 
 
-def test_i5_a_refund_that_is_held_to_be_refused_and_was_made() -> None:
+def test_i5_refused_refund_that_was_made() -> None:
     one = payment()
     back, other = refund(one, status="failed"), refund(one, 2, status="failed")
     outbox_events = [
@@ -654,7 +659,7 @@ def test_i5_a_refund_that_is_held_to_be_refused_and_was_made() -> None:
         )
 
 
-def test_a_refund_of_which_the_shop_was_not_told() -> None:
+def test_refund_the_shop_never_heard_of() -> None:
     one = payment()
     back, other = refund(one), refund(one, 2)
     here = "refund of USD 2.50: succeeded"
@@ -695,7 +700,8 @@ def test_two_payments_that_one_transaction_pays() -> None:
     assert duplicates(payment(2), payment(1), [review()]).told == f"needs review since {RAISED}"
 
 
-def test_where_the_project_has_no_time_zones_the_times_are_shown_as_they_are_stored() -> None:
+def test_times_shown_as_stored_without_zones() -> None:
+    """In a project without time zones, times are shown as they are stored."""
     naive = NOW.replace(tzinfo=None)
     late = payment(status="pending", next_poll_at=naive, transaction_no=None)
     raised = review(reason="changed-after-paid", opened_at=naive)

@@ -19,7 +19,8 @@ def _read(lines: list[str]) -> list[dict[str, str]]:
     return list(csv.DictReader(lines))
 
 
-def test_a_payment_has_its_refunded_amount_and_exact_amounts_in_few_statements() -> None:
+def test_payment_export_is_exact_and_cheap() -> None:
+    """It has the refunded amount and exact amounts, in few statements."""
     paid = payment("A", "10.00", "2026-03-01T10:00+00:00", key="100001")
     payment("Y", "300", "2026-03-01T10:00+00:00", currency="JPY")
     for amount, status in (("1.10", "succeeded"), ("2.20", "succeeded"), ("5.00", "failed")):

@@ -12,7 +12,7 @@ from tests.django.bookings import payment, refund
 from tillgate.django.accounting.figures import Figure, Kind, figures, sums_by
 
 
-def test_cents_add_up_exactly_and_currencies_stay_apart() -> None:
+def test_sums_are_exact_for_each_currency() -> None:
     for number in range(10):
         payment(f"A{number}", "0.10", "2026-03-02T10:00+00:00")
     payment("Y", "300", "2026-03-02T10:00+00:00", currency="JPY")
@@ -27,7 +27,7 @@ def test_cents_add_up_exactly_and_currencies_stay_apart() -> None:
     ("zone", "days"),
     [("UTC", [2, 3]), ("Asia/Shanghai", [3, 3]), ("America/New_York", [2, 2])],
 )
-def test_a_day_is_one_of_the_projects_time_zone(settings: Any, zone: str, days: list[int]) -> None:
+def test_day_follows_project_time_zone(settings: Any, zone: str, days: list[int]) -> None:
     settings.TIME_ZONE = zone
     payment("LATE", "1.00", "2026-03-02T23:30+00:00")
     payment("EARLY", "2.00", "2026-03-03T00:30+00:00")
@@ -38,7 +38,8 @@ def test_a_day_is_one_of_the_projects_time_zone(settings: Any, zone: str, days: 
         assert {one.day.day for one in figures(date(2026, 3, day), date(2026, 3, day))} == {day}
 
 
-def test_a_refund_counts_on_the_day_it_succeeded_and_what_moved_no_money_is_in_no_sum() -> None:
+def test_refund_counts_when_it_succeeded() -> None:
+    """Sums contain only money that has moved."""
     paid = payment("A", "10.00", "2026-03-02T10:00+00:00")
     payment("B", "99.00", "2026-03-02T10:00+00:00", status="failed")
     refund(paid, "4.00", "2026-03-04T10:00+00:00")

@@ -115,7 +115,7 @@ def imported(*words: str) -> tuple[str, int]:
         ),
     ],
 )
-def test_a_wrong_file_is_refused_by_line_field_and_value_and_nothing_is_imported(
+def test_wrong_file_imports_nothing(
     world: World,
     csv: Any,
     columns: str,
@@ -123,6 +123,7 @@ def test_a_wrong_file_is_refused_by_line_field_and_value_and_nothing_is_imported
     says: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The error names line, field and value."""
     monkeypatch.setattr(
         hooks,
         "query",
@@ -135,7 +136,7 @@ def test_a_wrong_file_is_refused_by_line_field_and_value_and_nothing_is_imported
     assert not Payment.objects.exists()
 
 
-def test_a_payment_that_the_gateway_does_not_confirm_keeps_every_other_out(
+def test_unconfirmed_payment_stops_whole_import(
     world: World,
     csv: Any,
 ) -> None:
@@ -162,7 +163,7 @@ def test_a_payment_that_the_gateway_does_not_confirm_keeps_every_other_out(
     assert [payment.reference for payment in Payment.objects.all()] == [OLD[0]]
 
 
-def test_a_gateway_that_does_not_answer_confirms_nothing(
+def test_silent_gateway_confirms_no_payment(
     world: World,
     csv: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -184,10 +185,11 @@ def test_without_apply_nothing_is_written(world: World, csv: Any) -> None:
     assert "--apply" in text
 
 
-def test_an_imported_payment_is_paid_and_can_be_refunded_and_the_shop_is_told_nothing_of_the_payment(
+def test_imported_payment_is_paid_and_refundable(
     world: World,
     csv: Any,
 ) -> None:
+    """The shop is not told of the payment."""
     number = made_elsewhere(world, OLD[0])
     imported(csv(f"{OLD[0]},12.50,USD"), "--apply")
     payment = Payment.objects.get(reference=OLD[0])
@@ -205,7 +207,7 @@ def test_an_imported_payment_is_paid_and_can_be_refunded_and_the_shop_is_told_no
     assert not OutboxEvent.objects.filter(done_at__isnull=True).exists()
 
 
-def test_an_order_of_the_shop_hears_of_the_refunds_of_its_imported_payment(
+def test_shop_hears_of_imported_payments_refunds(
     world: World,
     csv: Any,
 ) -> None:
@@ -223,7 +225,7 @@ def test_an_order_of_the_shop_hears_of_the_refunds_of_its_imported_payment(
     assert OutboxEvent.objects.get().kind == "refund-changed"
 
 
-def test_an_order_that_another_payment_has_paid_is_refused(world: World, csv: Any) -> None:
+def test_import_refuses_order_paid_otherwise(world: World, csv: Any) -> None:
     made_elsewhere(world, OLD[0])
     paid = world.paid_payment()
     columns = "reference,amount,currency,order"
@@ -239,10 +241,11 @@ def test_an_order_that_another_payment_has_paid_is_refused(world: World, csv: An
     )
 
 
-def test_an_import_that_is_run_again_adds_nothing_and_one_that_stopped_is_finished(
+def test_repeated_import_adds_nothing(
     world: World,
     csv: Any,
 ) -> None:
+    """An import that stopped is finished."""
     for reference in OLD[:2]:
         made_elsewhere(world, reference)
     imported(csv(f"{OLD[0]},12.50,USD"), "--apply")
@@ -254,7 +257,7 @@ def test_an_import_that_is_run_again_adds_nothing_and_one_that_stopped_is_finish
     assert "is here already, with USD 12.50" in text
 
 
-def test_refunds_that_the_gateway_lists_come_with_their_payment(
+def test_listed_refunds_come_with_payment(
     world: World,
     csv: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -280,7 +283,7 @@ def test_refunds_that_the_gateway_lists_come_with_their_payment(
     )
 
 
-def test_i5_a_payment_whose_listed_refunds_exceed_it_keeps_every_other_out(
+def test_i5_excessive_listed_refunds_stop_import(
     world: World,
     csv: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -319,7 +322,7 @@ def test_an_unknown_account_or_plugin_is_named(
         imported(csv("A,1.00,USD"), *words)
 
 
-def test_a_file_that_is_no_text_is_named(world: World, tmp_path: Path) -> None:
+def test_non_text_file_is_named(world: World, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(b"reference,amount,currency\n\xff\xfe,1,USD\n")
     for file in (path, tmp_path / "missing.csv"):

@@ -23,7 +23,7 @@ def _kinds(checked: Checked) -> list[tuple[str, str, str]]:
     return [(one.kind, one.about, one.reference) for one in checked.differences]
 
 
-def test_each_side_s_missing_payments_are_listed_and_fees_are_summed() -> None:
+def test_missing_payments_listed_and_fees_summed() -> None:
     for number, reference in enumerate("ABC", 1):
         payment(reference, "10.00", f"2026-03-0{number}T10:00+00:00")
     payment("LATER", "10.00", "2026-03-09T10:00+00:00")
@@ -65,7 +65,8 @@ def test_other_amounts_currencies_statuses_and_duplicates_differ() -> None:
     assert checked.differences[0].here == (Decimal("10.00"), "USD")
 
 
-def test_refunds_are_known_by_sign_type_and_name_and_a_missing_one_is_listed() -> None:
+def test_refunds_known_by_sign_type_name() -> None:
+    """A missing refund is listed."""
     paid = payment("A", "10.00", "2026-03-01T10:00+00:00")
     for amount in ("1.00", "1.00", "2.00"):
         refund(paid, amount, "2026-03-01T12:00+00:00")
@@ -86,7 +87,8 @@ def test_refunds_are_known_by_sign_type_and_name_and_a_missing_one_is_listed() -
     assert checked.matched == 4
 
 
-def test_a_bad_line_is_named_with_its_field_and_loses_no_other() -> None:
+def test_bad_line_loses_no_other_line() -> None:
+    """It is named with its field."""
     for reference in "ABCD":
         payment(reference, "10.00", "2026-03-01T10:00+00:00")
     lines = [
@@ -111,7 +113,7 @@ def test_a_bad_line_is_named_with_its_field_and_loses_no_other() -> None:
     assert checked.matched == 2
 
 
-def test_reference_that_no_database_holds_is_a_fault() -> None:
+def test_impossible_reference_is_a_fault() -> None:
     payment("A", "10.00", "2026-03-01T10:00+00:00")
     checked = _check("reference,amount\nB\0C,10.00\nA,10.00\n")
     assert [(fault.line, fault.field) for fault in checked.faults] == [(2, "reference")]
@@ -139,14 +141,16 @@ def test_large_file_costs_few_statements(django_assert_max_num_queries: Any) -> 
         ),
     ],
 )
-def test_common_encodings_delimiters_and_ways_to_write_numbers_are_read(content: bytes) -> None:
+def test_common_csv_formats_are_read(content: bytes) -> None:
+    """Encodings, delimiters and ways to write numbers may vary."""
     payment("A", "1234.50", "2026-03-01T10:00+00:00")
     rows, _ = read_file(content, {})
     assert [(row.amount, row.fee) for row in rows] == [(Decimal("1234.50"), Decimal("0.375"))]
     assert check_settlement(rows).is_clean
 
 
-def test_a_number_that_may_mean_two_is_refused_unless_the_file_shows_its_form() -> None:
+def test_ambiguous_number_is_refused() -> None:
+    """It is read where the file shows which form it has."""
     rows, faults = read_file(b"reference,amount\nA,1.234\n", {})
     assert not rows
     assert [fault.value for fault in faults] == ["1.234"]
@@ -154,7 +158,8 @@ def test_a_number_that_may_mean_two_is_refused_unless_the_file_shows_its_form() 
     assert [row.amount for row in rows] == [1234, Decimal("0.5")]
 
 
-def test_columns_of_any_name_can_be_given_and_a_file_without_them_says_so() -> None:
+def test_columns_may_have_any_name() -> None:
+    """A file without recognisable columns is reported."""
     payment("A", "10.00", "2026-03-01T10:00+00:00")
     assert _check("Beleg,Brutto\nA,10.00\n", {"reference": "beleg", "amount": "BRUTTO"}).is_clean
     for text in ("", "\0\0", "Beleg,Brutto\nA,10.00\n"):
@@ -162,7 +167,8 @@ def test_columns_of_any_name_can_be_given_and_a_file_without_them_says_so() -> N
         assert [fault.field for fault in checked.faults] == ["columns"]
 
 
-def test_a_file_with_nothing_of_ours_has_no_period() -> None:
+def test_foreign_file_has_no_period() -> None:
+    """Nothing in the file is ours."""
     payment("A", "10.00", "2026-03-01T10:00+00:00")
     checked = _check("reference,amount\nZ,1.00\n")
     assert _kinds(checked) == [("missing-here", "payment", "Z")]

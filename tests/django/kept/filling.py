@@ -29,7 +29,7 @@ from tillgate import (
     TransactionStatus,
     read_notification,
 )
-from tillgate.django.heartbeats import set_heartbeat
+from tillgate.django.heartbeats import beat
 from tillgate.django.models import Payment
 from tillgate.django.orders.locking import durable, locked_order
 from tillgate.django.outbox import remote
@@ -40,7 +40,7 @@ from tillgate.django.refunds import queueing, sending
 from tillgate.django.refunds.sending import poll_refund
 from tillgate.django.reviews.opening import UNAPPLIED_REASONS, open_review
 from tillgate.django.worker.run import run_lane
-from tillgate.django.worker.watch import WORKER, look_at_worker
+from tillgate.django.worker.watch import look_at_worker
 from tillgate.hooks import DisputeStatus, RefundOutcome, ReportedRefund
 from tillgate.lifecycle import ReviewReason
 
@@ -130,7 +130,7 @@ class _Acts:
 
     def late_worker(self) -> None:
         """Let the worker stay away for a day."""
-        set_heartbeat(WORKER, timezone.now(), {})
+        beat({})
         self.moment.advance(days=1)
         look_at_worker()
 
@@ -201,15 +201,8 @@ class _Acts:
         payment = self.hear(self.start(), _FAILED)
         with locked_order(
             payment.order_id,
-        ) as order:  # no other operation leaves this review open when its payment ends
-            open_review(
-                ReviewReason.PAYMENT_UNANSWERED,
-                {},
-                "worker",
-                order=order,
-                payment=payment,
-                account=payment.account,
-            )
+        ):  # no other operation leaves this review open when its payment ends
+            open_review(ReviewReason.PAYMENT_UNANSWERED, {}, "worker", payment)
 
     def accounts_that_do_not_answer(self) -> None:
         """Open reviews of accounts whose gateway refuses queries, signs wrongly or is silent."""

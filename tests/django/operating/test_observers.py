@@ -106,10 +106,11 @@ def live_a_full_life(world: World) -> Payment:
     return payment
 
 
-def test_text_of_staff_and_of_an_error_forges_no_line_of_the_log(
+def test_text_cannot_forge_log_lines(
     world: World,
     log: pytest.LogCaptureFixture,
 ) -> None:
+    """The text comes from staff or from an error."""
     payment = world.paid_payment()
     queueing.refund(
         payment.pk,
@@ -133,7 +134,7 @@ def test_text_of_staff_and_of_an_error_forges_no_line_of_the_log(
     assert "\x1b" not in text
 
 
-def test_the_log_tells_what_happened_to_which_payment(
+def test_log_tells_what_happened_to_payment(
     world: World,
     log: pytest.LogCaptureFixture,
 ) -> None:
@@ -178,7 +179,7 @@ def test_log_shows_transaction_number_and_no_card(
     assert events(log)[-1].getMessage() == f"payment.identified {payment.reference}: card ***"
 
 
-def test_the_log_warns_of_what_needs_a_person(world: World, log: pytest.LogCaptureFixture) -> None:
+def test_log_warns_of_what_needs_staff(world: World, log: pytest.LogCaptureFixture) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     queueing.refund(payment.pk, "2.00")
@@ -193,7 +194,7 @@ def test_the_log_warns_of_what_needs_a_person(world: World, log: pytest.LogCaptu
     ]
 
 
-def test_a_matter_of_an_account_is_heard_of_too(
+def test_observers_hear_of_account_reviews(
     world: World,
     log: pytest.LogCaptureFixture,
     configure: Any,
@@ -209,7 +210,7 @@ def test_a_matter_of_an_account_is_heard_of_too(
     )
 
 
-def test_what_a_plugin_adds_to_an_event_stays_out_of_the_log(log: pytest.LogCaptureFixture) -> None:
+def test_log_omits_plugin_fields_of_events(log: pytest.LogCaptureFixture) -> None:
     hooks.emit(
         hooks.Event(
             name="shop.thing",
@@ -223,7 +224,7 @@ def test_what_a_plugin_adds_to_an_event_stays_out_of_the_log(log: pytest.LogCapt
     assert "4111" not in log.text
 
 
-def test_every_call_of_the_gateway_has_a_span_and_a_duration(
+def test_gateway_calls_have_span_and_duration(
     world: World,
     telemetry: Telemetry,
 ) -> None:
@@ -251,7 +252,7 @@ def test_every_call_of_the_gateway_has_a_span_and_a_duration(
     assert all(point.count == 1 and point.sum > 0 for point in points)
 
 
-def test_a_failed_call_is_an_error_by_its_type_alone(world: World, telemetry: Telemetry) -> None:
+def test_failed_call_shows_only_error_type(world: World, telemetry: Telemetry) -> None:
     world.sandbox.control.fault("refused", occasion="pay")
     payment = world.start(world.order())
     (span,) = telemetry.spans()
@@ -267,10 +268,11 @@ def test_a_failed_call_is_an_error_by_its_type_alone(world: World, telemetry: Te
     assert query.status.status_code is StatusCode.UNSET  # an answer like any other
 
 
-def test_events_are_counted_and_noted_in_the_span_around_them(
+def test_events_are_counted_and_join_spans(
     world: World,
     telemetry: Telemetry,
 ) -> None:
+    """Each event is noted in the span around it."""
     with telemetry.tracers.get_tracer("a request").start_as_current_span(
         "POST /payments/notification/",
     ):
@@ -300,11 +302,12 @@ def test_events_are_counted_and_noted_in_the_span_around_them(
     assert not any(payment.reference in str(dict(point.attributes)) for point in references)
 
 
-def test_i11_no_token_signature_or_key_is_in_a_log_span_or_metric(
+def test_i11_telemetry_and_log_hold_no_secrets(
     world: World,
     telemetry: Telemetry,
     log: pytest.LogCaptureFixture,
 ) -> None:
+    """No token, signature or key is in a log, span or metric."""
     live_a_full_life(world)
     heard = telemetry.everything() + "".join(
         f"{record.getMessage()} {vars(record)} {record.exc_text or ''}\n" for record in log.records
@@ -324,11 +327,13 @@ def _without_trace_ids(text: str) -> str:
     return re.sub(r"0x[0-9a-f]{32}", "", text)
 
 
-def test_a_call_that_never_left_and_a_plugin_that_raises_are_told_by_their_types(
+def test_telemetry_names_types_of_call_failures(
     world: World,
     telemetry: Telemetry,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The call never left, or a plugin raised an error."""
+
     class Broken:
         @hooks.hookimpl(tryfirst=True)
         def tillgate_query(self, account: Any, reference: str) -> Any:
@@ -358,7 +363,7 @@ def test_an_observer_that_fails_disturbs_nobody(
     assert telemetry.points("tillgate.events")
 
 
-def test_the_observers_are_registered_once_and_can_be_blocked(
+def test_observers_register_once_unless_blocked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert {LOG_NAME, TELEMETRY_NAME} <= {
@@ -375,7 +380,7 @@ def test_the_observers_are_registered_once_and_can_be_blocked(
     assert fresh.has_plugin(TELEMETRY_NAME)
 
 
-def test_without_opentelemetry_there_is_no_observer_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_opentelemetry_its_observer_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_such_module(name: str) -> None:
         raise ModuleNotFoundError(name)
 
@@ -388,9 +393,11 @@ def test_without_opentelemetry_there_is_no_observer_of_it(monkeypatch: pytest.Mo
     assert fresh.has_plugin(LOG_NAME)
 
 
-def test_a_plugin_that_cannot_be_loaded_does_not_keep_django_from_starting(
+def test_broken_plugin_does_not_stop_django(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Django starts although a plugin cannot be loaded."""
+
     def broken() -> None:
         raise ConfigurationError("plugin", "tillgate", "could not be loaded")
 
@@ -398,7 +405,7 @@ def test_a_plugin_that_cannot_be_loaded_does_not_keep_django_from_starting(
     observers.register()
 
 
-def test_opentelemetry_is_imported_only_when_something_is_told() -> None:
+def test_opentelemetry_is_imported_only_when_needed() -> None:
     code = "import sys, django; django.setup(); print('opentelemetry.trace' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -410,7 +417,7 @@ def test_opentelemetry_is_imported_only_when_something_is_told() -> None:
     assert done.stdout == "False\n"
 
 
-def test_every_event_that_is_recorded_has_words_and_its_line_in_the_how_to() -> None:
+def test_every_event_has_words_and_documentation() -> None:
     sources = [path.read_text("utf-8") for path in Path(tillgate.django.__path__[0]).rglob("*.py")]
     recorded = {
         name for source in sources for name in re.findall(r'record\(\s*"([a-z.-]+)"', source)

@@ -59,7 +59,8 @@ def elsewhere(settings: Any) -> Iterator[str]:
     del connections[alias], connections.settings[alias]
 
 
-def test_i12_an_operation_that_uses_the_network_says_where_it_was_called_and_what_to_do() -> None:
+def test_i12_network_operation_explains_its_misuse() -> None:
+    """The error says where it was called and what to do."""
     outside_transactions("refund")
     with pytest.raises(InsideTransaction) as caught, transaction.atomic():
         outside_transactions("refund")
@@ -80,9 +81,10 @@ def by_hand() -> Iterator[None]:
         transaction.set_autocommit(True)
 
 
-def test_i6_where_the_host_commits_by_hand_nothing_is_sent_that_its_rollback_would_forget(
+def test_i6_manual_commit_sends_nothing(
     world: World,
 ) -> None:
+    """If the host commits by hand, its rollback would forget what was sent."""
     payment = world.paid_payment()
     for send in (
         lambda: queueing.refund(payment.pk, "1.00"),
@@ -105,11 +107,12 @@ def test_i6_where_the_host_commits_by_hand_nothing_is_sent_that_its_rollback_wou
     ("action", "operation"),
     [(lambda: outside_transactions("refund"), "refund"), (durable, "this")],
 )
-def test_an_operation_whose_host_commits_by_hand_says_where_it_was_called_and_what_to_do(
+def test_manual_commit_error_explains_itself(
     world: World,
     action: Callable[[], object],
     operation: str,
 ) -> None:
+    """It says where the operation was called and what to do."""
     with by_hand(), pytest.raises(InsideTransaction) as caught:
         action()
     assert str(caught.value) == (
@@ -120,7 +123,7 @@ def test_an_operation_whose_host_commits_by_hand_says_where_it_was_called_and_wh
     )
 
 
-def test_before_there_is_a_connection_the_settings_say_whether_the_host_commits_by_hand(
+def test_settings_tell_manual_commit_before_connecting(
     elsewhere: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -135,9 +138,10 @@ def test_before_there_is_a_connection_the_settings_say_whether_the_host_commits_
             outside_transactions("refund")
 
 
-def test_where_the_host_commits_by_hand_nothing_is_acknowledged_that_is_not_kept(
+def test_manual_commit_acknowledges_nothing_unsaved(
     world: World,
 ) -> None:
+    """While the host commits by hand, a notification is not acknowledged."""
     payment = world.start(world.order())
     with (
         by_hand(),
@@ -147,9 +151,10 @@ def test_where_the_host_commits_by_hand_nothing_is_acknowledged_that_is_not_kept
     assert world.fresh(payment).notifications == 0
 
 
-def test_where_the_host_commits_by_hand_a_refund_is_queued_with_what_it_commits(
+def test_manual_commit_queues_refunds(
     world: World,
 ) -> None:
+    """The refund is queued with what the host commits."""
     payment = world.paid_payment()
     transaction.set_autocommit(False)
     try:
@@ -162,7 +167,7 @@ def test_where_the_host_commits_by_hand_a_refund_is_queued_with_what_it_commits(
     assert world.refunded_amount(payment) == 1
 
 
-def test_our_own_transactions_are_never_nested_in_the_hosts(world: World) -> None:
+def test_own_transactions_are_never_nested(world: World) -> None:
     order = world.start(world.order()).order
     with locked_order(order.pk) as locked:
         assert locked == order
@@ -176,12 +181,12 @@ def test_our_own_transactions_are_never_nested_in_the_hosts(world: World) -> Non
     assert Order.objects.get().plugin == world.shop.plugin
 
 
-def test_a_view_is_exempt_from_the_transactions_of_every_database() -> None:
+def test_view_skips_every_databases_transactions() -> None:
     view = without_atomic_requests(lambda request: None)
     assert vars(view)["_non_atomic_requests"] == {"default"}
 
 
-def test_our_transactions_are_in_the_database_that_holds_our_rows(elsewhere: str) -> None:
+def test_own_transactions_use_own_database(elsewhere: str) -> None:
     assert database() == elsewhere
     with durable():
         assert connections[elsewhere].in_atomic_block
@@ -190,9 +195,10 @@ def test_our_transactions_are_in_the_database_that_holds_our_rows(elsewhere: str
         outside_transactions("refund")
 
 
-def test_a_view_is_exempt_from_the_transactions_of_the_hosts_database_and_of_ours(
+def test_view_skips_both_databases_transactions(
     elsewhere: str,
 ) -> None:
+    """These are the host's database and ours."""
     view = without_atomic_requests(lambda request: None)
     assert vars(view)["_non_atomic_requests"] == {DEFAULT_DB_ALIAS, elsewhere}
 
@@ -248,7 +254,7 @@ def cutting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cut
 @pytest.mark.usefixtures("cutting")
-def test_what_the_gateway_answered_is_kept_though_the_connection_was_cut_meanwhile(
+def test_gateway_answer_survives_cut_connection(
     world: World,
 ) -> None:
     order = world.order()
@@ -262,7 +268,7 @@ def test_what_the_gateway_answered_is_kept_though_the_connection_was_cut_meanwhi
 
 @cut
 @pytest.mark.usefixtures("cutting")
-def test_what_a_worker_hears_is_kept_though_the_connection_was_cut_meanwhile(
+def test_worker_results_survive_cut_connection(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -276,10 +282,11 @@ def test_what_a_worker_hears_is_kept_though_the_connection_was_cut_meanwhile(
 
 
 @cut
-def test_a_refund_that_has_not_left_is_sent_later_though_the_connection_was_cut_just_before(
+def test_unsent_refund_survives_cut_connection(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The connection is cut just before sending, and the refund is sent later."""
     payment = world.paid_payment()
     cuts = [cut_connection]
 
@@ -299,7 +306,7 @@ def test_a_refund_that_has_not_left_is_sent_later_though_the_connection_was_cut_
 
 
 @cut
-def test_what_was_mailed_is_not_mailed_again_though_the_connection_was_cut_meanwhile(
+def test_cut_connection_repeats_no_mail(
     world: World,
     configure: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,

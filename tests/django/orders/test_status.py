@@ -56,7 +56,7 @@ def test_no_other_module_writes_a_status() -> None:
     assert found == {}
 
 
-def test_the_search_finds_a_write_of_a_status() -> None:
+def test_search_finds_a_status_write() -> None:
     assert writes_of_status(
         "row.status = 'paid'\nrow.a, row.status = 1, "
         "2\nrows.filter(status='x').update(status='y')\nrow.status",
@@ -67,7 +67,7 @@ def test_the_search_finds_a_write_of_a_status() -> None:
     ]
 
 
-def test_i9_a_status_that_the_table_does_not_lead_to_is_refused(world: World) -> None:
+def test_i9_unlisted_status_change_is_refused(world: World) -> None:
     payment = world.paid_payment()
     with pytest.raises(IllegalTransition, match="from paid to failed"):
         status.write_status(payment, PaymentStatus.FAILED, timezone.now())
@@ -84,9 +84,9 @@ def test_what_is_over_stays_over(world: World) -> None:
     payment = world.paid_payment()
     delivered = OutboxEvent.objects.get(payment=payment)
     with pytest.raises(IllegalTransition):
-        status.abandon_event(delivered)
+        status.mark_abandoned(delivered)
     with pytest.raises(IllegalTransition):
-        status.reopen_order(world.fresh(payment).order)
+        status.mark_order_reopened(world.fresh(payment).order)
     closed = Review(reason="overpaid", status=ReviewStatus.RESOLVED.value)
     with pytest.raises(IllegalTransition):
         status.write_status(closed, ReviewStatus.OPEN)

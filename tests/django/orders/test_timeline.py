@@ -66,7 +66,7 @@ def test_a_payment_and_its_refund(world: World) -> None:
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_a_refund_that_nobody_knows_of_until_a_person_looks(world: World, done: bool) -> None:
+def test_unknown_refund_settled_by_staff(world: World, done: bool) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
@@ -122,10 +122,11 @@ def test_a_refund_that_a_notification_confirms(world: World) -> None:
     assert refund.answer == confirmed
 
 
-def test_a_refund_whose_process_died_and_one_that_never_left(
+def test_interrupted_refund_and_unsent_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """One refund lost its process while sending, the other was never sent."""
     payment = world.paid_payment()
     from tillgate.django.refunds import sending
 
@@ -178,7 +179,7 @@ def test_a_refund_made_elsewhere(world: World) -> None:
     )
 
 
-def test_a_refused_creation_and_an_order_that_nobody_pays(world: World) -> None:
+def test_refused_creation_and_unpaid_order(world: World) -> None:
     order = world.shop.place_order(Decimal("12.50"))
     world.sandbox.control.fault("refused", occasion="pay")
     registering.open_order(world.shop.plugin, order)
@@ -193,7 +194,8 @@ def test_a_refused_creation_and_an_order_that_nobody_pays(world: World) -> None:
     ]
 
 
-def test_an_order_that_is_closed_before_and_after_a_payment_of_it_began(world: World) -> None:
+def test_order_closed_around_payment_start(world: World) -> None:
+    """One order is closed before a payment began, the other after it."""
     registering.open_order(world.shop.plugin, "never begun")
     registering.close_order(world.shop.plugin, "never begun", "staff")
     registering.close_order(world.shop.plugin, "never begun", "staff")
@@ -242,7 +244,7 @@ def test_an_order_that_is_closed_before_and_after_a_payment_of_it_began(world: W
         ),
     ],
 )
-def test_an_order_that_changed_while_it_was_paid(
+def test_order_changed_during_payment(
     world: World,
     change: dict[str, Any] | None,
     reason: str,
@@ -296,7 +298,7 @@ def test_i4_a_second_payment(world: World) -> None:
     ) in story(order)
 
 
-def test_a_shop_that_is_told_again_after_it_reopened_an_order(world: World) -> None:
+def test_shop_retold_after_reopening_order(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.shop.close_order(order)
@@ -318,7 +320,7 @@ def test_a_shop_that_is_told_again_after_it_reopened_an_order(world: World) -> N
     assert OutboxEvent.objects.filter(kind="payment-paid").latest("id").data == {"again": review.pk}
 
 
-def test_a_creation_whose_answer_is_lost_and_one_that_a_notification_overtakes(
+def test_lost_creation_answer_and_overtaking_notification(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -379,7 +381,7 @@ def listener() -> Any:
     hooks.plugin_manager().unregister(name="listener")
 
 
-def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(
+def test_observers_hear_timeline_entries_with_subject(
     world: World,
     listener: Listener,
 ) -> None:
@@ -419,11 +421,12 @@ def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(
     assert (listener.heard[-1].name, listener.heard[-1].reference) == ("order.opened", None)
 
 
-def test_observers_hear_of_an_accounts_matter_that_is_in_no_timeline(
+def test_observers_hear_account_reviews(
     world: World,
     listener: Listener,
     configure: Any,
 ) -> None:
+    """These reviews are in no timeline."""
     payment = world.start(world.order())
     configure({"TOKEN": "another token"})
     world.notification(payment)
@@ -444,11 +447,12 @@ def test_observers_hear_of_an_accounts_matter_that_is_in_no_timeline(
     )
 
 
-def test_observers_hear_that_a_refund_met_an_accounts_matter(
+def test_refund_reports_account_review_to_observers(
     world: World,
     listener: Listener,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The refund met a problem of its payment's account."""
     payment = world.paid_payment()
 
     def refuse(*_: object) -> None:
@@ -464,11 +468,12 @@ def test_observers_hear_that_a_refund_met_an_accounts_matter(
     )
 
 
-def test_observers_hear_that_a_refunds_notification_met_an_accounts_matter(
+def test_refund_notification_reports_account_review(
     world: World,
     listener: Listener,
     configure: Callable[..., None],
 ) -> None:
+    """Observers hear of it when the notification meets a problem of the account."""
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "2.50")
     configure({"MERCHANT_NO": "999999"})
@@ -487,7 +492,7 @@ def test_observers_hear_that_a_refunds_notification_met_an_accounts_matter(
     )
 
 
-def test_evidence_is_kept_as_json_knows_it_and_within_bounds(world: World) -> None:
+def test_evidence_is_bounded_json(world: World) -> None:
     payment = world.start(world.order())
     evidence = {
         "amount": Decimal("12.10"),
@@ -513,7 +518,7 @@ def test_evidence_is_kept_as_json_knows_it_and_within_bounds(world: World) -> No
     assert type(entry.evidence["flags"][0]) is bool
 
 
-def test_what_is_rolled_back_is_told_to_nobody(world: World, listener: Listener) -> None:
+def test_rolled_back_entries_reach_no_observer(world: World, listener: Listener) -> None:
     payment = world.start(world.order())
     before = len(listener.heard)
     with transaction.atomic():
@@ -524,10 +529,11 @@ def test_what_is_rolled_back_is_told_to_nobody(world: World, listener: Listener)
 
 
 @pytest.mark.parametrize("depth", [19, 20, 600])
-def test_i2_what_lies_too_deep_in_an_answer_is_left_out_and_keeps_nothing_from_being_recorded(
+def test_i2_deep_answer_parts_are_left_out(
     world: World,
     depth: int,
 ) -> None:
+    """What is too deep to store does not prevent the entry from being recorded."""
     payment = world.start(world.order())
     deep: Any = "the end"
     for _ in range(depth):

@@ -54,7 +54,7 @@ def test_a_payments_value_is_its_row(world: World, payment: Payment) -> None:
     assert value.transaction_no
 
 
-def test_a_refunds_value_has_the_status_that_is_being_told(payment: Payment) -> None:
+def test_refund_value_has_status_being_told(payment: Payment) -> None:
     refund = queueing.refund(payment.pk, "2.50", data={"lines": 1})
     value = refund_value(refund)
     assert value == hooks.Refund(
@@ -67,7 +67,8 @@ def test_a_refunds_value_has_the_status_that_is_being_told(payment: Payment) -> 
     assert refund_value(refund, "unknown").status is RefundStatus.UNKNOWN
 
 
-def test_a_reviews_value_names_its_order_and_payment_if_it_has_any(payment: Payment) -> None:
+def test_review_value_names_order_and_payment(payment: Payment) -> None:
+    """Either may be absent."""
     about = {"order": payment.order, "payment": payment}
     review = Review.objects.create(
         reason="underpaid",
@@ -86,7 +87,7 @@ def test_a_reviews_value_names_its_order_and_payment_if_it_has_any(payment: Paym
     assert (review_value(review).order, review_value(review).payment) == (None, None)
 
 
-def test_i11_no_secret_stands_in_a_reviews_value(payment: Payment) -> None:
+def test_i11_review_value_holds_no_secret(payment: Payment) -> None:
     refund = queueing.refund(payment.pk, "2.50")
     token = get_settings().accounts["default"].token.get_secret_value()
     secrets = [
@@ -107,7 +108,7 @@ def test_i11_no_secret_stands_in_a_reviews_value(payment: Payment) -> None:
     assert [secret for secret in secrets if secret in review_value(review).message] == []
 
 
-def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: Payment) -> None:
+def test_remote_delivery_value_has_everything_queued(world: World, payment: Payment) -> None:
     refund = queueing.refund(payment.pk, "2.50")
     event = remote.enqueue_remote(
         world.shop.plugin,
@@ -133,7 +134,7 @@ def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: 
     assert (plain.payment, plain.refund, plain.data) == (None, None, {})
 
 
-def test_what_a_plugin_carries_over_the_network_is_the_value_of_what_was_queued(
+def test_plugin_delivers_value_of_queued_event(
     world: World,
     payment: Payment,
 ) -> None:

@@ -165,7 +165,8 @@ def undelivered(world: World, *, is_remote: bool = False) -> Payment:
 
 
 @needs_row_locks
-def test_a_page_does_not_wait_for_a_handler_that_hangs_and_goes_on_by_itself(world: World) -> None:
+def test_page_does_not_await_hanging_handler(world: World) -> None:
+    """The page goes on by itself."""
     payment = paid_at_the_gateway(world)
     with hanging_handler(world, payment):
         began = time.monotonic()
@@ -183,7 +184,8 @@ def test_a_page_does_not_wait_for_a_handler_that_hangs_and_goes_on_by_itself(wor
 
 
 @needs_row_locks
-def test_a_press_on_an_order_that_a_handler_holds_is_told_to_try_later(world: World) -> None:
+def test_held_order_says_try_later(world: World) -> None:
+    """The shopper does not wait for the handler that holds the order."""
     payment = paid_at_the_gateway(world)
     with hanging_handler(world, payment):
         began = time.monotonic()
@@ -194,9 +196,10 @@ def test_a_press_on_an_order_that_a_handler_holds_is_told_to_try_later(world: Wo
 
 
 @needs_row_locks
-def test_a_refund_of_an_order_that_a_handler_holds_is_refused_soon_and_nothing_is_sent(
+def test_held_order_refuses_refund_soon(
     world: World,
 ) -> None:
+    """No refund is sent while a handler holds the order."""
     paid, payment = world.paid_payment(), paid_at_the_gateway(world)
     Payment.objects.filter(pk=paid.pk).update(order_id=payment.order_id)
     with hanging_handler(world, payment):
@@ -208,7 +211,7 @@ def test_a_refund_of_an_order_that_a_handler_holds_is_refused_soon_and_nothing_i
 
 
 @needs_row_locks
-def test_the_worker_passes_over_an_order_that_a_handler_holds(world: World) -> None:
+def test_worker_skips_held_order(world: World) -> None:
     payment, other = (paid_at_the_gateway(world) for _ in range(2))
     with hanging_handler(world, payment):
         with pytest.raises(OrderHeld):
@@ -239,10 +242,11 @@ def test_hanging_handlers_hold_two_threads(world: World, monkeypatch: pytest.Mon
     [lambda world: world.run_worker(), lambda _: run_lane("default")],
     ids=["worker", "account"],
 )
-def test_the_answers_of_a_batch_are_written_before_a_handler_that_may_hang(
+def test_batch_answers_precede_hanging_handlers(
     world: World,
     run: Callable[[World], object],
 ) -> None:
+    """The answers of a batch are written before a handler can hang."""
     payments = [paid_at_the_gateway(world) for _ in range(3)]
     Payment.objects.update(next_poll_at=world.time.now())
     owner = hooks.plugin_manager().get_plugin(world.shop.plugin)

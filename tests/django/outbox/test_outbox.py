@@ -56,7 +56,7 @@ def failing_shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     return faults  # type: ignore[return-value]
 
 
-def test_i3_a_handler_that_raises_leaves_nothing_behind_and_is_tried_again(
+def test_i3_failed_handler_rolls_back_and_retries(
     world: World,
     failing_shop: list[str],
 ) -> None:
@@ -69,11 +69,12 @@ def test_i3_a_handler_that_raises_leaves_nothing_behind_and_is_tried_again(
     assert world.shop.times_paid(payment.order.key) == 1
 
 
-def test_what_is_due_is_delivered_without_a_lock_on_orders_of_which_nothing_is(
+def test_orders_without_due_events_stay_unlocked(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     failing_shop: list[str],
 ) -> None:
+    """Due events of all other orders are delivered."""
     waiting = world.paid_payment().order
     failing_shop.clear()
     told = world.paid_payment().order
@@ -92,7 +93,8 @@ def test_what_is_due_is_delivered_without_a_lock_on_orders_of_which_nothing_is(
     assert world.shop.times_paid(waiting.key) == 1
 
 
-def test_a_shop_without_the_hook_that_marks_orders_paid_is_told_so(world: World) -> None:
+def test_missing_paid_hook_is_reported(world: World) -> None:
+    """A shop without the hook that marks orders paid is told so."""
     shop = hooks.plugin_manager().get_plugin("smallest-shop")
     hooks.plugin_manager().unregister(shop)
     forgetful = ModuleType("forgetful")
@@ -111,10 +113,11 @@ def test_a_shop_without_the_hook_that_marks_orders_paid_is_told_so(world: World)
     )
 
 
-def test_a_handler_that_keeps_failing_is_shown_to_a_person_while_the_payment_stays_paid(
+def test_failing_handler_opens_review(
     world: World,
     failing_shop: list[str],
 ) -> None:
+    """The payment stays paid."""
     payment = world.paid_payment()
     for _ in range(5):
         world.time.advance(hours=1)
@@ -129,10 +132,11 @@ def test_a_handler_that_keeps_failing_is_shown_to_a_person_while_the_payment_sta
     assert world.shop.times_paid(payment.order.key) == 1
 
 
-def test_outbox_events_of_an_order_wait_for_the_one_before(
+def test_outbox_events_wait_for_previous_one(
     world: World,
     failing_shop: list[str],
 ) -> None:
+    """This applies to the events of one order."""
     payment = world.paid_payment()
     from tillgate.django.refunds import queueing
 
@@ -189,10 +193,11 @@ def mailer(world: World) -> Iterator[Mailer]:
     hooks.plugin_manager().unregister(mailing)
 
 
-def test_i3_a_remote_outbox_event_is_carried_in_order_under_the_same_event_id_until_it_succeeds(
+def test_i3_remote_event_retries_keep_its_id(
     world: World,
     mailer: Mailer,
 ) -> None:
+    """Remote events go out in order, each under one event id until it succeeds."""
     payment = world.paid_payment()
     assert mailer.carried == []
     world.run_worker()
@@ -205,7 +210,7 @@ def test_i3_a_remote_outbox_event_is_carried_in_order_under_the_same_event_id_un
     assert deliver_remote(payment.order_id) == 0
 
 
-def test_events_that_have_failed_come_after_all_others(
+def test_failed_events_come_last(
     world: World,
     mailer: Mailer,
     monkeypatch: pytest.MonkeyPatch,
@@ -232,10 +237,11 @@ def test_events_that_have_failed_come_after_all_others(
     assert at[failed.key, "reminder"] < last
 
 
-def test_a_delayed_remote_event_waits_without_holding_up_another_and_then_has_its_turn(
+def test_delayed_remote_event_blocks_no_other(
     world: World,
     mailer: Mailer,
 ) -> None:
+    """It has its turn afterwards."""
     order, mailer.failures = world.start(world.order()).order, 0
     enqueue_remote("mailing-shop", order.key, "reminder", delay=timedelta(minutes=30))
     enqueue_remote("mailing-shop", order.key, "receipt")
@@ -248,7 +254,7 @@ def test_a_delayed_remote_event_waits_without_holding_up_another_and_then_has_it
     assert [name for _, name in mailer.carried] == ["receipt", "reminder"]
 
 
-def test_the_timeline_says_why_a_plugin_sent_nothing(world: World, mailer: Mailer) -> None:
+def test_timeline_says_why_nothing_was_sent(world: World, mailer: Mailer) -> None:
     order, mailer.failures, mailer.said = (
         world.start(world.order()).order,
         0,
@@ -259,7 +265,7 @@ def test_the_timeline_says_why_a_plugin_sent_nothing(world: World, mailer: Maile
     assert order.timeline.get(event="event.delivered").message == "not mailed: no address\ufffd"
 
 
-def test_a_remote_outbox_event_that_keeps_failing_is_named_to_a_person(
+def test_failing_remote_event_opens_review(
     world: World,
     mailer: Mailer,
 ) -> None:
@@ -276,10 +282,11 @@ def test_a_remote_outbox_event_that_keeps_failing_is_named_to_a_person(
     assert Review.objects.get().message.startswith(said)
 
 
-def test_a_remote_outbox_event_of_a_dead_worker_is_taken_over_after_its_lease(
+def test_dead_workers_remote_event_is_resumed(
     world: World,
     mailer: Mailer,
 ) -> None:
+    """Another worker takes the event over after its lease."""
     from tillgate.django.outbox.remote import _claim_remote
 
     mailer.failures = 0
@@ -290,10 +297,11 @@ def test_a_remote_outbox_event_of_a_dead_worker_is_taken_over_after_its_lease(
     assert deliver_remote(payment.order_id) == 2
 
 
-def test_the_shop_is_told_in_its_own_language_whoever_brought_the_news(
+def test_shop_is_told_in_its_language(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The language of the request that brought the news does not matter."""
     heard: list[str | None] = []
     real = hooks.call_owner
 
@@ -333,7 +341,8 @@ def shop_says(monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
     )
 
 
-def test_an_outbox_event_that_is_done_says_so_in_its_row(world: World) -> None:
+def test_finished_outbox_event_says_so(world: World) -> None:
+    """Its row records the outcome and the time."""
     outbox_event = OutboxEvent.objects.get(payment=world.paid_payment())
     assert (
         outbox_event.outcome,
@@ -346,7 +355,7 @@ def test_an_outbox_event_that_is_done_says_so_in_its_row(world: World) -> None:
     assert Order.objects.get().paid_by == outbox_event.payment
 
 
-def test_what_the_shop_was_told_and_what_came_of_it_is_in_the_timeline(world: World) -> None:
+def test_timeline_records_deliveries_and_results(world: World) -> None:
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "12.50")
     unpaid = world.start(unregistered()).order
@@ -369,14 +378,15 @@ def test_what_the_shop_was_told_and_what_came_of_it_is_in_the_timeline(world: Wo
     ]
 
 
-def test_what_fails_before_there_is_an_outbox_event_is_no_deliverys_fault(world: World) -> None:
+def test_missing_order_is_no_delivery_failure(world: World) -> None:
     with pytest.raises(Order.DoesNotExist):
         deliver(4711)
 
 
-def test_an_outbox_event_that_fails_is_tried_again_ever_more_rarely_and_at_least_every_hour(
+def test_failed_event_retries_at_growing_intervals(
     world: World,
 ) -> None:
+    """It is tried again at least every hour."""
     with world.failing_handler("tillgate_payment_paid", times=99):
         payment = world.paid_payment()
         circuit_breaker = []
@@ -397,7 +407,7 @@ def test_an_outbox_event_that_fails_is_tried_again_ever_more_rarely_and_at_least
     assert (outbox_event.attempts, outbox_event.fault, outbox_event.due_at) == (14, "", None)
 
 
-def test_a_fault_of_any_length_is_kept_within_bounds_and_named_in_part(
+def test_long_fault_text_is_shortened(
     world: World,
     failing_shop: list[str],
 ) -> None:
@@ -427,7 +437,7 @@ def test_a_fault_of_any_length_is_kept_within_bounds_and_named_in_part(
     assert (review.resolution, review.resolved_by) == ("the shop was told at attempt 4", "tillgate")
 
 
-def test_a_failure_of_a_refunds_outbox_event_names_the_refund(world: World) -> None:
+def test_failed_refund_event_names_its_refund(world: World) -> None:
     payment = world.paid_payment()
     with world.failing_handler("tillgate_refund_changed", times=3):
         refund = queueing.refund(payment.pk, "1.00")
@@ -442,9 +452,10 @@ def test_a_failure_of_a_refunds_outbox_event_names_the_refund(world: World) -> N
     assert payment.order.timeline.get(event="review.opened").actor == "outbox"
 
 
-def test_outbox_events_are_carried_out_one_after_the_other_until_one_is_not_due(
+def test_due_events_run_one_by_one(
     world: World,
 ) -> None:
+    """Delivery stops at the first event that is not due."""
     order = world.start(world.order()).order
     for after in (0, 0, 60, 0):
         OutboxEvent.objects.create(
@@ -461,10 +472,11 @@ def test_outbox_events_are_carried_out_one_after_the_other_until_one_is_not_due(
     assert world.shop.is_payable(order.key)
 
 
-def test_an_outbox_event_that_another_worker_has_carried_out_meanwhile_has_not_failed(
+def test_event_done_elsewhere_has_not_failed(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Another worker has carried it out in the meantime."""
     outbox_event = OutboxEvent.objects.get(payment=world.paid_payment())
     attempts.note_failure(outbox_event.order_id, outbox_event.pk, RuntimeError("too late"))
     outbox_event.refresh_from_db()
@@ -479,7 +491,7 @@ def test_an_outbox_event_that_another_worker_has_carried_out_meanwhile_has_not_f
         ("underpaid", "underpaid"),
     ],
 )
-def test_what_the_shop_does_not_apply_is_held_for_a_person(
+def test_unapplied_payment_is_held_for_staff(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     outcome: object,
@@ -499,9 +511,11 @@ def test_what_the_shop_does_not_apply_is_held_for_a_person(
     )
 
 
-def test_money_that_does_not_pay_its_order_is_held_with_why_and_what_can_be_done(
+def test_held_money_explains_reason_and_options(
     world: World,
 ) -> None:
+    """Money that does not pay its order is held for staff."""
+
     def gone(order: str) -> None:
         ShopOrder.objects.filter(pk=order).delete()
 
@@ -571,11 +585,12 @@ def test_money_that_does_not_pay_its_order_is_held_with_why_and_what_can_be_done
 
 
 @pytest.mark.parametrize("outcome", [None, "done", True])
-def test_an_outcome_that_is_none_is_a_fault_of_the_plugin_and_tried_again(
+def test_invalid_outcome_counts_as_plugin_fault(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     outcome: object,
 ) -> None:
+    """The outbox event is tried again."""
     shop_says(monkeypatch, outcome)
     world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
@@ -587,7 +602,7 @@ def test_an_outcome_that_is_none_is_a_fault_of_the_plugin_and_tried_again(
     assert (outbox_event.fault, outbox_event.done_at) == (said, None)
 
 
-def test_a_second_payment_that_is_told_twice_is_applied_once(world: World) -> None:
+def test_repeated_second_payment_applies_once(world: World) -> None:
     payment = world.paid_payment()
     OutboxEvent.objects.create(
         order=payment.order,
@@ -601,10 +616,11 @@ def test_a_second_payment_that_is_told_twice_is_applied_once(world: World) -> No
     assert world.shop.times_paid(payment.order.key) == 1
 
 
-def test_an_order_that_the_shop_closes_while_it_marks_it_paid_is_paid_and_closed(
+def test_order_closing_during_payment_stays_paid(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The shop closes the order while marking it paid; the order ends up paid and closed."""
     real = hooks.call_owner
 
     def closing(plugin: str, hook: str, **arguments: Any) -> Any:
@@ -619,9 +635,10 @@ def test_an_order_that_the_shop_closes_while_it_marks_it_paid_is_paid_and_closed
     assert (order.paid_by, order.closed_at is not None) == (payment, True)
 
 
-def test_what_the_shop_was_told_again_is_over_once_it_applies_the_payment_and_nothing_else_is(
+def test_applied_retry_closes_only_its_review(
     world: World,
 ) -> None:
+    """Telling the shop again closes the review once the shop applies the payment."""
     held = [world.start(world.order()) for _ in range(2)]
     ShopOrder.objects.update(status="cancelled")
     for payment in held:
@@ -652,10 +669,11 @@ def test_what_the_shop_was_told_again_is_over_once_it_applies_the_payment_and_no
     assert Review.objects.get(payment=held[1]).resolved_at is None
 
 
-def test_the_shop_hears_every_status_of_a_refund_in_order_though_it_was_away_meanwhile(
+def test_returning_shop_hears_refunds_in_order(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A shop that was away still hears every status of a refund."""
     told: list[tuple[str, str]] = []
     real = hooks.call_owner
 
@@ -693,7 +711,8 @@ def test_the_shop_hears_every_status_of_a_refund_in_order_though_it_was_away_mea
     assert list(outcomes) == ["unknown", "succeeded", ""], "the last tells the refund as it stands"
 
 
-def test_an_order_is_unpaid_when_none_of_its_payments_is_open_or_holds_money(world: World) -> None:
+def test_order_without_live_payment_is_unpaid(world: World) -> None:
+    """None of its payments is open or holds money."""
     order = world.order()
     payment = world.start(order)
     row = payment.order
@@ -712,7 +731,7 @@ def test_an_order_is_unpaid_when_none_of_its_payments_is_open_or_holds_money(wor
     assert not is_unpaid(row)
 
 
-def test_the_shop_hears_what_needs_a_person_and_of_which_order(world: World) -> None:
+def test_shop_hears_which_order_needs_review(world: World) -> None:
     heard: list[hooks.Review] = []
 
     class Hearing:
@@ -744,7 +763,8 @@ def test_the_shop_hears_what_needs_a_person_and_of_which_order(world: World) -> 
     assert OutboxEvent.objects.get(kind="review-opened").outcome == ""
 
 
-def test_an_order_that_nobody_paid_is_told_to_the_shop_that_placed_it(world: World) -> None:
+def test_unpaid_order_reaches_its_own_shop(world: World) -> None:
+    """The shop that placed the order is told that it stays unpaid."""
     order = world.start(unregistered()).order
     rows.Payment.objects.update(status="failed")
     OutboxEvent.objects.create(
@@ -757,7 +777,7 @@ def test_an_order_that_nobody_paid_is_told_to_the_shop_that_placed_it(world: Wor
     assert (OutboxEvent.objects.get().outcome, world.shop.is_released(order.key)) == ("", True)
 
 
-def test_an_outbox_event_is_carried_out_in_the_very_moment_in_which_it_is_due(
+def test_outbox_event_runs_exactly_when_due(
     world: World,
     mailer: Mailer,
     monkeypatch: pytest.MonkeyPatch,
@@ -770,7 +790,7 @@ def test_an_outbox_event_is_carried_out_in_the_very_moment_in_which_it_is_due(
     assert (deliver(order.pk), deliver_remote(order.pk)) == (1, 1)
 
 
-def test_what_changes_the_shop_and_what_goes_over_the_network_do_not_wait_for_each_other(
+def test_local_and_remote_events_run_independently(
     world: World,
     mailer: Mailer,
 ) -> None:
@@ -794,7 +814,8 @@ def test_what_changes_the_shop_and_what_goes_over_the_network_do_not_wait_for_ea
 # Over the network.
 
 
-def test_what_is_queued_for_the_network_belongs_to_that_order_of_that_shop(world: World) -> None:
+def test_remote_event_belongs_to_its_order(world: World) -> None:
+    """Another shop's order with the same key is not confused with it."""
     order = world.start(world.order()).order
     world.start(world.order())
     Order.objects.create(plugin="another-shop", key=order.key, created_at=timezone.now())
@@ -802,7 +823,7 @@ def test_what_is_queued_for_the_network_belongs_to_that_order_of_that_shop(world
     assert OutboxEvent.objects.get(event_id=event).order == order
 
 
-def test_what_goes_over_the_network_is_written_in_the_shops_own_language(
+def test_remote_event_uses_shop_language(
     world: World,
     mailer: Mailer,
 ) -> None:
@@ -813,11 +834,12 @@ def test_what_goes_over_the_network_is_written_in_the_shops_own_language(
     assert mailer.languages == ["en-us", "en-us"]
 
 
-def test_a_remote_outbox_event_that_outlasts_its_lease_and_is_carried_twice_is_done_once(
+def test_remote_event_outlasting_lease_acts_once(
     world: World,
     mailer: Mailer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Two workers may carry the event, yet it is done once."""
     payment = world.paid_payment()
     mailer.failures = 0
     real = hooks.call_owner
@@ -840,10 +862,11 @@ def test_a_remote_outbox_event_that_outlasts_its_lease_and_is_carried_twice_is_d
     )
 
 
-def test_what_is_carried_over_the_network_is_due_at_once_and_leased_for_two_minutes(
+def test_remote_event_is_due_at_once(
     world: World,
     mailer: Mailer,
 ) -> None:
+    """It is leased for two minutes."""
     payment = world.paid_payment()
     first, second = OutboxEvent.objects.filter(kind="remote").order_by("id")
     assert (first.name, first.data, first.payment, first.refund) == (
@@ -867,10 +890,11 @@ def test_what_is_carried_over_the_network_is_due_at_once_and_leased_for_two_minu
     assert again[0] == first
 
 
-def test_a_remote_outbox_event_that_fails_notes_it_and_is_done_at_the_next_try(
+def test_failed_remote_event_succeeds_next_time(
     world: World,
     mailer: Mailer,
 ) -> None:
+    """The failure is recorded."""
     payment = world.paid_payment()
     assert deliver_remote(payment.order_id) == 0
     failed = OutboxEvent.objects.get(name="confirmation")
@@ -890,10 +914,11 @@ def test_a_remote_outbox_event_that_fails_notes_it_and_is_done_at_the_next_try(
     )
 
 
-def test_a_remote_outbox_event_that_failed_for_long_is_taken_back_once_it_is_carried(
+def test_late_remote_success_closes_review(
     world: World,
     mailer: Mailer,
 ) -> None:
+    """The event had been failing for a long time."""
     mailer.failures = 3
     payment = world.paid_payment()
     for _ in range(4):
@@ -903,7 +928,7 @@ def test_a_remote_outbox_event_that_failed_for_long_is_taken_back_once_it_is_car
     assert (review.payment, review.resolved_by) == (payment, "tillgate")
 
 
-def test_i12_nothing_is_carried_over_the_network_inside_a_transaction(world: World) -> None:
+def test_i12_remote_delivery_runs_outside_transactions(world: World) -> None:
     order = world.start(world.order()).order
     with (
         pytest.raises(InsideTransaction, match=r"^deliver_remote uses the network"),
@@ -912,7 +937,7 @@ def test_i12_nothing_is_carried_over_the_network_inside_a_transaction(world: Wor
         deliver_remote(order.pk)
 
 
-def test_an_outbox_event_is_made_due_at_once_and_no_other_with_it(
+def test_retry_makes_only_one_event_due(
     world: World,
     mailer: Mailer,
 ) -> None:
@@ -934,10 +959,11 @@ def test_an_outbox_event_is_made_due_at_once_and_no_other_with_it(
     )
 
 
-def test_i1_money_in_another_currency_than_the_order_has_by_now_does_not_pay_it(
+def test_i1_other_currency_pays_no_order(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The order has changed its currency since the payment started."""
     payment, real = world.start(world.order()), hooks.call_owner
 
     def in_another_currency(plugin: str, hook: str, **arguments: Any) -> Any:
@@ -956,9 +982,10 @@ def test_i1_money_in_another_currency_than_the_order_has_by_now_does_not_pay_it(
     assert "it was paid in USD, and the order is in KWD by now" in Review.objects.get().message
 
 
-def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_pays_no_order(
+def test_i4_refunded_payment_pays_no_order(
     world: World,
 ) -> None:
+    """The refund came before the shop heard of the payment."""
     payment = world.start(world.order("12.50"))
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=1):
@@ -970,9 +997,10 @@ def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_pays_no_or
     assert list(audit(timezone.now() - timedelta(days=9), timezone.now())) == []
 
 
-def test_a_payment_of_which_a_part_was_given_back_before_the_shop_heard_of_it_pays_its_order(
+def test_partly_refunded_payment_pays_its_order(
     world: World,
 ) -> None:
+    """The partial refund came before the shop heard of the payment."""
     payment = world.start(world.order("12.50"))
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=1):
@@ -985,10 +1013,11 @@ def test_a_payment_of_which_a_part_was_given_back_before_the_shop_heard_of_it_pa
     )
 
 
-def test_a_failing_remote_outbox_event_of_a_refund_hides_no_failing_local_one(
+def test_remote_failure_hides_no_local_failure(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """Each failing outbox event of a refund has its own review."""
     configure(DELIVERY_TRIES_BEFORE_REVIEW=1)
     payment = world.paid_payment("12.50")
     refund = queueing.refund(payment.pk, "2.50")
@@ -1005,12 +1034,13 @@ def test_a_failing_remote_outbox_event_of_a_refund_hides_no_failing_local_one(
         assert failed.reviews.count() == 1
 
 
-def test_a_remote_outbox_event_that_another_worker_failed_to_carry_meanwhile_leaves_nobody_told_once_it_is_carried(
+def test_success_closes_other_workers_review(
     world: World,
     mailer: Mailer,
     configure: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Another worker failed to carry the same remote event in the meantime."""
     configure(DELIVERY_TRIES_BEFORE_REVIEW=1)
     payment = world.paid_payment()
     real = hooks.call_owner
@@ -1028,9 +1058,10 @@ def test_a_remote_outbox_event_that_another_worker_failed_to_carry_meanwhile_lea
     assert world.reviews() == []
 
 
-def test_a_second_payment_that_was_given_back_before_its_turn_is_not_told_as_one(
+def test_refunded_second_payment_is_not_reported(
     world: World,
 ) -> None:
+    """It was refunded before its turn came."""
     order = world.order("12.50")
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
@@ -1052,7 +1083,7 @@ def test_a_second_payment_that_was_given_back_before_its_turn_is_not_told_as_one
     ]
 
 
-def test_i3_a_handler_that_swallows_that_the_database_gave_up_its_transaction_is_run_again(
+def test_i3_handler_swallowing_lost_transaction_reruns(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1096,7 +1127,7 @@ def test_i3_a_handler_that_swallows_that_the_database_gave_up_its_transaction_is
         "tillgate_review_opened",
     ],
 )
-def test_i3_a_handler_that_swallows_a_failure_which_undoes_what_it_wrote_is_run_again(
+def test_i3_handler_swallowing_undone_write_reruns(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     hook: str,
@@ -1141,10 +1172,11 @@ def test_i3_a_handler_that_swallows_a_failure_which_undoes_what_it_wrote_is_run_
     assert OutboxEvent.objects.get(attempts=2).done_at is not None
 
 
-def test_an_order_that_is_expected_anew_is_not_given_up_by_what_was_queued_before(
+def test_old_event_leaves_reopened_order_alone(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """An event queued earlier does not release an order that is expected again."""
     real, faults = hooks.call_owner, [RuntimeError("the shop is away")]
 
     def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:

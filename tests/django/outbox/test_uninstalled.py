@@ -23,9 +23,10 @@ def uninstalled(name: str) -> Iterator[None]:
         manager.register(plugin, name=name)
 
 
-def test_i2_a_payment_of_an_uninstalled_shop_plugin_is_paid_and_opens_a_review_in_the_same_run(
+def test_i2_uninstalled_shop_plugin_opens_review(
     world: World,
 ) -> None:
+    """The payment is paid, and the review opens in the same run."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     with uninstalled(world.shop.plugin):
@@ -44,9 +45,10 @@ def test_i2_a_payment_of_an_uninstalled_shop_plugin_is_paid_and_opens_a_review_i
     assert Review.objects.get(pk=review.pk).status == "resolved"
 
 
-def test_i2_a_payment_of_an_uninstalled_gateway_plugin_stays_open_with_a_review(
+def test_i2_uninstalled_gateway_plugin_opens_review(
     world: World,
 ) -> None:
+    """The payment stays open."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     with uninstalled("gateway"):

@@ -196,7 +196,7 @@ def test_refunding_for_a_review_needs_both_permissions(world: World) -> None:
     assert not Refund.objects.exists()
 
 
-def test_no_card_leads_to_a_page_that_is_refused(world: World) -> None:
+def test_review_cards_link_only_permitted_pages(world: World) -> None:
     review = second_payment(world)
     assert review.payment is not None
     client = staff("view_review", "resolve_review", "refund_payment")
@@ -248,7 +248,7 @@ def test_an_act_needs_the_csrf_token(world: World) -> None:
     assert not Refund.objects.exists()
 
 
-def test_looking_changes_nothing_and_no_other_site_may_frame_it(world: World, boss: Client) -> None:
+def test_viewing_changes_nothing_and_forbids_framing(world: World, boss: Client) -> None:
     review = second_payment(world)
     payment = review.payment
     before, asked = rows(), world.queries()
@@ -283,7 +283,7 @@ def test_what_does_not_exist_is_not_found(world: World, boss: Client) -> None:
 
 
 @pytest.mark.parametrize("action", ["refund", "query"])
-def test_an_action_on_an_order_that_another_process_holds_says_that_staff_can_try_again(
+def test_locked_order_asks_staff_to_retry(
     world: World,
     boss: Client,
     monkeypatch: pytest.MonkeyPatch,
@@ -310,7 +310,7 @@ def test_an_action_on_an_order_that_another_process_holds_says_that_staff_can_tr
 # What is shown.
 
 
-def test_i11_no_secret_and_no_address_that_grants_something_is_on_any_page(
+def test_i11_pages_hide_secrets_and_secret_addresses(
     world: World,
     boss: Client,
 ) -> None:
@@ -356,7 +356,7 @@ def test_i11_no_secret_and_no_address_that_grants_something_is_on_any_page(
     world.sandbox.control.set_options({"answer_signature": "none"})
 
 
-def test_a_mask_hides_what_is_named_like_a_secret_and_leaves_the_rest() -> None:
+def test_mask_hides_only_secret_named_values() -> None:
     shown = dict(
         Mask().evidence(
             {
@@ -373,7 +373,7 @@ def test_a_mask_hides_what_is_named_like_a_secret_and_leaves_the_rest() -> None:
     assert shown["empty_token"] == ""
 
 
-def test_the_list_of_payments_shows_what_was_refunded(world: World, boss: Client) -> None:
+def test_payment_list_shows_refunded_amounts(world: World, boss: Client) -> None:
     payment, _ = world.paid_payment(), world.paid_payment()
     for amount, word in (("2.50", "partly refunded"), ("10.00", "refunded")):
         shop.refund(str(payment.pk), Decimal(amount))
@@ -382,7 +382,7 @@ def test_the_list_of_payments_shows_what_was_refunded(world: World, boss: Client
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_a_list_needs_the_same_statements_however_many_rows(
+def test_list_length_adds_no_statements(
     world: World,
     boss: Client,
     path: str,
@@ -411,10 +411,12 @@ def test_a_list_needs_the_same_statements_however_many_rows(
     assert few <= 16
 
 
-def test_the_cards_that_tell_what_was_given_back_need_the_same_statements_however_many(
+def test_refund_cards_add_no_statements(
     world: World,
     boss: Client,
 ) -> None:
+    """Review cards that show refunded amounts need the same statements for any number."""
+
     def count() -> int:
         with CaptureQueriesContext(connection) as statements:
             page = boss.get(LISTS[2]).content.decode()
@@ -428,13 +430,7 @@ def test_the_cards_that_tell_what_was_given_back_need_the_same_statements_howeve
         payment = world.paid_payment()
         for amount in ("1.00", "2.50"):
             queueing.refund(payment.pk, amount)
-        open_review(
-            ReviewReason.CHANGED_AFTER_PAID,
-            "Changed.",
-            "worker",
-            order=payment.order,
-            payment=payment,
-        )
+        open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", payment)
 
     raised()
     few = count()
@@ -443,7 +439,7 @@ def test_the_cards_that_tell_what_was_given_back_need_the_same_statements_howeve
     assert count() == few
 
 
-def test_a_payments_page_needs_the_same_statements_however_much_happened(
+def test_payment_history_adds_no_statements(
     world: World,
     boss: Client,
 ) -> None:
@@ -462,7 +458,7 @@ def test_a_payments_page_needs_the_same_statements_however_much_happened(
     assert count() == few
 
 
-def test_payments_are_found_by_reference_transaction_number_and_order(
+def test_search_finds_reference_transaction_and_order(
     world: World,
     boss: Client,
 ) -> None:
@@ -489,23 +485,18 @@ def test_payments_are_found_by_reference_transaction_number_and_order(
     assert wanted.order.key in boss.get(LISTS[1], {"q": wanted.order.key}).content.decode()
 
 
-def test_of_a_long_story_the_newest_is_shown_and_the_page_says_so(
+def test_long_timeline_shows_newest_entries(
     world: World,
     boss: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The page says that it shows only the newest."""
     monkeypatch.setattr("tillgate.django.pages.showing.MOST_SHOWN", 4)
     payment = world.paid_payment("30.00")
     pages = [page_of(payment), page_of(payment.order)]
     for amount in ("1.00", "2.00", "4.00", "5.00", "6.00"):
         queueing.refund(payment.pk, amount)
-    open_review(
-        ReviewReason.CHANGED_AFTER_PAID,
-        "Changed.",
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", payment)
     for address in (*pages, page_of(Review.objects.get())):
         page = boss.get(address).content.decode()
         assert page.count('class="tillgate-node"') == 4
@@ -529,7 +520,7 @@ def without_time_zones(settings: Any) -> Iterator[None]:
     notifications._look_up.cache_clear()
 
 
-def test_the_pages_work_in_a_project_without_time_zones(
+def test_pages_work_without_time_zones(
     world: World,
     boss: Client,
     without_time_zones: None,
@@ -573,7 +564,7 @@ def test_a_payments_page_tells_its_story(world: World, boss: Client) -> None:
 # Refunds.
 
 
-def test_a_refund_is_asked_about_first_and_then_done(world: World, boss: Client) -> None:
+def test_refund_needs_confirmation_first(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     question = boss.get(
         page_of(payment, "refund"),
@@ -595,14 +586,15 @@ def test_a_refund_is_asked_about_first_and_then_done(world: World, boss: Client)
     )
 
 
-def test_i5_more_than_is_left_is_refused_with_a_message(world: World, boss: Client) -> None:
+def test_i5_refund_above_remainder_is_refused(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     assert (
         "more than the USD 30.00"
         in boss.get(page_of(payment, "refund"), {"amount": "30.01"}).content.decode()
     )
     assert said(press(boss, payment, "30.01", seen=0)) == [
-        f"USD 30.01 is more than the USD 30.00 that can still be refunded of {payment.reference}",
+        "Nothing was refunded: USD 30.01 is more than the USD 30.00 that can still be refunded of "
+        f"{payment.reference}.",
     ]
     for wrong in ("", "0", "-1", "1.001", "NaN", "1e3", "<script>"):
         assert boss.get(page_of(payment, "refund"), {"amount": wrong}).status_code == 200
@@ -614,7 +606,7 @@ def test_i5_more_than_is_left_is_refused_with_a_message(world: World, boss: Clie
     ]
 
 
-def test_what_is_wrong_with_a_refund_is_read_out_with_its_field(world: World, boss: Client) -> None:
+def test_refund_errors_are_announced_with_field(world: World, boss: Client) -> None:
     payment = world.paid_payment("12.50")
     page = boss.get(
         page_of(payment, "refund"),
@@ -631,31 +623,66 @@ def test_what_is_wrong_with_a_refund_is_read_out_with_its_field(world: World, bo
     assert re.search(r'<div id="id_reason_error">\s*<p class="errornote" role="alert">', page)
 
 
-def test_a_payment_that_is_not_paid_cannot_be_refunded(world: World, boss: Client) -> None:
+def test_unpaid_payment_cannot_be_refunded(world: World, boss: Client) -> None:
     payment = world.start(world.order())
     assert said(press(boss, payment, "1", seen=0)) == [
-        f"payment {payment.reference} is pending, and only a paid one can be refunded",
+        f"Nothing was refunded: payment {payment.reference} is pending, and only a paid one can be "
+        "refunded.",
     ]
     assert not Refund.objects.exists()
 
 
-def test_a_double_press_makes_one_refund_and_is_told_of_it_twice(
+def test_double_press_makes_one_refund(
     world: World,
     boss: Client,
 ) -> None:
+    """Both presses are told of the same refund."""
     payment = world.paid_payment("30.00")
-    for _ in range(2):
-        assert said(press(boss, payment, "10.00", seen=0, key="the-same")) == [
-            "USD 10.00 was refunded.",
-        ]
-    assert (
-        "already names a refund of USD 10.00"
-        in said(press(boss, payment, "11.00", seen=0, key="the-same"))[0]
-    )
+    for text in (
+        "USD 10.00 was refunded.",
+        "USD 10.00 had been refunded already; nothing more was sent.",
+    ):
+        assert said(press(boss, payment, "10.00", seen=0, key="the-same")) == [text]
+    assert said(press(boss, payment, "11.00", seen=0, key="the-same")) == [
+        "Nothing was refunded: from this page a refund of USD 10.00 was asked for before. Open the "
+        "page again.",
+    ]
     assert Refund.objects.count() == 1
 
 
-def test_two_of_the_staff_press_refund_at_once_and_one_refund_is_made(world: World) -> None:
+def test_same_refund_needs_a_tick(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    press(boss, payment, "0.30")
+    page = boss.get(page_of(payment, "refund"), {"amount": "0.30"}).content.decode()
+    assert "A refund of USD 0.30 was asked for 1\xa0minute ago by anna." in page
+    assert 'name="again" value="1" required' in page
+    assert said(press(boss, payment, "0.30")) == [
+        "Nothing was refunded: A refund of USD 0.30 was asked for 1\xa0minute ago by anna.",
+    ]
+    assert "again" not in boss.get(page_of(payment, "refund"), {"amount": "0.40"}).content.decode()
+    assert said(press(boss, payment, "0.30", again="1")) == ["USD 0.30 was refunded."]
+    Refund.objects.update(created_at=timezone.now() - timedelta(minutes=11))
+    assert said(press(boss, payment, "0.30")) == ["USD 0.30 was refunded."]
+    assert Refund.objects.count() == 3
+
+
+def test_failed_refund_is_tried_without_tick(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    press(boss, payment, "0.30")
+    Refund.objects.update(status="failed")
+    assert said(press(boss, payment, "0.30")) == ["USD 0.30 was refunded."]
+
+
+def test_older_page_says_nothing_was_refunded(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    press(boss, payment, "0.02")
+    assert said(press(boss, payment, "0.05", seen=0, key="older")) == [
+        "Nothing was refunded: a refund of USD 0.02 was asked for in the meantime. Open the page "
+        "again, and see whether this one is still needed.",
+    ]
+
+
+def test_simultaneous_refunds_by_staff_make_one(world: World) -> None:
     payment = world.paid_payment("30.00")
     clients = [staff(name=name, is_superuser=True) for name in ("anna", "bert", "carla", "dora")]
     told: list[str] = []
@@ -681,12 +708,15 @@ def test_two_of_the_staff_press_refund_at_once_and_one_refund_is_made(world: Wor
     for thread in threads:
         thread.join()
     assert Refund.objects.count() == 1
-    late = f"A refund of USD 10.00 of payment {payment.reference} was asked for in the meantime"
-    assert sorted(told) == [late, late, late, "USD 10.00 was refunded."]
+    assert sorted(told)[3] == "USD 10.00 was refunded."
+    assert set(sorted(told)[:3]) == {
+        "Nothing was refunded: a refund of USD 10.00 was asked for in the meantime. Open the page "
+        "again, and see whether this one is still needed.",
+    }
     assert world.sandbox.control.state()["transactions"][0]["refunded"] == "10.00"  # type: ignore[index]
 
 
-def test_staff_is_told_what_came_of_a_refund(world: World, boss: Client) -> None:
+def test_staff_learns_outcome_of_refund(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     world.sandbox.control.fault("refused", occasion="refund")
     assert said(press(boss, payment, "1"))[0].startswith("USD 1.00 was not refunded: ")
@@ -739,7 +769,8 @@ def action(client: Client, review: Review, what: str, **given: str) -> str:
     return message
 
 
-def test_every_reason_has_words_and_acts_and_every_act_has_words() -> None:
+def test_every_reason_and_action_has_words() -> None:
+    """Every review reason also has actions."""
     assert set(REASONS) == set(ReviewReason)
     assert set(ACTIONS) == set(ReviewAction)
     for reason in REASONS:
@@ -755,10 +786,11 @@ def test_every_reason_has_words_and_acts_and_every_act_has_words() -> None:
     assert actions_for(Review(reason="of-a-later-version")) == (ReviewAction.DISMISS,)
 
 
-def test_the_count_is_on_the_lists_and_leads_there_and_no_other_page_has_it(
+def test_only_lists_show_review_count(
     world: World,
     boss: Client,
 ) -> None:
+    """The count links to the reviews."""
     review = second_payment(world)
     banner = f'<a href="{LISTS[2]}">1 open review</a>'
     for path in ("/admin/tillgate/", LISTS[0], LISTS[1]):
@@ -769,7 +801,7 @@ def test_the_count_is_on_the_lists_and_leads_there_and_no_other_page_has_it(
     assert "the order was paid by another payment already; this one can be refunded" in listed
 
 
-def test_i4_the_second_payment_is_refunded_in_one_step(world: World, boss: Client) -> None:
+def test_i4_one_step_refunds_second_payment(world: World, boss: Client) -> None:
     review = second_payment(world)
     assert review.payment
     question = boss.get(f"{page_of(review.payment, 'refund')}?review={review.pk}").content.decode()
@@ -784,7 +816,7 @@ def test_i4_the_second_payment_is_refunded_in_one_step(world: World, boss: Clien
     assert "tillgate-card " not in boss.get(LISTS[2]).content.decode()
     assert TimelineEntry.objects.filter(event="review.resolved", actor="staff:anna").exists()
     twice = press(boss, review.payment, "25.00", seen=0, key="x", review=str(review.pk))
-    assert said(twice) == ["USD 25.00 was refunded."]
+    assert said(twice) == ["USD 25.00 had been refunded already; nothing more was sent."]
     again = press(boss, review.payment, "25.00", seen=0, key="y", review=str(review.pk))
     assert said(again) == [
         "Nothing was refunded: anna had resolved it already: all of it was refunded: USD 25.00.",
@@ -792,10 +824,11 @@ def test_i4_the_second_payment_is_refunded_in_one_step(world: World, boss: Clien
     assert Refund.objects.count() == 1
 
 
-def test_money_that_a_colleague_decided_to_keep_meanwhile_is_not_given_back(
+def test_money_colleague_kept_is_not_refunded(
     world: World,
     boss: Client,
 ) -> None:
+    """A colleague decided to keep it after the page was opened."""
     review = second_payment(world)
     payment = review.payment
     assert payment is not None
@@ -819,7 +852,7 @@ def test_money_that_a_colleague_decided_to_keep_meanwhile_is_not_given_back(
     assert response.redirect_chain[-1][0] == page_of(review)
 
 
-def test_a_refund_that_resolves_something_asks_for_no_reason_of_its_own(
+def test_refund_for_review_asks_no_reason(
     world: World,
     boss: Client,
 ) -> None:
@@ -836,7 +869,7 @@ def test_a_refund_that_resolves_something_asks_for_no_reason_of_its_own(
     )
 
 
-def test_a_part_of_a_second_payment_leaves_it_open(world: World, boss: Client) -> None:
+def test_partial_refund_keeps_second_payment_review(world: World, boss: Client) -> None:
     review = second_payment(world)
     assert review.payment
     press(boss, review.payment, "5.00", seen=0, key="x", review=str(review.pk))
@@ -844,7 +877,7 @@ def test_a_part_of_a_second_payment_leaves_it_open(world: World, boss: Client) -
     assert review.resolved_at is None
 
 
-def test_a_mismatch_is_resolved_when_the_gateway_is_asked_again_and_agrees(
+def test_agreeing_poll_resolves_mismatch(
     world: World,
     boss: Client,
 ) -> None:
@@ -864,7 +897,7 @@ def test_a_mismatch_is_resolved_when_the_gateway_is_asked_again_and_agrees(
     assert world.fresh(payment).status == "paid"
 
 
-def test_account_matters_are_resolved_when_the_gateway_answers_well_again(
+def test_good_answer_resolves_account_reviews(
     world: World,
     boss: Client,
     configure: Callable[..., None],
@@ -884,7 +917,7 @@ def test_account_matters_are_resolved_when_the_gateway_answers_well_again(
     assert review.resolved_at
 
 
-def test_a_missing_account_is_resolved_when_it_is_back(
+def test_restored_account_resolves_its_review(
     world: World,
     boss: Client,
     settings: Any,
@@ -903,7 +936,7 @@ def test_a_missing_account_is_resolved_when_it_is_back(
     ("what", "status", "back"),
     [("refund-done", "succeeded", "10.00"), ("refund-not-done", "failed", "0.00")],
 )
-def test_i6_a_person_settles_a_refund_of_unknown_outcome(
+def test_i6_staff_settles_unknown_refund(
     world: World,
     boss: Client,
     what: str,
@@ -937,10 +970,11 @@ def test_i5_a_refund_made_elsewhere_is_entered(world: World, boss: Client) -> No
     assert review.resolved_by == "anna"
 
 
-def test_i5_a_refund_that_no_answer_tells_of_is_entered_on_the_payments_page(
+def test_i5_staff_enters_refund_without_answer(
     world: World,
     boss: Client,
 ) -> None:
+    """A refund that no answer mentions is entered on the payment's page."""
     payment = world.paid_payment("30.00")
     enter = page_of(payment, "record-external-refund")
     assert f'action="{enter}"' in boss.get(page_of(payment)).content.decode()
@@ -972,10 +1006,11 @@ def test_i5_a_refund_that_no_answer_tells_of_is_entered_on_the_payments_page(
     assert enter not in boss.get(page_of(payment)).content.decode(), "nothing is left to enter"
 
 
-def test_a_refund_that_was_refused_and_made_is_entered_with_its_amount(
+def test_refused_refund_that_happened_is_entered(
     world: World,
     boss: Client,
 ) -> None:
+    """The form is filled in with its amount."""
     payment = world.paid_payment("30.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "12.00")
@@ -1065,7 +1100,8 @@ def test_a_failing_outbox_event_is_tried_again(
     assert world.shop.is_paid(payment.order.key)
 
 
-def test_the_shop_is_told_again_after_it_reopened_the_order(world: World, boss: Client) -> None:
+def test_reopened_order_is_delivered_again(world: World, boss: Client) -> None:
+    """The shop is told of the payment a second time."""
     order = world.order()
     payment = world.start(order)
     ShopOrder.objects.filter(pk=order).update(status="cancelled")
@@ -1081,7 +1117,7 @@ def test_the_shop_is_told_again_after_it_reopened_the_order(world: World, boss: 
     assert world.shop.times_paid(order) == 1
 
 
-def test_i4_telling_again_cannot_pay_an_order_twice(world: World, boss: Client) -> None:
+def test_i4_redelivery_cannot_pay_order_twice(world: World, boss: Client) -> None:
     order = world.order()
     payment = world.start(order)
     world.shop.edit_total(order, Decimal("20.00"))
@@ -1110,7 +1146,7 @@ def test_accepting_needs_a_note(world: World, boss: Client) -> None:
     )
 
 
-def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(
+def test_refunding_difference_resolves_overpaid_order(
     world: World,
     boss: Client,
 ) -> None:
@@ -1134,10 +1170,11 @@ def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(
     assert review.resolution == "USD 2.00 was refunded"
 
 
-def test_i2_what_the_gateway_does_not_know_is_ended_by_a_person_and_its_money_is_found_all_the_same(
+def test_i2_staff_expires_payment_unknown_to_gateway(
     world: World,
     boss: Client,
 ) -> None:
+    """Money that arrives later is still found."""
     order = world.order()
     payment = world.start(order)
     world.sandbox.control.fault("denied", occasion="query", times=100)
@@ -1175,15 +1212,14 @@ def test_i2_what_the_gateway_does_not_know_is_ended_by_a_person_and_its_money_is
     assert world.reviews() == ["paid-not-payable"]
 
 
-def test_what_says_something_else_by_now_is_not_accepted_unread(world: World, boss: Client) -> None:
+def test_changed_review_is_not_accepted_unread(world: World, boss: Client) -> None:
     payment = world.start(world.order())
-    told: dict[str, Any] = {"order": payment.order, "payment": payment, "account": "default"}
-    review = open_review(ReviewReason.CHANGED_AFTER_PAID, "It is 'reversed'.", "worker", **told)
+    review = open_review(ReviewReason.CHANGED_AFTER_PAID, "It is 'reversed'.", "worker", payment)
     assert review
     page = boss.get(LISTS[2]).content.decode()
     assert f'name="read" value="{review.version}"' in page
     read = review.version
-    open_review(ReviewReason.CHANGED_AFTER_PAID, "It is a charge-back.", "worker", **told)
+    open_review(ReviewReason.CHANGED_AFTER_PAID, "It is a charge-back.", "worker", payment)
     assert (
         action(boss, review, "dismiss", note="agreed", read=read)
         == "it says something else by now: It is a charge-back."
@@ -1194,7 +1230,8 @@ def test_what_says_something_else_by_now_is_not_accepted_unread(world: World, bo
     )
 
 
-def test_a_payment_that_was_settled_meanwhile_is_not_let_expire(world: World, boss: Client) -> None:
+def test_settled_payment_is_not_expired(world: World, boss: Client) -> None:
+    """A payment settled in the meantime cannot be marked as expired."""
     payment = world.start(world.order())
     world.sandbox.control.fault("denied", occasion="query")
     world.notification(payment)
@@ -1206,7 +1243,7 @@ def test_a_payment_that_was_settled_meanwhile_is_not_let_expire(world: World, bo
     assert review.resolved_at is None
 
 
-def test_a_number_of_two_payments_is_settled_by_giving_one_back(world: World, boss: Client) -> None:
+def test_refund_resolves_duplicate_transaction_number(world: World, boss: Client) -> None:
     first, second = world.paid_payment(), world.start(world.order())
     Payment.objects.filter(pk=first.pk).update(transaction_no=world.fresh(second).transaction_no)
     world.shopper_pays(second)
@@ -1218,10 +1255,11 @@ def test_a_number_of_two_payments_is_settled_by_giving_one_back(world: World, bo
     assert review.resolution
 
 
-def test_a_creation_that_was_wrongly_signed_is_not_settled_by_a_query_that_is_in_order(
+def test_query_does_not_resolve_missigned_creation(
     world: World,
     boss: Client,
 ) -> None:
+    """A correctly signed query proves nothing about the creation's signature."""
     world.sandbox.control.fault("bad_signature", occasion="pay")
     starting.start_payment(world.shop.plugin, world.order(), method="alipay")
     review = Review.objects.get(reason=ReviewReason.SIGNATURE_MISMATCH)
@@ -1230,7 +1268,7 @@ def test_a_creation_that_was_wrongly_signed_is_not_settled_by_a_query_that_is_in
     assert review.resolved_at is None
 
 
-def test_a_shop_that_fails_while_it_is_told_again_is_quoted(
+def test_shop_error_is_quoted_on_redelivery(
     world: World,
     boss: Client,
     monkeypatch: pytest.MonkeyPatch,
@@ -1254,10 +1292,11 @@ def test_a_shop_that_fails_while_it_is_told_again_is_quoted(
     assert review.resolved_at is None
 
 
-def test_what_no_database_keeps_is_taken_out_of_notes_and_reasons(
+def test_unstorable_characters_are_removed_from_notes(
     world: World,
     boss: Client,
 ) -> None:
+    """Reasons are cleaned in the same way."""
     review = second_payment(world)
     assert action(boss, review, "dismiss", note="as\0agreed") == "Resolved: as\ufffdagreed."
     payment = world.paid_payment()
@@ -1265,11 +1304,12 @@ def test_what_no_database_keeps_is_taken_out_of_notes_and_reasons(
     assert Refund.objects.get().reason == "too\ufffdlate"
 
 
-def test_a_refund_that_could_not_leave_is_not_said_to_be_on_its_way(
+def test_unsent_refund_is_not_called_sent(
     world: World,
     boss: Client,
     configure: Callable[..., None],
 ) -> None:
+    """Staff are told that the worker tries again."""
     payment = world.paid_payment()
     configure({"MERCHANT_NO": "200099"})
     [message] = said(press(boss, payment, "5.00", seen=0, key="x"))
@@ -1278,16 +1318,10 @@ def test_a_refund_that_could_not_leave_is_not_said_to_be_on_its_way(
     )
 
 
-def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss: Client) -> None:
+def test_resolved_matter_may_come_again(world: World, boss: Client) -> None:
     payment = world.paid_payment()
     for message in ("3 forged.", "6 forged."):
-        open_review(
-            ReviewReason.FORGED_NOTIFICATIONS,
-            message,
-            "notification",
-            order=payment.order,
-            payment=payment,
-        )
+        open_review(ReviewReason.FORGED_NOTIFICATIONS, message, "notification", payment)
         action(boss, Review.objects.latest("id"), "dismiss", note="a scanner")
     assert Review.objects.count() == 2
 
@@ -1295,7 +1329,8 @@ def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss
 # The health page.
 
 
-def test_the_health_page_needs_both_permissions_and_moves_nothing(world: World) -> None:
+def test_health_page_needs_both_permissions(world: World) -> None:
+    """Viewing it changes nothing."""
     for number, permissions in enumerate([(), ("view_payment",), ("view_review",)]):
         other = staff(*permissions, name=f"other{number}")
         assert (
@@ -1312,11 +1347,12 @@ def test_the_health_page_needs_both_permissions_and_moves_nothing(world: World) 
     assert PUBLISHED_TEST_TOKEN not in client.get(HEALTH).content.decode()
 
 
-def test_the_health_page_knows_the_worker_the_queues_the_money_and_each_account(
+def test_health_page_shows_worker_and_accounts(
     world: World,
     boss: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It also shows the queues and the money."""
     first = boss.get(HEALTH).context["health"]
     assert (first.worker_at, first.is_worker_late, first.open_reviews, first.held) == (
         None,
@@ -1369,7 +1405,7 @@ def test_the_health_page_knows_the_worker_the_queues_the_money_and_each_account(
     assert "Payments to poll" in boss.get(HEALTH).content.decode()
 
 
-def test_a_test_of_the_connection_says_what_is_wrong(
+def test_connection_test_says_what_is_wrong(
     world: World,
     boss: Client,
     configure: Callable[..., None],

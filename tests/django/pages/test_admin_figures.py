@@ -33,7 +33,8 @@ def _upload(client: Client, content: bytes, **fields: str) -> Any:
     return client.post(SETTLEMENT, {"file": SimpleUploadedFile("march.csv", content), **fields})
 
 
-def test_only_staff_who_may_view_payments_see_figures_and_the_link_to_them() -> None:
+def test_figures_require_view_payment_permission() -> None:
+    """Other staff do not see the link either."""
     for path in (FIGURES, f"{FIGURES}?since=2026-03-01&until=2026-03-31&csv=payments", SETTLEMENT):
         assert Client().get(path)["Location"].startswith("/admin/login/")
     reviewer, viewer = staff("view_review", name="reviewer"), staff("view_payment", name="viewer")
@@ -46,7 +47,7 @@ def test_only_staff_who_may_view_payments_see_figures_and_the_link_to_them() -> 
     assert FIGURES in viewer.get("/admin/tillgate/payment/").content.decode()
 
 
-def test_each_download_has_the_rows_of_the_period_and_of_real_money() -> None:
+def test_downloads_hold_real_money_of_period() -> None:
     client = staff("view_payment")
     paid = payment("A", "10.00", "2026-03-02T10:00+00:00")
     refund(paid, "4.00", "2026-03-03T10:00+00:00")
@@ -63,7 +64,8 @@ def test_each_download_has_the_rows_of_the_period_and_of_real_money() -> None:
     assert [one["reference"] for one in _csv(client, "payments", tests="on")] == ["TEST"]
 
 
-def test_a_long_period_is_shown_by_month_and_a_new_shop_sees_its_tests() -> None:
+def test_long_period_is_grouped_by_month() -> None:
+    """A new shop sees its test payments."""
     client = staff("view_payment")
     for number, month in enumerate((1, 2, 2)):
         payment(f"A{number}", "10.00", f"2026-0{month}-02T10:00+00:00", sandbox=True)
@@ -89,7 +91,7 @@ def test_a_long_period_is_shown_by_month_and_a_new_shop_sees_its_tests() -> None
         {"since": "2026-03-01\0", "until": "2026-03-01"},
     ],
 )
-def test_a_period_that_is_none_is_named_and_nothing_is_counted(query: dict[str, str]) -> None:
+def test_invalid_period_is_named_counts_nothing(query: dict[str, str]) -> None:
     client = staff("view_payment")
     for more in ({}, {"csv": "payments"}):
         answer = client.get(FIGURES, {**query, **more})
@@ -113,7 +115,7 @@ def test_first_and_last_years_are_shown(settings: Any, zone: str, since: str, un
             assert not answer.context["form"].errors
 
 
-def test_a_settlement_file_is_compared_and_each_difference_leads_to_its_payment() -> None:
+def test_settlement_differences_link_to_payments() -> None:
     client = staff("view_payment")
     paid = payment("A", "10.00", "2026-03-02T10:00+00:00")
     missing = payment("B", "10.00", "2026-03-03T10:00+00:00")
@@ -142,14 +144,14 @@ def test_a_settlement_file_is_compared_and_each_difference_leads_to_its_payment(
         b'reference,amount\n"' + b"x" * 200_000,
     ],
 )
-def test_a_file_that_is_none_is_named_and_is_no_error(content: bytes) -> None:
+def test_unreadable_file_is_named_without_error(content: bytes) -> None:
     client = staff("view_payment")
     answer = _upload(client, content)
     assert answer.status_code == 200
     assert answer.context["form"].errors or answer.context["checked"].faults
 
 
-def test_a_file_that_is_too_large_for_a_page_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "_MOST_BYTES", 20)
     answer = _upload(staff("view_payment"), b"reference,amount\nA,10.00\n")
     assert answer.context["form"].errors["file"]

@@ -21,12 +21,13 @@ import tillgate.django
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import GatewayProfile, Method, hooks
+from tillgate.django import methods
 from tillgate.django.amounts import money_text
 from tillgate.django.methods import label_of
 from tillgate.django.models import OutboxEvent, Payment
 from tillgate.django.orders import registering
 from tillgate.django.outbox import delivering
-from tillgate.django.pages import shoppers
+from tillgate.django.pages import forms, owner
 from tillgate.django.pages.forms import MethodForm, RefundForm
 from tillgate.django.pages.tickets import new_ticket, start_url
 from tillgate.django.payments import reconciling, starting
@@ -41,7 +42,7 @@ APP = Path(tillgate.django.__file__).parent
 @pytest.fixture
 def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shop has no page of its own for a settled payment."""
-    monkeypatch.setattr(shoppers, "_home", lambda payment: None)
+    monkeypatch.setattr(owner, "home", lambda payment: None)
 
 
 def text_of(answer: Any) -> str:
@@ -71,11 +72,12 @@ def links_of(page: str) -> dict[str, str]:
     [{}, {"wait": "1"}],
     ids=["who comes back", "whose page has waited"],
 )
-def test_a_shopper_is_sent_home_to_an_order_that_is_paid_though_whoever_brought_the_news_has_not_told_the_shop(
+def test_paid_order_redirects_home_before_delivery(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     query: dict[str, str],
 ) -> None:
+    """A returning shopper is sent to the paid order even if the shop has not heard of it yet."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     with monkeypatch.context() as patch:
@@ -86,22 +88,23 @@ def test_a_shopper_is_sent_home_to_an_order_that_is_paid_though_whoever_brought_
     assert world.shop.times_paid(payment.order.key) == 1
 
 
-def test_a_shopper_whom_a_notification_overtakes_is_sent_home_rather_than_told_to_wait_for_a_paid_order(
+def test_overtaking_notification_sends_shopper_home(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    payment, described = world.start(world.order()), shoppers._described
+    """The shopper is not asked to wait for an order that is already paid."""
+    payment, described = world.start(world.order()), owner.described
 
     def overtaken(plugin: str, order_key: str) -> Any:
         world.shopper_pays(payment)
         reconciling.reconcile(payment, "notification")
         return described(plugin, order_key)
 
-    monkeypatch.setattr(shoppers, "_described", overtaken)
+    monkeypatch.setattr(owner, "described", overtaken)
     assert come_back(world, payment, status="success").status_code == 302
 
 
-def test_a_shopper_is_sent_home_though_the_order_is_locked_for_too_long(
+def test_locked_order_still_redirects_home(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -118,12 +121,13 @@ def test_a_shopper_is_sent_home_though_the_order_is_locked_for_too_long(
 
 
 @pytest.mark.parametrize("door", ["return", "notification"])
-def test_what_was_received_is_acknowledged_though_what_it_leads_to_fails(
+def test_processing_failure_still_acknowledges_receipt(
     world: World,
     no_home: None,
     monkeypatch: pytest.MonkeyPatch,
     door: str,
 ) -> None:
+    """A stored return or notification is acknowledged even if applying it fails."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
 
@@ -140,10 +144,11 @@ def test_what_was_received_is_acknowledged_though_what_it_leads_to_fails(
     assert world.fresh(payment).status == "paid"
 
 
-def test_every_page_has_one_heading_a_language_and_a_title_and_nothing_inline(
+def test_pages_have_heading_language_and_title(
     world: World,
     no_home: None,
 ) -> None:
+    """Each page has one heading, a language and a title, and no inline style or script."""
     order = world.order()
     payment = world.start(order)
     pages = [
@@ -166,7 +171,7 @@ def test_every_page_has_one_heading_a_language_and_a_title_and_nothing_inline(
             assert "src=" in script or 'type="application/json"' in script
 
 
-def test_the_address_of_a_page_is_told_to_nobody(world: World, no_home: None) -> None:
+def test_pages_never_leak_their_address(world: World, no_home: None) -> None:
     order = world.order()
     payment = world.start(order)
     for answer, policy in (
@@ -183,7 +188,7 @@ def test_the_address_of_a_page_is_told_to_nobody(world: World, no_home: None) ->
         assert "no-store" in answer["Cache-Control"]
 
 
-def test_the_form_is_posted_with_its_token_only(world: World) -> None:
+def test_payment_form_requires_csrf_token(world: World) -> None:
     strict = Client(enforce_csrf_checks=True)
     path = world.way_to_pay(world.order())
     assert strict.post(path, {"method": "alipay"}).status_code == 403
@@ -202,7 +207,7 @@ def test_the_form_is_posted_with_its_token_only(world: World) -> None:
     assert Payment.objects.exists()
 
 
-def test_style_and_script_need_no_server_for_static_files(world: World) -> None:
+def test_assets_need_no_static_file_server(world: World) -> None:
     payment = world.start(world.order())
     page = text_of(come_back(world, payment))
     addresses = re.findall(r'(?:href|src)="(/payments/assets/[^"]+)"', page)
@@ -222,7 +227,7 @@ def test_style_and_script_need_no_server_for_static_files(world: World) -> None:
     assert world.client.get("/payments/assets/settings.py").status_code == 404
 
 
-def test_without_a_method_nothing_is_started_and_the_page_says_why(world: World) -> None:
+def test_missing_methods_start_nothing_and_explain(world: World) -> None:
     path = world.way_to_pay(world.order())
     page = text_of(world.client.post(path, {}))
     assert 'aria-describedby="tillgate-method-error"' in page
@@ -231,7 +236,7 @@ def test_without_a_method_nothing_is_started_and_the_page_says_why(world: World)
     assert not Payment.objects.exists()
 
 
-def test_an_order_that_cannot_be_paid_says_why(world: World) -> None:
+def test_unpayable_order_explains_why(world: World) -> None:
     order = world.order()
     world.shop.close_order(order)
     page = text_of(world.client.get(world.way_to_pay(order)))
@@ -239,7 +244,7 @@ def test_an_order_that_cannot_be_paid_says_why(world: World) -> None:
     assert "<form" not in page
 
 
-def test_who_comes_too_late_to_pay_finds_the_way_to_the_shop_and_to_the_items(
+def test_late_shopper_finds_shop_and_items(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -250,7 +255,7 @@ def test_who_comes_too_late_to_pay_finds_the_way_to_the_shop_and_to_the_items(
         not_payable_detail="it is cancelled",
         change_url="/again/7/",
     )
-    monkeypatch.setattr(shoppers, "_described", lambda *_: described)
+    monkeypatch.setattr(owner, "described", lambda *_: described)
     links = links_of(text_of(world.client.get(world.way_to_pay(payment.order.key))))
     assert links["Order these items again"] == "/again/7/"
     assert links["Back to the shop"] == f"/orders/{payment.order.key}/"
@@ -265,7 +270,7 @@ def test_who_comes_too_late_to_pay_finds_the_way_to_the_shop_and_to_the_items(
         ({"amount": Decimal("1E+3")}, ">USD 1,000.00<"),
     ],
 )
-def test_an_order_is_shown_with_what_it_costs_also_where_that_cannot_be_paid(
+def test_unpayable_order_still_shows_its_cost(
     world: World,
     costs: dict[str, Any],
     shown: str,
@@ -276,13 +281,13 @@ def test_an_order_is_shown_with_what_it_costs_also_where_that_cannot_be_paid(
     assert shown in text_of(world.client.get(world.way_to_pay(world.order())))
 
 
-def test_what_an_order_costs_is_shown_as_it_is_whatever_precision_the_host_counts_with() -> None:
+def test_displayed_cost_ignores_host_decimal_precision() -> None:
     with decimal.localcontext() as context:
         context.prec = 6
         assert money_text(Decimal("1234567.895"), "USD") == "USD 1,234,567.895"
 
 
-def test_only_the_methods_of_the_settings_are_offered(world: World, settings: Any) -> None:
+def test_only_configured_methods_are_offered(world: World, settings: Any) -> None:
     settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": ["paypal", "venmo"]}
     page = text_of(world.client.get(world.way_to_pay(world.order())))
     assert re.findall(r'value="(\w+)" (?:[^>]* )?id="id_method', page) == ["paypal", "venmo"]
@@ -292,7 +297,8 @@ def test_only_the_methods_of_the_settings_are_offered(world: World, settings: An
     )
 
 
-def test_a_page_that_waits_refreshes_without_script_and_not_for_ever(world: World) -> None:
+def test_waiting_page_stops_refreshing_eventually(world: World) -> None:
+    """A waiting page refreshes without JavaScript, but not for ever."""
     payment = world.start(world.order())
     path = f"/payments/return/{payment.return_key}/"
     waiting = text_of(come_back(world, payment, status="success"))
@@ -305,7 +311,8 @@ def test_a_page_that_waits_refreshes_without_script_and_not_for_ever(world: Worl
     assert re.search(rf'<a class="button[^"]*" href="{path}">Check again</a>', tired)
 
 
-def test_looking_again_asks_the_gateway_and_a_refresh_does_not(world: World, no_home: None) -> None:
+def test_only_check_again_asks_gateway(world: World, no_home: None) -> None:
+    """The 'Check again' link queries the gateway; an automatic refresh does not."""
     payment = world.start(world.order())
     asked = world.queries()
     come_back(world, payment, wait="7")
@@ -332,7 +339,8 @@ def test_a_shop_overrides_any_block(world: World, settings: Any, tmp_path: Path)
     assert "Reference" not in page
 
 
-def test_the_method_choice_is_a_tag_for_a_shops_own_form(world: World) -> None:
+def test_method_choice_is_reusable_template_tag(world: World) -> None:
+    """A shop can put the method choice into its own form."""
     template = engines["django"].from_string(
         "{% load tillgate %}{% method_choice %}{% pay_url 'smallest-shop' '7' %}",
     )
@@ -378,15 +386,16 @@ def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None
         ("gold", "gold"),
     ],
 )
-def test_a_method_that_its_gateway_gives_no_name_has_tillgates_name_or_its_code(
+def test_unnamed_method_has_fallback_name(
     code: str,
     label: str,
 ) -> None:
+    """Without a name from its gateway, a method shows Tillgate's name or its code."""
     with override("de"):
         assert label_of(code) == label_of(code, Method(code=code)) == label
 
 
-def test_a_method_has_the_name_that_the_dialect_of_an_installed_gateway_plugin_gives_it(
+def test_installed_gateway_plugin_names_its_methods(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     beads = GatewayProfile(
@@ -424,7 +433,8 @@ def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) 
 # What a shopper may still do ----------------------------------------------------------------------
 
 
-def test_the_pay_link_of_a_paid_order_says_so_and_leads_home(world: World) -> None:
+def test_paid_order_pay_link_leads_home(world: World) -> None:
+    """The page says that the order is paid and links to the shop."""
     payment = world.paid_payment()
     path = world.way_to_pay(payment.order.key)
     for answer in (world.client.get(path), world.client.post(path, {"method": "alipay"})):
@@ -454,7 +464,83 @@ def test_pay_link_of_free_order(world: World, status: str) -> None:
     assert not Payment.objects.exists()
 
 
-def test_return_page_of_free_order_offers_no_payment(world: World) -> None:
+OPEN_PAGE = "The payment page for USD 13.43 with Alipay stays open until "
+
+
+@pytest.mark.parametrize("total", ["0", "-1.00"])
+def test_free_order_without_payment_leads_home(world: World, total: str) -> None:
+    order = world.order()
+    ShopOrder.objects.update(total=Decimal(total))
+    for answer in (world.see_pay_page(order), world.choose(order)):
+        page = text_of(answer)
+        assert "<h1>There is nothing to pay for this order</h1>" in page
+        assert '<p class="soft">Order ' in page
+        assert links_of(page) == {"Back to the shop": "/"}
+        assert "<form" not in page
+
+
+def test_free_order_warns_of_open_payment_page(world: World) -> None:
+    payment = world.start(world.order("13.43"))
+    assert OPEN_PAGE not in text_of(world.see_pay_page(payment.order.key))
+    assert OPEN_PAGE not in text_of(come_back(world, payment))
+    ShopOrder.objects.update(total=0)
+    assert OPEN_PAGE in text_of(world.see_pay_page(payment.order.key))
+    page = text_of(come_back(world, payment))
+    assert OPEN_PAGE in page
+    assert "<h1>There is nothing to pay for this order</h1>" in page
+    assert "<dd>USD 0.00</dd>" in page
+    for wrong in ("not received", "Checking", "Check again", "13.43</dd>"):
+        assert wrong not in page
+    assert links_of(page) == {"Back to the shop": f"/orders/{payment.order.key}/"}
+    assert "Confirming your payment" in text_of(come_back(world, payment, status="success"))
+    Payment.objects.update(page_closes_at=payment.created_at)
+    assert OPEN_PAGE not in text_of(come_back(world, payment))
+
+
+@pytest.mark.parametrize("meanwhile", ["cancelled", "closed"])
+def test_return_page_of_cancelled_order_says_so(world: World, meanwhile: str) -> None:
+    payment = world.start(world.order("13.43"))
+    if meanwhile == "closed":
+        registering.close_order(world.shop.plugin, payment.order.key)
+    else:
+        ShopOrder.objects.update(status="cancelled")
+    says = {"cancelled": "it is cancelled", "closed": "the order is closed"}[meanwhile]
+    for page in map(text_of, (come_back(world, payment), world.see_pay_page(payment.order.key))):
+        assert "<h1>This order cannot be paid</h1>" in page
+        assert f"The shop says: {says}." in page
+        assert OPEN_PAGE in page
+        assert "Checking" not in page
+
+
+def test_return_page_of_repriced_order_names_new_price(world: World) -> None:
+    payment = world.start(world.order("13.43"))
+    world.shop.edit_total(payment.order.key, Decimal("8.00"))
+    page = text_of(come_back(world, payment))
+    assert "The order has changed: it now costs USD 8.00." in page
+    assert OPEN_PAGE in page
+    assert "<dd>USD 8.00</dd>" in page
+    assert "13.43</dd>" not in page
+    assert "Choose how to pay" in links_of(page)
+    pay_page = text_of(world.see_pay_page(payment.order.key))
+    assert OPEN_PAGE in pay_page
+    assert "Go on paying" not in pay_page
+
+
+def test_pay_page_reads_methods_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    order, choices = world.order(), methods.choices_for
+
+    def counted(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return choices(*arguments)
+
+    monkeypatch.setattr(forms, "choices_for", counted)
+    for answer in (world.see_pay_page(order), world.choose(order)):
+        assert answer.status_code == 200
+    assert len(asked) == 2
+
+
+def test_free_order_return_offers_no_payment(world: World) -> None:
     payment = world.start(world.order())
     assert "/pay/" in text_of(world.come_back(payment))
     ShopOrder.objects.update(total=0)
@@ -463,9 +549,10 @@ def test_return_page_of_free_order_offers_no_payment(world: World) -> None:
     assert payment.payment_url not in page
 
 
-def test_the_pay_link_of_an_order_whose_money_was_given_back_does_not_say_that_it_is_paid(
+def test_refunded_order_never_reads_as_paid(
     world: World,
 ) -> None:
+    """The pay link of a fully refunded order does not call it paid."""
     payment = world.paid_payment()
     path = world.way_to_pay(payment.order.key)
     queueing.refund(payment.pk, "1.00")
@@ -476,9 +563,10 @@ def test_the_pay_link_of_an_order_whose_money_was_given_back_does_not_say_that_i
     assert "already paid" not in page
 
 
-def test_the_pay_link_of_an_order_that_was_paid_twice_and_given_back_once_does_not_say_that_all_was(
+def test_double_payment_refunded_once_is_partial(
     world: World,
 ) -> None:
+    """An order paid twice and refunded once does not read as fully refunded."""
     order = world.order()
     payments = [world.start(order, method) for method in ("alipay", "paypal")]
     for payment in payments:
@@ -488,16 +576,18 @@ def test_the_pay_link_of_an_order_that_was_paid_twice_and_given_back_once_does_n
     assert "all of the money was refunded" not in text_of(world.client.get(world.way_to_pay(order)))
 
 
-def test_the_pay_link_of_an_order_that_was_paid_otherwise_says_what_the_shop_says(
+def test_externally_paid_order_shows_shop_text(
     world: World,
 ) -> None:
+    """If an order was paid outside Tillgate, its pay link shows what the shop says."""
     page = text_of(
         world.client.get(world.way_to_pay(world.shop.place_order_paid_otherwise(Decimal("12.50")))),
     )
     assert "The shop says: it is paid." in page
 
 
-def test_a_paid_order_without_a_page_of_the_shop_has_no_link(world: World, no_home: None) -> None:
+def test_missing_shop_page_means_no_link(world: World, no_home: None) -> None:
+    """A paid order links to the shop only if the shop has a page for it."""
     payment = world.paid_payment()
     page = text_of(world.client.get(world.way_to_pay(payment.order.key)))
     assert "This order is already paid" in page
@@ -505,10 +595,11 @@ def test_a_paid_order_without_a_page_of_the_shop_has_no_link(world: World, no_ho
 
 
 @pytest.mark.parametrize("status", ["", "pending", "cancelled", "success"])
-def test_who_left_the_payment_page_reads_what_is_known_and_can_pay_choose_again_or_go_back_to_the_shop(
+def test_abandoned_payment_offers_next_steps(
     world: World,
     status: str,
 ) -> None:
+    """The shopper reads what is known and can pay, choose again or return to the shop."""
     payment = world.start(world.order())
     for query in ({}, {"wait": "1"}, {"wait": "40"}):
         page = text_of(come_back(world, payment, status=status, **query))
@@ -528,7 +619,7 @@ def test_who_left_the_payment_page_reads_what_is_known_and_can_pay_choose_again_
     assert world.fresh(payment).status == "pending", "and no more than our words"
 
 
-def test_a_gateway_that_does_not_answer_is_no_gateway_that_says_unpaid(world: World) -> None:
+def test_unanswered_query_does_not_read_unpaid(world: World) -> None:
     payment = world.start(world.order())
     world.sandbox.control.fault("server_error", occasion="query", times=9)
     page = text_of(come_back(world, payment))
@@ -547,12 +638,13 @@ def test_a_gateway_that_does_not_answer_is_no_gateway_that_says_unpaid(world: Wo
         ("expired", "pending", "The time to pay has passed"),
     ],
 )
-def test_a_payment_that_ended_unpaid_says_why_and_offers_the_next_step(
+def test_unpaid_payment_explains_next_step(
     world: World,
     status: str,
     word: str,
     heading: str,
 ) -> None:
+    """A payment that ended unpaid says why and offers the next step."""
     payment = world.start(world.order("39.90"))
     Payment.objects.update(status=status, status_text=word)
     page = text_of(come_back(world, payment, wait="1"))
@@ -571,7 +663,7 @@ def test_a_payment_that_ended_unpaid_says_why_and_offers_the_next_step(
     )
 
 
-def test_the_gateways_word_for_a_failure_is_stored_with_it(world: World) -> None:
+def test_gateway_failure_text_is_stored(world: World) -> None:
     payment = world.start(world.order())
     world.sandbox.control.decline(payment.reference)
     assert "<h1>Your payment was declined</h1>" in text_of(come_back(world, payment))
@@ -582,10 +674,11 @@ def test_the_gateways_word_for_a_failure_is_stored_with_it(world: World) -> None
     "needs",
     ["another account", "data of its own", "an order that takes no payment"],
 )
-def test_after_a_failure_the_shops_page_comes_where_ours_could_not_start_another_payment(
+def test_failed_payment_redirects_to_shop_page(
     world: World,
     needs: str,
 ) -> None:
+    """Our page sends the shopper to the shop when it cannot start another payment."""
     payment = world.start(world.order())
     changed: dict[str, dict[str, Any]] = {
         "another account": {"account": "organizer-1"},
@@ -612,12 +705,13 @@ def test_head_on_addresses_of_shoppers_changes_nothing(world: World) -> None:
     ("change_url", "is_shown"),
     [("/change/7/", True), ("https://shop.example/7/", True), ("javascript:x", False)],
 )
-def test_an_unpaid_order_can_be_changed_or_cancelled_where_the_shop_says(
+def test_unpaid_order_links_to_shop_changes(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     change_url: str,
     is_shown: bool,
 ) -> None:
+    """'Change or cancel' is offered only where the shop gives an address for it."""
     payment = world.start(world.order("10.00"))
     described = hooks.OrderDescription(
         number="7",
@@ -659,12 +753,13 @@ def test_an_unpaid_order_can_be_changed_or_cancelled_where_the_shop_says(
         (None, False),
     ],
 )
-def test_the_return_page_leads_to_the_shops_own_choice_where_ours_could_not_start_another_payment(
+def test_return_page_links_to_shop_choice(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     choose_url: str | None,
     is_shown: bool,
 ) -> None:
+    """This applies where our own page could not start another payment."""
     payment = world.start(world.order("10.00"))
     described = hooks.OrderDescription(
         number="7",
@@ -685,7 +780,8 @@ def test_the_return_page_leads_to_the_shops_own_choice_where_ours_could_not_star
     ) is is_shown
 
 
-def test_i4_who_has_paid_an_order_twice_or_too_much_reads_so_and_what_follows(world: World) -> None:
+def test_i4_overpaid_order_explains_what_follows(world: World) -> None:
+    """A shopper who paid twice or too much reads what happens next."""
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     for payment in (first, second):
@@ -710,9 +806,10 @@ def test_i4_who_has_paid_an_order_twice_or_too_much_reads_so_and_what_follows(wo
     assert "<h1>You have paid more than the order costs</h1>" in text_of(come_back(world, payment))
 
 
-def test_i4_no_page_leads_to_another_payment_page_of_an_order_that_was_paid_whether_the_shop_was_told_or_not(
+def test_i4_paid_order_links_no_payment_page(
     world: World,
 ) -> None:
+    """This holds whether or not the shop has been told of the payment."""
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
@@ -732,11 +829,12 @@ def test_i4_no_page_leads_to_another_payment_page_of_an_order_that_was_paid_whet
     "meanwhile",
     ["closed", "cancelled", "paid otherwise", "dearer", "cheaper", "gone", "a shop that fails"],
 )
-def test_nobody_goes_on_to_pay_what_the_order_does_not_cost_any_more(
+def test_outdated_amount_is_never_offered(
     world: World,
     meanwhile: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """No page leads on to pay an amount that the order no longer costs."""
     order = world.order("10.00")
     payment = world.start(order)
     assert payment.payment_url in text_of(come_back(world, payment))
@@ -764,9 +862,10 @@ def _broken(*_: Any, **__: Any) -> Any:
     raise RuntimeError("the shop's database is away")
 
 
-def test_a_closed_order_that_the_shop_would_take_money_for_has_no_payment_page_to_go_on_with(
+def test_closed_order_has_no_payment_page(
     world: World,
 ) -> None:
+    """The page is not offered even if the shop would still take the money."""
     order = world.order()
     payment = world.start(order)
     registering.close_order(world.shop.plugin, order)
@@ -787,7 +886,7 @@ def underpaid(world: World) -> tuple[str, Payment]:
     return order, payment
 
 
-def test_i4_who_pays_an_order_that_holds_money_already_is_told_of_it_first(world: World) -> None:
+def test_i4_held_money_is_reported_before_paying(world: World) -> None:
     """It was too little, or came while the order was cancelled: it waits for a person, and the
     order could be paid once more.
     """
@@ -812,9 +911,10 @@ def test_i4_who_pays_an_order_that_holds_money_already_is_told_of_it_first(world
     assert Payment.objects.count() == 2
 
 
-def test_i4_all_the_money_that_an_order_holds_is_told_and_what_came_since_the_page_was_opened(
+def test_i4_all_held_money_is_reported(
     world: World,
 ) -> None:
+    """This includes money that arrived after the page was opened."""
     order = world.order("10.00")
     first = world.start(order)
     second = world.start(order, "paypal")
@@ -851,9 +951,10 @@ def reported_paid(world: World, fault: str = "wrong_amount") -> Payment:
     return payment
 
 
-def test_i4_whoever_has_paid_by_the_gateways_word_is_told_so_before_the_order_is_paid_again(
+def test_i4_paid_report_comes_before_repaying(
     world: World,
 ) -> None:
+    """If the gateway says paid, the shopper is told before paying the order again."""
     payment = reported_paid(world)
     path, note = (
         world.way_to_pay(payment.order.key),
@@ -884,11 +985,12 @@ def test_i4_whoever_has_paid_by_the_gateways_word_is_told_so_before_the_order_is
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "failed"])
-def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_nothing_was_charged(
+def test_i4_reported_payment_never_reads_as_uncharged(
     world: World,
     no_home: None,
     is_open: bool,
 ) -> None:
+    """If the gateway calls a payment paid, its page does not say nothing was charged."""
     payment = reported_paid(world)
     if not is_open:
         Payment.objects.update(status="failed")
@@ -910,10 +1012,11 @@ def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_
     )
 
 
-def test_the_page_of_a_second_payment_waits_until_it_can_say_that_the_order_was_paid_twice(
+def test_second_payment_page_waits_for_result(
     world: World,
     no_home: None,
 ) -> None:
+    """The page waits until it can say that the order was paid twice."""
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
@@ -935,10 +1038,11 @@ def test_the_page_of_a_second_payment_waits_until_it_can_say_that_the_order_was_
 
 
 @pytest.mark.parametrize("ends", ["paid by another payment", "closed"])
-def test_a_waiting_page_that_offers_to_pay_changes_once_the_order_takes_no_more_money(
+def test_waiting_page_stops_offering_payment(
     world: World,
     ends: str,
 ) -> None:
+    """The offer goes away once the order takes no more money."""
     order = world.order()
     payment, other = world.start(order), world.start(order, "paypal")
     page = text_of(come_back(world, payment, wait="1"))
@@ -969,10 +1073,11 @@ def test_no_cache_answers_for_the_gateways_notifications(world: World, method: s
         assert "no-store" in answer["Cache-Control"]
 
 
-def test_no_page_asks_for_a_login_where_the_project_asks_for_one_everywhere(
+def test_pages_never_ask_for_login(
     world: World,
     settings: Any,
 ) -> None:
+    """This holds even if the project requires a login everywhere."""
     settings.MIDDLEWARE = [
         *settings.MIDDLEWARE,
         "django.contrib.auth.middleware.LoginRequiredMiddleware",
@@ -996,7 +1101,8 @@ def test_no_page_asks_for_a_login_where_the_project_asks_for_one_everywhere(
         assert "login" not in answer.get("Location", ""), address
 
 
-def test_an_order_whose_shop_cannot_be_told_of_its_payment_is_shown_as_paid(world: World) -> None:
+def test_undelivered_payment_shows_order_as_paid(world: World) -> None:
+    """The order is shown as paid even while the shop cannot be told."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -1007,9 +1113,10 @@ def test_an_order_whose_shop_cannot_be_told_of_its_payment_is_shown_as_paid(worl
     assert "Continue to payment" not in page
 
 
-def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_makes_no_order_look_paid(
+def test_i4_refund_before_delivery_never_reads_paid(
     world: World,
 ) -> None:
+    """Money returned before the shop heard of it does not make the order look paid."""
     order = world.order()
     payment, other = world.start(order), world.start(order, "paypal")
     world.shopper_pays(payment)
@@ -1022,10 +1129,11 @@ def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_makes_no_o
     assert started.payment not in (payment, other)
 
 
-def test_the_pages_describe_an_order_in_a_transaction_since_a_plugin_may_lock_what_it_looks_at(
+def test_order_descriptions_run_in_transaction(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A plugin may lock the rows it reads while describing an order."""
     order, call_owner, seen = world.order(), hooks.call_owner, list[bool]()
     payment = world.start(order)
 
@@ -1040,7 +1148,7 @@ def test_the_pages_describe_an_order_in_a_transaction_since_a_plugin_may_lock_wh
     assert seen == [True, True]
 
 
-def test_money_that_was_given_back_keeps_nobody_from_paying(world: World) -> None:
+def test_refunded_money_does_not_block_payment(world: World) -> None:
     order, payment = underpaid(world)
     queueing.refund(payment.pk, "4.00")
     page = world.way_to_pay(order)
@@ -1050,9 +1158,10 @@ def test_money_that_was_given_back_keeps_nobody_from_paying(world: World) -> Non
     assert world.onward(world.client.get(start_url(world.shop.plugin, order, "alipay")))
 
 
-def test_who_presses_the_button_of_a_shops_own_page_while_the_shop_cannot_be_told_of_the_money_is_told_that_it_is_paid(
+def test_shop_page_button_reports_undelivered_payment(
     world: World,
 ) -> None:
+    """The shopper learns that the order is paid while the shop cannot be told of it."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -1066,7 +1175,7 @@ def test_who_presses_the_button_of_a_shops_own_page_while_the_shop_cannot_be_tol
     assert Payment.objects.count() == 1
 
 
-def test_a_payment_page_that_closes_is_not_gone_on_with(world: World) -> None:
+def test_closing_payment_page_is_not_offered(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.time.advance(minutes=119)
@@ -1076,10 +1185,11 @@ def test_a_payment_page_that_closes_is_not_gone_on_with(world: World) -> None:
     assert "still open" not in text_of(world.client.get(world.way_to_pay(order)))
 
 
-def test_a_payment_that_may_not_have_begun_has_no_payment_page_to_go_on_with(
+def test_uncertain_payment_has_no_payment_page(
     world: World,
     no_home: None,
 ) -> None:
+    """A payment that may not have begun offers no payment page to continue with."""
     order = world.order()
     world.sandbox.control.fault("lost_response", occasion="pay")
     assert world.choose(order).status_code == 409
@@ -1088,7 +1198,7 @@ def test_a_payment_that_may_not_have_begun_has_no_payment_page_to_go_on_with(
     assert "Pay now" not in page
 
 
-def test_a_settled_payment_is_not_gone_on_with(world: World, no_home: None) -> None:
+def test_settled_payment_is_not_continued(world: World, no_home: None) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     page = text_of(come_back(world, payment))
@@ -1096,7 +1206,7 @@ def test_a_settled_payment_is_not_gone_on_with(world: World, no_home: None) -> N
     assert payment.payment_url not in page
 
 
-def test_the_pay_link_tells_of_a_payment_that_is_open_and_leads_to_it(world: World) -> None:
+def test_pay_link_leads_to_open_payment(world: World) -> None:
     order = world.order()
     path = world.way_to_pay(order)
     assert "still open" not in text_of(world.client.get(path))
@@ -1109,14 +1219,14 @@ def test_the_pay_link_tells_of_a_payment_that_is_open_and_leads_to_it(world: Wor
     assert Payment.objects.count() == 1
 
 
-def test_an_open_payment_of_another_amount_is_not_gone_on_with(world: World) -> None:
+def test_changed_amount_hides_open_payment(world: World) -> None:
     order = world.order("10.00")
     world.start(order)
     world.shop.edit_total(order, Decimal("12.00"))
     assert "still open" not in text_of(world.client.get(world.way_to_pay(order)))
 
 
-def test_why_an_order_takes_no_payment_is_told_in_the_shoppers_language(
+def test_unpayable_reason_uses_shopper_language(
     world: World,
     settings: Any,
 ) -> None:
@@ -1131,10 +1241,11 @@ def test_why_an_order_takes_no_payment_is_told_in_the_shoppers_language(
     )
 
 
-def test_a_payment_carries_the_language_of_its_shopper_wherever_the_choice_was_made(
+def test_payment_carries_shopper_language(
     world: World,
     settings: Any,
 ) -> None:
+    """This holds wherever the shopper chose the payment method."""
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
     client, order = Client(headers={"Accept-Language": "de"}), world.order()
     client.post(world.way_to_pay(order), {"method": "alipay"})
@@ -1142,7 +1253,7 @@ def test_a_payment_carries_the_language_of_its_shopper_wherever_the_choice_was_m
     assert [payment.data for payment in Payment.objects.all()] == [{"language": "de"}] * 2
 
 
-def test_a_method_that_cannot_take_the_order_is_shown_with_the_reason_and_cannot_be_chosen(
+def test_unsuitable_method_is_disabled_with_reason(
     world: World,
 ) -> None:
     limits = [
@@ -1174,7 +1285,8 @@ def test_a_method_that_cannot_take_the_order_is_shown_with_the_reason_and_cannot
     assert not Payment.objects.exists()
 
 
-def test_a_page_has_the_shops_name_and_says_whether_money_moves(world: World) -> None:
+def test_page_shows_shop_name_and_mode(world: World) -> None:
+    """The page shows the shop's name and says when test mode moves no money."""
     page = world.way_to_pay(world.order())
     shown = text_of(world.client.get(page))
     assert '<a href="/">127.0.0.1:2</a>' in shown
@@ -1188,5 +1300,5 @@ def test_a_page_has_the_shops_name_and_says_whether_money_moves(world: World) ->
     assert "Test mode" not in shown
 
 
-def test_every_text_is_translated_into_german_and_compiled() -> None:
+def test_german_texts_are_complete_and_compiled() -> None:
     assert faults_of_catalogue(APP, "de") == []

@@ -11,7 +11,7 @@ from django.core.management import call_command
 from tests.django.conftest import World
 from tillgate import InvalidRequest, NotSent, Refused, WrongCredentials, hooks
 from tillgate.django import actions
-from tillgate.django.models import Heartbeat, Payment, Review
+from tillgate.django.models import Lane, Payment, Review
 from tillgate.django.operating import findings
 from tillgate.django.operating.health import health
 from tillgate.django.payments import reconciling, starting
@@ -47,7 +47,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Any:
         NotSent("pay", "x", "connection refused"),
     ],
 )
-def test_three_refusals_in_a_row_open_one_review(
+def test_three_refusals_open_one_review(
     world: World,
     refuse: Any,
     error: Exception,
@@ -183,7 +183,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_pages_stop_to_ask_a_gateway_that_hangs(world: World, hanging: list[str]) -> None:
+def test_pages_stop_asking_hanging_gateway(world: World, hanging: list[str]) -> None:
     """Each query of a page would hold one more thread: the worker asks in their place."""
     rows = [world.start(world.order()) for _ in range(4)]
     for payment in rows[:3]:
@@ -204,4 +204,4 @@ def test_two_slow_queries_far_apart_stop_nothing(world: World, hanging: list[str
         world.time.advance(seconds=31)
         world.notification(payment)
     assert hanging == [payment.reference for payment in rows]
-    assert [row.detail for row in Heartbeat.objects.filter(name="queries:default")] == [{}]
+    assert Lane.objects.get(name=":queries:default").rests_until is None

@@ -31,13 +31,14 @@ def accept(review: Review) -> actions.Done:
         review.pk,
         ReviewAction.ACCEPT_AS_PAID,
         staff="ann",
-        read=review.version,
+        expected_version=review.version,
     )
 
 
-def test_staff_accept_as_paid_what_the_gateway_reports_and_the_shop_is_told_of_the_difference(
+def test_staff_can_accept_reported_amount(
     world: World,
 ) -> None:
+    """The payment is paid, and the shop hears of the difference."""
     payment, review = in_doubt(world)
     assert actions.actions_for(review)[0] is ReviewAction.ACCEPT_AS_PAID
     assert accept(review).resolved
@@ -51,21 +52,23 @@ def test_staff_accept_as_paid_what_the_gateway_reports_and_the_shop_is_told_of_t
     )
 
 
-def test_i5_what_was_accepted_is_no_less_bound(world: World) -> None:
+def test_i5_accepted_amount_limits_refunds(world: World) -> None:
     payment, review = in_doubt(world)
     accept(review)
     with pytest.raises(InvalidRequest, match=r"13\.44"):
         queueing.refund(payment.pk, "13.45")
 
 
-def test_an_answer_that_agrees_by_now_pays_the_payment_as_usual(world: World) -> None:
+def test_agreeing_answer_pays_as_usual(world: World) -> None:
+    """The gateway agrees by the time staff accept the payment."""
     payment, review = in_doubt(world, times=1)
     assert accept(review).resolved
     assert (world.fresh(payment).status, world.fresh(payment).amount) == ("paid", Decimal("13.43"))
     assert not TimelineEntry.objects.filter(event="payment.accepted").exists()
 
 
-def test_i1_another_amount_than_staff_have_read_is_not_accepted(world: World) -> None:
+def test_i1_changed_amount_is_not_accepted(world: World) -> None:
+    """Staff can only accept the amount that they have read."""
     payment, review = in_doubt(world)
     Review.objects.update(facts={**review.facts, "found": "13.50"})
     with pytest.raises(InvalidRequest, match=r"13\.50"):
@@ -73,7 +76,7 @@ def test_i1_another_amount_than_staff_have_read_is_not_accepted(world: World) ->
     assert world.fresh(payment).status == "pending"
 
 
-def test_an_answer_that_does_not_say_paid_offers_no_acceptance(world: World) -> None:
+def test_unpaid_answer_offers_no_acceptance(world: World) -> None:
     payment = world.start(world.order("13.43"))
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
     world.notification(payment)
@@ -82,10 +85,11 @@ def test_an_answer_that_does_not_say_paid_offers_no_acceptance(world: World) -> 
     assert ReviewAction.ACCEPT_AS_PAID not in actions.actions_for(review)
 
 
-def test_i4_i13_an_order_in_doubt_is_led_to_no_payment_page_however_its_message_is_worded(
+def test_i4_i13_order_in_doubt_shows_no_page(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The wording of the review makes no difference."""
     payment, review = in_doubt(world)
     page = world.client.get(world.way_to_pay(payment.order.key)).content.decode()
     monkeypatch.setattr(review_text, "_in_context", lambda *_, **__: "something else entirely")
@@ -98,7 +102,7 @@ def test_i4_i13_an_order_in_doubt_is_led_to_no_payment_page_however_its_message_
     assert world.choose(payment.order.key).status_code == 200, "the shopper is asked first"
 
 
-def test_the_message_of_a_review_is_in_the_language_of_who_reads_it(world: World) -> None:
+def test_review_message_follows_reader_language(world: World) -> None:
     _, review = in_doubt(world)
     with translation.override("de"):
         assert review.message.startswith("Zahlung ")

@@ -14,7 +14,7 @@ from tillgate.django.payments import admission
 from tillgate.testing.world import World
 
 
-def test_an_expected_order_whose_payment_nobody_starts_is_told_unpaid(world: World) -> None:
+def test_unstarted_expected_order_becomes_unpaid(world: World) -> None:
     order = world.order()
     registering.open_order(world.shop.plugin, order)
     world.run_worker()
@@ -24,7 +24,7 @@ def test_an_expected_order_whose_payment_nobody_starts_is_told_unpaid(world: Wor
     assert world.shop.is_released(order)
 
 
-def test_an_expected_order_is_paid_like_any_other_and_never_told_unpaid(world: World) -> None:
+def test_paid_expected_order_never_becomes_unpaid(world: World) -> None:
     order = world.shop.place_order(Decimal("12.50"))
     registering.open_order(world.shop.plugin, order)
     payment = world.start(order)
@@ -39,7 +39,7 @@ def test_an_expected_order_is_paid_like_any_other_and_never_told_unpaid(world: W
     assert not world.shop.is_released(order)
 
 
-def test_expecting_an_order_again_or_too_late_changes_nothing(world: World) -> None:
+def test_repeated_or_late_expecting_changes_nothing(world: World) -> None:
     order = unregistered()
     payment = world.start(order)
     registering.open_order(world.shop.plugin, order)
@@ -48,7 +48,7 @@ def test_expecting_an_order_again_or_too_late_changes_nothing(world: World) -> N
     assert world.fresh(payment).is_open
 
 
-def test_an_order_that_was_told_unpaid_may_be_expected_anew(world: World) -> None:
+def test_unpaid_order_can_be_expected_again(world: World) -> None:
     order = world.order()
     registering.open_order(world.shop.plugin, order)
     world.time.advance(minutes=61)
@@ -61,7 +61,8 @@ def test_an_order_that_was_told_unpaid_may_be_expected_anew(world: World) -> Non
     assert world.run_worker().counts["unpaid orders"] == 1
 
 
-def test_an_order_that_is_paid_or_closed_is_not_expected_anew(world: World) -> None:
+def test_settled_order_is_not_expected_again(world: World) -> None:
+    """It is paid or closed."""
     paid, closed = world.start(unregistered()), unregistered()
     world.shopper_pays(paid)
     world.notification(paid)
@@ -73,7 +74,7 @@ def test_an_order_that_is_paid_or_closed_is_not_expected_anew(world: World) -> N
     assert not Order.objects.filter(unpaid_check_at__isnull=False).exists()
 
 
-def test_an_order_that_is_rolled_back_is_not_expected(world: World) -> None:
+def test_rolled_back_order_is_not_expected(world: World) -> None:
     with transaction.atomic():
         registering.open_order(world.shop.plugin, "1")
         transaction.set_rollback(True)

@@ -31,9 +31,10 @@ def counters(payment: Payment) -> tuple[int, int, int]:
     return payment.notifications, payment.repeated_notifications, payment.forged_notifications
 
 
-def test_the_same_notification_about_a_paid_payment_is_counted_and_not_kept_again(
+def test_repeat_about_paid_payment_is_counted(
     world: World,
 ) -> None:
+    """The same notification is not kept again."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     [told] = world.sent(payment)
@@ -44,7 +45,8 @@ def test_the_same_notification_about_a_paid_payment_is_counted_and_not_kept_agai
     assert Notification.objects.get().evidence["reference"] == payment.reference
 
 
-def test_another_notification_about_a_paid_payment_is_kept_beside_the_first(world: World) -> None:
+def test_another_notification_is_kept_beside_first(world: World) -> None:
+    """The payment is already paid."""
     payment = world.paid_payment()
     before = counters(payment)[0]
     for said in ("status=fail", "status=success", "status=fail"):
@@ -56,7 +58,7 @@ def test_another_notification_about_a_paid_payment_is_kept_beside_the_first(worl
     ] == ["fail", "success", "fail"]
 
 
-def test_the_same_notification_about_an_open_payment_is_kept_each_time(world: World) -> None:
+def test_open_payment_keeps_repeated_notifications(world: World) -> None:
     payment = world.start(world.order())
     for count in (1, 2, 3):
         world.notification(payment, "status=pending")
@@ -64,7 +66,7 @@ def test_the_same_notification_about_an_open_payment_is_kept_each_time(world: Wo
     assert Notification.objects.count() == 3
 
 
-def test_i7_a_forged_notification_is_counted_as_forged_however_often_it_is_repeated(
+def test_i7_repeated_forgeries_count_as_forged(
     world: World,
 ) -> None:
     payment = world.paid_payment()
@@ -74,9 +76,10 @@ def test_i7_a_forged_notification_is_counted_as_forged_however_often_it_is_repea
         assert counters(payment) == (before + count, 0, count)
 
 
-def test_a_notification_that_takes_a_paid_payment_back_is_asked_about_and_opens_a_review(
+def test_notification_reversing_paid_payment_opens_review(
     world: World,
 ) -> None:
+    """The gateway is queried about it."""
     payment = world.paid_payment()
     world.time.advance(days=40)
     world.sandbox.control.reverse(payment.reference)
@@ -87,10 +90,11 @@ def test_a_notification_that_takes_a_paid_payment_back_is_asked_about_and_opens_
 
 
 @pytest.mark.parametrize("body", ["", "status=success", FORGED.replace("success", "reversed")])
-def test_i7_a_notification_of_a_paid_payment_that_says_no_more_or_is_forged_causes_no_query(
+def test_i7_useless_notification_causes_no_query(
     world: World,
     body: str,
 ) -> None:
+    """It says nothing new about a paid payment, or it is forged."""
     payment = world.paid_payment()
     world.time.advance(minutes=1)
     before = world.queries()
@@ -98,10 +102,11 @@ def test_i7_a_notification_of_a_paid_payment_that_says_no_more_or_is_forged_caus
     assert world.queries() == before
 
 
-def test_i7_notifications_that_take_a_paid_payment_back_cause_one_query_in_the_throttle_interval(
+def test_i7_reversing_notifications_cause_one_query(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """One query is sent per throttle interval."""
     configure(NOTIFICATION_THROTTLE_SECONDS=5)
     payment = world.paid_payment()
     world.time.advance(minutes=1)
@@ -115,7 +120,7 @@ def test_i7_notifications_that_take_a_paid_payment_back_cause_one_query_in_the_t
     assert (world.queries(), world.reviews()) == (before + 2, ["changed-after-paid"])
 
 
-def test_a_repeated_notification_that_takes_a_paid_payment_back_is_asked_about_again(
+def test_repeated_reversing_notification_is_queried_again(
     world: World,
 ) -> None:
     """The gateway's query may say so later than its notification."""
@@ -128,9 +133,10 @@ def test_a_repeated_notification_that_takes_a_paid_payment_back_is_asked_about_a
         assert world.reviews() == ["changed-after-paid"] * is_reversed
 
 
-def test_i7_a_shoppers_return_that_says_otherwise_causes_no_query_of_a_paid_payment(
+def test_i7_contradicting_return_causes_no_query(
     world: World,
 ) -> None:
+    """The payment is already paid."""
     payment = world.paid_payment()
     world.time.advance(minutes=1)
     before = world.queries()
@@ -139,7 +145,7 @@ def test_i7_a_shoppers_return_that_says_otherwise_causes_no_query_of_a_paid_paym
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_repeated_return_of_a_paid_payment_is_counted_and_not_kept_again(
+def test_repeated_return_is_counted_not_kept(
     world: World,
     method: str,
 ) -> None:
@@ -167,14 +173,14 @@ def prefixed() -> Iterator[None]:
                 for field in model._meta.concrete_fields:
                     vars(field).pop("cached_col", None)
         notifications._look_up.cache_clear()
-        keeping.sql.cache_clear()
+        keeping.count_statement.cache_clear()
 
     rename("", "Shop_")
     yield
     rename("Shop_", "")
 
 
-def test_notifications_are_kept_in_tables_that_the_project_gave_another_name(
+def test_renamed_tables_keep_notifications(
     world: World,
     prefixed: None,
 ) -> None:
@@ -201,7 +207,7 @@ def test_notifications_are_kept_in_tables_that_the_project_gave_another_name(
         (FORGED.replace("success", "pending"), "forged"),
     ],
 )
-def test_a_notification_is_kept_with_its_door_its_method_and_what_its_signature_says(
+def test_notification_keeps_door_method_and_signature(
     world: World,
     method: str,
     body: str,
@@ -227,9 +233,10 @@ def test_a_notification_is_kept_with_its_door_its_method_and_what_its_signature_
     assert before <= kept.received_at <= timezone.now()
 
 
-def test_a_shop_whose_own_page_takes_any_method_has_as_much_of_it_kept_as_the_column_holds(
+def test_long_method_is_cut_to_column(
     world: World,
 ) -> None:
+    """A shop's own page may pass on any HTTP method."""
     payment = world.start(world.order())
     notifications.receive_payment_notification(
         payment.notification_key,
@@ -240,7 +247,7 @@ def test_a_shop_whose_own_page_takes_any_method_has_as_much_of_it_kept_as_the_co
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_return_is_kept_as_one_and_nobody_asks_who_signed_it(world: World, method: str) -> None:
+def test_return_is_kept_without_signature_check(world: World, method: str) -> None:
     payment = world.start(world.order())
     world.client.generic(method, f"/payments/return/{payment.return_key}/?{FORGED}")
     kept = Notification.objects.get()
@@ -255,9 +262,10 @@ def test_a_return_is_kept_as_one_and_nobody_asks_who_signed_it(world: World, met
     assert counters(payment) == (1, 0, 0)
 
 
-def test_the_first_twenty_are_all_kept_whether_they_came_before_the_payment_was_paid_or_after(
+def test_first_twenty_notifications_are_kept(
     world: World,
 ) -> None:
+    """They may come before or after the payment is paid."""
     payment = world.start(world.order())
     for number in range(20):
         if number == 5:
@@ -270,9 +278,10 @@ def test_the_first_twenty_are_all_kept_whether_they_came_before_the_payment_was_
     ] == [str(number) for number in range(20)]
 
 
-def test_a_refunds_notifications_are_kept_beside_its_payments_and_each_has_its_own_bound(
+def test_refunds_keep_their_own_notifications(
     world: World,
 ) -> None:
+    """The payment and each refund have their own limits."""
     payment = world.paid_payment()
     refunds = [queueing.refund(payment.pk, "1.00"), queueing.refund(payment.pk, "2.00")]
     for number in range(25):
@@ -306,7 +315,7 @@ def test_another_payments_notifications_are_left_alone(world: World) -> None:
     assert Notification.objects.get(payment=second).evidence == {"status": "pending"}
 
 
-def test_a_notification_that_takes_the_place_of_the_oldest_takes_all_of_it(world: World) -> None:
+def test_newest_notification_replaces_oldest_completely(world: World) -> None:
     payment = world.start(world.order())
     for _ in range(20):
         world.client.get(f"/payments/return/{payment.return_key}/?status=pending")
@@ -326,11 +335,12 @@ def test_a_notification_that_takes_the_place_of_the_oldest_takes_all_of_it(world
 
 
 @pytest.mark.parametrize(("length", "is_whole"), [(8 * 1024 - 14, True), (8 * 1024 - 13, False)])
-def test_evidence_is_kept_up_to_8_kb_and_says_so_when_it_was_more(
+def test_evidence_is_kept_within_8_kb(
     world: World,
     length: int,
     is_whole: bool,
 ) -> None:
+    """The evidence says that there was more."""
     world.notification(world.start(world.order()), f"vendor={'y' * length}")
     assert Notification.objects.get().evidence == (
         {"vendor": "y" * length} if is_whole else {"...": "the rest was not kept"}
@@ -347,7 +357,8 @@ def test_what_comes_before_the_bound_is_kept(world: World) -> None:
     }
 
 
-def test_kept_fields_that_came_with_another_value_are_named_in_the_evidence(world: World) -> None:
+def test_evidence_names_fields_with_other_values(world: World) -> None:
+    """A kept field may come a second time with another value."""
     payment = world.start(world.order())
     world.notification(payment, "time=1&status=1&time=2&status=2&payerName=Ann&payerName=Bob")
     assert Notification.objects.latest("id").evidence == {
@@ -362,7 +373,7 @@ def test_kept_fields_that_came_with_another_value_are_named_in_the_evidence(worl
     }
 
 
-def test_what_could_not_be_read_of_a_notification_is_evidence_too(world: World) -> None:
+def test_unreadable_parts_are_kept_as_evidence(world: World) -> None:
     world.notification(world.start(world.order()), '{"status": ', "application/json")
     assert Notification.objects.get().evidence == {
         "?": "the body was not understood (JSONDecodeError)",
@@ -372,7 +383,7 @@ def test_what_could_not_be_read_of_a_notification_is_evidence_too(world: World) 
 # What is the same ---------------------------------------------------------------------------------
 
 
-def test_the_same_words_through_another_door_or_by_another_method_or_signed_are_another_notification(
+def test_door_method_and_signature_distinguish_notifications(
     world: World,
 ) -> None:
     payment = world.paid_payment()
@@ -395,7 +406,7 @@ def test_the_same_words_through_another_door_or_by_another_method_or_signed_are_
             assert counters(payment) == (before + count, repeated, 0)
 
 
-def test_the_same_words_in_another_order_are_the_same_notification(world: World) -> None:
+def test_field_order_makes_no_new_notification(world: World) -> None:
     payment = world.paid_payment()
     before = counters(payment)[0]
     for repeated, body in enumerate(("status=success&amount=12.50", "amount=12.50&status=success")):
@@ -403,7 +414,7 @@ def test_the_same_words_in_another_order_are_the_same_notification(world: World)
         assert counters(payment) == (before + 1, repeated, 0)
 
 
-def test_what_tells_a_notification_from_another_fills_its_column(world: World) -> None:
+def test_notification_digest_fills_its_column(world: World) -> None:
     assert (
         len(world.paid_payment().last_notification)
         == Payment._meta.get_field("last_notification").max_length
@@ -423,7 +434,7 @@ def test_what_tells_a_notification_from_another_fills_its_column(world: World) -
         (SignatureRule.IGNORED, signed(status="pending"), "absent"),
     ],
 )
-def test_the_accounts_dialect_says_what_a_signature_is_worth(
+def test_dialect_decides_value_of_signature(
     world: World,
     configure: Callable[..., None],
     rule: SignatureRule,
@@ -437,9 +448,10 @@ def test_the_accounts_dialect_says_what_a_signature_is_worth(
     assert counters(payment)[2] == (signature == "forged")
 
 
-def test_a_notification_about_a_payment_whose_account_is_gone_is_kept_and_nobody_knows_who_signed_it(
+def test_missing_accounts_notification_is_kept(
     world: World,
 ) -> None:
+    """Its signature cannot be checked."""
     payment = world.start(world.order())
     Payment.objects.update(account="gone")
     assert world.notification(payment, FORGED).status_code == 200
@@ -447,10 +459,11 @@ def test_a_notification_about_a_payment_whose_account_is_gone_is_kept_and_nobody
     assert world.reviews() == ["account-gone"]
 
 
-def test_forged_notifications_are_told_to_a_person_once_they_are_many_and_again_when_that_was_dealt_with(
+def test_many_forged_notifications_raise_review(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """Once it is resolved, many more raise another one."""
     configure(FORGED_NOTIFICATIONS_BEFORE_REVIEW=3)
     payment = world.start(world.order())
     for open_ones in ([], [], ["forged-notifications"], ["forged-notifications"]):
@@ -473,28 +486,29 @@ def test_forged_notifications_are_told_to_a_person_once_they_are_many_and_again_
 
 
 @pytest.mark.parametrize("actor", ["webhook", "return"])
-def test_the_timeline_says_which_door_brought_the_news(world: World, actor: str) -> None:
+def test_timeline_names_door_of_news(world: World, actor: str) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.notification(payment) if actor == "webhook" else world.come_back(payment)
     assert TimelineEntry.objects.get(event="payment.paid").actor == actor
 
 
-def test_a_forged_notification_makes_the_gateway_be_asked_all_the_same(world: World) -> None:
+def test_forged_notification_still_causes_query(world: World) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.notification(payment, FORGED)
     assert world.fresh(payment).status == "paid"
 
 
-@pytest.mark.parametrize(("fails", "body"), [("ask", "status=success"), ("tell_of_forged", FORGED)])
-def test_a_notification_that_is_kept_is_acknowledged_though_what_it_leads_to_fails(
+@pytest.mark.parametrize(("fails", "body"), [("ask", "status=success"), ("review_forged", FORGED)])
+def test_kept_notification_is_acknowledged_despite_failure(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     fails: str,
     body: str,
 ) -> None:
+    """Handling it may fail after it was kept."""
     payment = world.start(world.order())
 
     def fail(*_: Any, **__: Any) -> Any:
@@ -507,13 +521,14 @@ def test_a_notification_that_is_kept_is_acknowledged_though_what_it_leads_to_fai
         b"success",
         1,
     )
-    assert f"what a notification of {payment.reference} leads to could not be done" in caplog.text
+    assert f"failed to process a notification of {payment.reference}" in caplog.text
 
 
-def test_a_notification_is_kept_though_the_plugin_that_keeps_its_account_fails(
+def test_notification_is_kept_despite_plugin_failure(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The plugin that holds its account fails."""
     payment = world.start(world.order())
 
     def broken(alias: str) -> Any:

@@ -41,7 +41,7 @@ from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.wire.dialects import REFERENCE, V3, Dialect
 
 
-def test_i1_a_paid_order_is_one_that_the_gateways_own_query_said_is_paid(world: World) -> None:
+def test_i1_only_gateway_query_makes_order_paid(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     assert payment.payment_url.startswith(world.sandbox.base_url)
@@ -64,7 +64,7 @@ def test_i1_a_paid_order_is_one_that_the_gateways_own_query_said_is_paid(world: 
         ("wrong_transaction_no", "transaction-no-mismatch"),
     ],
 )
-def test_i1_a_paid_answer_that_disagrees_is_held_for_a_person(
+def test_i1_disagreeing_paid_answer_awaits_staff(
     world: World,
     fault: str,
     reason: str,
@@ -80,9 +80,10 @@ def test_i1_a_paid_answer_that_disagrees_is_held_for_a_person(
     assert world.shop.is_paid(order)
 
 
-def test_i2_a_payment_whose_notification_and_return_are_lost_is_found_by_the_worker(
+def test_i2_worker_finds_payment_without_notification(
     world: World,
 ) -> None:
+    """The payment is found although both its notification and its return are lost."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -91,7 +92,7 @@ def test_i2_a_payment_whose_notification_and_return_are_lost_is_found_by_the_wor
     assert world.shop.is_paid(order)
 
 
-def test_i2_a_lost_creation_is_watched_and_its_money_found(world: World) -> None:
+def test_i2_money_of_lost_creation_is_found(world: World) -> None:
     order = world.order()
     world.sandbox.control.fault("lost_response", occasion="pay")
     started = starting.start_payment(world.shop.plugin, order, method="alipay")
@@ -102,7 +103,7 @@ def test_i2_a_lost_creation_is_watched_and_its_money_found(world: World) -> None
     assert world.shop.is_paid(order)
 
 
-def test_i2_late_money_is_found_by_a_tail_look(
+def test_i2_tail_poll_finds_late_money(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -118,9 +119,10 @@ def test_i2_late_money_is_found_by_a_tail_look(
     assert world.shop.is_paid(order)
 
 
-def test_i2_money_that_comes_after_months_is_found_though_its_notification_was_lost(
+def test_i2_money_after_months_is_found(
     world: World,
 ) -> None:
+    """The worker finds it although its notification was lost."""
     payment = world.start(world.order())
     for days in (1, 10, 35):
         world.time.advance(days=days)
@@ -135,13 +137,14 @@ def test_i2_money_that_comes_after_months_is_found_though_its_notification_was_l
     ("dialect", "reviews", "external"),
     [(REFERENCE, ["changed-after-paid"], 0), (V3, [], 1)],
 )
-def test_i2_a_refund_elsewhere_after_a_year_becomes_a_review_or_an_external_refund(
+def test_i2_external_refund_is_found_year_later(
     world: World,
     configure: Callable[..., None],
     dialect: Dialect,
     reviews: list[str],
     external: int,
 ) -> None:
+    """It becomes a review or an external refund, depending on the dialect."""
     configure({"DIALECT": dialect} | ({"STORE_NO": PUBLISHED_STORE_NO} if dialect is V3 else {}))
     world.sandbox.control.set_options({"word_refunded": "refunded"})
     payment = world.paid_payment()
@@ -153,9 +156,10 @@ def test_i2_a_refund_elsewhere_after_a_year_becomes_a_review_or_an_external_refu
     assert (world.reviews(), Refund.objects.filter(external=True).count()) == (reviews, external)
 
 
-def test_i2_money_that_a_bank_takes_back_after_a_year_is_found_though_the_gateway_says_nothing(
+def test_i2_chargeback_is_found_year_later(
     world: World,
 ) -> None:
+    """The bank takes the money back, and the gateway sends no notification."""
     payment = world.paid_payment()
     world.time.advance(days=365)
     world.run_worker()
@@ -165,7 +169,8 @@ def test_i2_money_that_a_bank_takes_back_after_a_year_is_found_though_the_gatewa
     assert world.reviews() == ["changed-after-paid"]
 
 
-def test_i2_late_money_for_an_order_given_up_is_raised(world: World) -> None:
+def test_i2_late_money_after_release_needs_review(world: World) -> None:
+    """The shop has already given up the order."""
     order = world.order()
     payment = world.start(order)
     world.time.advance(hours=3)
@@ -180,7 +185,7 @@ def test_i2_late_money_for_an_order_given_up_is_raised(world: World) -> None:
     assert world.reviews() == ["paid-not-payable"]
 
 
-def test_i3_however_many_notifications_arrive_the_shop_is_told_once(world: World) -> None:
+def test_i3_repeated_notifications_tell_shop_once(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -191,7 +196,7 @@ def test_i3_however_many_notifications_arrive_the_shop_is_told_once(world: World
     assert OutboxEvent.objects.count() == 1
 
 
-def test_i4_a_second_paid_payment_is_recorded_and_raised_and_not_delivered(world: World) -> None:
+def test_i4_second_payment_is_reviewed_not_delivered(world: World) -> None:
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
@@ -204,9 +209,10 @@ def test_i4_a_second_paid_payment_is_recorded_and_raised_and_not_delivered(world
     assert Order.objects.get().paid_by == first
 
 
-def test_i4_no_second_payment_starts_while_the_shop_cannot_be_told_of_the_first(
+def test_i4_undelivered_payment_blocks_second_payment(
     world: World,
 ) -> None:
+    """No second payment starts while the shop cannot be told of the first."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -218,7 +224,7 @@ def test_i4_no_second_payment_starts_while_the_shop_cannot_be_told_of_the_first(
     assert len(world.sandbox.service.transactions()) == 1
 
 
-def test_i4_money_for_a_closed_order_is_recorded_and_raised(world: World) -> None:
+def test_i4_money_for_closed_order_is_reviewed(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.shop.close_order(order)
@@ -229,9 +235,10 @@ def test_i4_money_for_a_closed_order_is_recorded_and_raised(world: World) -> Non
     assert world.shop.times_paid(order) == 0
 
 
-def test_i4_an_order_that_grew_is_raised_and_one_that_shrank_is_paid_and_raised(
+def test_i4_changed_order_total_raises_review(
     world: World,
 ) -> None:
+    """An order that shrank is paid as well; one that grew is not."""
     grown, shrunk = world.order(), world.order()
     for order, total in ((grown, "20.00"), (shrunk, "10.00")):
         payment = world.start(order)
@@ -243,10 +250,11 @@ def test_i4_an_order_that_grew_is_raised_and_one_that_shrank_is_paid_and_raised(
     assert world.shop.is_paid(shrunk)
 
 
-def test_i7_a_flood_of_notifications_causes_one_query_per_throttle_interval(
+def test_i7_notification_flood_causes_one_query(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """One query is sent per throttle interval."""
     configure(NOTIFICATION_THROTTLE_SECONDS=5)
     payment = world.start(world.order())
     before = world.queries()
@@ -258,7 +266,7 @@ def test_i7_a_flood_of_notifications_causes_one_query_per_throttle_interval(
     assert due <= timezone.now() + timedelta(seconds=5)
 
 
-def test_i8_a_new_attempt_gets_a_new_reference(world: World) -> None:
+def test_i8_new_attempt_gets_new_reference(world: World) -> None:
     order = world.order()
     world.sandbox.control.fault("lost_request", occasion="pay")
     first = world.start(order)
@@ -277,7 +285,8 @@ def test_i9_a_paid_payment_never_moves_back(world: World) -> None:
     assert world.reviews() == ["changed-after-paid"]
 
 
-def test_i10_every_change_leaves_an_entry_and_an_unchanged_look_none(world: World) -> None:
+def test_i10_every_change_leaves_timeline_entry(world: World) -> None:
+    """A poll that changes nothing leaves none."""
     payment = world.start(world.order())
     before = TimelineEntry.objects.count()
     world.notification(payment)
@@ -293,7 +302,7 @@ def test_i10_every_change_leaves_an_entry_and_an_unchanged_look_none(world: Worl
     ]
 
 
-def test_i12_nothing_is_sent_inside_a_transaction_of_the_host(world: World) -> None:
+def test_i12_nothing_is_sent_inside_transaction(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     for action in (
@@ -315,9 +324,10 @@ def test_another_method_is_another_payment(world: World) -> None:
     assert world.start(order).pk != world.start(order, "paypal").pk
 
 
-def test_a_start_finds_that_an_earlier_payment_is_paid_though_its_notification_was_lost(
+def test_start_finds_earlier_paid_payment(
     world: World,
 ) -> None:
+    """The notification of the earlier payment was lost."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -326,7 +336,7 @@ def test_a_start_finds_that_an_earlier_payment_is_paid_though_its_notification_w
     assert world.shop.is_paid(order)
 
 
-def test_a_refused_creation_fails_and_the_shopper_may_try_again(world: World) -> None:
+def test_shopper_may_retry_refused_creation(world: World) -> None:
     order = world.order()
     world.sandbox.control.fault("refused", occasion="pay")
     started = starting.start_payment(world.shop.plugin, order, method="alipay")
@@ -338,7 +348,7 @@ def test_a_refused_creation_fails_and_the_shopper_may_try_again(world: World) ->
 
 
 @pytest.mark.parametrize("state", ["paid", "cancelled"])
-def test_an_order_that_is_not_payable_is_refused_and_nothing_is_sent(
+def test_unpayable_order_is_refused_without_sending(
     world: World,
     state: str,
 ) -> None:
@@ -350,7 +360,7 @@ def test_an_order_that_is_not_payable_is_refused_and_nothing_is_sent(
     assert not world.sandbox.service.transactions()
 
 
-def test_a_method_that_the_owner_does_not_offer_is_refused(
+def test_method_not_offered_is_refused(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -359,10 +369,11 @@ def test_a_method_that_the_owner_does_not_offer_is_refused(
         world.start(world.order())
 
 
-def test_a_wrong_merchant_number_closes_no_order_and_raises_one_review(
+def test_wrong_merchant_number_raises_one_review(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """No order is closed because of it."""
     payments = [world.start(world.order()) for _ in range(3)]
     configure({"TOKEN": "another token"})
     for _ in range(12):
@@ -372,10 +383,11 @@ def test_a_wrong_merchant_number_closes_no_order_and_raises_one_review(
     assert world.reviews() == ["wrong-credentials"]
 
 
-def test_payments_of_a_changed_account_are_held_with_one_review(
+def test_payments_of_changed_account_are_held(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """One review covers all of them."""
     payment = world.start(world.order())
     configure({"MERCHANT_NO": "999"})
     world.notification(payment)
@@ -384,7 +396,7 @@ def test_payments_of_a_changed_account_are_held_with_one_review(
     assert world.fresh(payment).status == "pending"
 
 
-def test_an_unknown_account_is_an_error_before_anything_is_written(world: World) -> None:
+def test_unknown_account_fails_before_any_write(world: World) -> None:
     with pytest.raises(ConfigurationError, match="'elsewhere'"):
         starting.start_payment(
             world.shop.plugin,
@@ -407,9 +419,10 @@ def test_an_unrecognised_status_past_expiry_is_raised(world: World) -> None:
     assert world.fresh(payment).status == "pending"
 
 
-def test_the_shop_is_told_that_an_order_is_unpaid_only_when_no_payment_is_open(
+def test_open_payment_delays_unpaid_message(
     world: World,
 ) -> None:
+    """The shop is told that an order is unpaid only when no payment is open."""
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.sandbox.control.decline(first.reference)
@@ -434,10 +447,11 @@ def about(moment: datetime | None, seconds: float) -> bool:
     return moment is not None and abs((moment - timezone.now()).total_seconds() - seconds) < 5
 
 
-def test_i7_a_look_is_claimed_once_in_the_throttle_interval_and_brought_forward_if_denied(
+def test_i7_poll_is_claimed_once_per_interval(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """A denied claim brings the next poll forward."""
     configure(NOTIFICATION_THROTTLE_SECONDS=30)
     payment = world.start(world.order())
     world.time.advance(minutes=7)
@@ -470,10 +484,11 @@ def test_i7_a_look_is_claimed_once_in_the_throttle_interval_and_brought_forward_
     assert claim_poll(world.fresh(payment))
 
 
-def test_i7_a_look_that_is_claimed_on_an_old_row_counts_what_came_since(
+def test_i7_stale_claim_keeps_newer_counts(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """Notifications counted since the row was read are not lost."""
     configure(NOTIFICATION_THROTTLE_SECONDS=30)
     payment = world.start(world.order())
     old = world.fresh(payment)
@@ -483,7 +498,7 @@ def test_i7_a_look_that_is_claimed_on_an_old_row_counts_what_came_since(
     assert (old.last_notification, world.fresh(payment).last_notification) == ("h" * 32, "h" * 32)
 
 
-def test_i7_a_look_may_be_claimed_again_in_the_very_moment_in_which_the_interval_is_over(
+def test_i7_poll_may_repeat_exactly_after_interval(
     world: World,
     configure: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
@@ -497,7 +512,8 @@ def test_i7_a_look_may_be_claimed_again_in_the_very_moment_in_which_the_interval
     assert claims == [True, False, True]
 
 
-def test_a_notification_about_a_paid_payment_claims_no_look_and_a_person_may(world: World) -> None:
+def test_notification_claims_no_paid_payment_poll(world: World) -> None:
+    """Staff may still poll a paid payment."""
     payment = world.paid_payment()
     due = payment.next_poll_at
     assert not claim_poll(payment, notifications=1)
@@ -508,10 +524,11 @@ def test_a_notification_about_a_paid_payment_claims_no_look_and_a_person_may(wor
     assert claim_poll(payment)
 
 
-def test_reconcile_returns_the_payment_as_it_stands_when_it_was_looked_at_just_now(
+def test_reconcile_after_recent_poll_returns_row(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """The payment is returned as stored, without another query."""
     payment = world.start(world.order())
     configure(NOTIFICATION_THROTTLE_SECONDS=30)
     assert reconciling.reconcile(payment, "test").status == "pending"
@@ -527,10 +544,11 @@ def test_reconcile_returns_the_payment_as_it_stands_when_it_was_looked_at_just_n
         reconciling.reconcile(payment, "test")
 
 
-def test_who_waits_gets_one_short_attempt_and_the_worker_takes_its_time(
+def test_waiting_caller_gets_one_short_attempt(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The worker may take longer and try again."""
     asked: list[tuple[str, Any, Any]] = []
     real = hooks.query
 
@@ -550,7 +568,7 @@ def test_who_waits_gets_one_short_attempt_and_the_worker_takes_its_time(
     ]
 
 
-def test_what_keeps_a_payment_from_being_asked_about_is_no_news(
+def test_anything_preventing_query_is_inconclusive(
     world: World,
     configure: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
@@ -582,7 +600,8 @@ def test_what_keeps_a_payment_from_being_asked_about_is_no_news(
     )
 
 
-def test_what_is_known_of_a_payment_is_its_row_and_what_went_back_for_certain(world: World) -> None:
+def test_facts_are_row_and_certain_refunds(world: World) -> None:
+    """Refunds of unknown outcome do not count as refunded."""
     payment = world.paid_payment()
     known = {"payment": payment, "created_at": timezone.now(), "status_since": timezone.now()}
     for amount, status in (("1.10", "succeeded"), ("2.20", "succeeded"), ("4.00", "unknown")):
@@ -606,7 +625,7 @@ def test_what_is_known_of_a_payment_is_its_row_and_what_went_back_for_certain(wo
 # Applying -----------------------------------------------------------------------------------------
 
 
-def test_an_answer_that_leaves_all_as_it_was_sets_the_next_look(world: World) -> None:
+def test_unchanging_answer_sets_next_poll(world: World) -> None:
     payment = world.fresh(world.start(world.order()))
     world.time.advance(seconds=20)
     apply_answer(payment, ask(payment), "test")
@@ -623,7 +642,7 @@ def test_an_answer_that_leaves_all_as_it_was_sets_the_next_look(world: World) ->
     )
 
 
-def test_an_answer_sets_the_next_look_at_its_own_payment_and_at_no_other(world: World) -> None:
+def test_answer_schedules_only_its_own_payment(world: World) -> None:
     first, second = world.start(world.order()), world.start(world.order())
     world.time.advance(minutes=30)
     later = timezone.now() + timedelta(hours=5)
@@ -634,7 +653,8 @@ def test_an_answer_sets_the_next_look_at_its_own_payment_and_at_no_other(world: 
     assert world.fresh(second).next_poll_at == later
 
 
-def test_an_answer_leaves_the_next_look_of_a_payment_that_has_moved_since(world: World) -> None:
+def test_stale_answer_keeps_next_poll_time(world: World) -> None:
+    """The payment has changed its status since the query."""
     payment = world.fresh(world.start(world.order()))
     answer = ask(payment)
     later = timezone.now() + timedelta(hours=5)
@@ -643,7 +663,8 @@ def test_an_answer_leaves_the_next_look_of_a_payment_that_has_moved_since(world:
     assert world.fresh(payment).next_poll_at == later
 
 
-def test_an_answer_teaches_the_number_of_a_payment_that_stays_where_it_is(world: World) -> None:
+def test_answer_fills_in_transaction_number(world: World) -> None:
+    """The payment keeps its status."""
     payment = world.fresh(world.start(world.order()))
     number = payment.transaction_no
     Payment.objects.update(transaction_no=None)
@@ -667,7 +688,7 @@ def test_an_answer_teaches_the_number_of_a_payment_that_stays_where_it_is(world:
     assert TimelineEntry.objects.get(actor="test") == entry, "it is learnt once"
 
 
-def test_an_answer_to_a_question_from_before_the_payment_was_paid_is_no_change(
+def test_answer_predating_paid_changes_nothing(
     world: World,
 ) -> None:
     world.sandbox.control.fault("lost_response", occasion="pay")
@@ -686,10 +707,11 @@ def test_an_answer_to_a_question_from_before_the_payment_was_paid_is_no_change(
     assert (seen.status, world.reviews()) == ("paid", [])
 
 
-def test_an_answer_that_was_asked_for_in_the_moment_of_the_last_status_counts(
+def test_answer_asked_at_status_moment_counts(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A query sent in the same instant as the last status change is not too old."""
     moment = timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: moment)
     payment = world.paid_payment()
@@ -707,7 +729,8 @@ def test_an_answer_that_was_asked_for_in_the_moment_of_the_last_status_counts(
     )
 
 
-def test_an_answer_says_nothing_new_where_persons_know_of_its_matter_already(world: World) -> None:
+def test_known_review_makes_answer_unchanged(world: World) -> None:
+    """An answer brings nothing new if its matter already has an open review."""
     payment = world.fresh(world.start(world.order()))
     of_account, of_payment = (
         "wrong-credentials:account:default",
@@ -755,10 +778,11 @@ def test_an_answer_says_nothing_new_where_persons_know_of_its_matter_already(wor
         )
 
 
-def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(
+def test_inconclusive_answer_can_raise_review(
     world: World,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """The payment is polled again soon."""
     payment = world.fresh(world.start(world.order()))
     world.time.advance(minutes=30)
     seen = apply_answer(
@@ -791,7 +815,7 @@ def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(
         ("pending", "pending", 600),
     ],
 )
-def test_what_an_answer_brought_is_written_with_its_time_and_its_next_look(
+def test_answer_writes_status_and_next_poll(
     world: World,
     word: str,
     status: str,
@@ -823,9 +847,10 @@ def test_what_an_answer_brought_is_written_with_its_time_and_its_next_look(
     )
 
 
-def test_i7_a_notification_that_comes_while_an_answer_is_under_way_keeps_the_look_that_it_brought_forward(
+def test_i7_answer_keeps_poll_brought_forward(
     world: World,
 ) -> None:
+    """A notification that arrives during a query brings the next poll forward."""
     world.sandbox.control.fault("lost_response", occasion="pay")
     payment = world.fresh(world.start(world.order()))
     answer = ask(payment)
@@ -835,7 +860,7 @@ def test_i7_a_notification_that_comes_while_an_answer_is_under_way_keeps_the_loo
     assert (world.fresh(payment).status, world.fresh(payment).next_poll_at) == ("pending", soon)
 
 
-def test_i7_a_notification_that_comes_while_an_answer_is_under_way_puts_no_look_off(
+def test_i7_notification_during_query_delays_no_poll(
     world: World,
 ) -> None:
     world.sandbox.control.fault("lost_response", occasion="pay")
@@ -847,7 +872,7 @@ def test_i7_a_notification_that_comes_while_an_answer_is_under_way_puts_no_look_
     assert about(world.fresh(payment).next_poll_at, 600)
 
 
-def test_i9_an_answer_that_was_asked_for_before_the_status_it_finds_moves_nothing(
+def test_i9_answer_older_than_status_moves_nothing(
     world: World,
 ) -> None:
     payment = world.fresh(world.start(world.order()))
@@ -861,9 +886,10 @@ def test_i9_an_answer_that_was_asked_for_before_the_status_it_finds_moves_nothin
     assert world.fresh(payment).next_poll_at == paid.next_poll_at
 
 
-def test_a_number_that_the_gateway_gave_to_two_payments_is_raised_and_both_are_paid(
+def test_duplicate_transaction_number_raises_review(
     world: World,
 ) -> None:
+    """Both payments are paid."""
     first, second = world.paid_payment(), world.start(world.order())
     Payment.objects.filter(pk=first.pk).update(transaction_no=second.transaction_no)
     world.shopper_pays(second)
@@ -885,9 +911,10 @@ def test_a_number_that_the_gateway_gave_to_two_payments_is_raised_and_both_are_p
     )
 
 
-def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_nobodys_matter(
+def test_sandbox_and_live_may_share_numbers(
     world: World,
 ) -> None:
+    """A transaction number given out by both raises no review."""
     first, second = world.paid_payment(), world.start(world.order())
     Payment.objects.filter(pk=first.pk).update(transaction_no=second.transaction_no, sandbox=False)
     world.shopper_pays(second)
@@ -897,7 +924,7 @@ def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_nobo
 
 
 @pytest.mark.parametrize("word", ["pending", "failed"])
-def test_a_number_that_the_gateway_gave_to_two_payments_is_nobodys_matter_before_the_second_is_paid(
+def test_unpaid_duplicate_number_raises_no_review(
     world: World,
     word: str,
 ) -> None:
@@ -913,7 +940,7 @@ def test_a_number_that_the_gateway_gave_to_two_payments_is_nobodys_matter_before
     assert world.reviews() == []
 
 
-def test_payments_that_have_no_number_have_not_the_same(world: World) -> None:
+def test_missing_numbers_are_not_duplicates(world: World) -> None:
     for _ in range(2):
         world.sandbox.control.fault("lost_request", occasion="pay")
         payment = world.fresh(world.start(world.order()))
@@ -923,7 +950,7 @@ def test_payments_that_have_no_number_have_not_the_same(world: World) -> None:
     assert world.reviews() == []
 
 
-def test_what_the_shop_must_hear_of_a_paid_payment_is_queued_with_it(world: World) -> None:
+def test_paid_payment_queues_its_outbox_event(world: World) -> None:
     payment = world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
     assert (outbox_event.kind, outbox_event.payment, outbox_event.order) == (
@@ -934,10 +961,11 @@ def test_what_the_shop_must_hear_of_a_paid_payment_is_queued_with_it(world: Worl
     assert about(outbox_event.created_at, 0)
 
 
-def test_i3_what_the_shop_must_hear_is_told_by_the_worker_when_the_process_ends_before(
+def test_i3_worker_delivers_after_process_ends(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The process ends before it can tell the shop."""
     with monkeypatch.context() as patch:
         patch.setattr(reconciling, "deliver", lambda order_id: 0)
         payment = world.paid_payment()

@@ -72,7 +72,8 @@ def lose_tail(refund: Refund) -> None:
 # The refund ---------------------------------------------------------------------------------------
 
 
-def test_i6_a_refund_that_was_queued_before_a_restore_is_not_sent_again(world: World) -> None:
+def test_i6_restore_resends_no_queued_refund(world: World) -> None:
+    """A refund queued before the restore may have been sent already."""
     refund = sent_and_forgotten(world)
     done = note_restored(timezone.now(), "restored")
     assert (done.refunds, done.payments) == (1, 1)
@@ -87,7 +88,7 @@ def test_i6_a_refund_that_was_queued_before_a_restore_is_not_sent_again(world: W
     assert list(events) == ["refund.queued", "refund.sending", "refund.unknown", "review.opened"]
 
 
-def test_a_refund_that_was_queued_after_a_restore_is_sent(world: World) -> None:
+def test_refund_queued_after_restore_is_sent(world: World) -> None:
     since = timezone.now()
     world.time.advance(seconds=1)
     payment = world.paid_payment()
@@ -98,9 +99,10 @@ def test_a_refund_that_was_queued_after_a_restore_is_sent(world: World) -> None:
     assert refund.status == "queued"
 
 
-def test_a_queued_refund_that_a_notification_has_confirmed_is_booked_after_a_restore(
+def test_confirmed_queued_refund_is_booked(
     world: World,
 ) -> None:
+    """After a restore, it counts as done if a notification has confirmed it."""
     refund = sent_and_forgotten(world)
     Refund.objects.filter(pk=refund.pk).update(confirmed=True)
     note_restored(timezone.now(), "restored")
@@ -108,14 +110,14 @@ def test_a_queued_refund_that_a_notification_has_confirmed_is_booked_after_a_res
     assert (refund.status, world.reviews()) == ("succeeded", ["rows-lost"])
 
 
-def test_a_restore_that_is_noted_twice_changes_nothing_more(world: World) -> None:
+def test_noting_restore_twice_changes_nothing(world: World) -> None:
     sent_and_forgotten(world)
     since = timezone.now()
     assert [note_restored(since, "restored").refunds for _ in range(2)] == [1, 0]
     assert sorted(world.reviews()) == ["refund-unknown", "rows-lost"]
 
 
-def test_after_a_restore_the_worker_asks_about_the_payments_of_the_month_before(
+def test_restore_rechecks_payments_of_last_month(
     world: World,
 ) -> None:
     old = world.paid_payment()
@@ -149,10 +151,11 @@ def test_purged_orders_are_no_restore(world: World) -> None:
     assert world.reviews() == []
 
 
-def test_i6_a_failover_between_two_refunds_of_a_turn_is_noticed(
+def test_i6_failover_between_refunds_is_noticed(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Both refunds belong to one turn of the worker."""
     refunds = [sent_and_forgotten(world) for _ in range(2)]
     monkeypatch.setattr(
         restores,
@@ -200,7 +203,7 @@ def test_another_server_or_timeline_is_a_restore(
     assert [look_for_restore() for _ in servers] == noticed
 
 
-def test_the_order_of_things_without_a_restore_is_noticed_as_none(world: World) -> None:
+def test_normal_operation_notes_no_restore(world: World) -> None:
     payment = world.paid_payment()
     for _ in range(3):
         world.time.advance(minutes=10)
@@ -216,7 +219,7 @@ def test_only_postgresql_tells_its_server_and_timeline(world: World) -> None:
     assert bool(told) is (connections[database()].vendor == "postgresql")
 
 
-def test_a_database_that_does_not_tell_its_server_is_asked_once(
+def test_database_refusing_identity_is_asked_once(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -257,10 +260,11 @@ def lost(world: World) -> Any:
     return told
 
 
-def test_i2_the_signed_notification_of_a_lost_payment_opens_a_review_once(
+def test_i2_lost_payment_opens_one_review(
     world: World,
     lost: Any,
 ) -> None:
+    """The gateway's signed notification opens it."""
     answers = [world.post(lost) for _ in range(3)]
     assert [(answer.status_code, answer.content) for answer in answers] == [(200, b"success")] * 3
     assert world.queries() == 0, "the worker asks"
@@ -278,7 +282,7 @@ def test_i2_the_signed_notification_of_a_lost_payment_opens_a_review_once(
     assert world.reviews() == []
 
 
-def test_each_lost_payment_has_a_review_of_its_own(world: World) -> None:
+def test_each_lost_payment_has_own_review(world: World) -> None:
     payments = [world.start(world.order()) for _ in range(2)]
     told = []
     for payment in payments:
@@ -291,17 +295,18 @@ def test_each_lost_payment_has_a_review_of_its_own(world: World) -> None:
     assert world.reviews() == [LOST, LOST]
 
 
-def test_i2_a_lost_payment_is_told_by_the_notification_alone_where_the_gateway_does_not_answer(
+def test_i2_silent_gateway_hides_no_lost_payment(
     world: World,
     lost: Any,
 ) -> None:
+    """The notification alone is enough for a review."""
     world.sandbox.control.fault("lost_request", occasion="query", times=5)
     assert world.post(lost).status_code == 200
     world.run_worker()
     assert world.reviews() == [LOST]
 
 
-def test_a_lost_payment_that_nobody_paid_opens_no_review(world: World) -> None:
+def test_unpaid_lost_payment_opens_no_review(world: World) -> None:
     payment = world.start(world.order())
     world.sandbox.control.decline(payment.reference)
     [told] = world.sent(payment, status="success")
@@ -312,11 +317,12 @@ def test_a_lost_payment_that_nobody_paid_opens_no_review(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["forged", "unsigned", "a short address"])
-def test_a_notification_at_an_unknown_address_that_is_not_signed_is_not_found(
+def test_unsigned_unknown_notification_is_not_found(
     world: World,
     lost: Any,
     kind: str,
 ) -> None:
+    """It is not signed and came to an unknown address."""
     address, body = urlsplit(lost.url).path, lost.body.decode()
     body = (
         body.replace("12.50", "99.00")
@@ -330,7 +336,7 @@ def test_a_notification_at_an_unknown_address_that_is_not_signed_is_not_found(
     assert (Review.objects.count(), world.queries()) == (0, 0)
 
 
-def test_i2_the_notification_of_a_refund_that_was_lost_leads_to_a_query_of_its_payment(
+def test_i2_lost_refunds_notification_queries_payment(
     world: World,
 ) -> None:
     payment = world.paid_payment()
@@ -342,7 +348,7 @@ def test_i2_the_notification_of_a_refund_that_was_lost_leads_to_a_query_of_its_p
     assert world.reviews() == ["changed-after-paid"]
 
 
-def test_a_notification_of_another_shops_account_is_not_found(world: World, lost: Any) -> None:
+def test_other_shops_notification_is_not_found(world: World, lost: Any) -> None:
     world.configure({"TOKEN": "another token of another merchant"})
     assert world.post(lost).status_code == 404
 
@@ -350,7 +356,7 @@ def test_a_notification_of_another_shops_account_is_not_found(world: World, lost
 # The command --------------------------------------------------------------------------------------
 
 
-def test_the_command_notes_a_restore_and_says_what_follows(
+def test_command_notes_restore_and_its_effects(
     world: World,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -367,7 +373,7 @@ def test_the_command_notes_a_restore_and_says_what_follows(
 
 
 @pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
-def test_i6_the_day_or_minute_that_the_command_is_given_counts_whole(
+def test_i6_given_day_or_minute_counts_whole(
     world: World,
     form: str,
 ) -> None:
@@ -379,7 +385,7 @@ def test_i6_the_day_or_minute_that_the_command_is_given_counts_whole(
     assert (refund.status, str(world.refunded_amount(refund.payment))) == ("unknown", "2.50")
 
 
-def test_a_refund_that_was_queued_after_the_minute_that_the_command_is_given_is_sent(
+def test_refund_after_given_minute_is_sent(
     world: World,
 ) -> None:
     since = dates.local(timezone.now())
@@ -390,7 +396,7 @@ def test_a_refund_that_was_queued_after_the_minute_that_the_command_is_given_is_
     assert refund.status == "queued"
 
 
-def test_the_command_needs_a_moment_that_is_not_ahead(world: World) -> None:
+def test_command_refuses_future_moment(world: World) -> None:
     for options in ((), ("--since", "2999-01-01")):
         with pytest.raises(CommandError, match="since"):
             call_command("tillgate", "restored", *options)

@@ -90,12 +90,13 @@ def refuse(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(hooks, "pay", pay)
 
 
-def test_a_payment_is_written_and_asked_for_in_every_field(
+def test_started_payment_has_every_field(
     world: World,
     configure: Callable[..., None],
     described: Describe,
     sent: list[PaymentRequest],
 ) -> None:
+    """It is stored and requested with all of them."""
     configure(TIMEOUT_MINUTES=60, EXPIRY_GRACE_MINUTES=7, PUBLIC_URL="https://shop.example")
     described(description="Two pots", lines=(Goods.named("Pot"),))
     started = begin(
@@ -156,20 +157,22 @@ def test_a_payment_is_written_and_asked_for_in_every_field(
     assert entries[1].evidence["transactionNo"] == payment.transaction_no
 
 
-def test_the_shopper_comes_back_with_what_the_accounts_dialect_can_fill_in(
+def test_return_page_uses_dialects_macros(
     world: World,
     configure: Callable[..., None],
     sent: list[PaymentRequest],
 ) -> None:
+    """Only what the account's dialect can fill in is asked for."""
     configure({"DIALECT": Dialect(name="sparse", macros=("amount",))})
     begin(world, world.order())
     assert sent[0].callback_url.endswith("/?amount={amount}")
 
 
-def test_a_description_that_the_shop_does_not_give_is_the_orders_number_and_a_long_one_is_cut(
+def test_default_description_is_order_number(
     world: World,
     described: Describe,
 ) -> None:
+    """A long description is cut."""
     described()
     assert begin(world, "7").payment.description == "Order 100017"
     described(description="d" * 256)
@@ -188,7 +191,7 @@ def test_a_description_that_the_shop_does_not_give_is_the_orders_number_and_a_lo
         ),
     ],
 )
-def test_what_cannot_be_paid_is_refused_in_words_and_leaves_no_row(
+def test_unpayable_order_is_refused_without_row(
     world: World,
     described: Describe,
     changes: dict[str, Any],
@@ -202,7 +205,7 @@ def test_what_cannot_be_paid_is_refused_in_words_and_leaves_no_row(
     assert not Order.objects.exists()
 
 
-def test_the_largest_amount_that_can_be_recorded_is_recorded_exactly(
+def test_largest_amount_is_recorded_exactly(
     world: World,
     described: Describe,
 ) -> None:
@@ -210,7 +213,7 @@ def test_the_largest_amount_that_can_be_recorded_is_recorded_exactly(
     assert world.fresh(begin(world, "7").payment).amount == Decimal("999999999999.99")
 
 
-def test_an_order_that_is_closed_or_paid_is_refused_in_words(
+def test_closed_or_paid_order_is_refused(
     world: World,
     described: Describe,
 ) -> None:
@@ -224,11 +227,12 @@ def test_an_order_that_is_closed_or_paid_is_refused_in_words(
         begin(world, paid.order.key)
 
 
-def test_a_method_that_is_not_offered_and_a_shop_that_describes_nothing_are_told(
+def test_missing_method_or_description_is_told(
     world: World,
     configure: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The method is not offered, or the shop does not describe the order."""
     configure(PAYMENT_METHODS=["paypal", "creditcard"])
     with pytest.raises(InvalidRequest) as refused:
         begin(world, "7")
@@ -240,15 +244,16 @@ def test_a_method_that_is_not_offered_and_a_shop_that_describes_nothing_are_told
     assert str(silent.value) == f"plugin: 'smallest-shop' describes no order '7': {detail}"
 
 
-def test_i12_no_payment_is_started_inside_a_transaction(world: World) -> None:
+def test_i12_no_payment_starts_inside_transaction(world: World) -> None:
     with pytest.raises(RuntimeError, match=r"^start uses the network"), transaction.atomic():
         begin(world, world.order())
 
 
-def test_an_order_of_another_plugin_with_the_same_key_is_another_order(
+def test_same_key_of_another_plugin_differs(
     world: World,
     described: Describe,
 ) -> None:
+    """Orders of two plugins with the same key are two orders."""
     described()
     closed_at = timezone.now()
     foreign = Order.objects.create(
@@ -267,7 +272,8 @@ def test_an_order_of_another_plugin_with_the_same_key_is_another_order(
 # A second press.
 
 
-def test_the_press_that_finds_the_order_paid_at_the_gateway_starts_nothing(world: World) -> None:
+def test_press_on_paid_order_starts_nothing(world: World) -> None:
+    """The press itself finds the order paid at the gateway."""
     order = world.order()
     first = world.start(order)
     world.shopper_pays(first)
@@ -282,11 +288,12 @@ def test_the_press_that_finds_the_order_paid_at_the_gateway_starts_nothing(world
     assert world.shop.is_paid(order)
 
 
-def test_the_press_that_comes_between_anothers_look_and_its_writing_has_its_payment_shared(
+def test_interleaved_presses_share_one_payment(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     described: Describe,
 ) -> None:
+    """The second comes between the first one's look-up and its write."""
     described()
     Order.objects.create(plugin="another-shop", key="7", created_at=timezone.now())
     begin(world, "8")
@@ -317,10 +324,11 @@ def test_a_second_press_writes_no_second_order(world: World) -> None:
     assert (payments in written, orders in written) == (True, False)
 
 
-def test_a_second_press_gets_the_open_payment_for_the_same_method_amount_and_account(
+def test_second_press_reuses_open_payment(
     world: World,
     settings: Any,
 ) -> None:
+    """Method, amount and account must be the same."""
     accounts = settings.TILLGATE["ACCOUNTS"]
     settings.TILLGATE = {
         **settings.TILLGATE,
@@ -343,9 +351,10 @@ def test_a_second_press_gets_the_open_payment_for_the_same_method_amount_and_acc
     assert begin(world, order, account="other").payment.amount == Decimal("13.00")
 
 
-def test_i4_an_order_that_was_paid_before_its_shop_could_be_told_is_not_paid_again_with_a_payment_begun_later(
+def test_i4_untold_paid_order_is_not_repaid(
     world: World,
 ) -> None:
+    """The shop has not been told yet, and later payments were begun."""
     order = world.order()
     payments = [
         begin(world, order, method=method).payment for method in ("alipay", "paypal", "creditcard")
@@ -365,11 +374,12 @@ def test_i4_an_order_that_was_paid_before_its_shop_could_be_told_is_not_paid_aga
 
 
 @pytest.mark.parametrize("changed", ["MERCHANT_NO", "BASE_URL"])
-def test_a_payment_page_page_of_an_account_that_cannot_be_asked_any_more_is_not_handed_out_again(
+def test_replaced_account_hands_out_new_page(
     world: World,
     configure: Callable[..., None],
     changed: str,
 ) -> None:
+    """The payment page of an account that was replaced is not handed out again."""
     order = world.order()
     first = begin(world, order).payment
     old = {"MERCHANT_NO": "200043", "BASE_URL": world.sandbox.base_url}
@@ -389,7 +399,7 @@ def test_a_payment_page_page_of_an_account_that_cannot_be_asked_any_more_is_not_
     assert begin(world, order).payment == first
 
 
-def test_i4_nobody_goes_on_with_a_payment_that_the_gateway_calls_paid(world: World) -> None:
+def test_i4_gateway_paid_payment_cannot_go_on(world: World) -> None:
     order = world.order()
     first = begin(world, order).payment
     other = begin(world, order, method="paypal").payment
@@ -403,7 +413,8 @@ def test_i4_nobody_goes_on_with_a_payment_that_the_gateway_calls_paid(world: Wor
     assert world.shop.is_paid(order)
 
 
-def test_a_payment_that_paid_no_order_keeps_nobody_from_going_on_with_another(world: World) -> None:
+def test_insufficient_payment_does_not_block_another(world: World) -> None:
+    """It paid no order, so the shopper may go on with another payment."""
     order = world.order("10.00")
     other = world.start(world.order())
     little = world.start(order)
@@ -416,10 +427,11 @@ def test_a_payment_that_paid_no_order_keeps_nobody_from_going_on_with_another(wo
     assert begin(world, order).payment == whole
 
 
-def test_a_payment_page_page_that_closes_in_two_minutes_is_not_handed_out_again(
+def test_soon_closing_payment_page_stays_unused(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """A payment page that closes in two minutes is not handed out again."""
     configure(TIMEOUT_MINUTES=60)
     first = world.start(world.order())
     for minutes, live in ((57, True), (1, False)):
@@ -431,12 +443,13 @@ def test_a_payment_page_page_that_closes_in_two_minutes_is_not_handed_out_again(
 
 
 @pytest.mark.parametrize(("minutes", "live_seconds"), [(1, 45), (2, 90), (8, 360)])
-def test_i4_a_payment_page_page_that_is_open_for_minutes_only_is_handed_out_again_for_most_of_them(
+def test_i4_short_payment_page_is_reused(
     world: World,
     configure: Callable[..., None],
     minutes: int,
     live_seconds: int,
 ) -> None:
+    """A page open for only a few minutes is handed out again for most of them."""
     configure(TIMEOUT_MINUTES=minutes)
     first = world.start(world.order())
     assert begin(world, first.order.key).payment == first, "a double click makes one payment"
@@ -445,10 +458,11 @@ def test_i4_a_payment_page_page_that_is_open_for_minutes_only_is_handed_out_agai
         assert is_page_live(world.fresh(first)) is live
 
 
-def test_a_payment_page_page_that_closes_in_exactly_two_minutes_is_not_live(
+def test_payment_page_needs_over_two_minutes(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """With exactly two minutes left it is not live."""
     payment = world.start(world.order())
     last = payment.page_closes_at - timedelta(minutes=2)
     for now, live in ((last - timedelta(microseconds=1), True), (last, False)):
@@ -457,7 +471,7 @@ def test_a_payment_page_page_that_closes_in_exactly_two_minutes_is_not_live(
 
 
 @pytest.mark.parametrize("status", ["failed", "closed", "expired", "paid"])
-def test_a_payment_page_page_of_what_is_over_is_not_live(world: World, status: str) -> None:
+def test_ended_payment_has_no_live_page(world: World, status: str) -> None:
     payment = world.start(world.order())
     assert is_page_live(payment)
     payment.status = status
@@ -473,7 +487,7 @@ def being_created(world: World, monkeypatch: pytest.MonkeyPatch) -> Payment:
         return begin(world, world.order()).payment
 
 
-def test_the_press_that_comes_while_a_payment_is_being_created_waits_for_its_address(
+def test_press_during_creation_waits_for_address(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -502,7 +516,7 @@ def test_the_press_that_comes_while_a_payment_is_being_created_waits_for_its_add
         ("created", StartOutcome.UNKNOWN, "the payment could not be started"),
     ],
 )
-def test_the_press_that_waited_in_vain_hears_what_became_of_the_payment(
+def test_press_waiting_in_vain_learns_outcome(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     status: str,
@@ -530,20 +544,22 @@ def test_the_press_that_waited_in_vain_hears_what_became_of_the_payment(
     assert seconds[0] == (pytest.approx(1003.0, abs=1.0) if status == "created" else 1001.0)
 
 
-def test_a_creation_that_ended_unknown_ten_seconds_ago_is_not_waited_for(
+def test_ended_unknown_creation_is_not_awaited(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It ended ten seconds ago."""
     payment = being_created(world, monkeypatch)
     monkeypatch.setattr(timezone, "now", lambda: payment.created_at + timedelta(seconds=10))
     again = begin(world, payment.order.key)
     assert (again.payment != payment, again.outcome) == (True, StartOutcome.REDIRECT)
 
 
-def test_a_payment_is_being_created_while_it_is_young_open_and_has_no_address(
+def test_payment_being_created_has_no_address(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It counts as being created only while it is young and open."""
     payment = being_created(world, monkeypatch)
     assert is_being_created(payment)
     for seconds, is_young in ((9, True), (10, False)):
@@ -558,7 +574,7 @@ def test_a_payment_is_being_created_while_it_is_young_open_and_has_no_address(
     assert not is_being_created(payment)
 
 
-def test_a_paid_payment_that_the_shop_was_told_of_makes_no_new_one_needless(world: World) -> None:
+def test_told_paid_payment_allows_new_one(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -578,7 +594,8 @@ def test_a_paid_payment_that_the_shop_was_told_of_makes_no_new_one_needless(worl
     assert (told.payment, told.outcome, told.detail) == (payment, StartOutcome.PAID, "")
 
 
-def test_the_open_payment_is_handed_out_though_a_newer_one_was_paid_in_vain(world: World) -> None:
+def test_open_payment_survives_newer_insufficient_one(world: World) -> None:
+    """The newer one was paid but did not pay the order."""
     order = world.order("20.00")
     first = world.start(order)
     world.shop.edit_total(order, Decimal("12.50"))
@@ -594,10 +611,11 @@ def test_the_open_payment_is_handed_out_though_a_newer_one_was_paid_in_vain(worl
 # What came of a creation.
 
 
-def test_a_creation_that_may_have_arrived_is_watched_from_when_it_was_begun(
+def test_possibly_sent_creation_is_watched(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The first query is five seconds after the payment was begun."""
     refuse(monkeypatch, OutcomeUnknown("pay", "x", "time-out"))
     started = begin(world, unregistered())
     payment = world.fresh(started.payment)
@@ -624,12 +642,13 @@ def test_a_creation_that_may_have_arrived_is_watched_from_when_it_was_begun(
         ),
     ],
 )
-def test_a_creation_that_certainly_failed_is_looked_at_later_and_its_order_told_unpaid_in_time(
+def test_failed_creation_is_checked_later(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
     outcome: StartOutcome,
 ) -> None:
+    """Its order is told unpaid in time."""
     refuse(monkeypatch, error)
     started = begin(world, world.order())
     payment = world.fresh(started.payment)
@@ -653,12 +672,13 @@ def test_a_creation_that_certainly_failed_is_looked_at_later_and_its_order_told_
         Refused("000030", "payment method is closed", 400),
     ],
 )
-def test_i11_a_creation_that_fails_for_every_shopper_is_logged_once_with_the_gateways_address_and_no_secret(
+def test_i11_repeated_creation_failure_is_logged_once(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     error: Exception,
 ) -> None:
+    """The log has the gateway's address and no secret."""
     refuse(monkeypatch, error)
     order = world.order()
     begin(world, order)
@@ -672,9 +692,10 @@ def test_i11_a_creation_that_fails_for_every_shopper_is_logged_once_with_the_gat
     assert account.token.get_secret_value() not in caplog.text
 
 
-def test_silence_7_a_creation_whose_answer_is_wrongly_signed_is_a_matter_of_the_account_and_told_once(
+def test_wrongly_signed_creation_is_reviewed_once(
     world: World,
 ) -> None:
+    """It concerns the account, not the payment (unspecified behaviour 7)."""
     for _ in range(2):
         world.sandbox.control.fault("bad_signature", occasion="pay")
         started = begin(world, world.order())
@@ -694,7 +715,7 @@ def test_silence_7_a_creation_whose_answer_is_wrongly_signed_is_a_matter_of_the_
     assert world.reviews() == ["signature-mismatch"]
 
 
-def test_a_plugin_that_raises_around_a_creation_leaves_it_watched(
+def test_raising_plugin_leaves_creation_watched(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -728,10 +749,11 @@ def test_a_creation_that_money_overtakes_is_paid(
     assert world.fresh(started.payment).payment_url
 
 
-def test_a_creation_that_a_notification_overtakes_and_then_fails_stays_as_the_notification_found_it(
+def test_failed_creation_keeps_notifications_finding(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A notification came first, and the creation failed afterwards."""
     real = hooks.pay
 
     def pay(*arguments: Any, **options: Any) -> Any:
@@ -750,10 +772,11 @@ def test_a_creation_that_a_notification_overtakes_and_then_fails_stays_as_the_no
     assert payment.transaction_no == world.sandbox.service.find(payment.reference).transaction_no
 
 
-def test_the_number_of_a_creation_that_was_overtaken_without_one_is_kept(
+def test_overtaken_creation_gets_its_number(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The payment ended before its transaction number was stored."""
     real = hooks.pay
 
     def pay(*arguments: Any, **options: Any) -> Any:
@@ -767,7 +790,7 @@ def test_the_number_of_a_creation_that_was_overtaken_without_one_is_kept(
     assert payment.transaction_no == world.sandbox.service.find(payment.reference).transaction_no
 
 
-def test_a_creation_that_was_overtaken_overwrites_nothing_that_a_worker_claims_meanwhile(
+def test_overtaken_creation_keeps_workers_claim(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -792,7 +815,7 @@ def test_a_creation_that_was_overtaken_overwrites_nothing_that_a_worker_claims_m
 # Expected and closed.
 
 
-def test_an_expected_order_is_checked_after_the_time_to_pay(
+def test_expected_order_is_checked_after_deadline(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -815,7 +838,7 @@ def test_an_expected_order_is_checked_after_the_time_to_pay(
     ("left", "minutes"),
     [({"minutes": 29, "seconds": 59}, 29), ({"days": 2}, 120)],
 )
-def test_the_payment_page_closes_before_the_shops_time_to_pay(
+def test_payment_page_closes_before_shops_deadline(
     world: World,
     described: Describe,
     sent: list[PaymentRequest],
@@ -838,7 +861,7 @@ def test_the_payment_page_closes_before_the_shops_time_to_pay(
         (30, 29 * 60 + 59, "needs 30 min"),
     ],
 )
-def test_an_order_whose_time_to_pay_is_over_or_too_short_for_the_payment_page_is_refused(
+def test_order_without_enough_time_is_refused(
     world: World,
     configure: Callable[..., None],
     described: Describe,
@@ -846,6 +869,7 @@ def test_an_order_whose_time_to_pay_is_over_or_too_short_for_the_payment_page_is
     left: int,
     said: str,
 ) -> None:
+    """The time to pay is over, or too short for the payment page."""
     configure({"DIALECT": Dialect(name="slow", timeout_minutes=(least, 1440))})
     described(payable_until=timezone.now() + timedelta(seconds=left))
     with pytest.raises(NotPayable, match=said):
@@ -853,7 +877,7 @@ def test_an_order_whose_time_to_pay_is_over_or_too_short_for_the_payment_page_is
     assert not Order.objects.exists()
 
 
-def test_a_time_to_pay_without_a_time_zone_is_refused() -> None:
+def test_deadline_without_time_zone_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="payable_until"):
         OrderDescription(
             number="7",
@@ -863,10 +887,11 @@ def test_a_time_to_pay_without_a_time_zone_is_refused() -> None:
         )
 
 
-def test_an_order_that_the_shopper_tries_on_and_on_is_released_once_its_open_payment_ended(
+def test_retried_order_is_released_in_time(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """Its open payment must have ended; many attempts do not extend the time to pay."""
     configure(TIMEOUT_MINUTES=60)
     order = world.order()
     for _ in range(26):  # a payment an hour: the time to pay again is never over
@@ -888,7 +913,7 @@ def test_an_order_that_the_shopper_tries_on_and_on_is_released_once_its_open_pay
     assert world.shop.is_released(order)
 
 
-def test_a_shop_that_still_offers_a_released_order_begins_a_new_time_to_pay(
+def test_reoffered_order_gets_new_payment_deadline(
     world: World,
     configure: Callable[..., None],
     described: Describe,
@@ -904,10 +929,11 @@ def test_a_shop_that_still_offers_a_released_order_begins_a_new_time_to_pay(
     assert begin(world, "7", method="creditcard").outcome is StartOutcome.REDIRECT
 
 
-def test_the_time_to_pay_is_no_shorter_than_the_time_to_pay_again(
+def test_retry_never_shortens_time_to_pay(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """A declined payment can be tried again until the time to pay is over."""
     configure(ORDER_UNPAID_AFTER_MINUTES=60 * 72)
     order = world.order()
     payment = begin(world, order).payment
@@ -917,7 +943,7 @@ def test_the_time_to_pay_is_no_shorter_than_the_time_to_pay_again(
     assert begin(world, order).outcome is StartOutcome.REDIRECT
 
 
-def test_an_order_is_closed_once_and_no_other_with_it(world: World) -> None:
+def test_order_is_closed_once_and_alone(world: World) -> None:
     first, second = world.start(world.order()).order, world.start(world.order()).order
     registering.close_order(world.shop.plugin, first.key)
     closed_at = Order.objects.get(pk=first.pk).closed_at
@@ -944,11 +970,12 @@ def test_closing_a_paid_order_does_nothing(world: World) -> None:
     assert not TimelineEntry.objects.filter(event="order.closed").exists()
 
 
-def test_a_shopper_waits_for_the_looks_at_so_many_open_payments_that_five_seconds_allow_the_newest_first(
+def test_press_checks_newest_open_payments_first(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     gateway: dict[str, Callable[[], object]],
 ) -> None:
+    """The shopper waits for no more checks than five seconds allow."""
     order = world.order()
     open_ones = [
         begin(world, order, method=method).payment for method in ("alipay", "wechatpay", "paypal")
@@ -1107,7 +1134,7 @@ def test_rest_of_last_night_refuses_nobody(world: World, monkeypatch: pytest.Mon
         ending.enter_context(pressed(world, world.order(), sent, 1))
 
 
-def test_a_second_press_finds_the_first_for_as_long_as_its_creation_hangs(
+def test_second_press_finds_hanging_creation(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1140,14 +1167,15 @@ def test_quick_errors_stop_no_sale(
 
 def test_account_that_rests_from_queries_sells(world: World) -> None:
     """A single payment that the gateway fails about stops no sale."""
-    rest("default", "HTTP 500", is_told=False)
+    rest("default", "HTTP 500", has_review=False)
     assert [begin(world, world.order()).outcome for _ in range(3)] == [StartOutcome.REDIRECT] * 3
 
 
-def test_after_two_creations_without_an_answer_no_page_creates_a_payment_for_half_a_minute(
+def test_unanswered_creations_pause_payment_starts(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """After two of them no page creates a payment for half a minute."""
     with monkeypatch.context() as patch:
         hang(patch)
         assert [begin(world, world.order()).outcome for _ in range(2)] == [StartOutcome.UNKNOWN] * 2
@@ -1171,10 +1199,11 @@ def test_after_two_creations_without_an_answer_no_page_creates_a_payment_for_hal
     assert begin(world, world.order()).outcome is StartOutcome.REDIRECT, "a refusal is an answer"
 
 
-def test_a_link_that_is_fetched_again_and_again_starts_five_payments_a_minute(
+def test_refetched_link_starts_few_payments(
     world: World,
     sent: list[PaymentRequest],
 ) -> None:
+    """It starts at most five payments a minute."""
     order = world.order()
     for _ in range(40):
         with contextlib.suppress(admission.TryLater):
@@ -1186,7 +1215,7 @@ def test_a_link_that_is_fetched_again_and_again_starts_five_payments_a_minute(
     assert len(sent) == 6
 
 
-def test_presses_at_the_same_moment_count_each_other(
+def test_simultaneous_presses_count_each_other(
     world: World,
     configure: Callable[..., None],
     sent: list[PaymentRequest],

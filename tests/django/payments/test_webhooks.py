@@ -101,7 +101,8 @@ def paid_at_toy(world: World, toy: Toy) -> Payment:
     return payment
 
 
-def test_a_signed_notification_is_kept_and_its_payment_is_queried(world: World, toy: Toy) -> None:
+def test_signed_notification_queries_its_payment(world: World, toy: Toy) -> None:
+    """The notification is kept."""
     payment = paid_at_toy(world, toy)
     answer = notified(world, payment.reference)
     assert (answer.status_code, answer.content) == (200, b"")
@@ -115,13 +116,13 @@ def test_a_signed_notification_is_kept_and_its_payment_is_queried(world: World, 
     )
 
 
-def test_i7_a_signed_notification_is_a_hint_alone(world: World, toy: Toy) -> None:
+def test_i7_signed_notification_is_only_a_hint(world: World, toy: Toy) -> None:
     payment = world.start(world.order())
     assert notified(world, payment.reference, status="success", amount="12.50").status_code == 200
     assert world.fresh(payment).status == "pending"
 
 
-def test_a_forged_notification_is_refused_counted_and_leads_to_nothing(
+def test_forged_notification_is_refused_and_counted(
     world: World,
     toy: Toy,
     caplog: pytest.LogCaptureFixture,
@@ -146,7 +147,7 @@ def test_a_forged_notification_is_refused_counted_and_leads_to_nothing(
     assert "'default'" in caplog.text
 
 
-def test_a_notification_that_the_plugin_cannot_read_is_refused(
+def test_unreadable_notification_is_refused(
     world: World,
     toy: Toy,
     monkeypatch: pytest.MonkeyPatch,
@@ -165,7 +166,7 @@ def test_i3_a_replayed_notification_takes_effect_once(world: World, toy: Toy) ->
     assert world.fresh(payment).status == "paid"
 
 
-def test_a_notification_about_an_unknown_payment_is_acknowledged(world: World, toy: Toy) -> None:
+def test_unknown_payments_notification_is_acknowledged(world: World, toy: Toy) -> None:
     payment = paid_at_toy(world, toy)
     assert notified(world, "of-other-software").status_code == 200
     assert world.fresh(payment).status == "pending"
@@ -173,11 +174,12 @@ def test_a_notification_about_an_unknown_payment_is_acknowledged(world: World, t
 
 
 @pytest.mark.parametrize("days", [None, 2, 4])
-def test_i2_a_payment_that_a_restored_database_has_lost_is_told_of_at_the_accounts_address_for_three_days(
+def test_i2_lost_payment_reported_after_restore(
     world: World,
     toy: Toy,
     days: int | None,
 ) -> None:
+    """For three days, notifications at the account's address report it."""
     payment = paid_at_toy(world, toy)
     TimelineEntry.objects.all().delete()
     payment.delete()
@@ -192,11 +194,12 @@ def test_i2_a_payment_that_a_restored_database_has_lost_is_told_of_at_the_accoun
     assert world.reviews() == (["rows-lost"] if days == 2 else [])
 
 
-def test_i2_a_lost_payment_is_told_of_though_no_worker_has_noticed_the_restore_yet(
+def test_i2_lost_payment_needs_no_worker(
     world: World,
     toy: Toy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It is reported although no worker has noticed the restore yet."""
     payment = paid_at_toy(world, toy)
     monkeypatch.setattr(restores, "_server", lambda: "7:00000001")
     look_for_restore()  # the worker's last look
@@ -212,13 +215,13 @@ def test_i2_a_lost_payment_is_told_of_though_no_worker_has_noticed_the_restore_y
     ]
 
 
-def test_a_payment_of_another_account_is_not_found_by_it(world: World, toy: Toy) -> None:
+def test_account_finds_only_its_own_payments(world: World, toy: Toy) -> None:
     payment = paid_at_toy(world, toy)
     assert notified(world, payment.reference, alias="kept by the toy").status_code == 200
     assert world.fresh(payment).status == "pending"
 
 
-def test_a_payment_is_found_by_its_transaction_number(
+def test_payment_is_found_by_transaction_number(
     world: World,
     toy: Toy,
     monkeypatch: pytest.MonkeyPatch,
@@ -474,7 +477,7 @@ def test_wrong_token_is_seen_across_payments(world: World) -> None:
     )
 
 
-def test_true_notification_ends_a_row_of_refused_ones(world: World, toy: Toy) -> None:
+def test_true_notification_resets_refused_count(world: World, toy: Toy) -> None:
     payment = paid_at_toy(world, toy)
     for _ in range(3):
         for _ in range(19):
@@ -485,23 +488,24 @@ def test_true_notification_ends_a_row_of_refused_ones(world: World, toy: Toy) ->
     assert health().accounts[0].refused_notifications == 0
 
 
-def test_an_unknown_account_and_one_that_no_plugin_reads_are_not_found(
+def test_unserved_account_is_not_found(
     world: World,
     toy: Toy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The account is unknown, or no plugin reads its notifications."""
     assert notified(world, "x", alias="nobody").status_code == 404
     monkeypatch.setattr(hooks, "serving_plugins", lambda: frozenset({"toy", "stripe"}))
     world.configure()
     assert notified(world, "x").status_code == 404
 
 
-def test_a_body_is_bounded_and_only_post_is_taken(world: World, toy: Toy) -> None:
+def test_webhook_takes_only_bounded_posts(world: World, toy: Toy) -> None:
     assert notified(world, "x" * 70_000).status_code == 413
     assert world.client.get("/payments/webhook/default/").status_code == 405
 
 
-def test_a_notification_brings_the_poll_of_a_pending_refund_forward(world: World, toy: Toy) -> None:
+def test_notification_hastens_pending_refund_poll(world: World, toy: Toy) -> None:
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     toy.next_refund = "pending"
@@ -516,7 +520,7 @@ def test_a_notification_brings_the_poll_of_a_pending_refund_forward(world: World
     assert Refund.objects.get(pk=refund.pk).status == "succeeded"
 
 
-def test_a_plugin_can_ask_for_the_address_to_register(world: World) -> None:
+def test_plugin_can_get_webhook_address(world: World) -> None:
     assert (
         shop.webhook_url("default")
         == f"{settings.TILLGATE['PUBLIC_URL']}/payments/webhook/default/"
@@ -533,10 +537,11 @@ def disputed(status: hooks.DisputeStatus) -> hooks.ReportedDispute:
     )
 
 
-def test_a_dispute_of_a_paid_payment_opens_a_review_at_once_and_its_end_closes_it(
+def test_dispute_opens_review_until_it_ends(
     world: World,
     toy: Toy,
 ) -> None:
+    """The review of a paid payment opens at once."""
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.OPEN),)
@@ -559,10 +564,11 @@ def test_a_dispute_of_a_paid_payment_opens_a_review_at_once_and_its_end_closes_i
     assert queueing.refund(payment.pk, "2.50").status == "succeeded"
 
 
-def test_a_lost_dispute_waits_until_staff_record_it_as_an_external_refund(
+def test_lost_dispute_waits_for_staff_record(
     world: World,
     toy: Toy,
 ) -> None:
+    """Staff record it as an external refund."""
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.LOST),)
@@ -575,7 +581,7 @@ def test_a_lost_dispute_waits_until_staff_record_it_as_an_external_refund(
     assert world.shop.refunded(payment.order.key) == Decimal("12.50")
 
 
-def test_a_refund_that_fails_after_it_was_done_opens_a_review_once(world: World, toy: Toy) -> None:
+def test_refund_failing_afterwards_opens_one_review(world: World, toy: Toy) -> None:
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     queueing.refund(payment.pk, "2.50")
@@ -587,10 +593,11 @@ def test_a_refund_that_fails_after_it_was_done_opens_a_review_once(world: World,
     assert Refund.objects.get().status == "succeeded"
 
 
-def test_money_on_its_way_keeps_the_order_waiting_past_the_time_to_pay(
+def test_money_under_way_keeps_order_waiting(
     world: World,
     toy: Toy,
 ) -> None:
+    """The order waits beyond its time to pay."""
     payment = world.start(world.order())
     toy.payments[payment.reference].state = "under way"
     notified(world, payment.reference)
@@ -605,7 +612,7 @@ def test_money_on_its_way_keeps_the_order_waiting_past_the_time_to_pay(
     assert world.shop.is_paid(payment.order.key)
 
 
-def test_money_on_its_way_that_fails_releases_the_order(world: World, toy: Toy) -> None:
+def test_failed_money_under_way_releases_order(world: World, toy: Toy) -> None:
     payment = world.start(world.order())
     toy.payments[payment.reference].state = "under way"
     notified(world, payment.reference)
@@ -616,10 +623,11 @@ def test_money_on_its_way_that_fails_releases_the_order(world: World, toy: Toy) 
     assert world.shop.is_released(payment.order.key)
 
 
-def test_i4_money_that_is_found_to_be_on_its_way_when_the_shopper_pays_again_stops_the_second_payment(
+def test_i4_money_under_way_stops_second_payment(
     world: World,
     toy: Toy,
 ) -> None:
+    """It is found when the shopper tries to pay again."""
     payment = world.start(world.order())
     toy.payments[payment.reference].state = "under way"
     answer = world.choose(payment.order.key, "alipay")
@@ -638,7 +646,7 @@ def test_i4_money_that_is_found_to_be_on_its_way_when_the_shopper_pays_again_sto
     )
 
 
-def test_staff_cannot_end_a_payment_whose_money_is_on_its_way(world: World, toy: Toy) -> None:
+def test_staff_cannot_end_payment_under_way(world: World, toy: Toy) -> None:
     payment = world.start(world.order())
     toy.payments[payment.reference].state = "under way"
     notified(world, payment.reference)
@@ -650,10 +658,11 @@ def test_staff_cannot_end_a_payment_whose_money_is_on_its_way(world: World, toy:
     )
 
 
-def test_a_returned_refund_that_is_made_again_in_the_portal_closes_its_review_and_the_worker_rests(
+def test_repeated_portal_refund_closes_review(
     world: World,
     toy: Toy,
 ) -> None:
+    """A returned refund is made again in the portal, and polling stops."""
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     queueing.refund(payment.pk, "12.50")
@@ -672,10 +681,11 @@ def test_a_returned_refund_that_is_made_again_in_the_portal_closes_its_review_an
     assert world.reviews() == []
 
 
-def test_an_open_dispute_is_polled_after_the_last_poll_of_a_paid_payment(
+def test_open_dispute_is_polled_longer(
     world: World,
     toy: Toy,
 ) -> None:
+    """Polling goes on after the last poll of a paid payment."""
     payment = paid_at_toy(world, toy)
     notified(world, payment.reference)
     toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.OPEN),)
@@ -689,10 +699,11 @@ def test_an_open_dispute_is_polled_after_the_last_poll_of_a_paid_payment(
     assert world.reviews() == []
 
 
-def test_a_shopper_whose_money_is_on_its_way_is_told_so_and_asked_before_paying_again(
+def test_shopper_is_warned_before_paying_again(
     world: World,
     toy: Toy,
 ) -> None:
+    """The page says that the money is on its way, and asks first."""
     payment = world.start(world.order())
     toy.payments[payment.reference].state = "under way"
     page = world.come_back(payment)
@@ -704,7 +715,7 @@ def test_a_shopper_whose_money_is_on_its_way_is_told_so_and_asked_before_paying_
     assert Payment.objects.count() == 1
 
 
-def test_a_kept_notification_holds_nothing_about_the_shopper(world: World, toy: Toy) -> None:
+def test_kept_notification_has_no_shopper_data(world: World, toy: Toy) -> None:
     payment = paid_at_toy(world, toy)
     notified(
         world,

@@ -14,10 +14,11 @@ from tillgate.django.models import Review
 from tillgate.django.payments import creating, starting
 
 
-def test_a_wrong_token_opens_a_review_at_the_first_query_that_names_the_signature(
+def test_wrong_token_opens_review_at_query(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """The first query that names the signature opens it."""
     order = world.order()
     world.configure({"TOKEN": "another-token-that-the-gateway-does-not-know"})
     started = starting.start_payment(world.shop.plugin, order, method="alipay")
@@ -46,7 +47,7 @@ def test_missing_rights_open_a_review_at_once(
     assert world.reviews() == ["wrong-credentials"]
 
 
-def test_a_trouble_of_the_gateways_supplier_blames_no_account(
+def test_supplier_trouble_blames_no_account(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -52,13 +52,7 @@ def die(*_: object) -> None:
 
 def raise_changed(payment: Payment) -> None:
     with transaction.atomic():
-        open_review(
-            ReviewReason.CHANGED_AFTER_PAID,
-            "it says 'refunded'",
-            "worker",
-            order=payment.order,
-            payment=payment,
-        )
+        open_review(ReviewReason.CHANGED_AFTER_PAID, "it says 'refunded'", "worker", payment)
 
 
 def while_held(act: Callable[[], _T]) -> _T:
@@ -82,10 +76,11 @@ def minutes_until_paid(world: World, *payments: Payment) -> float:
 
 
 @pytest.mark.parametrize("merchant", ["another", "the same"])
-def test_i2_old_payments_without_news_do_not_keep_a_new_one_from_being_found(
+def test_i2_stale_payments_do_not_block_new(
     world: World,
     merchant: str,
 ) -> None:
+    """Many old payments without news do not keep a new one from being found."""
     old, now = world.start(world.order()), timezone.now()
     week_ago = now - timedelta(days=7)
     for number in range(100):
@@ -116,11 +111,12 @@ def test_i2_old_payments_without_news_do_not_keep_a_new_one_from_being_found(
 
 
 @pytest.mark.parametrize("count", [8, 20])
-def test_i2_payments_about_which_the_gateway_fails_do_not_keep_others_from_being_found(
+def test_i2_failing_queries_do_not_block_others(
     world: World,
     count: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Payments whose queries fail do not keep others from being found."""
     broken = {world.start(world.order()).reference for _ in range(count)}
     real = hooks.query
 
@@ -139,9 +135,10 @@ def test_i2_payments_about_which_the_gateway_fails_do_not_keep_others_from_being
     assert minutes_until_paid(world, *others) <= 10
 
 
-def test_what_the_gateway_has_forgotten_is_not_asked_about_every_few_minutes_for_ever(
+def test_forgotten_payment_is_polled_rarely(
     world: World,
 ) -> None:
+    """The gateway no longer knows it."""
     payment = world.paid_payment()
     world.time.advance(days=31)
     world.run_worker()
@@ -179,7 +176,7 @@ def meanwhile(
         yield
 
 
-def test_i9_an_answer_given_before_the_payment_was_paid_raises_nothing(
+def test_i9_answer_predating_paid_raises_nothing(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -214,10 +211,11 @@ def test_an_older_answer_takes_back_no_review(
     assert world.reviews() == ["amount-mismatch"]
 
 
-def test_an_amount_that_does_not_fit_stays_with_a_person_though_the_next_answer_knows_nothing(
+def test_mismatch_review_survives_empty_answer(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The amount differed, and the next answer does not know the payment."""
     world.sandbox.control.fault("lost_response", occasion="pay")
     payment = world.start(world.order())
     world.shopper_pays(payment)
@@ -231,14 +229,14 @@ def test_an_amount_that_does_not_fit_stays_with_a_person_though_the_next_answer_
     assert world.reviews() == ["amount-mismatch"]
 
 
-def test_silence_is_taken_back_though_the_process_died_on_the_way(
+def test_silence_review_resolves_despite_crash(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world.start(world.order())
-    lanes.rest("default", "no answer", is_told=False)
+    lanes.rest("default", "no answer", has_review=False)
     world.time.advance(minutes=31)
-    lanes.rest("default", "no answer", is_told=False)
+    lanes.rest("default", "no answer", has_review=False)
     assert world.reviews() == ["gateway-silent"]
     with monkeypatch.context() as patch:
         patch.setattr(lanes, "settle", die)
@@ -248,10 +246,11 @@ def test_silence_is_taken_back_though_the_process_died_on_the_way(
     assert world.reviews() == []
 
 
-def test_a_missing_account_met_by_a_refund_is_taken_back_once_it_is_there(
+def test_restored_account_resolves_refunds_review(
     world: World,
     settings: Any,
 ) -> None:
+    """A refund had found the account missing."""
     payment = world.paid_payment()
     good = settings.TILLGATE
     settings.TILLGATE = {**good, "ACCOUNTS": {"other": good["ACCOUNTS"]["default"]}}
@@ -276,11 +275,12 @@ def underpaid(world: World) -> tuple[str, Payment, Review]:
 
 
 @pytest.mark.parametrize(("amount", "fault"), [("12.00", None), ("12.50", "lost_response")])
-def test_an_order_is_not_marked_paid_with_money_that_was_or_may_have_been_given_back(
+def test_refunded_money_marks_no_order_paid(
     world: World,
     amount: str,
     fault: str | None,
 ) -> None:
+    """Money that may have been refunded does not either."""
     order, payment, review = underpaid(world)
     if fault:
         world.sandbox.control.fault(fault, occasion="refund")
@@ -291,7 +291,7 @@ def test_an_order_is_not_marked_paid_with_money_that_was_or_may_have_been_given_
     assert not world.shop.is_paid(order)
 
 
-def test_what_was_told_again_and_applied_later_needs_nobody_any_more(world: World) -> None:
+def test_redelivery_applied_later_resolves_review(world: World) -> None:
     order, _, review = underpaid(world)
     world.shop.edit_total(order, Decimal("12.50"))
     with world.failing_handler("tillgate_payment_paid", times=1):
@@ -302,7 +302,7 @@ def test_what_was_told_again_and_applied_later_needs_nobody_any_more(world: Worl
     assert world.reviews() == []
 
 
-def test_a_closed_order_that_the_shop_reopened_can_be_told_again(world: World) -> None:
+def test_reopened_order_can_be_told_again(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.shop.close_order(order)
@@ -316,10 +316,11 @@ def test_a_closed_order_that_the_shop_reopened_can_be_told_again(world: World) -
 # Refunds ------------------------------------------------------------------------------------------
 
 
-def test_i5_a_queued_refund_waits_while_the_payment_may_have_been_refunded_elsewhere(
+def test_i5_queued_refund_waits_for_review(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The payment may have been refunded elsewhere."""
     payment = world.paid_payment()
 
     def not_sent(*_: object) -> None:
@@ -334,7 +335,7 @@ def test_i5_a_queued_refund_waits_while_the_payment_may_have_been_refunded_elsew
     assert world.refunded_amount(payment) == 0
 
 
-def test_i5_an_external_refund_is_entered_and_its_review_resolved_together(
+def test_i5_external_refund_resolves_review_atomically(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -347,7 +348,7 @@ def test_i5_an_external_refund_is_entered_and_its_review_resolved_together(
     assert Refund.objects.exists() != ("changed-after-paid" in world.reviews())
 
 
-def test_a_payment_given_back_in_many_parts_is_given_back_to_the_cent(world: World) -> None:
+def test_many_partial_refunds_add_up_exactly(world: World) -> None:
     payment, now = world.paid_payment("10.00"), timezone.now()
     part = {
         "payment": payment,
@@ -362,7 +363,7 @@ def test_a_payment_given_back_in_many_parts_is_given_back_to_the_cent(world: Wor
     assert facts_of(payment).refunded == Decimal("10.00")
 
 
-def test_a_refund_that_was_taken_for_lost_hears_its_answer(
+def test_late_answer_settles_lost_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -385,13 +386,14 @@ def test_a_refund_that_was_taken_for_lost_hears_its_answer(
     ["status=failed", "ret_code=000030&ret_msg=insufficient+balance", ""],
 )
 @pytest.mark.parametrize("is_early", [False, True])
-def test_a_refund_notification_that_says_nothing_or_the_contrary_confirms_nothing(
+def test_unclear_refund_notification_confirms_nothing(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     body: str,
     *,
     is_early: bool,
 ) -> None:
+    """It says nothing, or the opposite."""
     payment = world.paid_payment()
     real = hooks.refund
 
@@ -423,10 +425,11 @@ def test_a_refund_notification_that_says_nothing_or_the_contrary_confirms_nothin
 
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="one writer at a time is what SQLite is")
-def test_a_refunds_notification_and_another_refund_take_their_locks_in_one_order(
+def test_refund_locks_are_taken_in_order(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A refund's notification and another refund cannot deadlock."""
     payment = world.paid_payment("100.00")
     first = queueing.refund(payment.pk, "1.00")
     met = threading.Barrier(2, timeout=0.3)
@@ -454,9 +457,10 @@ def test_a_refunds_notification_and_another_refund_take_their_locks_in_one_order
     )
 
 
-def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_break_nothing(
+def test_concurrent_work_on_payments_loses_nothing(
     world: World,
 ) -> None:
+    """Notifications, refunds, worker runs and staff all act at the same time."""
     paid, opened = world.paid_payment("1000.00"), [world.start(world.order()) for _ in range(2)]
     first, times = queueing.refund(paid.pk, "1.00"), 20
     forged = "status=success&verifySign=00000000000000000000000000000000"
@@ -523,7 +527,7 @@ def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_bre
 
 
 @pytest.mark.parametrize("letter", ["\U0001f4b8", "\x01", "é"])
-def test_a_kept_notification_takes_no_more_than_8_kb_however_it_is_written(
+def test_kept_notification_never_exceeds_8_kb(
     world: World,
     letter: str,
 ) -> None:
@@ -537,7 +541,7 @@ def test_a_kept_notification_takes_no_more_than_8_kb_however_it_is_written(
 
 
 @pytest.mark.parametrize("field", ["notification_key", "return_key", "payment_url"])
-def test_i11_staff_cannot_guess_hidden_addresses_by_filters(
+def test_i11_filters_reveal_no_hidden_addresses(
     world: World,
     admin_client: Client,
     field: str,

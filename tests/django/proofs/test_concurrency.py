@@ -83,9 +83,10 @@ def assert_paid_once(world: World, payment: Payment) -> None:
     assert TimelineEntry.objects.filter(order=order, event="event.delivered").count() == 1
 
 
-def test_i3_the_same_notification_return_and_worker_by_32_threads_at_once_have_one_effect(
+def test_i3_simultaneous_threads_have_one_effect(
     world: World,
 ) -> None:
+    """32 threads repeat the same notification, return and worker run at once."""
     for _ in range(3):
         payment = world.start(world.order())
         world.shopper_pays(payment)
@@ -96,7 +97,7 @@ def test_i3_the_same_notification_return_and_worker_by_32_threads_at_once_have_o
         assert_paid_once(world, payment)
 
 
-def test_a_row_that_has_changed_is_read_again_under_no_stronger_lock_than_its_change_took(
+def test_rereading_takes_no_stronger_lock(
     world: World,
 ) -> None:
     """FOR UPDATE deadlocked once in thousands of notifications: the shop was told of one while
@@ -120,10 +121,11 @@ def test_a_row_that_has_changed_is_read_again_under_no_stronger_lock_than_its_ch
     assert world.fresh(payment).notifications == 2
 
 
-def test_i3_the_same_notification_return_and_worker_by_4_processes_at_once_have_one_effect(
+def test_i3_simultaneous_processes_have_one_effect(
     world: World,
     tmp_path: Path,
 ) -> None:
+    """Four processes repeat the same notification, return and worker run at once."""
     with workers(4, settings.TILLGATE, tmp_path / "carried") as shops:
         for _ in range(3):
             payment = world.start(world.order())
@@ -145,9 +147,10 @@ def test_i3_the_same_notification_return_and_worker_by_4_processes_at_once_have_
             assert_paid_once(world, payment)
 
 
-def test_i4_of_two_payments_of_one_order_found_paid_at_once_one_is_delivered_and_one_is_raised(
+def test_i4_simultaneous_payments_deliver_only_one(
     world: World,
 ) -> None:
+    """The other payment of the order raises a review."""
     for round_number in range(1, 4):
         order = world.order()
         first, second = world.start(order), world.start(order, "paypal")
@@ -164,9 +167,10 @@ def test_i4_of_two_payments_of_one_order_found_paid_at_once_one_is_delivered_and
         assert world.reviews() == ["second-payment"] * round_number
 
 
-def test_a_double_click_of_16_at_once_makes_one_payment_and_one_creation_at_the_gateway(
+def test_double_click_makes_one_payment(
     world: World,
 ) -> None:
+    """Sixteen clicks at once cause one creation at the gateway."""
     for round_number in range(1, 5):
         order = world.order()
         pressed = at_once(
@@ -178,7 +182,7 @@ def test_a_double_click_of_16_at_once_makes_one_payment_and_one_creation_at_the_
         assert len(world.sandbox.service.transactions()) == round_number
 
 
-def test_i5_of_two_people_who_refund_everything_at_once_one_is_refused(world: World) -> None:
+def test_i5_simultaneous_full_refunds_refuse_one(world: World) -> None:
     for _ in range(4):
         payment = world.paid_payment("12.50")
         said = at_once(*[partial(queueing.refund, payment.pk, "12.50")] * 4)
@@ -218,7 +222,7 @@ def test_repeated_key_in_transactions_refunds_once(world: World) -> None:
     assert world.sandbox.service.find(payment.reference).refunded_units == 500
 
 
-def test_i6_a_queued_refund_is_sent_once_by_however_many_workers(world: World) -> None:
+def test_i6_many_workers_send_refund_once(world: World) -> None:
     payment = world.paid_payment("12.50")
     refund, _ = queueing._queue(payment.pk, "5.00", "", "", {})
     said = at_once(*[lambda: sending.send_refund(refund.pk)] * 8)
@@ -227,10 +231,11 @@ def test_i6_a_queued_refund_is_sent_once_by_however_many_workers(world: World) -
     assert TimelineEntry.objects.filter(event="refund.sending").count() == 1
 
 
-def test_i7_simultaneous_notifications_are_all_counted_and_at_most_20_are_kept(
+def test_i7_simultaneous_notifications_are_all_counted(
     world: World,
     configure: Configure,
 ) -> None:
+    """At most 20 of the notifications are kept."""
     configure(NOTIFICATION_THROTTLE_SECONDS=3600)
     payment = world.start(world.order())
     before = world.queries()
@@ -249,28 +254,17 @@ def test_i7_simultaneous_notifications_are_all_counted_and_at_most_20_are_kept(
     assert Notification.objects.values("slot").distinct().count() == 20
 
 
-def test_review_raised_and_resolved_at_once_blocks_nobody(world: World) -> None:
+def test_simultaneous_review_changes_never_block(world: World) -> None:
+    """A review can be raised and resolved at the same time."""
     payment = world.paid_payment()
 
     def raising() -> None:
-        with locked_order(payment.order_id) as order:
-            open_review(
-                ReviewReason.FORGED_NOTIFICATIONS,
-                "many",
-                "test",
-                order=order,
-                payment=payment,
-            )
+        with locked_order(payment.order_id):
+            open_review(ReviewReason.FORGED_NOTIFICATIONS, "many", "test", payment)
 
     for _ in range(5):
-        with locked_order(payment.order_id) as order:
-            raised = open_review(
-                ReviewReason.FORGED_NOTIFICATIONS,
-                "many",
-                "test",
-                order=order,
-                payment=payment,
-            )
+        with locked_order(payment.order_id):
+            raised = open_review(ReviewReason.FORGED_NOTIFICATIONS, "many", "test", payment)
         assert raised
         actions: list[Callable[[], object]] = [raising, partial(resolve, raised.pk, "seen", "ann")]
         said = at_once(*actions * 4)
@@ -282,9 +276,10 @@ def test_review_raised_and_resolved_at_once_blocks_nobody(world: World) -> None:
 # Notifications in every order ---------------------------------------------------------------------
 
 
-def test_i9_notifications_out_of_order_duplicate_forged_and_late_lead_to_the_same_end(
+def test_i9_messy_notifications_reach_same_end(
     world: World,
 ) -> None:
+    """Late, forged, duplicate and unordered notifications lead to the same result."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -302,7 +297,8 @@ def test_i9_notifications_out_of_order_duplicate_forged_and_late_lead_to_the_sam
     assert_paid_once(world, payment)
 
 
-def test_i2_a_notification_that_never_comes_is_not_needed(world: World) -> None:
+def test_i2_order_needs_no_notification(world: World) -> None:
+    """The worker finds the payment without a notification."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.time.advance(seconds=6)
@@ -310,10 +306,11 @@ def test_i2_a_notification_that_never_comes_is_not_needed(world: World) -> None:
     assert_paid_once(world, payment)
 
 
-def test_i2_a_throttled_notification_of_late_money_brings_the_look_at_an_ended_payment_forward(
+def test_i2_throttled_notification_advances_next_query(
     world: World,
     configure: Configure,
 ) -> None:
+    """Late money for an ended payment is found sooner, even if throttled."""
     configure(NOTIFICATION_THROTTLE_SECONDS=5, ORDER_UNPAID_AFTER_MINUTES=600)
     payment = world.start(world.order())
     world.sandbox.control.decline(payment.reference)
@@ -327,11 +324,12 @@ def test_i2_a_throttled_notification_of_late_money_brings_the_look_at_an_ended_p
     assert_paid_once(world, payment)
 
 
-def test_i7_a_notification_during_a_query_is_not_forgotten_by_the_answer(
+def test_i7_notification_during_query_is_kept(
     world: World,
     configure: Configure,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The answer of the query does not discard the notification."""
     configure(NOTIFICATION_THROTTLE_SECONDS=5, ORDER_UNPAID_AFTER_MINUTES=600)
     payment = world.start(world.order())
     world.sandbox.control.decline(payment.reference)
@@ -372,7 +370,8 @@ def _started_slowly(world: World, order: str) -> tuple[ThreadPoolExecutor, Any, 
     return pool, started, Payment.objects.select_related("order").get()
 
 
-def test_i2_a_notification_before_the_creation_was_answered_pays_the_order(world: World) -> None:
+def test_i2_early_notification_pays_order(world: World) -> None:
+    """The notification arrives before the creation was answered."""
     pool, started, payment = _started_slowly(world, world.order())
     with pool:
         assert payment.status == "created"
@@ -384,9 +383,10 @@ def test_i2_a_notification_before_the_creation_was_answered_pays_the_order(world
     assert_paid_once(world, payment)
 
 
-def test_a_notification_before_the_creation_was_answered_costs_no_payment_page_page(
+def test_early_notification_keeps_payment_page(
     world: World,
 ) -> None:
+    """The shopper still gets the page if the notification precedes the creation's answer."""
     order = world.order()
     pool, started, payment = _started_slowly(world, order)
     with pool:
@@ -405,11 +405,12 @@ def test_a_notification_before_the_creation_was_answered_costs_no_payment_page_p
     project.DATABASE == "sqlite",
     reason="one writer at a time is what SQLite is; the threads above prove it there",
 )
-def test_i3_50_payments_and_16_simultaneous_copies_of_each_notification_have_exactly_50_effects(
+def test_i3_copied_notifications_have_one_effect(
     world: World,
     configure: Configure,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """50 payments with 16 simultaneous copies of each have exactly 50 effects."""
     configure(NOTIFICATION_THROTTLE_SECONDS=0.05)  # so that several of the copies ask the gateway
     payments, copies = [world.start(world.order()) for _ in range(50)], 16
     for payment in payments:

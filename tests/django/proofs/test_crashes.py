@@ -104,7 +104,7 @@ def assert_paid(world: World, order: str) -> None:
     assert OutboxEvent.objects.filter(order__key=order, kind="payment-paid").count() == 1
 
 
-def test_i2_a_start_that_dies_anywhere_loses_no_money_and_charges_nobody_unseen(
+def test_i2_interrupted_start_loses_no_money(
     world: World,
     walk: Callable[..., None],
 ) -> None:
@@ -144,10 +144,11 @@ def test_i2_a_start_that_dies_anywhere_loses_no_money_and_charges_nobody_unseen(
     walk("start", prepare, check)
 
 
-def test_i2_a_shopper_who_pays_although_the_start_died_has_a_paid_order(
+def test_i2_payment_after_interrupted_start_counts(
     world: World,
     process: Worker,
 ) -> None:
+    """The shopper pays, and the order is paid."""
     for number in range(1, MOST_POINTS):
         order = world.order()
         said = process.do("start", order_key=order, kill_at=number, ahead=world.time.offset)
@@ -169,7 +170,7 @@ def test_i2_a_shopper_who_pays_although_the_start_died_has_a_paid_order(
     pytest.fail("it never ends")
 
 
-def test_i2_i3_a_reconcile_that_dies_anywhere_pays_the_order_once(
+def test_i2_i3_interrupted_reconcile_pays_once(
     world: World,
     walk: Callable[..., None],
 ) -> None:
@@ -182,7 +183,7 @@ def test_i2_i3_a_reconcile_that_dies_anywhere_pays_the_order_once(
     walk("notification", prepare, lambda order: assert_paid(world, order))
 
 
-def test_i2_i3_a_worker_that_dies_anywhere_pays_the_order_once(
+def test_i2_i3_interrupted_worker_pays_once(
     world: World,
     walk: Callable[..., None],
 ) -> None:
@@ -196,10 +197,12 @@ def test_i2_i3_a_worker_that_dies_anywhere_pays_the_order_once(
     walk("run_worker", prepare, lambda order: assert_paid(world, order))
 
 
-def test_i5_i6_a_refund_that_dies_anywhere_gives_no_money_twice_and_none_unseen(
+def test_i5_i6_interrupted_refund_is_never_doubled(
     world: World,
     walk: Callable[..., None],
 ) -> None:
+    """No refund goes unseen, either."""
+
     def prepare() -> tuple[Payment, dict[str, Any]]:
         payment = world.paid_payment("12.50")
         return payment, {"payment_id": payment.pk, "amount": "5.00"}
@@ -229,11 +232,13 @@ def version_3(world: World) -> None:
     world.sandbox.control.set_options({"refund_outcome": "pending"})
 
 
-def test_i3_i5_a_worker_that_dies_while_it_ends_a_pending_refund_ends_it_once(
+def test_i3_i5_interrupted_worker_ends_refund_once(
     world: World,
     version_3: None,
     walk: Callable[..., None],
 ) -> None:
+    """The refund was pending."""
+
     def prepare() -> tuple[Payment, dict[str, Any]]:
         payment = world.paid_payment("12.50")
         assert queueing.refund(payment.pk, "5.00").status == "pending"
@@ -254,13 +259,15 @@ def test_i3_i5_a_worker_that_dies_while_it_ends_a_pending_refund_ends_it_once(
     walk("run_worker", prepare, check)
 
 
-def test_i3_an_outbox_event_that_dies_anywhere_takes_effect_once_here_and_at_least_once_over_the_network(
+def test_i3_interrupted_outbox_event_is_not_lost(
     world: World,
     carrying: None,
     walk: Callable[..., None],
     carried: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It takes effect once here and at least once over the network."""
+
     def prepare() -> tuple[str, dict[str, Any]]:
         order = world.order()
         payment = world.start(order)

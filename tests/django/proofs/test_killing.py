@@ -49,9 +49,10 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_line_of_a_watched_package_is_a_point_and_every_50th_of_the_others(
+def test_watched_lines_are_all_kill_points(
     modules: Path,
 ) -> None:
+    """Of the other packages, every 50th line is a point."""
     watched, others = importlib.import_module("watched"), importlib.import_module("others")
     assert Lines([modules / "watched"]).watch(watched.action) == 3
     # each round is two lines, the loop's and its body's, and the loop ends with one
@@ -76,7 +77,8 @@ zygote.end()
 """
 
 
-def test_a_child_dies_at_its_line_by_sigkill_and_the_zygote_lives_on(modules: Path) -> None:
+def test_child_dies_by_sigkill_zygote_survives(modules: Path) -> None:
+    """The child is killed at exactly the line that was chosen."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(modules), str(Path(__file__).parents[3])]),
@@ -116,7 +118,8 @@ zygote.end()
 """
 
 
-def test_a_child_that_ends_without_a_word_is_a_fault_and_ends_no_run() -> None:
+def test_silent_child_exit_is_a_fault() -> None:
+    """The run goes on after it."""
     ran = subprocess.run(
         [sys.executable, "-c", _ENDS_ITSELF],
         capture_output=True,
@@ -227,7 +230,7 @@ def test_the_judge_says_which_promise_is_broken(world: World, message: str) -> N
     assert message in str(caught.value)
 
 
-def test_the_judge_wants_an_order_that_nobody_paid_to_be_given_up(world: World) -> None:
+def test_judge_requires_unpaid_order_to_expire(world: World) -> None:
     payment = world.start(world.order())
     with pytest.raises(AssertionError, match=r"is pending for ever"):
         judge(world, payment.order.key)
@@ -306,9 +309,10 @@ def test_a_core_that_is_broken_is_found(
     assert f"--action {action} --point" in ran.stdout
 
 
-def test_a_shop_that_breaks_a_promise_when_nobody_is_killed_is_told_so_and_nothing_is_killed(
+def test_broken_shop_is_reported_before_killing(
     tmp_path: Path,
 ) -> None:
+    """A shop that breaks a promise without any kill is reported, and nothing is killed."""
     mutant = "says applied and does nothing"
     ran = kill(
         tmp_path,
@@ -325,7 +329,7 @@ def test_a_shop_that_breaks_a_promise_when_nobody_is_killed_is_told_so_and_nothi
     assert "Traceback" not in ran.stderr
 
 
-def test_a_run_kills_and_holds_and_the_same_again_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_repeated_run_resumes_where_it_stopped(tmp_path: Path) -> None:
     first, second = (
         kill(tmp_path, "--action", "deliver", "--sample", "3", "--seed", "7") for _ in range(2)
     )
@@ -340,7 +344,8 @@ def test_a_run_kills_and_holds_and_the_same_again_goes_on_where_it_was(tmp_path:
     ), once_more.stdout
 
 
-def test_an_act_that_is_over_before_its_point_says_so_and_is_no_success(tmp_path: Path) -> None:
+def test_missed_kill_point_is_no_success(tmp_path: Path) -> None:
+    """The action ended before it reached the point, and the output says so."""
     ran = kill(tmp_path, "--action", "deliver", "--point", "99999999")
     assert "deliver, over before point 99999999, and so not killed: give less, then " in ran.stdout
     assert ran.returncode == 1
@@ -362,7 +367,7 @@ def test_nonsense_is_refused(tmp_path: Path, given: str, said: str) -> None:
     assert said in refused.stderr
 
 
-def test_without_settings_or_a_database_that_is_known_nobody_is_killed(tmp_path: Path) -> None:
+def test_unknown_settings_or_database_kill_nothing(tmp_path: Path) -> None:
     assert (
         "name those of your tests in DJANGO_SETTINGS_MODULE"
         in kill(tmp_path, DJANGO_SETTINGS_MODULE="").stderr
@@ -373,7 +378,8 @@ def test_without_settings_or_a_database_that_is_known_nobody_is_killed(tmp_path:
     )
 
 
-def test_a_database_in_memory_is_refused_since_it_would_die_with_the_process() -> None:
+def test_in_memory_database_is_refused() -> None:
+    """Such a database would die with the process."""
     with pytest.raises(ConfigurationError, match=r"is in memory.*give it a file"):
         _name(
             {
@@ -397,7 +403,8 @@ def result(point: int, **changes: Any) -> Result:
     return Result(**{**fields, "source": "s", "point": point, **changes})
 
 
-def test_what_held_is_known_and_another_source_or_a_torn_line_is_not(tmp_path: Path) -> None:
+def test_only_sound_current_results_are_known(tmp_path: Path) -> None:
+    """Results of other source text and torn lines do not count."""
     file = tmp_path / "results.jsonl"
     results = Results(file, "s", "c")
     results.add([result(1), result(2, outcome="AssertionError: no"), result(3, source="older")])
@@ -415,7 +422,7 @@ def test_what_held_is_known_and_another_source_or_a_torn_line_is_not(tmp_path: P
     assert table(again.all) in section(again, ["tillgate"])
 
 
-def test_the_parts_are_the_whole_and_share_nothing() -> None:
+def test_parts_cover_all_points_without_overlap() -> None:
     parts = [
         {point for point in range(1, 50) if Part(number, 3).has(point)} for number in (1, 2, 3)
     ]

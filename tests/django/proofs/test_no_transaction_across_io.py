@@ -16,7 +16,7 @@ from tillgate.django.accounts import account_of
 from tillgate.testing.guard import NetworkInTransaction
 
 
-def test_i12_the_guard_bites_when_a_connection_is_opened_in_a_transaction(
+def test_i12_guard_catches_connecting_in_transaction(
     world: World,
     network_in_transactions: list[str],
 ) -> None:
@@ -25,10 +25,11 @@ def test_i12_the_guard_bites_when_a_connection_is_opened_in_a_transaction(
     assert network_in_transactions.pop().startswith("connect to ('127.0.0.1'")
 
 
-def test_i12_the_guard_bites_when_a_connection_of_a_pool_is_used_in_a_transaction(
+def test_i12_guard_catches_pooled_connection_use(
     world: World,
     network_in_transactions: list[str],
 ) -> None:
+    """It counts only inside a transaction."""
     payment = world.start(world.order())
     with pytest.raises(NetworkInTransaction), transaction.atomic():
         hooks.query(account_of(payment), payment.reference)
@@ -46,20 +47,22 @@ def test_i12_the_guard_remembers_what_somebody_swallowed(
     network_in_transactions.clear()
 
 
-def test_i12_the_network_may_be_used_outside_and_the_database_inside(
+def test_i12_guard_allows_separate_network_and_database(
     world: World,
     network_in_transactions: list[str],
 ) -> None:
+    """The network is used outside a transaction and the database inside."""
     socket.create_connection(("127.0.0.1", world.sandbox.port)).close()
     with transaction.atomic():
         world.order()
     assert network_in_transactions == []
 
 
-def test_i12_start_notification_return_refund_and_worker_use_the_network_outside_every_transaction(
+def test_i12_all_operations_keep_network_outside(
     world: World,
     network_in_transactions: list[str],
 ) -> None:
+    """Start, notification, return, refund and worker open no transaction around it."""
     payment = world.start(world.order())
     world.start(payment.order.key, "paypal")
     world.come_back(payment)

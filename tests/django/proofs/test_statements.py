@@ -91,7 +91,7 @@ def crowd(world: World, count: int) -> None:
 
 
 @pytest.mark.parametrize("others", [1, 200])
-def test_statements_are_few_and_do_not_grow_with_the_tables(
+def test_statements_stay_few_as_tables_grow(
     world: World,
     others: int,
     capsys: pytest.CaptureFixture[str],
@@ -175,7 +175,7 @@ COUNTED: dict[str, dict[str, int]] = {}
 """What the first run counted: the second, among more rows, must count the same."""
 
 
-def test_the_databases_work_for_a_payment_a_refund_and_a_repeated_notification_is_bounded(
+def test_work_of_database_is_bounded(
     world: World,
 ) -> None:
     """All statements count here: those of savepoints and of the shop's handler too."""

@@ -72,7 +72,8 @@ def refunded_amount(world: World, payment: Payment) -> Decimal:
     return Decimal(found.refunded_units) / 100
 
 
-def test_a_part_and_then_the_rest_are_given_back_and_the_shop_hears_of_each(world: World) -> None:
+def test_partial_refund_then_rest_reaches_shop(world: World) -> None:
+    """The shop hears of each of the two refunds."""
     payment = world.paid_payment("12.50")
     assert queueing.refund(payment.pk, "2.50", staff="ann", reason="damaged").status == "succeeded"
     assert queueing.refund(payment.pk, Decimal("10.00")).status == "succeeded"
@@ -81,7 +82,7 @@ def test_a_part_and_then_the_rest_are_given_back_and_the_shop_hears_of_each(worl
     assert refunded_amount(world, payment) == Decimal("12.50")
 
 
-def test_i5_more_than_was_paid_is_refused_before_anything_is_sent(world: World) -> None:
+def test_i5_excess_refund_is_refused_before_sending(world: World) -> None:
     payment = world.paid_payment("12.50")
     queueing.refund(payment.pk, "2.50")
     with pytest.raises(InvalidRequest, match=r"more than the USD 10.00 that can still be refunded"):
@@ -90,7 +91,7 @@ def test_i5_more_than_was_paid_is_refused_before_anything_is_sent(world: World) 
 
 
 @pytest.mark.parametrize("amount", ["0", "-1", "1.005", "1e1", "NaN", 1.5])
-def test_an_amount_that_is_no_money_is_refused(world: World, amount: str) -> None:
+def test_refund_of_invalid_amount_is_refused(world: World, amount: str) -> None:
     payment = world.paid_payment()
     with pytest.raises(InvalidRequest):
         queueing.refund(payment.pk, amount)
@@ -115,10 +116,11 @@ def test_only_a_paid_payment_can_be_refunded(world: World) -> None:
         "unknown_code",
     ],
 )
-def test_i6_a_refund_of_unknown_outcome_is_held_blocks_its_amount_and_is_never_sent_again(
+def test_i6_unknown_refund_is_held_not_resent(
     world: World,
     fault: str,
 ) -> None:
+    """It also blocks its amount for other refunds."""
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault(fault, occasion="refund")
     refund = queueing.refund(payment.pk, "12.50")
@@ -133,9 +135,10 @@ def test_i6_a_refund_of_unknown_outcome_is_held_blocks_its_amount_and_is_never_s
         queueing.refund(payment.pk, "0.01")
 
 
-def test_i7_a_notification_on_its_own_address_settles_a_refund_of_unknown_outcome(
+def test_i7_own_notification_settles_unknown_refund(
     world: World,
 ) -> None:
+    """The notification comes to the refund's own address."""
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "12.50")
@@ -234,7 +237,7 @@ def test_confirmation_needs_each_documented_field(world: World, missing: str) ->
     assert refund.status == "unknown"
 
 
-def test_version_3_confirms_only_the_refund_it_names(
+def test_v3_confirms_only_named_refund(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -252,18 +255,19 @@ def test_version_3_confirms_only_the_refund_it_names(
     assert refund.status == "unknown"
 
 
-def test_i7_a_notification_that_is_kept_is_acknowledged_though_the_shop_cannot_be_told_at_once(
+def test_i7_kept_refund_notification_is_acknowledged(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """The worker tells the shop later if that is not possible at once."""
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
     with monkeypatch.context() as patch:
         patch.setattr(notifications, "deliver", failing(OperationalError("the lock is held")))
         refund_notification(world, refund)
-    assert f"what a notification of {payment.reference} leads to could not be done" in caplog.text
+    assert f"failed to process a notification of {payment.reference}" in caplog.text
     assert (Refund.objects.get().status, world.shop.refunded(payment.order.key)) == (
         "succeeded",
         Decimal(0),
@@ -280,10 +284,11 @@ def without_accounts() -> Iterator[None]:
         yield
 
 
-def test_a_notification_of_a_refund_whose_order_is_held_is_asked_to_come_again(
+def test_held_order_delays_refund_notification(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The gateway is asked to send it again."""
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
@@ -302,12 +307,13 @@ def test_a_notification_of_a_refund_whose_order_is_held_is_asked_to_come_again(
     ("held_at", "status"),
     [((sending, "_claim"), "queued"), ((sending, "settle_refund"), "sending")],
 )
-def test_a_refund_whose_order_is_held_after_it_was_queued_is_returned_as_it_stands_and_goes_on(
+def test_queued_refund_survives_held_order(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     held_at: tuple[Any, str],
     status: str,
 ) -> None:
+    """The refund is returned as it stands and continues later."""
     payment = world.paid_payment("12.50")
     with monkeypatch.context() as patch:
         patch.setattr(*held_at, Mock(side_effect=OrderHeld("another transaction holds the order")))
@@ -319,12 +325,13 @@ def test_a_refund_whose_order_is_held_after_it_was_queued_is_returned_as_it_stan
 
 
 @pytest.mark.parametrize("away", ["the plugin fails", "the alias is another merchant's"])
-def test_i7_a_notification_that_nobody_can_judge_is_not_acknowledged_and_settles_its_refund_when_it_comes_again(
+def test_i7_unjudged_refund_notification_is_not_acknowledged(
     world: World,
     configure: Callable[..., None],
     caplog: pytest.LogCaptureFixture,
     away: str,
 ) -> None:
+    """It settles its refund when it comes again."""
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
@@ -355,9 +362,10 @@ def test_i7_a_notification_that_nobody_can_judge_is_not_acknowledged_and_settles
     assert (Refund.objects.get().status, world.reviews()) == ("succeeded", ["account-gone"])
 
 
-def test_i6_a_confirmed_refund_is_neither_sent_nor_withdrawn_while_its_account_is_away(
+def test_i6_confirmed_refund_survives_missing_account(
     world: World,
 ) -> None:
+    """It is neither sent nor withdrawn while its account is away."""
     payment = world.paid_payment("12.50")
     refund = queued(payment)
     refund_notification(world, refund)
@@ -373,7 +381,7 @@ def test_i6_a_confirmed_refund_is_neither_sent_nor_withdrawn_while_its_account_i
     )
 
 
-def test_i6_a_refund_that_is_confirmed_right_before_it_is_sent_is_not_sent(
+def test_i6_last_moment_confirmation_prevents_sending(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -390,9 +398,10 @@ def test_i6_a_refund_that_is_confirmed_right_before_it_is_sent_is_not_sent(
     assert (refunded_amount(world, payment), world.reviews()) == (Decimal(0), [])
 
 
-def test_i5_a_refund_cut_off_whose_notification_came_is_booked_though_its_account_is_away(
+def test_i5_confirmed_interrupted_refund_is_booked(
     world: World,
 ) -> None:
+    """This holds even while its account is away."""
     payment = world.paid_payment("12.50")
     refund = queued(payment)
     sending._claim(refund.pk)
@@ -407,20 +416,15 @@ def test_i5_a_refund_cut_off_whose_notification_came_is_booked_though_its_accoun
     )
 
 
-def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_booked_though_the_gateway_says_that_it_changed(
+def test_i5_confirmed_queued_refund_is_booked(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """This holds even if the gateway says that the payment has changed."""
     payment = world.paid_payment("12.50")
     refund = queued(payment, "12.50")
     reason = ReviewReason.CHANGED_AFTER_PAID
-    open_review(
-        reason,
-        "Payment: it was paid, and now it is not.",
-        "test",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(reason, "Payment: it was paid, and now it is not.", "test", payment)
     world.run_worker()
     assert Refund.objects.get().status == "queued", "it may have been made elsewhere"
     refund_notification(world, refund)
@@ -432,9 +436,10 @@ def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_booked_though_t
     )
 
 
-def test_i5_refunds_never_exceed_the_payment_whatever_precision_the_host_counts_with(
+def test_i5_refunds_never_exceed_payment(
     world: World,
 ) -> None:
+    """The host's decimal precision makes no difference."""
     payment = world.paid_payment("1234567.89")
     with decimal.localcontext() as context:
         context.prec = 6
@@ -466,11 +471,12 @@ def test_a_person_settles_what_nobody_knows(
 
 
 @pytest.mark.parametrize("who", ["staff", "notification"])
-def test_a_process_that_dies_once_an_unknown_refund_is_settled_leaves_nobody_told_of_it(
+def test_crash_after_settling_leaves_no_review(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     who: str,
 ) -> None:
+    """The refund was unknown, and the process dies before it tells the shop."""
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "12.50")
@@ -490,7 +496,7 @@ def test_a_process_that_dies_once_an_unknown_refund_is_settled_leaves_nobody_tol
     assert world.reviews() == []
 
 
-def test_the_worker_tells_the_shop_of_a_refund_whose_process_died_before_it_could(
+def test_worker_tells_shop_after_refund_crash(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -516,10 +522,11 @@ def test_a_refused_refund_frees_its_amount(world: World) -> None:
     assert world.shop.refunded(payment.order.key) == 0
 
 
-def test_a_refund_that_never_left_is_queued_again_and_sent_by_the_worker(
+def test_unsent_refund_is_queued_again(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The worker sends it later."""
     from tillgate import NotSent
 
     payment = world.paid_payment("12.50")
@@ -535,7 +542,8 @@ def test_a_refund_that_never_left_is_queued_again_and_sent_by_the_worker(
     assert refunded_amount(world, payment) == Decimal("12.50")
 
 
-def test_a_refund_cut_off_by_a_crash_is_unknown_after_a_while(world: World) -> None:
+def test_interrupted_refund_becomes_unknown(world: World) -> None:
+    """A crash cut it off, and some time has passed."""
     payment = world.paid_payment("12.50")
     refund = queueing.queue_refund(payment.pk, "12.50")
     Refund.objects.filter(pk=refund.pk).update(status="queued")
@@ -549,9 +557,10 @@ def test_a_refund_cut_off_by_a_crash_is_unknown_after_a_while(world: World) -> N
     assert world.reviews() == ["refund-unknown"]
 
 
-def test_i12_a_refund_inside_the_hosts_transaction_is_queued_and_sent_on_commit(
+def test_i12_host_transaction_sends_refund_on_commit(
     world: World,
 ) -> None:
+    """Until then the refund is queued."""
     payment = world.paid_payment("12.50")
     with transaction.atomic():
         refund = queueing.queue_refund(payment.pk, "2.50")
@@ -562,15 +571,16 @@ def test_i12_a_refund_inside_the_hosts_transaction_is_queued_and_sent_on_commit(
         queueing.refund(payment.pk, "2.50")
 
 
-def test_a_refund_that_somebody_has_not_seen_keeps_another_from_being_queued(world: World) -> None:
+def test_unseen_refund_blocks_another(world: World) -> None:
+    """A refund that staff have not seen keeps them from queueing the next."""
     payment = world.paid_payment("12.50")
-    queueing.queue_refund(payment.pk, "2.50", seen=0)
+    queueing.queue_refund(payment.pk, "2.50", newest_refund=0)
     with pytest.raises(limits.RefundNotPossible, match="in the meantime"):
-        queueing.queue_refund(payment.pk, "2.50", seen=0)
+        queueing.queue_refund(payment.pk, "2.50", newest_refund=0)
     assert refunded_amount(world, payment) == Decimal("2.50")
 
 
-def test_a_refund_whose_host_rolls_back_was_never_queued(world: World) -> None:
+def test_rolled_back_refund_was_never_queued(world: World) -> None:
     payment = world.paid_payment("12.50")
 
     def host() -> None:
@@ -584,9 +594,10 @@ def test_a_refund_whose_host_rolls_back_was_never_queued(world: World) -> None:
     assert refunded_amount(world, payment) == 0
 
 
-def test_a_refund_made_elsewhere_is_raised_blocks_further_ones_and_a_person_enters_it(
+def test_external_refund_blocks_others_until_entered(
     world: World,
 ) -> None:
+    """It opens a review, and a person enters it."""
     payment = world.paid_payment("12.50")
     world.sandbox.control.reverse(payment.reference)
     world.time.advance(days=2)
@@ -600,9 +611,10 @@ def test_a_refund_made_elsewhere_is_raised_blocks_further_ones_and_a_person_ente
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
 
-def test_an_order_whose_only_money_did_not_pay_it_and_went_back_is_told_unpaid_in_the_end(
+def test_order_with_returned_money_ends_unpaid(
     world: World,
 ) -> None:
+    """Its only payment did not pay it and was refunded in full."""
     order = world.order("12.50")
     payment = world.start(order)
     world.shop.edit_total(order, Decimal("20.00"))
@@ -619,7 +631,8 @@ def test_an_order_whose_only_money_did_not_pay_it_and_went_back_is_told_unpaid_i
     assert world.shop.is_released(order)
 
 
-def test_money_that_went_back_releases_no_order_that_another_payment_has_paid(world: World) -> None:
+def test_returned_money_releases_no_paid_order(world: World) -> None:
+    """Another payment has paid the order."""
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     for payment in (first, second):
@@ -660,7 +673,7 @@ def about(moment: Any, expected: Any) -> bool:
     return moment is not None and abs(moment - expected) < timedelta(seconds=5)
 
 
-def test_a_queued_refund_is_written_in_every_field(world: World) -> None:
+def test_queued_refund_has_every_field(world: World) -> None:
     payment = world.paid_payment()
     refund = Refund.objects.get(
         pk=queued(
@@ -699,7 +712,7 @@ def test_a_queued_refund_is_written_in_every_field(world: World) -> None:
     assert world.run_worker().counts["refunds to send"] == 2
 
 
-def test_a_refund_is_sent_with_its_own_address_for_notifications(
+def test_refund_names_its_own_notification_address(
     world: World,
     configure: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
@@ -732,7 +745,7 @@ def test_a_refund_is_sent_with_its_own_address_for_notifications(
         ("closed", "is closed, and only a paid one can be refunded"),
     ],
 )
-def test_what_cannot_be_refunded_is_refused_in_words(
+def test_impossible_refund_is_refused_in_words(
     world: World,
     status: str,
     message: str,
@@ -745,22 +758,23 @@ def test_what_cannot_be_refunded_is_refused_in_words(
     assert refundable(world.fresh(payment)) == 0
 
 
-def test_what_was_refunded_elsewhere_or_meanwhile_or_is_too_much_is_refused_in_words(
+def test_refused_refund_amount_is_explained(
     world: World,
 ) -> None:
+    """The refusal says what was refunded elsewhere or meanwhile, or what is too much."""
     payment = world.paid_payment()
     queueing.refund(payment.pk, "2.50")
     newest = Refund.objects.get().pk
     with pytest.raises(InvalidRequest) as too_much:
-        queueing.refund(payment.pk, "10.01", seen=newest)
+        queueing.refund(payment.pk, "10.01", newest_refund=newest)
     left = f"is more than the USD 10.00 that can still be refunded of {payment.reference}"
     assert str(too_much.value) == f"amount: 'USD 10.01' {left}"
     with pytest.raises(InvalidRequest) as entered:
         record_external_refund(payment.pk, "10.01", staff="ann")
     assert str(entered.value) == f"amount: 'USD 10.01' {left}"
     actions: list[Callable[[], object]] = [
-        lambda: queueing.refund(payment.pk, "1.00", seen=0),
-        lambda: record_external_refund(payment.pk, "1.00", staff="ann", seen=0),
+        lambda: queueing.refund(payment.pk, "1.00", newest_refund=0),
+        lambda: record_external_refund(payment.pk, "1.00", staff="ann", newest_refund=0),
     ]
     for action in actions:
         with pytest.raises(RefundNotPossible) as meanwhile:
@@ -788,9 +802,10 @@ def test_what_was_refunded_elsewhere_or_meanwhile_or_is_too_much_is_refused_in_w
     assert queueing.refund(payment.pk, "10.00").status == "succeeded"
 
 
-def test_a_refund_that_waits_until_it_is_known_what_was_refunded_elsewhere_is_tried_in_an_hour(
+def test_refund_awaiting_review_is_retried_hourly(
     world: World,
 ) -> None:
+    """It waits until it is known what was refunded elsewhere."""
     payment = world.paid_payment()
     refund = queued(payment)
     review = Review.objects.create(
@@ -814,7 +829,8 @@ def test_a_refund_that_waits_until_it_is_known_what_was_refunded_elsewhere_is_tr
     assert refunded_amount(world, payment) == Decimal("2.50")
 
 
-def test_a_refund_under_way_counts_as_lost_in_a_quarter_of_an_hour(world: World) -> None:
+def test_refund_under_way_is_lost_eventually(world: World) -> None:
+    """It counts as lost after a quarter of an hour."""
     refund = queued(world.paid_payment())
     claimed = sending._claim(refund.pk)
     assert claimed
@@ -826,7 +842,7 @@ def test_a_refund_under_way_counts_as_lost_in_a_quarter_of_an_hour(world: World)
     assert sending._claim(refund.pk) is None
 
 
-def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(
+def test_unsent_refund_is_retried_less_often(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -842,9 +858,10 @@ def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(
     assert refund.answer == str(NotSent("refund", "x", "connection refused"))
 
 
-def test_what_is_settled_is_never_due_again_and_what_nobody_knows_is_asked_about(
+def test_only_unknown_refunds_stay_due(
     world: World,
 ) -> None:
+    """A settled refund is never due again."""
     payment = world.paid_payment()
     queueing.refund(payment.pk, "1.00")
     for fault in ("refused", "lost_response"):
@@ -858,7 +875,7 @@ def test_what_is_settled_is_never_due_again_and_what_nobody_knows_is_asked_about
     ]
 
 
-def test_i6_a_plugin_that_raises_around_a_refund_leaves_it_unknown(
+def test_i6_raising_plugin_leaves_refund_unknown(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -869,7 +886,7 @@ def test_i6_a_plugin_that_raises_around_a_refund_leaves_it_unknown(
     assert f"refund {refund.pk} failed in a plugin" in caplog.text
 
 
-def test_an_answer_of_any_length_is_kept_within_bounds(
+def test_long_refund_answer_is_cut(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -877,10 +894,11 @@ def test_an_answer_of_any_length_is_kept_within_bounds(
     assert len(queueing.refund(world.paid_payment().pk, "2.50").answer) == 255
 
 
-def test_a_refund_whose_account_is_gone_stays_queued_and_is_told(
+def test_refund_without_account_stays_queued(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A review tells staff about the account."""
     payment = world.paid_payment()
     error = ConfigurationError("token", "***", "is empty")
     answering(monkeypatch, failing(error))
@@ -896,7 +914,7 @@ def test_a_refund_whose_account_is_gone_stays_queued_and_is_told(
     assert review.message == f"Account default: {error}."
 
 
-def test_i6_an_answer_that_comes_after_the_refund_was_taken_for_lost_is_as_good_as_ever(
+def test_i6_late_answer_settles_lost_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -918,10 +936,11 @@ def test_i6_an_answer_that_comes_after_the_refund_was_taken_for_lost_is_as_good_
     )
 
 
-def test_i6_a_refund_that_was_taken_for_lost_is_not_queued_again_when_it_turns_out_that_it_never_left(
+def test_i6_lost_refund_is_not_requeued(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """This holds even if it turns out later that it was never sent."""
     payment = world.paid_payment()
 
     def slow(_: RefundRequest) -> Any:
@@ -934,7 +953,7 @@ def test_i6_a_refund_that_was_taken_for_lost_is_not_queued_again_when_it_turns_o
     assert world.reviews() == ["refund-unknown"]
 
 
-def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(
+def test_i6_staff_decision_outlasts_late_answer(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -957,10 +976,11 @@ def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(
         queueing.refund(payment.pk, "0.01")
 
 
-def test_i7_a_notification_that_came_before_the_answer_was_lost_settles_the_refund(
+def test_i7_early_notification_settles_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The notification came before the gateway's answer was lost."""
     payment = world.paid_payment()
 
     def lost(request: RefundRequest) -> Any:
@@ -980,7 +1000,7 @@ def test_i7_a_notification_that_came_before_the_answer_was_lost_settles_the_refu
     "body",
     ["status=failed", "status=success&verifySign=00000000000000000000000000000000"],
 )
-def test_i7_a_notification_that_confirms_nothing_or_is_forged_settles_nothing(
+def test_i7_forged_or_unclear_notification_settles_nothing(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     body: str,
@@ -995,10 +1015,11 @@ def test_i7_a_notification_that_confirms_nothing_or_is_forged_settles_nothing(
     assert queueing.refund(payment.pk, "2.50").status == "unknown"
 
 
-def test_the_shop_is_told_each_outcome_once_and_of_no_attempt(
+def test_shop_hears_each_refund_outcome_once(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It hears nothing about single attempts."""
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
@@ -1015,9 +1036,10 @@ def test_the_shop_is_told_each_outcome_once_and_of_no_attempt(
     assert all(one.created_at and one.done_at for one in told)
 
 
-def test_an_order_that_was_paid_is_not_checked_when_its_money_goes_back_and_one_that_was_not_is(
+def test_refund_rechecks_only_unpaid_orders(
     world: World,
 ) -> None:
+    """An order that was paid is not checked when its money goes back."""
     paid = world.start(unregistered())
     world.shopper_pays(paid)
     world.notification(paid)
@@ -1042,7 +1064,8 @@ def test_an_order_that_was_paid_is_not_checked_when_its_money_goes_back_and_one_
     )
 
 
-def test_what_software_gave_back_is_concluded_by_itself(world: World) -> None:
+def test_automatic_refund_resolves_its_review(world: World) -> None:
+    """The review names tillgate as the one that resolved it."""
     held = world.start(world.order())
     ShopOrder.objects.update(status="cancelled")
     world.shopper_pays(held)
@@ -1060,7 +1083,7 @@ def test_what_software_gave_back_is_concluded_by_itself(world: World) -> None:
     ]
 
 
-def test_a_refund_made_elsewhere_is_written_in_every_field(world: World) -> None:
+def test_external_refund_has_every_field(world: World) -> None:
     payment = world.paid_payment()
     entered = Refund.objects.get(pk=record_external_refund(payment.pk, "2.50", staff="p" * 151).pk)
     assert (entered.payment, entered.amount, entered.status, entered.external) == (
@@ -1084,7 +1107,7 @@ def test_a_refund_made_elsewhere_is_written_in_every_field(world: World) -> None
     )
 
 
-def test_a_refund_made_elsewhere_of_all_concludes_what_a_person_was_asked_about_the_payment(
+def test_full_external_refund_resolves_payment_reviews(
     world: World,
 ) -> None:
     held = world.start(world.order())
@@ -1114,7 +1137,7 @@ def test_a_refund_made_elsewhere_of_all_concludes_what_a_person_was_asked_about_
     assert other.resolved_at is None
 
 
-def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_worker(
+def test_refund_unsent_on_commit_awaits_worker(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -1132,7 +1155,8 @@ def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_worker(
     assert world.run_worker().counts["refunds to send"] == 1
 
 
-def test_i12_no_refund_is_sent_or_queried_inside_a_transaction(world: World) -> None:
+def test_i12_no_refund_call_inside_transaction(world: World) -> None:
+    """Refunds are neither sent nor queried there."""
     refund = queued(world.paid_payment())
     actions: dict[str, Callable[[], object]] = {
         "refund": lambda: queueing.refund(refund.payment_id, "1.00"),
@@ -1147,7 +1171,8 @@ def test_i12_no_refund_is_sent_or_queried_inside_a_transaction(world: World) -> 
             action()
 
 
-def test_what_concludes_one_payment_or_refund_leaves_the_others_open(world: World) -> None:
+def test_concluded_refund_leaves_other_reviews_open(world: World) -> None:
+    """The same is true of a concluded payment."""
     first, second = (world.start(world.order()) for _ in range(2))
     ShopOrder.objects.update(status="cancelled")
     for payment in (first, second):
@@ -1192,11 +1217,12 @@ def test_what_concludes_one_payment_or_refund_leaves_the_others_open(world: Worl
         '{"result": {}}',
     ],
 )
-def test_i7_a_notification_that_nobody_understands_settles_no_refund_neither_before_nor_after_its_answer_was_lost(
+def test_i7_unreadable_notification_settles_no_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     body: str,
 ) -> None:
+    """It makes no difference whether the refund's answer was lost before or after it."""
     payment = world.paid_payment()
 
     def lost(request: RefundRequest) -> Any:
@@ -1211,9 +1237,10 @@ def test_i7_a_notification_that_nobody_understands_settles_no_refund_neither_bef
     assert world.reviews() == ["refund-unknown"]
 
 
-def test_i5_news_that_a_refused_refund_was_done_is_told_once_and_nothing_more_goes_back_before_a_person_has_looked(
+def test_i5_contradicted_refusal_blocks_further_refunds(
     world: World,
 ) -> None:
+    """It is told once, and a person must look before more is refunded."""
     payment = world.paid_payment("40.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "30.00")
@@ -1235,7 +1262,7 @@ def test_i5_news_that_a_refused_refund_was_done_is_told_once_and_nothing_more_go
     assert world.reviews() == []
 
 
-def test_i5_a_refusal_that_a_notification_contradicts_is_told_to_a_person(
+def test_i5_contradicted_refusal_reaches_staff(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1250,10 +1277,11 @@ def test_i5_a_refusal_that_a_notification_contradicts_is_told_to_a_person(
     assert world.reviews() == ["refund-contradicted"]
 
 
-def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_those_for_which_nothing_is_left_are_withdrawn(
+def test_i5_external_refund_withdraws_queued_excess(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Queued refunds for which nothing is left are withdrawn."""
     payment = world.paid_payment("12.50")
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
     small, large = queueing.refund(payment.pk, "1.00"), queueing.refund(payment.pk, "11.50")
@@ -1285,11 +1313,12 @@ def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_thos
     ("status", "at_once"),
     [("queued", True), ("sending", False), ("unknown", False)],
 )
-def test_a_notification_brings_forward_the_one_refund_that_it_confirms_and_only_while_that_waits(
+def test_notification_hastens_only_confirmed_refund(
     world: World,
     status: str,
     at_once: bool,
 ) -> None:
+    """It becomes due at once, but only if it is still waiting."""
     payment, later = world.paid_payment("12.50"), timezone.now() + timedelta(minutes=30)
     told, other = queued(payment), queued(payment)
     Refund.objects.update(due_at=later)
@@ -1302,10 +1331,11 @@ def test_a_notification_brings_forward_the_one_refund_that_it_confirms_and_only_
     assert (told.due_at is not None and told.due_at <= timezone.now()) is at_once
 
 
-def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_not_withdrawn(
+def test_i5_external_refund_keeps_confirmed_refund_queued(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A refund that a notification has confirmed is not withdrawn to make room."""
     payment = world.paid_payment("12.50")
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
     refund = queueing.refund(payment.pk, "11.50")
@@ -1320,10 +1350,11 @@ def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_not_withdrawn(
     assert refund.status == "succeeded"
 
 
-def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothing(
+def test_i6_process_waking_late_sends_nothing(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Its refund was taken for lost while it slept."""
     payment, real, sent = world.paid_payment(), accounts.account_of, list[RefundRequest]()
 
     def asleep(payment: Payment) -> Any:
@@ -1338,10 +1369,11 @@ def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothi
     assert (refund.status, sent) == ("failed", [])
 
 
-def test_i6_a_process_that_slept_sends_nothing_though_nobody_has_noticed(
+def test_i6_process_unnoticed_asleep_sends_nothing(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It slept past its deadline before the worker took the refund for lost."""
     payment, real, sent = world.paid_payment(), accounts.account_of, list[RefundRequest]()
 
     def asleep(payment: Payment) -> Any:
@@ -1362,10 +1394,11 @@ def test_i6_a_process_that_slept_sends_nothing_though_nobody_has_noticed(
     )
 
 
-def test_i6_a_refund_is_to_be_sent_until_the_time_for_it_is_over_or_its_row_says_otherwise(
+def test_i6_refund_is_sendable_until_deadline(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """If its row says otherwise, it is not sent at all."""
     payment = world.paid_payment()
     claimed, other = (sending._claim(queued(payment).pk) for _ in range(2))
     assert claimed
@@ -1383,7 +1416,7 @@ def test_i6_a_refund_is_to_be_sent_until_the_time_for_it_is_over_or_its_row_says
     assert sending._is_under_way(other)
 
 
-def test_what_was_overpaid_is_settled_by_giving_it_back_and_nothing_else_is(world: World) -> None:
+def test_refund_settles_only_overpaid_review(world: World) -> None:
     payment, other = world.paid_payment(), world.paid_payment()
     for of, reason in (
         (payment, "overpaid"),
@@ -1403,10 +1436,11 @@ def test_what_was_overpaid_is_settled_by_giving_it_back_and_nothing_else_is(worl
     assert settled.resolution == "USD 1.00 was refunded"
 
 
-def test_i6_a_refund_that_was_taken_not_to_have_left_and_has_is_not_sent_again(
+def test_i6_confirmed_refund_is_not_resent(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It was taken for unsent, but the gateway had received it."""
     payment, sent = world.paid_payment(), list[RefundRequest]()
 
     def left_after_all(request: RefundRequest) -> Any:
@@ -1428,10 +1462,11 @@ def test_i6_a_refund_that_was_taken_not_to_have_left_and_has_is_not_sent_again(
     assert TimelineEntry.objects.get(event="refund.succeeded").actor == "refund"
 
 
-def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(
+def test_refund_unsent_for_hours_reaches_staff(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The review stays open until the refund is sent."""
     payment = world.paid_payment()
     with monkeypatch.context() as patch:
         answering(patch, failing(NotSent("refund", "x", "connection refused")))
@@ -1458,7 +1493,7 @@ def wrongly_refused(world: World, payment: Payment, amount: str) -> Refund:
     return settle_by_staff(refund.pk, done=False, staff="ann")
 
 
-def test_i5_each_refund_that_was_refused_and_made_is_entered_for_itself(world: World) -> None:
+def test_i5_each_contradicted_refund_is_entered_separately(world: World) -> None:
     payment = world.paid_payment("100.00")
     for refund in [wrongly_refused(world, payment, amount) for amount in ("30.00", "40.00")]:
         refund_notification(world, refund)
@@ -1483,9 +1518,10 @@ def test_i5_each_refund_that_was_refused_and_made_is_entered_for_itself(world: W
     )
 
 
-def test_i5_what_was_given_back_elsewhere_ends_no_doubt_about_a_refund_that_was_made(
+def test_i5_external_refund_keeps_contradiction_open(
     world: World,
 ) -> None:
+    """Only a full refund of the payment closes the review."""
     payment = world.paid_payment("100.00")
     refund_notification(world, wrongly_refused(world, payment, "30.00"))
     Review.objects.create(
@@ -1502,11 +1538,12 @@ def test_i5_what_was_given_back_elsewhere_ends_no_doubt_about_a_refund_that_was_
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_i5_a_refused_refund_that_was_made_is_told_though_the_next_one_gave_all_back_and_so_more_than_was_paid(
+def test_i5_full_refund_hides_no_contradiction(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     is_lost: bool,
 ) -> None:
+    """The next refund returned everything, so more was refunded than was paid."""
     payment = world.paid_payment("12.50")
     first = wrongly_refused(world, payment, "5.00")
 
@@ -1541,7 +1578,7 @@ def test_i5_a_refused_refund_that_was_made_is_told_though_the_next_one_gave_all_
     ).resolved
 
 
-def test_i5_a_person_cannot_say_of_a_refund_that_a_notification_has_confirmed_that_it_was_not_done(
+def test_i5_staff_cannot_deny_confirmed_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1560,10 +1597,11 @@ def test_i5_a_person_cannot_say_of_a_refund_that_a_notification_has_confirmed_th
     assert (refundable(payment), world.reviews()) == (Decimal("6.50"), [])
 
 
-def test_i7_a_notification_of_a_refund_is_kept_and_believed_together_or_not_at_all(
+def test_i7_refund_notification_is_handled_atomically(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It is kept and believed together, or not at all."""
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "6.00")
@@ -1582,11 +1620,12 @@ def test_i7_a_notification_of_a_refund_is_kept_and_believed_together_or_not_at_a
 
 
 @pytest.mark.parametrize("error", [Crash, OperationalError])
-def test_i5_a_refusal_that_a_notification_contradicts_is_told_though_the_process_ends_after_the_commit(
+def test_i5_contradicted_refusal_survives_crash(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     error: type[BaseException],
 ) -> None:
+    """Staff are told even if the process ends after the commit."""
     payment = world.paid_payment("12.50")
 
     def refused(_: RefundRequest) -> Any:
@@ -1604,7 +1643,7 @@ def test_i5_a_refusal_that_a_notification_contradicts_is_told_though_the_process
     assert (Refund.objects.get().status, world.reviews()) == ("failed", ["refund-contradicted"])
 
 
-def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent(
+def test_sent_refund_resolves_waiting_review(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1620,10 +1659,11 @@ def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent(
     assert (Refund.objects.get().status, world.reviews()) == ("succeeded", [])
 
 
-def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(
+def test_staff_withdraw_unsendable_refund_once(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The shop hears of it once."""
     payment = world.paid_payment("12.50")
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
     refund = queueing.refund(payment.pk, "2.50")
@@ -1652,7 +1692,7 @@ def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(
         withdraw(refund.pk, staff="ann")
 
 
-def test_a_refund_that_a_notification_has_confirmed_is_not_withdrawn(
+def test_staff_cannot_withdraw_confirmed_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1670,10 +1710,11 @@ def test_a_refund_that_a_notification_has_confirmed_is_not_withdrawn(
     assert (refund.status, refunded_amount(world, payment)) == ("succeeded", Decimal(0))
 
 
-def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(
+def test_refund_stays_queued_without_database(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The database went away right before the refund was sent."""
     payment, real = world.paid_payment("12.50"), accounts.account_of
 
     with monkeypatch.context() as patch:
@@ -1705,7 +1746,7 @@ def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(
         'ret_code=000100&result= {"status":"failed"}',
     ],
 )
-def test_i7_a_notification_that_says_two_things_settles_no_refund(world: World, body: str) -> None:
+def test_i7_ambiguous_notification_settles_no_refund(world: World, body: str) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_request", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
@@ -1717,10 +1758,11 @@ def test_i7_a_notification_that_says_two_things_settles_no_refund(world: World, 
     )
 
 
-def test_a_refunds_notification_that_was_kept_is_answered_as_such(
+def test_lock_timeout_keeps_refund_notification(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It is acknowledged, and the worker tells the shop later."""
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(payment.pk, "2.50")
@@ -1781,10 +1823,11 @@ def says(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[str]:
     return asked
 
 
-def test_a_refund_that_the_gateway_has_accepted_waits_without_a_review_and_holds_its_amount(
+def test_accepted_refund_waits_without_review(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It holds its amount in the meantime."""
     refund = pending_refund(world, monkeypatch)
     assert (refund.status, refund.refund_no, refundable(refund.payment)) == (
         "pending",
@@ -1800,12 +1843,13 @@ def test_a_refund_that_the_gateway_has_accepted_waits_without_a_review_and_holds
     ("outcome", "left"),
     [(RefundOutcome.SUCCEEDED, "10.00"), (RefundOutcome.FAILED, "12.50")],
 )
-def test_the_worker_asks_about_a_pending_refund_until_it_ends_and_tells_the_shop(
+def test_worker_follows_pending_refund_to_end(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     outcome: RefundOutcome,
     left: str,
 ) -> None:
+    """The shop is told the outcome."""
     refund = pending_refund(world, monkeypatch)
     asked = says(monkeypatch, None)
     world.time.advance(minutes=2)
@@ -1833,7 +1877,7 @@ def test_the_worker_asks_about_a_pending_refund_until_it_ends_and_tells_the_shop
         OrderNotFound("000022", "no", 400),
     ],
 )
-def test_i6_an_answer_that_proves_nothing_leaves_an_unknown_refund_unknown(
+def test_i6_inconclusive_answer_leaves_refund_unknown(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     answer: Any,
@@ -1849,10 +1893,11 @@ def test_i6_an_answer_that_proves_nothing_leaves_an_unknown_refund_unknown(
     assert (refund.status, len(world.reviews())) == ("unknown", 1)
 
 
-def test_a_query_ends_a_refund_of_unknown_outcome_and_its_review(
+def test_query_settles_unknown_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The query resolves its review, too."""
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = queueing.refund(world.paid_payment().pk, "2.50")
     says(monkeypatch, RefundOutcome.PENDING)
@@ -1867,7 +1912,7 @@ def test_a_query_ends_a_refund_of_unknown_outcome_and_its_review(
     assert refund.status == "succeeded"
 
 
-def test_a_refund_that_is_pending_for_days_is_for_staff_until_it_ends(
+def test_refund_pending_for_days_reaches_staff(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1886,7 +1931,7 @@ def test_a_refund_that_is_pending_for_days_is_for_staff_until_it_ends(
     assert (refund.status, world.reviews()) == ("succeeded", [])
 
 
-def test_staff_settle_a_pending_refund_as_they_found_it(
+def test_staff_settle_pending_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1900,13 +1945,14 @@ def test_staff_settle_a_pending_refund_as_they_found_it(
     ("word", "status", "is_soon"),
     [("success", "succeeded", False), ("failed", "pending", True)],
 )
-def test_i7_a_notification_ends_a_pending_refund_only_by_a_success_word_and_else_brings_the_query_forward(
+def test_i7_only_success_word_ends_pending_refund(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     word: str,
     status: str,
     is_soon: bool,
 ) -> None:
+    """Any other notification brings the query forward."""
     refund = pending_refund(world, monkeypatch)
     refund_notification(world, refund, confirming(refund, status=word))
     refund.refresh_from_db()
@@ -1916,10 +1962,11 @@ def test_i7_a_notification_ends_a_pending_refund_only_by_a_success_word_and_else
     )
 
 
-def test_a_list_of_refunds_settles_ours_and_shows_those_of_the_portal_once(
+def test_refund_list_settles_our_refunds(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Refunds made in the portal are shown once."""
     refund = pending_refund(world, monkeypatch)
     ours = ReportedRefund(amount=Decimal("2.50"), refund_no="88")
     portal = ReportedRefund(amount=Decimal("4.00"), refund_no="99")
@@ -1939,10 +1986,11 @@ def test_a_list_of_refunds_settles_ours_and_shows_those_of_the_portal_once(
     assert world.reviews() == []
 
 
-def test_i6_a_queued_refund_that_the_gateway_lists_by_its_name_is_booked_and_never_sent(
+def test_i6_listed_queued_refund_is_never_sent(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The gateway lists it by its name, so it is booked."""
     payment = world.paid_payment()
     with monkeypatch.context() as patched:
         answering(patched, failing(NotSent("refund", "x", "refused")))
@@ -1961,7 +2009,7 @@ def test_i6_a_queued_refund_that_the_gateway_lists_by_its_name_is_booked_and_nev
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
 
-def test_i5_refunds_of_the_portal_that_exceed_the_payment_are_for_staff(
+def test_i5_excess_portal_refunds_reach_staff(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1975,7 +2023,7 @@ def test_i5_refunds_of_the_portal_that_exceed_the_payment_are_for_staff(
     assert refundable(payment) == Decimal("2.50")
 
 
-def test_our_own_partial_refund_explains_the_word_refunded(world: World) -> None:
+def test_own_partial_refund_explains_refunded_word(world: World) -> None:
     world.sandbox.control.set_options({"word_partly_refunded": "refunded"})
     queueing.refund(world.paid_payment().pk, "2.50")
     for _ in range(2):
@@ -1990,11 +2038,12 @@ V3 = {"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO}
     ("info", "notifies"),
     [("finished", False), ("status", False), ("none", True)],
 )
-def test_a_pending_refund_of_version_3_ends_by_its_list_or_its_notification(
+def test_v3_list_or_notification_ends_refund(
     world: World,
     info: str,
     notifies: bool,
 ) -> None:
+    """The refund was pending."""
     world.configure(V3)
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": info})
     payment = world.paid_payment()
@@ -2017,7 +2066,7 @@ def test_a_pending_refund_of_version_3_ends_by_its_list_or_its_notification(
     assert world.reviews() == []
 
 
-def test_a_pending_refund_of_version_3_that_fails_frees_its_amount(world: World) -> None:
+def test_v3_failed_pending_refund_frees_amount(world: World) -> None:
     world.configure(V3)
     world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
     payment = world.paid_payment()
@@ -2031,7 +2080,8 @@ def test_a_pending_refund_of_version_3_that_fails_frees_its_amount(world: World)
     ]
 
 
-def test_a_refund_of_version_3_whose_answer_was_lost_is_found_in_the_list(world: World) -> None:
+def test_v3_list_finds_unanswered_refund(world: World) -> None:
+    """The answer to the refund was lost."""
     world.configure(V3)
     world.sandbox.control.fault("lost_response", occasion="refund")
     payment = world.paid_payment()
@@ -2046,9 +2096,10 @@ def test_a_refund_of_version_3_whose_answer_was_lost_is_found_in_the_list(world:
     )
 
 
-def test_a_refund_of_the_portal_in_version_3_reaches_the_shop_once_beside_ours(
+def test_v3_portal_refund_reaches_shop_once(
     world: World,
 ) -> None:
+    """Our own refund of the same payment is told beside it."""
     world.configure(V3)
     payment = world.paid_payment()
     queueing.refund(payment.pk, "2.50")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.core import mail
@@ -24,30 +25,29 @@ FORGED, GONE = ReviewReason.FORGED_NOTIFICATIONS, ReviewReason.ACCOUNT_GONE
 
 
 def forged(payment: Payment, message: str = "Forged.") -> Review | None:
-    return open_review(FORGED, message, "notification", order=payment.order, payment=payment)
+    return open_review(FORGED, message, "notification", payment)
 
 
-def test_the_same_matter_is_open_once_and_the_same_of_another_payment_beside_it(
+def test_same_review_opens_once_per_payment(
     world: World,
 ) -> None:
     first, second = world.start(world.order()), world.start(world.order())
     raised = forged(first)
     assert raised
-    assert (raised.open_key, raised.account) == (f"forged-notifications:payment:{first.pk}", "")
+    assert (raised.open_key, raised.account) == (
+        f"forged-notifications:payment:{first.pk}",
+        "default",
+    )
     assert forged(first) is None
     assert forged(second)
     assert Review.objects.count() == 2
 
 
-def test_an_accounts_matter_is_open_once_for_it_whichever_payment_met_it(world: World) -> None:
+def test_account_review_opens_once_per_account(world: World) -> None:
+    """It does not matter which payment met the problem."""
     first, second = world.start(world.order()), world.start(world.order())
     raised = open_review(
-        GONE,
-        "Gone.",
-        "worker",
-        payment=first,
-        account="default",
-        evidence={"reference": "r" * 501},
+        GONE, "Gone.", "worker", first, account="default", evidence={"reference": "r" * 501}
     )
     assert raised
     assert (raised.open_key, raised.account, raised.evidence) == (
@@ -55,24 +55,25 @@ def test_an_accounts_matter_is_open_once_for_it_whichever_payment_met_it(world: 
         "default",
         {"reference": "r" * 500},
     )
-    assert open_review(GONE, "Gone.", "worker", payment=second, account="default") is None
-    assert open_review(GONE, "Gone.", "worker", payment=second, account="other")
+    assert open_review(GONE, "Gone.", "worker", second, account="default") is None
+    assert open_review(GONE, "Gone.", "worker", second, account="other")
 
 
 @pytest.mark.parametrize("subject", ["refund", "outbox_event", "payment", "nothing"])
-def test_a_matter_is_that_of_its_refund_or_outbox_event_or_payment(
+def test_review_belongs_to_its_subject(
     world: World,
     subject: str,
 ) -> None:
+    """The subject is the refund, the outbox event or the payment."""
     payment = world.paid_payment()
     refund, outbox_event = queueing.refund(payment.pk, "1.00"), OutboxEvent.objects.earliest("id")
-    given = (
-        {"payment": payment, "refund": refund}
-        if subject == "refund"
-        else {"payment": payment, "outbox_event": outbox_event}
-    )
-    given = {"payment": payment} if subject == "payment" else {} if subject == "nothing" else given
-    raised = open_review(FORGED, "Forged.", "notification", order=payment.order, **given)  # type: ignore[arg-type]
+    cases: dict[str, dict[str, Any]] = {
+        "refund": {"payment": payment, "refund": refund},
+        "outbox_event": {"payment": payment, "outbox_event": outbox_event},
+        "payment": {"payment": payment},
+    }
+    given = cases.get(subject, {})
+    raised = open_review(FORGED, "Forged.", "notification", given.get(subject, payment.order))
     assert raised
     whom = {
         "refund": f"refund:{refund.pk}",
@@ -96,10 +97,11 @@ def test_a_matter_is_that_of_its_refund_or_outbox_event_or_payment(
     assert told == {name: row for name, row in given.items() if name != "outbox_event"}
 
 
-def test_a_worker_that_is_overtaken_raises_nothing_and_keeps_its_transaction(
+def test_overtaken_worker_raises_no_second_review(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The worker's transaction stays usable."""
     payment = world.start(world.order())
 
     other = world.start(world.order())
@@ -118,10 +120,11 @@ def test_a_worker_that_is_overtaken_raises_nothing_and_keeps_its_transaction(
     assert Review.objects.count() == len(looks) == 2
 
 
-def test_i2_a_matter_that_could_not_be_written_is_not_taken_for_told(
+def test_i2_unwritten_review_raises_an_error(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A review that could not be stored does not count as told."""
     payment = world.start(world.order())
 
     def refused(*_: object, **__: object) -> None:
@@ -132,19 +135,13 @@ def test_i2_a_matter_that_could_not_be_written_is_not_taken_for_told(
         forged(payment)
 
 
-def test_the_shop_hears_of_a_matter_of_its_order_but_not_of_an_outbox_event_that_fails(
+def test_shop_hears_of_order_reviews_only(
     world: World,
 ) -> None:
+    """The shop is not told of a failing outbox event."""
     payment = world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
-    open_review(
-        ReviewReason.DELIVERY_FAILING,
-        "Failing.",
-        "outbox",
-        order=payment.order,
-        payment=payment,
-        outbox_event=outbox_event,
-    )
+    open_review(ReviewReason.DELIVERY_FAILING, "Failing.", "outbox", outbox_event)
     assert OutboxEvent.objects.count() == 1
     raised = forged(payment)
     told = OutboxEvent.objects.latest("id")
@@ -159,7 +156,7 @@ def test_the_shop_hears_of_a_matter_of_its_order_but_not_of_an_outbox_event_that
     assert raised.opened_at <= told.created_at
 
 
-def test_a_matter_is_resolved_once_and_stays_as_it_was(world: World) -> None:
+def test_review_resolves_once_and_stays_unchanged(world: World) -> None:
     payment = world.start(world.order())
     raised = forged(payment)
     assert raised
@@ -179,7 +176,7 @@ def test_a_matter_is_resolved_once_and_stays_as_it_was(world: World) -> None:
     assert (entry.event, entry.payment, entry.message) == ("review.resolved", payment, "r" * 256)
 
 
-def test_a_matter_that_was_resolved_is_raised_anew_when_it_comes_again(world: World) -> None:
+def test_resolved_review_opens_anew_on_recurrence(world: World) -> None:
     payment = world.start(world.order())
     first = forged(payment)
     assert first
@@ -193,14 +190,15 @@ def test_a_matter_that_was_resolved_is_raised_anew_when_it_comes_again(world: Wo
     assert forged(payment) is None
 
 
-def test_an_accounts_matter_is_resolved_without_a_timeline(world: World) -> None:
+def test_account_review_resolves_without_timeline(world: World) -> None:
     raised = open_review(GONE, "Gone.", "worker", account="default")
     assert raised
     assert resolve(raised.pk, "it is back", "ann").resolved_by == "ann"
     assert not TimelineEntry.objects.exists()
 
 
-def test_what_is_over_by_itself_is_taken_back_unless_a_person_was_quicker(world: World) -> None:
+def test_obsolete_review_is_withdrawn_automatically(world: World) -> None:
+    """This does not happen if a person resolved it first."""
     first, second = world.start(world.order()), world.start(world.order())
     open_one, resolved = forged(first), forged(second)
     assert open_one
@@ -214,7 +212,7 @@ def test_what_is_over_by_itself_is_taken_back_unless_a_person_was_quicker(world:
     assert timezone.now() >= Review.objects.earliest("id").resolved_at  # type: ignore[operator]
 
 
-def test_of_some_matters_those_are_open_that_were_raised_and_not_resolved(world: World) -> None:
+def test_open_lookup_skips_resolved_reviews(world: World) -> None:
     open_one, resolved = forged(world.start(world.order())), forged(world.start(world.order()))
     assert open_one
     assert resolved
@@ -230,17 +228,10 @@ MISMATCH = ReviewReason.AMOUNT_MISMATCH
 
 
 def told_of(payment: Payment, message: str, reason: ReviewReason = MISMATCH) -> Review | None:
-    return open_review(
-        reason,
-        message,
-        "worker",
-        order=payment.order,
-        payment=payment,
-        account=payment.account,
-    )
+    return open_review(reason, message, "worker", payment)
 
 
-def test_what_the_gateway_says_otherwise_by_now_is_told_anew_while_the_matter_is_open(
+def test_changed_gateway_answer_updates_open_review(
     world: World,
 ) -> None:
     payment = world.start(world.order())
@@ -262,7 +253,8 @@ def test_what_the_gateway_says_otherwise_by_now_is_told_anew_while_the_matter_is
     ]
 
 
-def test_what_no_answer_says_is_told_once_however_often_it_is_met(world: World) -> None:
+def test_repeated_finding_without_answer_told_once(world: World) -> None:
+    """A finding that rests on no answer of the gateway is told once while it is open."""
     payment = world.start(world.order())
     told = forged(payment)
     assert told
@@ -271,9 +263,10 @@ def test_what_no_answer_says_is_told_once_however_often_it_is_met(world: World) 
     assert told.message == "Forged."
 
 
-def test_what_a_person_has_accepted_is_not_told_again_unless_there_is_more_to_say(
+def test_accepted_answer_is_not_told_again(
     world: World,
 ) -> None:
+    """It is told again only when there is more to say."""
     payment, other = world.paid_payment(), world.paid_payment()
     told = told_of(payment, "It is 12.49.")
     assert told
@@ -284,7 +277,7 @@ def test_what_a_person_has_accepted_is_not_told_again_unless_there_is_more_to_sa
     assert told_of(payment, "It is 12.49.", ReviewReason.CURRENCY_MISMATCH)
 
 
-def test_what_a_person_has_settled_otherwise_is_told_again(world: World) -> None:
+def test_otherwise_settled_answer_is_told_again(world: World) -> None:
     payment = world.start(world.order())
     told = told_of(payment, "It is 12.49.")
     assert told
@@ -292,16 +285,16 @@ def test_what_a_person_has_settled_otherwise_is_told_again(world: World) -> None
     assert told_of(payment, "It is 12.49.")
 
 
-def test_what_is_accepted_of_an_accounts_gateway_is_told_again_since_it_may_have_answered_meanwhile() -> (
-    None
-):
+def test_accepted_account_problem_is_told_again() -> None:
+    """The account's gateway may have answered in the meantime."""
     for _ in range(2):
         told = open_review(ReviewReason.WRONG_CREDENTIALS, "Refused.", "worker", account="default")
         assert told
         resolve(told.pk, "we know", "ann", dismissed=True)
 
 
-def test_an_account_that_is_gone_stays_accepted_as_long_as_it_is_the_same_one(world: World) -> None:
+def test_accepted_missing_account_stays_accepted(world: World) -> None:
+    """This ends when the missing account is a different one."""
     told = open_review(GONE, "The merchant was 1.", "worker", account="default")
     assert told
     resolve(told.pk, "the contract ended", "ann", dismissed=True)
@@ -311,10 +304,11 @@ def test_an_account_that_is_gone_stays_accepted_as_long_as_it_is_the_same_one(wo
     assert open_review(GONE, "The merchant was 2.", "worker", account="default")
 
 
-def test_each_sentence_of_a_matter_is_mailed_once_though_the_gateway_says_one_and_the_other_in_turn(
+def test_alternating_messages_are_mailed_once_each(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """The gateway may say one thing and another in turn."""
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     payment = world.start(world.order())
     for message in (
@@ -326,13 +320,7 @@ def test_each_sentence_of_a_matter_is_mailed_once_though_the_gateway_says_one_an
     ):
         world.time.advance(hours=1)
         with transaction.atomic():
-            open_review(
-                ReviewReason.AMOUNT_MISMATCH,
-                message,
-                "worker",
-                order=payment.order,
-                payment=payment,
-            )
+            open_review(ReviewReason.AMOUNT_MISMATCH, message, "worker", payment)
         mail_reviews()
         review = Review.objects.get()
         assert review.message == message
@@ -343,22 +331,17 @@ def test_each_sentence_of_a_matter_is_mailed_once_though_the_gateway_says_one_an
     assert TimelineEntry.objects.filter(event="review.opened").count() == 3
 
 
-def test_i2_a_sentence_that_gave_way_to_another_before_it_was_mailed_is_mailed_when_it_comes_back(
+def test_i2_replaced_message_is_mailed_on_return(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """It gave way to another message before it could be mailed."""
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     payment = world.start(world.order())
 
     def says(message: str) -> None:
         with transaction.atomic():
-            open_review(
-                ReviewReason.AMOUNT_MISMATCH,
-                message,
-                "worker",
-                order=payment.order,
-                payment=payment,
-            )
+            open_review(ReviewReason.AMOUNT_MISMATCH, message, "worker", payment)
 
     says("It says 12.00.")
     mail_reviews()
@@ -371,9 +354,10 @@ def test_i2_a_sentence_that_gave_way_to_another_before_it_was_mailed_is_mailed_w
     assert ["It says 0.01." in sent.body for sent in mail.outbox] == [False, True]
 
 
-def test_i2_what_an_older_version_accepted_of_an_open_payment_is_told_all_the_same(
+def test_i2_older_acceptance_does_not_silence_review(
     world: World,
 ) -> None:
+    """An older version had accepted the finding for a payment that is still open."""
     payment, reason = world.start(world.order()), ReviewReason.PAYMENT_UNKNOWN
     told = {"order": payment.order, "payment": payment}
     Review.objects.create(
@@ -384,10 +368,10 @@ def test_i2_what_an_older_version_accepted_of_an_open_payment_is_told_all_the_sa
         resolved_at=timezone.now(),
         **told,
     )
-    assert open_review(reason, "Unknown.", "worker", order=payment.order, payment=payment)
+    assert open_review(reason, "Unknown.", "worker", payment)
 
 
-def test_many_that_raise_the_same_matter_of_an_account_at_once_all_go_on(world: World) -> None:
+def test_concurrent_account_reviews_do_not_deadlock(world: World) -> None:
     """InnoDB keeps a lock for each that was refused: whoever then asked for the row itself would
     wait for the others.
     """

@@ -102,7 +102,7 @@ def test_the_admins_acts_send_nobody_elsewhere(
         b"/x",
     ],
 )
-def test_a_shops_page_that_is_no_address_is_not_gone_to(
+def test_invalid_shop_address_is_not_followed(
     world: World,
     strict: Client,
     monkeypatch: pytest.MonkeyPatch,
@@ -140,12 +140,13 @@ def plugin_implementation(hook: str) -> Any:
         "data:text/html,x",
     ],
 )
-def test_a_payment_page_address_of_another_kind_is_not_gone_to(
+def test_unsafe_payment_page_is_not_followed(
     world: World,
     strict: Client,
     monkeypatch: pytest.MonkeyPatch,
     url: str,
 ) -> None:
+    """A relative address or one that starts with javascript: is refused."""
     monkeypatch.setattr(type(world.sandbox.service), "payment_url", lambda *_: url)
     answer: Any = strict.get(start_url(world.shop.plugin, world.order(), "alipay"))
     assert answer.status_code == 409
@@ -166,13 +167,14 @@ def test_a_payment_page_address_of_another_kind_is_not_gone_to(
         "HTTP_X_FORWARDED_SERVER",
     ],
 )
-def test_the_host_that_a_request_names_is_in_no_address_that_is_sent_or_shown(
+def test_request_host_never_enters_addresses(
     world: World,
     strict: Client,
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
     header: str,
 ) -> None:
+    """Addresses that are sent or shown do not depend on the Host header."""
     settings.ALLOWED_HOSTS, settings.USE_X_FORWARDED_HOST = ["*"], True
     sent: list[bytes] = []
     real = world.sandbox.control.handle
@@ -207,7 +209,7 @@ def keys_of(payment: Payment, refund: Refund) -> dict[str, str]:
     }
 
 
-def test_each_key_opens_its_own_door_and_no_other(world: World, strict: Client) -> None:
+def test_each_key_opens_only_its_address(world: World, strict: Client) -> None:
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "1.00")
     keys = keys_of(payment, refund)
@@ -226,7 +228,7 @@ def test_each_key_opens_its_own_door_and_no_other(world: World, strict: Client) 
             )
 
 
-def test_a_key_with_a_letter_of_another_case_is_nobodys(world: World, strict: Client) -> None:
+def test_keys_are_case_sensitive(world: World, strict: Client) -> None:
     payment = world.start(world.order())
     refund = queueing.refund(world.paid_payment().pk, "1.00")
     for door, key in (
@@ -238,10 +240,11 @@ def test_a_key_with_a_letter_of_another_case_is_nobodys(world: World, strict: Cl
         assert strict.get(f"/payments/{door}/{key} /").status_code == 404, door
 
 
-def test_a_return_or_status_tells_nothing_of_other_orders_and_grants_at_most_a_payment_of_its_own(
+def test_return_page_reveals_no_other_orders(
     world: World,
     strict: Client,
 ) -> None:
+    """Return and status pages grant at most a payment for their own order."""
     order = world.order()
     mine, other = world.start(order), world.start(world.order("99.00"))
     for path in (f"/payments/return/{mine.return_key}/", f"/payments/status/{mine.return_key}/"):
@@ -263,7 +266,8 @@ def test_a_return_or_status_tells_nothing_of_other_orders_and_grants_at_most_a_p
         )
 
 
-def test_a_ticket_pays_its_own_order_whatever_the_form_says(world: World, strict: Client) -> None:
+def test_ticket_pays_only_its_own_order(world: World, strict: Client) -> None:
+    """Other values in the form change nothing."""
     mine, other = world.order("5.00"), world.order("50.00")
     said = {
         "method": "alipay",
@@ -297,7 +301,7 @@ def test_keys_are_of_192_random_bits(world: World) -> None:
 # Forged forms -------------------------------------------------------------------------------------
 
 
-def test_a_form_of_another_site_starts_no_payment(world: World) -> None:
+def test_other_sites_form_starts_no_payment(world: World) -> None:
     strict, path = Client(enforce_csrf_checks=True), pay_url(world.shop.plugin, world.order())
     assert strict.post(path, {"method": "alipay"}).status_code == 403
     assert (
@@ -327,7 +331,7 @@ def test_csrf_holds_without_the_projects_middleware(world: World, settings: Any)
 
 
 @pytest.mark.parametrize("method", ["get", "head", "options"])
-def test_a_safe_method_on_a_payers_page_starts_nothing(
+def test_safe_methods_start_no_payment(
     world: World,
     strict: Client,
     method: str,
@@ -339,7 +343,7 @@ def test_a_safe_method_on_a_payers_page_starts_nothing(
 # Frames -------------------------------------------------------------------------------------------
 
 
-def test_no_other_site_may_frame_a_page_on_which_money_is_given_back(
+def test_refund_pages_cannot_be_framed(
     world: World,
     admin_client: Client,
     settings: Any,
@@ -373,7 +377,7 @@ class Counting:
 
 
 @pytest.mark.parametrize("page", ["notification", "refund notification", "return"])
-def test_of_a_body_without_end_64_kb_are_read(world: World, page: str) -> None:
+def test_endless_body_stops_at_64_kb(world: World, page: str) -> None:
     path, body = pages_of(world)[page], Counting()
     endless: dict[str, Any] = {"wsgi.input": body, "CONTENT_LENGTH": str(10**12)}
     answer = Client(raise_request_exception=False).generic(
@@ -403,12 +407,13 @@ def test_of_a_body_without_end_64_kb_are_read(world: World, page: str) -> None:
         ("refund-notification", 32, LARGEST_NOTIFICATION_BYTES + 1),
     ],
 )
-def test_little_is_read_for_an_unknown_address_and_nothing_where_it_cannot_be_ours(
+def test_unknown_address_reads_little_body(
     world: World,
     page: str,
     length: int,
     most: int,
 ) -> None:
+    """Nothing is read where the address cannot be one of ours."""
     body = Counting()
     endless: dict[str, Any] = {"wsgi.input": body, "CONTENT_LENGTH": "600000"}
     assert (
@@ -450,7 +455,7 @@ FLOODS: dict[str, Callable[[], Iterator[tuple[str, dict[str, Any]]]]] = {
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-def test_what_is_too_long_is_refused_and_leaves_no_row(
+def test_oversized_input_leaves_no_row(
     world: World,
     strict: Client,
     flood: str,
@@ -463,7 +468,8 @@ def test_what_is_too_long_is_refused_and_leaves_no_row(
     assert rows() == before
 
 
-def test_a_known_address_bears_long_headers_and_queries(world: World, strict: Client) -> None:
+def test_known_address_accepts_long_headers(world: World, strict: Client) -> None:
+    """Long queries are accepted too."""
     payment = world.start(world.order())
     for number, more in enumerate(
         (
@@ -488,10 +494,11 @@ def test_a_known_address_bears_long_headers_and_queries(world: World, strict: Cl
     assert all(len(str(one.evidence)) < 9_000 for one in Notification.objects.all())
 
 
-def test_a_form_of_many_or_large_fields_starts_nothing_and_is_no_error(
+def test_huge_form_starts_nothing(
     world: World,
     strict: Client,
 ) -> None:
+    """Forms with many or large fields cause no error either."""
     path = pay_url(world.shop.plugin, world.order())
     for body in (
         b"&".join(b"k%d=v" % number for number in range(5_000)),
@@ -502,10 +509,11 @@ def test_a_form_of_many_or_large_fields_starts_nothing_and_is_no_error(
     assert not Payment.objects.exists()
 
 
-def test_a_flood_of_returns_keeps_20_rows_and_a_refund_has_20_of_its_own(
+def test_return_flood_keeps_20_rows(
     world: World,
     strict: Client,
 ) -> None:
+    """A refund has 20 rows of its own."""
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "1.00")
     for _ in range(45):
@@ -580,7 +588,7 @@ ACTIONS: dict[str, tuple[str, str, set[str]]] = {
 
 
 @pytest.mark.parametrize("who", PERMISSIONS)
-def test_everybody_can_do_what_they_may_and_nothing_else(world: World, who: str) -> None:
+def test_permissions_allow_exactly_their_actions(world: World, who: str) -> None:
     from tests.django.pages.test_admin import second_payment, staff
 
     review = second_payment(world)
@@ -609,7 +617,8 @@ def test_everybody_can_do_what_they_may_and_nothing_else(world: World, who: str)
     assert Refund.objects.exists() is (who in REFUND)
 
 
-def test_there_is_a_line_for_every_address_of_the_admin() -> None:
+def test_every_admin_address_is_covered() -> None:
+    """Each address has a line that says who may use it."""
     from django.contrib import admin
 
     from tillgate.django.models import Review

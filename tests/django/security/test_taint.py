@@ -226,10 +226,11 @@ def tables() -> dict[str, str]:
     return texts
 
 
-def test_i11_no_token_digest_or_signature_is_seen_anywhere_in_the_life_of_a_shop(
+def test_i11_shop_life_shows_no_secret(
     world: World,
     seen: Seen,
 ) -> None:
+    """No token, digest or signature appears in anything that a shop produces."""
     sell_fail_and_refund(world, seen)
     use_a_wrong_token(world, seen)
     look_at_everything(world, seen)
@@ -257,9 +258,10 @@ def test_i11_no_token_digest_or_signature_is_seen_anywhere_in_the_life_of_a_shop
     assert seen.leaks() == []
 
 
-def test_i11_no_log_and_no_row_shows_the_key_of_a_payment_page_whose_address_is_unusable(
+def test_i11_unusable_page_address_hides_key(
     world: World,
 ) -> None:
+    """No log and no row shows the key of the payment page."""
     world.sandbox.control.fault("payment_page_relative", occasion="pay")
     with everything_logged() as lines:
         world.client.post(world.way_to_pay(world.order()), {"method": "alipay"})
@@ -324,7 +326,7 @@ PLACES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 @pytest.mark.parametrize("debug", [False, True])
 @pytest.mark.parametrize("place", PLACES)
-def test_i11_whatever_fails_wherever_no_report_of_it_holds_a_token_or_signature(
+def test_i11_no_failure_report_holds_secrets(
     world: World,
     seen: Seen,
     settings: Any,
@@ -332,6 +334,7 @@ def test_i11_whatever_fails_wherever_no_report_of_it_holds_a_token_or_signature(
     place: str,
     debug: bool,
 ) -> None:
+    """No report holds a token or signature, wherever something fails."""
     settings.DEBUG = debug
     client = Client(raise_request_exception=False)
     payment, paid, path = (
@@ -368,11 +371,12 @@ def test_i11_whatever_fails_wherever_no_report_of_it_holds_a_token_or_signature(
 # Cassettes ----------------------------------------------------------------------------------------
 
 
-def test_i11_what_a_test_records_holds_no_token_digest_or_signature(
+def test_i11_recorded_tests_hold_no_secrets(
     world: World,
     seen: Seen,
     tmp_path: Path,
 ) -> None:
+    """A recording holds no token, digest or signature."""
     from tillgate.django.conf import get_settings
 
     file = tmp_path / "cassette.yaml"

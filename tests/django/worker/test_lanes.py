@@ -29,11 +29,12 @@ LONG = "a" * 128
 
 
 @pytest.mark.parametrize("account", ["default", LONG])
-def test_a_paused_account_rests_for_two_minutes_and_no_other_does(
+def test_paused_account_rests_two_minutes(
     world: World,
     account: str,
 ) -> None:
-    rest(account, "time-out", is_told=False)
+    """Other accounts do not rest."""
+    rest(account, "time-out", has_review=False)
     due = {
         name: timezone.now() - timedelta(minutes=place)
         for place, name in enumerate(("other", f"{account}b", account, "z"))
@@ -48,11 +49,12 @@ def test_a_paused_account_rests_for_two_minutes_and_no_other_does(
     assert Lane.objects.get().name == account
 
 
-def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: World) -> None:
-    rest("default", "time-out", is_told=False)
+def test_repeated_pause_restarts_and_keeps_beginning(world: World) -> None:
+    """The account still remembers since when it has been silent."""
+    rest("default", "time-out", has_review=False)
     since = Lane.objects.get().silent_since
     world.time.advance(minutes=1)
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     lane = Lane.objects.get()
     assert lane.silent_since == since
     assert lane.rests_until
@@ -60,19 +62,20 @@ def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: Wo
 
 
 @pytest.mark.parametrize(
-    ("minutes", "is_told", "raised"),
+    ("minutes", "has_review", "raised"),
     [(29, False, False), (30, False, True), (95, False, True), (95, True, False)],
 )
-def test_a_silence_is_told_to_a_person_after_half_an_hour_unless_they_hear_why_otherwise(
+def test_half_hour_silence_raises_review(
     world: World,
     minutes: int,
-    is_told: bool,
+    has_review: bool,
     raised: bool,
 ) -> None:
-    rest("default", "time-out", is_told=False)
+    """It raises none if staff are told of the cause in another way."""
+    rest("default", "time-out", has_review=False)
     assert not Review.objects.exists()
     world.time.advance(minutes=minutes)
-    rest("default", "connection refused", is_told=is_told)
+    rest("default", "connection refused", has_review=has_review)
     said = [(one.reason, one.account, one.message) for one in Review.objects.all()]
     message = (
         f"Account default: its gateway has not answered for {minutes} minutes (connection refused)."
@@ -80,14 +83,14 @@ def test_a_silence_is_told_to_a_person_after_half_an_hour_unless_they_hear_why_o
     assert said == ([("gateway-silent", "default", message)] if raised else [])
 
 
-def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_back(
+def test_answer_ends_rest_and_resolves_silence(
     world: World,
 ) -> None:
     for account in ("default", "other"):
-        rest(account, "time-out", is_told=False)
+        rest(account, "time-out", has_review=False)
     world.time.advance(minutes=31)
     for account in ("default", "other"):
-        rest(account, "time-out", is_told=False)
+        rest(account, "time-out", has_review=False)
     wake("default")
     wake("never paused")
     assert in_turn(dict.fromkeys(("default", "other"), timezone.now())) == ["default"]
@@ -100,22 +103,23 @@ def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_
     assert [lane.name for lane in Lane.objects.filter(silent_since__isnull=False)] == ["other"]
 
 
-def test_what_was_told_of_something_else_is_not_taken_back(world: World) -> None:
+def test_answer_resolves_no_other_review(world: World) -> None:
     Review.objects.create(
         reason="account-gone",
         account="default",
         facts={"detail": "Gone."},
         opened_at=timezone.now(),
     )
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     wake("default")
     assert Review.objects.get().resolved_at is None
 
 
-def test_a_silence_of_exactly_half_an_hour_is_told_by_the_worker(
+def test_silence_is_told_at_half_hour(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The review names the worker as its actor."""
     began, heard = datetime(2026, 11, 21, 12, 0, tzinfo=UTC), list[hooks.Event]()
     monkeypatch.setattr(hooks, "emit", heard.append)
     for after in (
@@ -125,19 +129,19 @@ def test_a_silence_of_exactly_half_an_hour_is_told_by_the_worker(
     ):
         assert heard == []
         monkeypatch.setattr(timezone, "now", lambda now=began + after: now)
-        rest("default", "time-out", is_told=False)
+        rest("default", "time-out", has_review=False)
     assert [(event.name, event.fields["actor"], event.fields["account"]) for event in heard] == [
         ("review.opened", "worker", "default"),
     ]
 
 
-def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World) -> None:
+def test_silence_without_rest_is_still_told(world: World) -> None:
     for _ in range(3):
-        rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+        rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
         assert in_turn({"default": timezone.now()}) == ["default"]
         assert not Review.objects.exists()
         world.time.advance(minutes=10)
-    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+    rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     assert world.reviews() == ["gateway-silent"]
 
 
@@ -145,7 +149,7 @@ def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World
     ("more", "is_forgotten"),
     [(timedelta(), False), (timedelta(microseconds=1), True)],
 )
-def test_a_silence_that_nobody_asked_into_for_more_than_three_hours_begins_anew(
+def test_silence_restarts_after_three_unasked_hours(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     more: timedelta,
@@ -154,21 +158,22 @@ def test_a_silence_that_nobody_asked_into_for_more_than_three_hours_begins_anew(
     began = timezone.now()
     for now in (began, began + timedelta(hours=3) + more):
         monkeypatch.setattr(timezone, "now", lambda now=now: now)
-        rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+        rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     assert world.reviews() == ([] if is_forgotten else ["gateway-silent"])
     assert Lane.objects.get().silent_since == (timezone.now() if is_forgotten else began)
 
 
-def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwhile(
+def test_query_after_notification_ends_silence(
     world: World,
 ) -> None:
+    """No review is raised if the gateway answered meanwhile."""
     payment = world.start(world.order())
-    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+    rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     world.time.advance(minutes=20)
     world.shopper_pays(payment)
     world.notification(payment)
     world.time.advance(minutes=20)
-    rest("default", "HTTP 500", is_told=False, pause=timedelta(0))
+    rest("default", "HTTP 500", has_review=False, pause=timedelta(0))
     assert not Review.objects.exists()
 
 
@@ -180,12 +185,13 @@ def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwh
         (timedelta(), True),
     ],
 )
-def test_an_answer_counts_for_its_account_when_it_came_since(
+def test_answer_counts_only_for_its_account(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     ahead: timedelta,
     counts: bool,
 ) -> None:
+    """It must also be recent enough."""
     now = timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: now)
     payment = world.paid_payment()
@@ -194,7 +200,7 @@ def test_an_answer_counts_for_its_account_when_it_came_since(
     assert not has_answered("other", now - timedelta(hours=1))
 
 
-def test_that_a_person_let_a_payment_expire_is_no_answer_of_the_gateway(world: World) -> None:
+def test_staff_expiry_is_no_gateway_answer(world: World) -> None:
     payment, since = world.start(world.order()), timezone.now()
     world.sandbox.control.fault("denied", occasion="query", times=100)
     world.time.advance(hours=3)
@@ -211,7 +217,7 @@ def test_that_a_person_let_a_payment_expire_is_no_answer_of_the_gateway(world: W
     assert has_answered("default", since), "that is the gateway's"
 
 
-def test_what_a_persons_question_has_learnt_is_an_answer_of_the_gateway(
+def test_staff_poll_counts_as_gateway_answer(
     world: World,
     configure: Callable[..., None],
 ) -> None:

@@ -57,11 +57,12 @@ def matters(count: int) -> list[Review]:
         (600, "500 payments need review", ["... and 480 more."]),
     ],
 )
-def test_the_mail_tells_the_oldest_matters_first_and_where_the_others_are(
+def test_mail_lists_oldest_reviews_first(
     count: int,
     subject: str,
     more: list[str],
 ) -> None:
+    """It says where the others are."""
     matters(count)
     assert mail_reviews() == 1
     [sent] = mail.outbox
@@ -78,7 +79,7 @@ def test_the_mail_tells_the_oldest_matters_first_and_where_the_others_are(
     ("count", "more"),
     [(21, "... und 1 weiterer."), (22, "... und 2 weitere.")],
 )
-def test_the_mail_is_in_the_language_that_the_worker_runs_in(count: int, more: str) -> None:
+def test_mail_uses_the_workers_language(count: int, more: str) -> None:
     matters(count)
     with translation.override("de"):
         assert mail_reviews() == 1
@@ -90,7 +91,8 @@ def test_the_mail_is_in_the_language_that_the_worker_runs_in(count: int, more: s
     ]
 
 
-def test_what_was_mailed_or_resolved_is_not_mailed_and_takes_no_turn() -> None:
+def test_handled_reviews_are_not_mailed() -> None:
+    """A mailed or resolved review does not use up the turn for the next mail either."""
     mailed, resolved = matters(2)
     Review.objects.filter(pk=mailed.pk).update(mailed_at=timezone.now())
     Review.objects.filter(pk=resolved.pk).update(resolved_at=timezone.now())
@@ -111,7 +113,7 @@ def test_a_mail_goes_once_in_an_interval(world: World) -> None:
     assert Review.objects.latest("id").mailed_at >= timezone.now() - timedelta(minutes=1)  # type: ignore[operator]
 
 
-def test_what_a_person_resolves_in_the_moment_of_mailing_is_not_mailed(
+def test_review_resolved_while_mailing_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     matters(1)
@@ -125,17 +127,18 @@ def test_what_a_person_resolves_in_the_moment_of_mailing_is_not_mailed(
     assert mail.outbox == []
 
 
-def test_the_managers_are_mailed_as_any_django_names_them_unless_somebody_is_chosen(
+def test_managers_are_mailed_by_default(
     settings: Any,
     configure: Callable[..., None],
 ) -> None:
+    """Both of Django's ways to name them are read, unless recipients are configured."""
     settings.MANAGERS = [("Bob", "bob@shop.example"), "eve@shop.example"]
     assert recipients_of_reviews() == ["owner@shop.example", "ann@shop.example"]
     configure()
     assert recipients_of_reviews() == ["bob@shop.example", "eve@shop.example"]
 
 
-def test_i12_no_mail_is_sent_inside_a_transaction() -> None:
+def test_i12_no_mail_inside_a_transaction() -> None:
     matters(1)
     with (
         pytest.raises(InsideTransaction, match=r"^mail_reviews uses the network"),
@@ -144,7 +147,7 @@ def test_i12_no_mail_is_sent_inside_a_transaction() -> None:
         mail_reviews()
 
 
-def test_a_matter_that_says_something_else_while_it_is_mailed_is_mailed_once_more(
+def test_review_changed_while_mailing_is_remailed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     matters(2)
@@ -167,7 +170,8 @@ def test_a_matter_that_says_something_else_while_it_is_mailed_is_mailed_once_mor
     assert Review.objects.earliest("id").mailed_at
 
 
-def test_only_what_stood_in_a_mail_in_words_counts_as_mailed() -> None:
+def test_only_reviews_shown_count_as_mailed() -> None:
+    """Only a review written out in the mail counts as mailed."""
     matters(22)
     assert mail_reviews() == 1
     assert [
@@ -178,7 +182,7 @@ def test_only_what_stood_in_a_mail_in_words_counts_as_mailed() -> None:
     assert not Review.objects.filter(mailed_at=None).exists()
 
 
-def test_the_mail_has_amount_action_and_card_of_each_review_and_a_sender(
+def test_mail_shows_amount_action_card_sender(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -225,7 +229,7 @@ class StaffPages:
     ],
 )
 @pytest.mark.parametrize("of_account", [True, False])
-def test_a_plugin_gives_the_page_of_a_review_and_without_it_the_mail_has_the_admins(
+def test_mail_links_plugins_page_or_admin(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     answer: object,
@@ -307,7 +311,7 @@ def receiver(configure: Callable[..., None]) -> Iterator[Receiver]:
     receiver.server.server_close()
 
 
-def test_an_alert_is_signed_and_says_what_the_mail_says(receiver: Receiver) -> None:
+def test_alert_is_signed_and_matches_mail(receiver: Receiver) -> None:
     [review] = Review.objects.bulk_create(
         [
             Review(
@@ -329,7 +333,7 @@ def test_an_alert_is_signed_and_says_what_the_mail_says(receiver: Receiver) -> N
     assert run_lane(":staff").counts["mail"] == 0
 
 
-def test_a_refused_alert_comes_again_at_the_next_time_and_the_mail_does_not(
+def test_refused_alert_retries_without_second_mail(
     world: World,
     receiver: Receiver,
     caplog: pytest.LogCaptureFixture,
@@ -347,7 +351,7 @@ def test_a_refused_alert_comes_again_at_the_next_time_and_the_mail_does_not(
     assert SECRET not in caplog.text
 
 
-def test_no_server_and_a_broken_mail_keep_nobody_from_the_rest(
+def test_broken_mail_does_not_stop_alerts(
     receiver: Receiver,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -91,9 +91,10 @@ def old(world: World, payment: Payment, days: int = 601) -> Order:
 
 
 @pytest.mark.usefixtures("talkative")
-def test_nothing_about_the_shopper_is_stored_of_notifications_answers_and_errors(
+def test_no_shopper_details_are_stored(
     world: World,
 ) -> None:
+    """This covers notifications, answers and errors."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.notification(
@@ -124,7 +125,7 @@ def test_nothing_about_the_shopper_is_stored_of_notifications_answers_and_errors
     assert traces() == []
 
 
-def test_the_errors_of_the_shops_handler_are_stored_without_addresses(
+def test_handler_errors_are_stored_without_addresses(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -151,34 +152,22 @@ def _raise(**_: Any) -> None:
     raise ValueError("Key (email)=(ann@shopper.example), card 4111111111111111")
 
 
-def test_the_notes_of_staff_are_stored_without_addresses(world: World) -> None:
+def test_staff_notes_are_stored_without_addresses(world: World) -> None:
     payment = world.paid_payment()
-    open_review(
-        ReviewReason.OVERPAID,
-        {"found": "2.00", "expected": "1.00"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"found": "2.00", "expected": "1.00"}, "worker", payment)
     closing.resolve(Review.objects.get().pk, f"talked to ann@shopper.example, {SAID}", "clerk")
     assert Review.objects.get().resolution == "talked to ***, card *** of ***"
     assert traces() == []
 
 
-def test_a_compared_number_is_stored_as_it_is(world: World) -> None:
+def test_compared_number_is_stored_unchanged(world: World) -> None:
     payment = world.paid_payment()
     facts = {"expected": "4111111111111111", "found": "5500005555555559"}
-    open_review(
-        ReviewReason.TRANSACTION_NO_MISMATCH,
-        facts,
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.TRANSACTION_NO_MISMATCH, facts, "worker", payment)
     assert Review.objects.get().facts.items() >= facts.items()
 
 
-def test_a_gateway_plugin_declares_the_fields_that_are_kept(
+def test_gateway_plugin_declares_kept_fields(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -194,16 +183,11 @@ def test_a_gateway_plugin_declares_the_fields_that_are_kept(
 # Retention ----------------------------------------------------------------------------------------
 
 
-def test_the_worker_purges_details_after_600_days_and_keeps_the_money(world: World) -> None:
+def test_worker_purges_details_after_600_days(world: World) -> None:
+    """Amounts and payments are kept."""
     payment = world.paid_payment()
     refund = queueing.refund(payment.pk, "1.00", staff="clerk", reason="it was broken")
-    open_review(
-        ReviewReason.OVERPAID,
-        {"found": "2.00", "answer": "sorry"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"found": "2.00", "answer": "sorry"}, "worker", payment)
     closing.resolve(Review.objects.get().pk, "talked to the shopper", "clerk")
     world.run_worker()
     before = world.fresh(payment)
@@ -240,7 +224,8 @@ def test_the_worker_purges_details_after_600_days_and_keeps_the_money(world: Wor
     assert ("payment.paid" in events, list(events)[-1]) == (True, "order.erased")
 
 
-def test_a_purged_order_is_not_purged_again_and_is_checked_every_30_days(world: World) -> None:
+def test_purged_order_is_checked_every_month(world: World) -> None:
+    """The check comes after 30 days and purges nothing twice."""
     payment = world.paid_payment()
     order = old(world, payment)
     assert TimelineEntry.objects.filter(event="order.erased").count() == 1
@@ -250,7 +235,7 @@ def test_a_purged_order_is_not_purged_again_and_is_checked_every_30_days(world: 
     assert TimelineEntry.objects.filter(event="order.erased").count() == 1
 
 
-def test_what_comes_after_a_purge_is_purged_later(world: World) -> None:
+def test_data_after_purge_is_purged_later(world: World) -> None:
     payment = world.paid_payment()
     old(world, payment)
     world.notification(payment, "status=success&time=now")
@@ -260,13 +245,7 @@ def test_what_comes_after_a_purge_is_purged_later(world: World) -> None:
 
 
 def _open_review(payment: Payment) -> None:
-    open_review(
-        ReviewReason.OVERPAID,
-        {"found": "2.00"},
-        "worker",
-        order=payment.order,
-        payment=payment,
-    )
+    open_review(ReviewReason.OVERPAID, {"found": "2.00"}, "worker", payment)
 
 
 def _waiting_event(payment: Payment) -> None:
@@ -296,7 +275,8 @@ OPEN = {
 
 
 @pytest.mark.parametrize("case", [*OPEN, "polled"])
-def test_nothing_of_an_order_with_something_open_is_purged(world: World, case: str) -> None:
+def test_unfinished_order_is_not_purged(world: World, case: str) -> None:
+    """Nothing is purged while a payment, refund, review or the like is open."""
     payment = world.paid_payment()
     world.time.advance(days=601)
     world.run_worker()
@@ -318,10 +298,11 @@ def test_nothing_of_an_order_with_something_open_is_purged(world: World, case: s
     assert order.purge_check_at > payment.created_at, "it is checked again"
 
 
-def test_an_open_payment_is_not_purged_and_a_shorter_setting_counts_within_30_days(
+def test_open_payment_is_never_purged(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """A shorter setting takes effect within 30 days."""
     payment = world.start(world.order())
     order = Order.objects.get()
     Order.objects.update(purge_check_at=order.created_at)
@@ -333,7 +314,7 @@ def test_an_open_payment_is_not_purged_and_a_shorter_setting_counts_within_30_da
     assert TimelineEntry.objects.filter(event="order.erased").exists()
 
 
-def test_details_are_kept_for_ever_if_the_shop_says_so(
+def test_shop_may_keep_details_for_ever(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -351,10 +332,11 @@ def test_worker_purges_orders_once(world: World) -> None:
     assert world.run_worker().counts["orders to purge"] == 0
 
 
-def test_whole_orders_are_deleted_only_after_the_days_that_the_shop_sets(
+def test_orders_are_deleted_only_when_configured(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """Whole orders are deleted only after the number of days that the shop sets."""
     payment = world.paid_payment()
     queueing.refund(payment.pk, "1.00")
     _open_review(payment)
@@ -373,7 +355,7 @@ def test_whole_orders_are_deleted_only_after_the_days_that_the_shop_sets(
     ) + left.count('"model": "tillgate.lane"')
 
 
-def test_payments_are_never_kept_shorter_than_their_details(
+def test_payments_outlive_their_details(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -397,7 +379,7 @@ def run(*words: str) -> str:
     return out.getvalue()
 
 
-def test_an_order_is_exported_with_all_that_is_stored_and_no_key(world: World) -> None:
+def test_export_holds_all_data_without_keys(world: World) -> None:
     payment = world.paid_payment()
     queueing.refund(payment.pk, "1.00", reason="broken")
     world.paid_payment()
@@ -413,7 +395,8 @@ def test_an_order_is_exported_with_all_that_is_stored_and_no_key(world: World) -
     assert exported["payments"][0]["amount"] == "12.50"
 
 
-def test_erasing_an_order_needs_apply_and_erases_once(world: World) -> None:
+def test_erasing_needs_apply_and_happens_once(world: World) -> None:
+    """Without --apply nothing is erased."""
     payment, other = world.paid_payment(), world.paid_payment()
     plugin, key = payment.order.plugin, payment.order.key
     before = everything()
@@ -453,10 +436,11 @@ def test_texts_of_staff_alone_are_details_too(world: World) -> None:
 
 
 @pytest.mark.parametrize("case", OPEN)
-def test_an_order_with_something_open_is_not_erased_and_the_error_says_what(
+def test_unfinished_order_refuses_erasure(
     world: World,
     case: str,
 ) -> None:
+    """The error says what is still open."""
     payment = world.paid_payment()
     OPEN[case][0](payment)
     before = everything()
@@ -465,7 +449,7 @@ def test_an_order_with_something_open_is_not_erased_and_the_error_says_what(
     assert everything() == before
 
 
-def test_an_order_with_an_open_payment_is_not_erased(world: World) -> None:
+def test_order_with_open_payment_refuses_erasure(world: World) -> None:
     payment = world.start(world.order())
     with pytest.raises(CommandError, match="open payment"):
         run("erase-order", payment.order.plugin, payment.order.key, "--apply")
@@ -485,13 +469,15 @@ def test_an_unknown_order_is_an_error(command: str) -> None:
     list(apps.get_app_config("tillgate").get_models()),
     ids=lambda model: model.__name__,
 )
-def test_the_page_about_personal_data_lists_each_field_and_says_what_is_erased(model: Any) -> None:
+def test_personal_data_page_lists_every_field(model: Any) -> None:
+    """It says for each field whether it is erased."""
     listed = rows(section(read("docs/reference/personal-data.md"), model.__name__))
     assert sorted(listed) == sorted(field.name for field in model._meta.concrete_fields)
     assert {cells[-1] for cells in listed.values()} <= {"order", "details", "state"}
 
 
-def test_each_field_that_the_page_calls_details_is_erased_and_no_other(world: World) -> None:
+def test_only_documented_details_are_erased(world: World) -> None:
+    """Every field that the page calls details is erased, and no other field is."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.notification(payment, "status=success")

@@ -22,6 +22,7 @@ from tests.django.gateway import due_in, many, queue, silent
 from tests.smallest_shop.placing import unregistered
 from tillgate import hooks
 from tillgate.account import Account
+from tillgate.django.heartbeats import WORKER
 from tillgate.django.models import Heartbeat, Lane, Order, OutboxEvent, Payment, Refund
 from tillgate.django.orders import registering
 from tillgate.django.orders.locking import InsideTransaction, OrderHeld, durable
@@ -30,7 +31,6 @@ from tillgate.django.refunds import sending
 from tillgate.django.worker import calls, chores, polls, runner
 from tillgate.django.worker.run import queue as queue_of_chores
 from tillgate.django.worker.run import run_lane, run_worker, wake
-from tillgate.django.worker.watch import WORKER
 from tillgate.testing.crashes import Crash
 
 Gateway = dict[str, Callable[[], object]]
@@ -242,7 +242,7 @@ def test_held_orders_are_passed_over(world: World, kind: str) -> None:
 # Bounds -------------------------------------------------------------------------------------------
 
 
-def test_rows_beyond_the_turn_are_due_as_before(
+def test_rows_beyond_turn_keep_due_time(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     configure: Callable[..., None],
@@ -324,7 +324,7 @@ def test_silent_accounts_leave_turns_to_others(
     assert Lane.objects.filter(rests_until__gt=timezone.now()).count() == 9
 
 
-def test_one_remote_turn_ends_and_the_run_goes_on(
+def test_run_continues_after_remote_turn(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -344,7 +344,7 @@ def test_one_remote_turn_ends_and_the_run_goes_on(
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_all_due_rows_are_done_in_one_run(world: World) -> None:
+def test_one_run_does_all_due_rows(world: World) -> None:
     for _ in range(9):
         registering.open_order(world.shop.plugin, world.order())
         queue(world.paid_payment())
@@ -551,7 +551,7 @@ def test_new_chore_is_one_row(world: World, monkeypatch: pytest.MonkeyPatch) -> 
         assert chore.due_rows(timezone.now()).count() == 0
 
 
-def test_event_of_held_order_is_no_failed_one(
+def test_held_order_is_no_failed_event(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -30,6 +30,7 @@ from tillgate import OutcomeUnknown, hooks
 from tillgate.account import Account
 from tillgate.django import actions
 from tillgate.django.accounting.audit import audit
+from tillgate.django.heartbeats import WORKER
 from tillgate.django.models import (
     Heartbeat,
     Lane,
@@ -44,12 +45,11 @@ from tillgate.django.outbox import remote
 from tillgate.django.payments import reconciling, starting
 from tillgate.django.refunds import queueing
 from tillgate.django.reviews import closing
-from tillgate.django.reviews.closing import Heard, conclude
+from tillgate.django.reviews.closing import AppliedAnswer, conclude
 from tillgate.django.worker import runner
 from tillgate.django.worker.lanes import rest
 from tillgate.django.worker.run import run_lane, run_worker, wake
 from tillgate.django.worker.runner import WorkDone
-from tillgate.django.worker.watch import WORKER
 from tillgate.lifecycle import Found, NotFound
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.wire.dialects import REFERENCE
@@ -79,9 +79,10 @@ def accounts_due() -> list[str]:
 
 
 @pytest.mark.once
-def test_an_open_payment_is_watched_closely_at_first_and_then_every_ten_minutes(
+def test_open_payment_polls_slow_down(
     world: World,
 ) -> None:
+    """A payment is watched closely at first and then every ten minutes."""
     payment = world.start(world.order())
     looks = []
     for _ in range(60 * 4):
@@ -102,7 +103,7 @@ def test_what_is_not_due_is_left_alone(world: World) -> None:
     assert world.queries() == 0
 
 
-def test_tail_looks_go_on_every_month_while_the_payment_can_be_disputed(
+def test_disputable_payment_is_polled_monthly(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -165,9 +166,10 @@ def test_shop_hears_between_batches(world: World) -> None:
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_limit_bounds_the_payments_looked_at_and_begins_with_those_due_longest(
+def test_limit_prefers_payments_due_longest(
     world: World,
 ) -> None:
+    """The limit bounds how many payments are looked at."""
     payments = many(world, 10)
     for late, payment in enumerate(payments):
         Payment.objects.filter(pk=payment.pk).update(
@@ -179,33 +181,36 @@ def test_limit_bounds_the_payments_looked_at_and_begins_with_those_due_longest(
 
 
 @pytest.mark.usefixtures("small_batches", "two_accounts")
-def test_the_limit_is_shared_by_all_accounts_and_what_one_does_not_need_is_for_the_others(
+def test_accounts_share_one_limit(
     world: World,
 ) -> None:
+    """Whatever one account does not need is left for the others."""
     many(world, 2, "other")
     many(world, 20)
     assert run_worker(limit=10).counts["payments"] == 10
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_a_turn_looks_at_all_that_is_due_batch_by_batch(world: World) -> None:
+def test_turn_covers_all_due_in_batches(world: World) -> None:
     many(world, 10)
     assert run_lane("default").counts["payments"] == 10
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_an_account_that_answers_until_the_limit_is_reached_rests_no_more(world: World) -> None:
+def test_answering_account_rests_no_more(world: World) -> None:
+    """This holds even when the limit is reached."""
     many(world, 8)
-    rest("default", "time-out", is_told=False)
+    rest("default", "time-out", has_review=False)
     world.time.advance(minutes=3)
     assert run_worker(limit=4).counts["payments"] == 4
     assert not Lane.objects.filter(silent_since__isnull=False).exists()
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_a_worker_that_is_asked_to_stop_finishes_what_is_under_way_and_gives_the_rest_back(
+def test_stopped_worker_returns_unstarted_work(
     world: World,
 ) -> None:
+    """It finishes the work under way."""
     payments = many(world, 20)
     heard: list[int] = []
     work_done = run_worker(
@@ -221,7 +226,7 @@ def test_a_worker_that_is_asked_to_stop_finishes_what_is_under_way_and_gives_the
     assert asked(world) == {payment.reference: 1 for payment in payments}
 
 
-def test_the_rate_of_queries_is_bounded_per_account(
+def test_query_rate_is_bounded_per_account(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -255,7 +260,7 @@ def test_the_connections_to_a_gateway_are_bounded(
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_a_turn_ends_and_what_was_not_reached_is_due_as_before(
+def test_ended_turn_leaves_rest_due(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     configure: Callable[..., None],
@@ -275,7 +280,8 @@ def test_a_turn_ends_and_what_was_not_reached_is_due_as_before(
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_i3_workers_at_once_look_at_each_payment_once_and_tell_the_shop_once(world: World) -> None:
+def test_i3_parallel_workers_act_once_per_payment(world: World) -> None:
+    """Each payment is looked at once, and the shop is told once."""
     payments = many(world, 32)
     for payment in payments:
         world.shopper_pays(payment)
@@ -316,7 +322,7 @@ def two_accounts(settings: Any, sandbox: Any, configure: Callable[..., None]) ->
 
 @pytest.mark.usefixtures("two_accounts")
 @pytest.mark.once
-def test_a_silent_gateway_pauses_its_account_and_no_other(
+def test_silent_gateway_pauses_only_its_account(
     world: World,
     gateway: dict[str, Callable[[], object]],
 ) -> None:
@@ -338,10 +344,11 @@ def test_a_silent_gateway_pauses_its_account_and_no_other(
     assert not Lane.objects.filter(silent_since__isnull=False).exists()
 
 
-def test_a_gateway_that_was_away_is_tried_again_within_five_minutes(
+def test_silent_gateway_is_retried_in_minutes(
     world: World,
     gateway: dict[str, Callable[[], object]],
 ) -> None:
+    """A gateway that was away is tried again within five minutes."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -355,11 +362,12 @@ def test_a_gateway_that_was_away_is_tried_again_within_five_minutes(
     assert world.shop.is_paid(order)
 
 
-def test_payments_that_never_bring_news_do_not_keep_the_others_from_being_looked_at(
+def test_quiet_payments_do_not_starve_others(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     configure: Callable[..., None],
 ) -> None:
+    """Payments that never bring news do not keep others from being looked at."""
     configure(POLL_CONNECTIONS=1)
     payments = many(world, 20)
     hopeless = {payment.reference for payment in payments[:8]}
@@ -377,10 +385,11 @@ def test_payments_that_never_bring_news_do_not_keep_the_others_from_being_looked
     assert set(asked(world)) == {payment.reference for payment in payments[8:]}
 
 
-def test_a_long_silence_is_told_once_and_taken_back_when_the_gateway_answers(
+def test_long_silence_is_reported_once(
     world: World,
     gateway: dict[str, Callable[[], object]],
 ) -> None:
+    """The review closes when the gateway answers again."""
     many(world, 10)
     gateway["*"] = silent
     for _ in range(20):
@@ -394,7 +403,7 @@ def test_a_long_silence_is_told_once_and_taken_back_when_the_gateway_answers(
     assert Review.objects.get().resolution == "the gateway answers again"
 
 
-def test_a_refusing_gateway_is_told_as_such_and_not_as_silent(
+def test_refusing_gateway_is_not_called_silent(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -441,9 +450,10 @@ def test_refunds_orders_and_outbox_events_are_handled(world: World) -> None:
 
 
 @pytest.mark.usefixtures("two_accounts")
-def test_an_accounts_turn_sends_its_refunds_looks_at_its_payments_and_leaves_the_others(
+def test_turn_handles_only_its_account(
     world: World,
 ) -> None:
+    """It sends the account's refunds and looks at its payments."""
     ours = world.paid_payment()
     theirs = starting.start_payment(
         world.shop.plugin,
@@ -466,10 +476,11 @@ def test_an_accounts_turn_sends_its_refunds_looks_at_its_payments_and_leaves_the
     assert accounts_due() == ["other"]
 
 
-def test_what_a_worker_runs_looks_bring_is_done_by_the_same_worker_however_much_it_is(
+def test_worker_finishes_all_resulting_work(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """News found by a worker is handled by the same worker, however much it is."""
     monkeypatch.setattr(runner, "AT_ONCE", 2)
     real = hooks.call_owner
 
@@ -496,7 +507,7 @@ def test_what_a_worker_runs_looks_bring_is_done_by_the_same_worker_however_much_
 # The heartbeat ------------------------------------------------------------------------------------
 
 
-def test_every_worker_leaves_a_heartbeat_that_says_what_was_done(world: World) -> None:
+def test_heartbeat_says_what_worker_did(world: World) -> None:
     world.run_worker()
     first = Heartbeat.objects.get(name=WORKER)
     many(world, 3)
@@ -516,7 +527,7 @@ def raise_one(world: World) -> None:
     queueing.refund(payment.pk, "1.00")
 
 
-def test_what_an_answer_raised_is_taken_back_when_a_later_answer_is_in_order(world: World) -> None:
+def test_good_answer_closes_earlier_review(world: World) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.sandbox.control.fault("wrong_amount", occasion="query")
@@ -528,10 +539,11 @@ def test_what_an_answer_raised_is_taken_back_when_a_later_answer_is_in_order(wor
     assert Review.objects.get().resolved_by == "tillgate"
 
 
-def test_wrong_credentials_are_taken_back_when_the_payment_that_met_them_is_answered(
+def test_answered_payment_closes_credentials_review(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """The payment is the one that met the wrong credentials."""
     met, other = world.start(world.order()), world.start(world.order())
     configure({"TOKEN": "another token"})
     world.notification(met)
@@ -543,7 +555,7 @@ def test_wrong_credentials_are_taken_back_when_the_payment_that_met_them_is_answ
     assert world.reviews() == []
 
 
-def test_what_an_answer_raised_stays_while_the_answers_are_the_same(world: World) -> None:
+def test_same_answer_keeps_review_open(world: World) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     for _ in range(2):
@@ -571,9 +583,10 @@ def mismatched(world: World, count: int) -> list[Payment]:
     return payments
 
 
-def test_a_look_that_finds_what_persons_were_told_of_costs_one_statement_at_most(
+def test_known_problem_costs_one_statement(
     world: World,
 ) -> None:
+    """Finding a problem that has a review already costs one statement at most."""
     statements = {}
     for count in (2, 20):
         payments = mismatched(world, count)
@@ -588,9 +601,10 @@ def test_a_look_that_finds_what_persons_were_told_of_costs_one_statement_at_most
     assert statements[20] - statements[2] <= 18
 
 
-def test_what_a_person_resolved_is_told_again_when_the_next_look_finds_it_still(
+def test_persisting_problem_is_reported_again(
     world: World,
 ) -> None:
+    """Staff resolved the review, but the next look still finds the problem."""
     one, other = mismatched(world, 2)
     closing.resolve(Review.objects.get(payment=one).pk, "polled", "clerk")
     run_lane("default")
@@ -615,7 +629,7 @@ def test_what_a_person_resolved_is_told_again_when_the_next_look_finds_it_still(
         ("payment-unknown", "found", 0, False),
     ],
 )
-def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it(
+def test_later_query_settles_earlier_review(
     world: World,
     reason: str,
     answered: str,
@@ -640,7 +654,7 @@ def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it
         if answered == "not found"
         else replace(found, asked_at=asked_at)
     )
-    conclude([Heard(payment, answer, is_in_order=answered != "a doubt")])
+    conclude([AppliedAnswer(payment, answer, is_in_order=answered != "a doubt")])
     said = dict(Review.objects.values_list("payment", "resolution"))
     assert said == {
         payment.pk: "a later answer of the gateway has ended it" if is_over else "",
@@ -648,7 +662,8 @@ def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it
     }
 
 
-def test_a_charge_back_waits_for_a_person_whatever_the_gateway_says_later(world: World) -> None:
+def test_charge_back_always_waits_for_staff(world: World) -> None:
+    """No later answer of the gateway closes the review."""
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
     actions.poll_now(payment, "anna")
@@ -689,7 +704,7 @@ def held_by_a_hanging_transaction(orders: list[Order]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", ["remote", "local"])
-def test_what_stands_behind_an_outbox_event_that_fails_holds_up_no_other_orders(
+def test_failing_event_blocks_no_other_orders(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
@@ -733,7 +748,7 @@ def test_what_stands_behind_an_outbox_event_that_fails_holds_up_no_other_orders(
 
 
 @pytest.mark.usefixtures("two_accounts")
-def test_the_account_that_has_waited_longest_has_its_turn_first(world: World) -> None:
+def test_longest_waiting_account_goes_first(world: World) -> None:
     first, second = many(world, 2), many(world, 1, "other")
     for payments, minutes in ((first, 1), (second, 2)):
         Payment.objects.filter(pk__in=[payment.pk for payment in payments]).update(
@@ -753,11 +768,13 @@ def test_the_account_that_has_waited_longest_has_its_turn_first(world: World) ->
 
 
 @pytest.mark.parametrize("said", ["\0", "\ud800"], ids=["nul", "half a surrogate"])
-def test_a_fault_whose_words_no_database_keeps_leaves_the_worker_alive(
+def test_unstorable_fault_text_spares_worker(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     said: str,
 ) -> None:
+    """No database can store the text of the error; the worker goes on."""
+
     def send() -> int:
         raise RuntimeError(f"the mail service says {said}")
 
@@ -774,10 +791,11 @@ def test_a_fault_whose_words_no_database_keeps_leaves_the_worker_alive(
     ]
 
 
-def test_what_needs_a_person_is_mailed_and_not_more_often_than_set(
+def test_open_reviews_are_mailed_sparingly(
     world: World,
     configure: Callable[..., None],
 ) -> None:
+    """Mails are sent no more often than the setting allows."""
     configure(REVIEW_MAIL_TO=["owner@shop.example"], REVIEW_MAIL_MINUTES=30)
     raise_one(world)
     assert world.run_worker().counts["mail"] == 1
@@ -794,7 +812,7 @@ def test_what_needs_a_person_is_mailed_and_not_more_often_than_set(
     assert second.body.count("- Refund of unknown outcome: USD") == 2
 
 
-def test_the_mail_leads_to_what_needs_a_person(
+def test_review_mail_links_to_reviews(
     world: World,
     configure: Callable[..., None],
     settings: Any,
@@ -815,7 +833,7 @@ def test_the_mail_leads_to_what_needs_a_person(
     assert mail.outbox[1].body.endswith("See “Needs review” on the staff pages.")
 
 
-def test_the_managers_are_mailed_when_nobody_else_is_named(world: World, settings: Any) -> None:
+def test_managers_get_review_mail_by_default(world: World, settings: Any) -> None:
     raise_one(world)
     settings.MANAGERS = []
     assert world.run_worker().counts["mail"] == 0
@@ -834,7 +852,7 @@ def test_what_was_resolved_meanwhile_is_not_mailed(
     assert world.run_worker().counts["mail"] == 0
 
 
-def test_many_matters_make_one_mail_of_bounded_length(
+def test_many_reviews_make_one_short_mail(
     world: World,
     configure: Callable[..., None],
 ) -> None:
@@ -852,7 +870,7 @@ def test_many_matters_make_one_mail_of_bounded_length(
     assert Review.objects.filter(mailed_at__isnull=True).count() == 0
 
 
-def test_a_mail_server_that_is_away_is_tried_again_later(
+def test_absent_mail_server_is_retried(
     world: World,
     configure: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
@@ -891,11 +909,12 @@ def unusable() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_i2_a_gateway_that_answers_a_quiet_shop_nothing_usable_is_told_to_a_person(
+def test_i2_quiet_shop_hears_of_unusable_gateway(
     world: World,
     gateway: dict[str, Callable[[], object]],
     count: int,
 ) -> None:
+    """Even a shop with few payments learns that the gateway answers nothing usable."""
     for payment in many(world, count):
         gateway[payment.reference] = unusable
     for _ in range(25):
@@ -908,11 +927,12 @@ def test_i2_a_gateway_that_answers_a_quiet_shop_nothing_usable_is_told_to_a_pers
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_i2_what_was_once_wrong_with_an_account_hides_no_payment_that_stays_unanswered_while_the_account_answers(
+def test_i2_old_account_review_hides_no_payment(
     world: World,
     gateway: dict[str, Callable[[], object]],
     answers: bool,
 ) -> None:
+    """An unanswered payment is reported as long as the account answers others."""
     lost = world.start(world.order())
     gateway[lost.reference if answers else "*"] = unusable
     for reason in ("signature-mismatch", "gateway-silent"):
@@ -932,10 +952,11 @@ def test_i2_what_was_once_wrong_with_an_account_hides_no_payment_that_stays_unan
 
 
 @pytest.mark.once
-def test_i2_a_payment_that_the_gateway_never_tells_anything_usable_about_is_told_to_a_person(
+def test_i2_never_answered_payment_opens_review(
     world: World,
     gateway: dict[str, Callable[[], object]],
 ) -> None:
+    """The gateway never says anything usable about the payment."""
     lost = world.start(world.order())
     world.shopper_pays(lost)
     gateway[lost.reference] = unusable
@@ -960,10 +981,11 @@ def test_i2_a_payment_that_the_gateway_never_tells_anything_usable_about_is_told
 
 
 @pytest.mark.once
-def test_payments_of_an_account_that_is_silent_as_a_whole_are_not_told_one_by_one(
+def test_silent_account_opens_one_review(
     world: World,
     gateway: dict[str, Callable[[], object]],
 ) -> None:
+    """Its payments are not reported one by one."""
     many(world, 8)
     gateway["*"] = silent
     for _ in range(60):
@@ -972,9 +994,10 @@ def test_payments_of_an_account_that_is_silent_as_a_whole_are_not_told_one_by_on
     assert world.reviews() == ["gateway-silent"]
 
 
-def test_an_answer_that_was_asked_before_the_payment_was_paid_contradicts_nothing(
+def test_early_answer_contradicts_no_payment(
     world: World,
 ) -> None:
+    """The answer was asked for before the payment was paid."""
     payment = world.start(world.order())
     Payment.objects.update(status="created", transaction_no=None, payment_url="")
     asked = world.fresh(payment)
@@ -985,7 +1008,7 @@ def test_an_answer_that_was_asked_before_the_payment_was_paid_contradicts_nothin
     assert (world.fresh(payment).status, world.reviews()) == ("paid", [])
 
 
-def test_an_account_whose_plugin_raises_is_told_to_be_silent(
+def test_raising_plugin_counts_as_silent(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1001,9 +1024,10 @@ def test_an_account_whose_plugin_raises_is_told_to_be_silent(
     assert world.reviews() == ["gateway-silent"]
 
 
-def test_i2_what_was_accepted_is_told_again_when_it_comes_again_after_an_answer_in_order(
+def test_i2_returning_accepted_problem_is_reported(
     world: World,
 ) -> None:
+    """Staff accepted the problem, and a normal answer came in between."""
     payment = world.paid_payment()
     for hours, word in ((2, "reversed"), (30, "success"), (8 * 24, "reversed")):
         world.sandbox.control.set_options({"word_paid": word})
@@ -1016,9 +1040,10 @@ def test_i2_what_was_accepted_is_told_again_when_it_comes_again_after_an_answer_
     assert Review.objects.filter(payment=payment).count() == 2
 
 
-def test_i2_a_paid_payment_that_the_gateway_forgot_at_its_last_look_is_asked_about_again(
+def test_i2_forgotten_paid_payment_is_asked_again(
     world: World,
 ) -> None:
+    """The gateway did not know the payment at its last scheduled look."""
     payment = world.paid_payment()
     world.time.advance(days=8)
     world.run_worker()
@@ -1032,7 +1057,7 @@ def test_i2_a_paid_payment_that_the_gateway_forgot_at_its_last_look_is_asked_abo
     assert world.reviews() == []
 
 
-def test_a_paid_payment_that_is_unknown_is_nobodys_matter_once_all_of_it_was_given_back(
+def test_full_refund_closes_unknown_payment_review(
     world: World,
 ) -> None:
     payment = world.paid_payment()
@@ -1047,7 +1072,7 @@ def test_a_paid_payment_that_is_unknown_is_nobodys_matter_once_all_of_it_was_giv
 
 
 @pytest.mark.parametrize("minutes", [1, 119.99, 125])
-def test_i2_only_what_was_known_until_its_time_was_over_is_forgotten_for_its_age(
+def test_i2_only_expired_payments_may_be_forgotten(
     world: World,
     configure: Callable[..., None],
     minutes: float,

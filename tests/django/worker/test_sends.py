@@ -87,11 +87,12 @@ def test_i6_listed_refund_is_booked_as_listed(
 
 
 @pytest.mark.parametrize("refund_id", [None, "of a lost row"])
-def test_i6_listed_refund_without_row_makes_queued_one_unknown(
+def test_i6_unmatched_listed_refund_means_unknown(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     refund_id: str | None,
 ) -> None:
+    """The queued refund may be the one that the gateway lists."""
     refund = queued(world.paid_payment())
     sending_nothing(monkeypatch)
     there = ReportedRefund(
@@ -108,7 +109,7 @@ def test_i6_listed_refund_without_row_makes_queued_one_unknown(
     assert (refund.status, world.reviews()) == ("unknown", ["refund-unknown"])
 
 
-def test_i6_word_refunded_without_a_row_makes_it_unknown(
+def test_i6_word_refunded_without_row_means_unknown(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -164,7 +165,7 @@ def test_refund_waits_until_the_gateway_answers(
     assert world.reviews() == []
 
 
-def test_request_that_queues_a_refund_does_not_ask(world: World) -> None:
+def test_request_queueing_refund_sends_no_query(world: World) -> None:
     payment = world.paid_payment()
     before = world.queries()
     assert queueing.refund(payment.pk, "2.50").status == "succeeded"

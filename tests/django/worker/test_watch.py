@@ -14,7 +14,7 @@ from django.core import mail
 
 from tests.django.conftest import World
 from tillgate import shop
-from tillgate.django.heartbeats import set_heartbeat
+from tillgate.django.heartbeats import beat
 from tillgate.django.models import OutboxEvent, Review
 from tillgate.django.reviews.closing import resolve
 from tillgate.django.worker import watch
@@ -36,7 +36,8 @@ def ended() -> None:
 
 
 @pytest.mark.usefixtures("looks")
-def test_a_page_of_a_shopper_tells_of_a_worker_that_is_away_without_it(world: World) -> None:
+def test_shopper_page_reports_absent_worker(world: World) -> None:
+    """The review and the mail do not need the worker."""
     payment = world.start(world.order())
     world.run_worker()
     world.time.advance(minutes=14)
@@ -55,16 +56,17 @@ def test_a_page_of_a_shopper_tells_of_a_worker_that_is_away_without_it(world: Wo
 
 
 @pytest.mark.usefixtures("looks")
-def test_a_shop_event_that_nothing_delivers_is_told_of_though_the_worker_beats(
+def test_undelivered_shop_event_is_reported(
     world: World,
 ) -> None:
+    """The event is reported even while the worker's heartbeat is recent."""
     order = world.order()
     with world.failing_handler("tillgate_payment_paid"):
         payment = world.start(order)
         world.shopper_pays(payment)
         world.notification(payment)
     world.time.advance(minutes=16)
-    set_heartbeat(watch.WORKER, world.time.now(), {})
+    beat({})
     world.see_pay_page(world.order())
     ended()
     [review] = Review.objects.filter(reason="worker-late")
@@ -74,12 +76,13 @@ def test_a_shop_event_that_nothing_delivers_is_told_of_though_the_worker_beats(
     assert world.reviews() == []
 
 
-def test_events_behind_a_failing_one_are_no_trouble(world: World) -> None:
+def test_blocked_events_open_no_review(world: World) -> None:
+    """An event may wait behind one that fails."""
     payment = world.paid_payment()
     now = world.time.now()
     event = OutboxEvent.objects.get(order=payment.order, kind="payment-paid")
     world.time.advance(minutes=20)
-    set_heartbeat(watch.WORKER, world.time.now(), {})
+    beat({})
     OutboxEvent.objects.filter(pk=event.pk).update(
         done_at=None,
         due_at=world.time.now(),
@@ -99,9 +102,10 @@ def test_events_behind_a_failing_one_are_no_trouble(world: World) -> None:
     assert world.reviews() == ["worker-late"]
 
 
-def test_a_remote_event_that_nothing_sends_is_told_of_and_one_whose_time_is_to_come_is_not(
+def test_unsent_remote_event_is_reported(
     world: World,
 ) -> None:
+    """An event whose time has not come yet is not reported."""
     payment = world.paid_payment()
     shop.enqueue_remote(
         payment.order.plugin,
@@ -111,12 +115,13 @@ def test_a_remote_event_that_nothing_sends_is_told_of_and_one_whose_time_is_to_c
     )
     for minutes, told in ((44, []), (2, ["worker-late"])):
         world.time.advance(minutes=minutes)
-        set_heartbeat(watch.WORKER, world.time.now(), {})
+        beat({})
         look_at_worker()
         assert world.reviews() == told
 
 
-def test_a_dismissal_covers_the_case_and_not_the_next_one(world: World) -> None:
+def test_dismissal_covers_only_one_case(world: World) -> None:
+    """The next case opens a review again."""
     world.run_worker()
     world.time.advance(hours=1)
     look_at_worker()
@@ -130,11 +135,12 @@ def test_a_dismissal_covers_the_case_and_not_the_next_one(world: World) -> None:
     assert world.reviews() == ["worker-late"]
 
 
-def test_a_process_looks_once_a_minute_and_a_failure_is_no_matter_of_the_shoppers(
+def test_process_looks_once_per_minute(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """A failure to look does not affect the shopper."""
     seconds = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: seconds[0])
     pages = watch._Watch()

@@ -18,7 +18,8 @@ class ShopConfig(AppConfig):
         """Register the shop, and an observer beside those that come with the app: all hooks are
         on.
         """
+        from tillgate import shop
         from tools.benchmarks.shop import plugin
 
-        hooks.plugin_manager().register(plugin, name="benchmark-shop")
+        shop.register(plugin, "benchmark-shop")
         hooks.plugin_manager().register(plugin.Observer(), name="benchmark-observer")

@@ -14,6 +14,9 @@ class TillgateDjangoPaymentsConfig(AppConfig):
     verbose_name = _("Payments of django-payments")
 
     def ready(self) -> None:
-        """Register the system checks."""
-        # importing the checks registers them
-        from tillgate_django_payments import checks  # noqa: F401
+        """Register the plugin and the system checks."""
+        from tillgate import shop
+        from tillgate_django_payments import checks, plugin  # noqa: F401  # the checks register
+        from tillgate_django_payments.variants import PLUGIN
+
+        shop.register(plugin, PLUGIN)

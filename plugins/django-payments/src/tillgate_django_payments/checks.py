@@ -7,25 +7,20 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from django.apps import apps
 from django.conf import settings as project
 from django.core.exceptions import ImproperlyConfigured
 from django.db import router
 from payments import get_payment_model
 
 from tillgate import ConfigurationError, shop
+from tillgate_django_payments.provider import TillgateProvider
+from tillgate_django_payments.variants import PROVIDER, own_variants
 
 CHECKS: Final = shop.CheckSet("tillgate_django_payments")
 _error, _warning = CHECKS.error, CHECKS.warning
 
 _STATIC_NAME: Final = re.compile(r"[a-z-]+", re.ASCII)
 """The variant names that the library's static addresses accept."""
-
-
-@CHECKS.area
-def check_apps() -> shop.Found:
-    """Whether Tillgate's own app is there."""
-    yield from CHECKS.check_tillgate(1)
 
 
 @CHECKS.area
@@ -40,8 +35,6 @@ def check_model() -> shop.Found:
             'Set PAYMENT_MODEL = "app_label.Payment" to the shop\'s own model.',
         )
         return
-    if not apps.is_installed("tillgate.django"):
-        return
     theirs, ours = router.db_for_write(model), shop.database()
     if theirs != ours:
         message = (
@@ -54,16 +47,8 @@ def check_model() -> shop.Found:
 @CHECKS.area
 def check_variants() -> shop.Found:
     """Whether there is a variant of ours, and whether each can be used."""
-    if getattr(project, "PAYMENT_VARIANT_FACTORY", None) or not apps.is_installed(
-        "tillgate.django",
-    ):
+    if getattr(project, "PAYMENT_VARIANT_FACTORY", None):
         return
-    # models cannot be imported before the apps are there
-    from tillgate_django_payments.variants import (
-        PROVIDER,
-        own_variants,
-    )
-
     ours = own_variants()
     if not ours:
         hint = (
@@ -76,8 +61,6 @@ def check_variants() -> shop.Found:
 
 
 def _check_variant(name: str, options: dict[str, Any]) -> shop.Found:
-    from tillgate_django_payments.provider import TillgateProvider  # for the same reason
-
     if not _STATIC_NAME.fullmatch(name):
         message = (
             f"PAYMENT_VARIANTS[{name!r}]: the library's static addresses take only small "

@@ -22,7 +22,7 @@ from tillgate import ConfigurationError, InvalidRequest, Method, Notification, s
 from tillgate.hooks import RefundStatus
 from tillgate.shop import money
 from tillgate_django_payments import rows
-from tillgate_django_payments.plugin import PLUGIN
+from tillgate_django_payments.variants import PLUGIN
 
 REFUND_REFUSED: Final = "refund-refused"
 """The code of the `PaymentError` for a refund that failed at the gateway; the shop may request it
@@ -42,6 +42,9 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
     """Pays through Tillgate with one payment `method`, or, without one, with the method that the
     shopper chooses on Tillgate's page.
     """
+
+    pays_with_tillgate = True
+    """Tells this provider and its subclasses from others, for `variants`, which it imports."""
 
     # the library's own argument
     def __init__(self, method: str | None = None, capture: bool = True) -> None:  # noqa: FBT001, FBT002

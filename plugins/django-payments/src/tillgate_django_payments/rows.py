@@ -19,8 +19,7 @@ from payments import PaymentStatus, get_payment_model
 from tillgate import Goods, InvalidRequest, shop
 from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RefundStatus
 from tillgate.hooks import PaymentStatus as TillgateStatus
-from tillgate_django_payments.plugin import PLUGIN
-from tillgate_django_payments.variants import is_ours, variant_for
+from tillgate_django_payments.variants import PLUGIN, is_ours, variant_for
 
 _log = logging.getLogger("tillgate")
 
@@ -57,13 +56,13 @@ def state_of(key: str) -> shop.OrderState | None:
     return shop.order_state(PLUGIN, key)
 
 
-def describe(key: str) -> OrderDescription | None:
+def describe(order_key: str) -> OrderDescription | None:
     """Return a payment's amount and lines; it may be paid while it waits and the shop's model has
     no objection.
     """
     # so that the shop's model may lock the rows that it reads
     with transaction.atomic(using=database()):
-        row = find(key)
+        row = find(order_key)
         if row is None:
             return None
         return OrderDescription(

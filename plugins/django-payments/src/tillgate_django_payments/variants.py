@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from django.conf import settings
+from django.utils.module_loading import import_string
+
 from tillgate import Method, PaymentMethod
 
-PROVIDER: Final = "tillgate_django_payments.TillgateProvider"
+PLUGIN: Final = "django-payments"
+"""The plugin's name, which Tillgate's rows carry."""
+PROVIDER: Final = "tillgate_django_payments.provider.TillgateProvider"
 """The path of the provider in PAYMENT_VARIANTS."""
 
 
@@ -28,11 +33,6 @@ def own_variants() -> dict[str, dict[str, Any]]:
     """Return the options of Tillgate's variants in PAYMENT_VARIANTS, by name; a project with its
     own factory does not use them.
     """
-    from django.conf import settings
-    from django.utils.module_loading import import_string
-
-    from tillgate_django_payments.provider import TillgateProvider
-
     found = {}
     given = (
         {}
@@ -44,7 +44,7 @@ def own_variants() -> dict[str, dict[str, Any]]:
             provider = import_string(handler)
         except ImportError:  # an error of another provider, which this plugin does not report
             continue
-        if isinstance(provider, type) and issubclass(provider, TillgateProvider):
+        if getattr(provider, "pays_with_tillgate", False):
             found[name] = options
     return found
 
@@ -56,12 +56,10 @@ def is_ours(row: Any) -> bool | None:
     Another provider may reject its own settings, and a project's own factory may reject an unknown
     name, with any exception.
     """
-    from payments.core import provider_factory
-
-    from tillgate_django_payments.provider import TillgateProvider
+    from payments.core import provider_factory  # imported late: it reads the settings
 
     try:
-        return isinstance(provider_factory(row.variant, row), TillgateProvider)
+        return bool(getattr(provider_factory(row.variant, row), "pays_with_tillgate", False))
     except Exception:  # noqa: BLE001  # the shop's own code may raise anything
         return None
 

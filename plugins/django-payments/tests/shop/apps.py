@@ -9,6 +9,6 @@ class ShopConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from tests.shop import ledger
+        from tests.shop import bookkeeping
 
-        ledger.keep()
+        bookkeeping.keep()

@@ -1,7 +1,3 @@
 """Tillgate for django-oscar: order first, then redirect; enabled by settings alone."""
 
 __version__ = "0.1.0"
-
-from tillgate_oscar.placing import payment_url
-
-__all__ = ["payment_url"]

@@ -2,7 +2,7 @@
 store everything.
 """
 
-from django.apps import AppConfig, apps
+from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 
@@ -14,10 +14,9 @@ class TillgateOscarConfig(AppConfig):
     verbose_name = _("Payments of Oscar's orders")
 
     def ready(self) -> None:
-        """Register the system checks and listen to Oscar's signals."""
-        from tillgate_oscar import checks  # noqa: F401  # importing the checks registers them
+        """Register the plugin and the system checks, and listen to Oscar's signals."""
+        from tillgate import shop
+        from tillgate_oscar import checks, conf, plugin, signals  # noqa: F401  # the checks register
 
-        if apps.is_installed("tillgate.django"):  # otherwise the checks report it
-            from tillgate_oscar import signals
-
-            signals.connect(self)
+        shop.register(plugin, conf.PLUGIN)
+        signals.connect(self)

@@ -38,16 +38,8 @@ def check_settings() -> shop.Found:
 
 
 @CHECKS.area
-def check_apps() -> shop.Found:
-    """Whether Tillgate's own app is there."""
-    yield from CHECKS.check_tillgate(2)
-
-
-@CHECKS.area
 def check_classes() -> shop.Found:
     """Whether Oscar uses our mixins."""
-    if not apps.is_installed("tillgate.django"):
-        return
     loaded = {
         name: (get_class(module, name), import_string(path))
         for (module, name), path in OVERLAYS.items()
@@ -253,7 +245,7 @@ def check_part_payments() -> shop.Found:
         said = get_settings().other_ways_to_pay
     except ConfigurationError:
         return  # check_settings reports it
-    if said is None and apps.is_installed("tillgate.django") and has_own_payment_handling():
+    if said is None and has_own_payment_handling():
         message = (
             "PaymentDetailsView.handle_payment is the shop's own: an order that is paid "
             "with Tillgate does not call it."
@@ -271,8 +263,6 @@ def check_part_payments() -> shop.Found:
 @CHECKS.area
 def check_databases() -> shop.Found:
     """Whether an order and Tillgate's rows change in one transaction."""
-    if not apps.is_installed("tillgate.django"):
-        return
     oscars, ours = get_model("order", "Order"), shop.database()
     hint = "Let DATABASE_ROUTERS send both to one database, whether they are written or read."
     if (written := router.db_for_write(oscars)) != ours:
@@ -313,8 +303,6 @@ def _taken_currencies() -> list[str]:
     """Return the currencies in which an offered payment method takes orders; none where the
     settings cannot be read, which is reported.
     """
-    if not apps.is_installed("tillgate.django"):
-        return []
     try:
         return list(
             dict.fromkeys(
@@ -367,8 +355,6 @@ def check_domain() -> shop.Found:
     """Whether mail leads to the shop: Oscar takes the host from the site, which is example.com in a
     new database.
     """
-    if not apps.is_installed("tillgate.django"):
-        return
     # models cannot be imported while the apps are being loaded
     from django.contrib.sites.models import (
         Site,

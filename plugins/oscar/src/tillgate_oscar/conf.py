@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tillgate import shop
 
 PLUGIN: Final = "oscar"
-"""The entry point's name, which Tillgate's orders carry."""
+"""The plugin's name, which Tillgate's orders carry."""
 
 _Code = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$", strict=True)]
 _Name = Annotated[str, Field(min_length=1, max_length=100, strict=True)]

@@ -91,11 +91,7 @@ def remind(reference: str) -> None:
     """
     payment = shop.find_payment(PLUGIN, reference=reference)
     order = orders.find(payment.order.key) if payment else None
-    if (
-        payment is None
-        or order is None
-        or not orders.waits_for_payment(order, orders.state_of(order))
-    ):
+    if payment is None or order is None or not orders.needs_payment(order, orders.state_of(order)):
         return
     with shop.locked_order(
         PLUGIN,
@@ -183,7 +179,7 @@ def _is_undone(order: Any, ours: shop.OrderState) -> bool:
 
 def _may_be_reminded(order: Any, ours: shop.OrderState) -> bool:
     order.refresh_from_db(fields=["status"])
-    return orders.waits_for_payment(order, ours) and not ours.open_payments
+    return orders.needs_payment(order, ours) and not ours.open_payments
 
 
 def _state_if_due(

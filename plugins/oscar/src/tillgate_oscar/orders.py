@@ -66,18 +66,18 @@ def describe(order_key: str) -> OrderDescription | None:
     )
 
 
-def outstanding(order: Any) -> Decimal:
+def outstanding(order: Any, sources: list[Any] | None = None) -> Decimal:
     """Return the part of an order's total that no other payment source holds, such as a gift card
-    or an account.
+    or an account. `sources` are all of the order's, if they were read already.
     """
-    return _left_by(_other_sources(order), order)
+    return _left_by(_other_sources(order, sources), order)
 
 
-def _other_sources(order: Any) -> list[Any]:
+def _other_sources(order: Any, sources: list[Any] | None = None) -> list[Any]:
     """Return the payment sources of an order that do not hold the money of a Tillgate payment."""
     return [
         source
-        for source in order.sources.all()
+        for source in (order.sources.all() if sources is None else sources)
         if not source.reference or not shop.find_payment(PLUGIN, reference=source.reference)
     ]
 
@@ -160,6 +160,18 @@ def waits_for_payment(order: Any, ours: shop.OrderState | None) -> bool:
     return not (ours.is_closed or ours.paid_by or ours.held or ours.reported_paid)
 
 
+def is_free(order: Any) -> bool:
+    """Tell whether nothing of an order is left to pay: staff have reduced it, or another source
+    holds all of it.
+    """
+    return outstanding(order) <= 0
+
+
+def needs_payment(order: Any, ours: shop.OrderState | None) -> bool:
+    """Tell whether an order waits for payment and something is left to pay."""
+    return waits_for_payment(order, ours) and not is_free(order)
+
+
 def may_be_cancelled(order: Any, ours: shop.OrderState | None) -> bool:
     """Tell whether its shopper may cancel an order: it waits for payment, and no money is on its
     way.
@@ -189,6 +201,7 @@ def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
     """
     return [
         {
+            "price": payment.amount,
             "amount": shop.money_text(payment.amount, payment.currency),
             "method": shop.method_label(payment.method),
             "closes_at": payment.page_closes_at,
@@ -196,6 +209,14 @@ def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
         for payment in (ours.open_payments if ours else ())
         if payment.payment_url and payment.page_closes_at > timezone.now()
     ]
+
+
+def needless_pages(order: Any, ours: shop.OrderState | None) -> list[dict[str, Any]]:
+    """Return the open payment pages on which nobody should pay: the order waits for another amount,
+    or for none.
+    """
+    due = outstanding(order) if needs_payment(order, ours) else None
+    return [page for page in open_pages(ours) if page["price"] != due]
 
 
 def is_held_back(order: Any, ours: shop.OrderState | None) -> bool:
@@ -363,7 +384,7 @@ def at_home(order: Any, url: str) -> str:
 
 def _is_here(order: Any) -> bool:
     """Tell whether an order belongs to the site of this process, which is at `PUBLIC_URL`."""
-    return order.site is None or order.site_id == getattr(project, "SITE_ID", None)
+    return order.site_id in (None, getattr(project, "SITE_ID", None))
 
 
 def language_of(payment: Payment | None) -> str:

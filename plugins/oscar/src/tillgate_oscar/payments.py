@@ -46,11 +46,12 @@ def paid(payment: Payment) -> PaidOutcome:
     order, settings = locked(payment.order.key), get_settings()
     if order is None:
         return PaidOutcome.NOT_PAYABLE
-    if source_of(order, payment.reference):
+    sources = list(order.sources.all())
+    if any(source.reference == payment.reference for source in sources):
         return PaidOutcome.APPLIED
     if order.status != settings.pending_status or order.currency != payment.currency:
         return PaidOutcome.NOT_PAYABLE
-    if outstanding(order) > payment.amount:
+    if outstanding(order, sources) > payment.amount:
         return PaidOutcome.UNDERPAID
     _record(order, payment)
     take_again(order)  # before the shop's own handler, which may consume it

@@ -1,6 +1,4 @@
-"""The hooks: they describe an Oscar order to Tillgate, and apply shop events to it. Importing them
-needs no Django project.
-"""
+"""The hooks: they describe an Oscar order to Tillgate, and apply shop events to it."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from oscar.core.loading import get_model
 from tillgate_oscar import refunds
 from tillgate_oscar.conf import get_settings
 from tillgate_oscar.orders import is_expected, paid_by, state_of, statuses_of_unpaid
+from tillgate_oscar.payments import is_being_paid
 
 
 class EventHandlerMixin:
@@ -115,6 +116,8 @@ class EventHandlerMixin:
         """
         # a mixin of Oscar's handler
         shops_own = super().handle_order_status_change  # type: ignore[misc]
+        if is_being_paid(order.number):  # under the event's lock, by the row as it is
+            return shops_own(order, new_status, *arguments, **options)
         settings = get_settings()
         closing = (
             settings.cancelled_status,

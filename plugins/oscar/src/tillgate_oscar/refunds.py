@@ -73,7 +73,9 @@ def queue(
                 _check_quantities(order, event_type, quantities, ours.paid_by.refunds)
     except InvalidRequest as error:
         raise PaymentError(f"{error.value} {error.remedy}") from None
-    except TillgateError as error:  # it is not possible now, or another process has the order
+    except shop.RefundNotPossible as error:
+        raise PaymentError(error.for_staff) from None
+    except TillgateError as error:  # another process has the order
         raise PaymentError(str(error)) from None
     return queued
 

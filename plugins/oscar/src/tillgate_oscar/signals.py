@@ -112,6 +112,8 @@ def keep_paid(*, instance: Any, raw: bool, using: str, update_fields: Any, **_: 
     """
     if raw or instance.pk is None or not _is_written(instance, update_fields):
         return
+    if is_being_paid(instance.number):
+        return
     rows = type(instance)._base_manager.using(using).filter(pk=instance.pk)
     stored = vars(instance)[_STORED] = rows.values_list("status", flat=True).first()
     if stored not in (None, instance.status) and _waits(instance) and is_paid_here(instance):

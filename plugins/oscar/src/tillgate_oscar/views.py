@@ -30,7 +30,7 @@ _MOST_LOOKS: Final = 15
 @require_safe
 def order(request: HttpRequest, ticket: str) -> HttpResponse:
     """Show the state of an order. Its shopper goes on to Oscar's own pages or can pay again; others
-    see its number, status and refund.
+    see its number, status and refund, and payment pages on which nobody should pay.
 
     The address travels through the payment service, so the address alone gives no authority over
     the order.
@@ -50,7 +50,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         )
     ours, settings = orders.state_of(found), get_settings()
     is_shopper, waits = orders.is_of_shopper(found, request), orders.waits_for_payment(found, ours)
-    is_held_back = orders.is_held_back(found, ours)
+    is_held_back, is_free = orders.is_held_back(found, ours), waits and orders.is_free(found)
     is_pending = found.status == settings.pending_status
     if (
         is_shopper
@@ -80,11 +80,15 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "is_cancelled": found.status == settings.cancelled_status,
         "is_paid": has_arrived or found.status == settings.paid_status,
         "has_paid_nothing": has_arrived and not has_paid,
-        "waits": waits,
+        "waits": waits and not is_free,
+        "is_free": is_free,
+        "open_pages": [] if has_paid else orders.needless_pages(found, ours),
         "kept_until": ours.kept_until if ours else None,
         "tillgate_refunded": orders.refunded_text(ours),
         "unpaid_detail": orders.unpaid_detail(ours),
-        "pay_url": shop.pay_path(PLUGIN, found.number) if waits and is_shopper else None,
+        "pay_url": shop.pay_path(PLUGIN, found.number)
+        if waits and is_shopper and not is_free
+        else None,
         "change_url": orders.change_url(found)
         if is_shopper and orders.may_be_cancelled(found, ours)
         else None,
@@ -126,6 +130,8 @@ def change(request: HttpRequest, ticket: str) -> HttpResponse:
             "lines": found.lines.all(),
             "is_cancelled": is_cancelled,
             "open_pages": orders.open_pages(ours),
+            "is_free": orders.is_free(found),
+            "order_url": orders.status_url(number),
             "pay_url": shop.pay_path(PLUGIN, number),
         }
         response = _private(render(request, "tillgate_oscar/change.html", page))

@@ -22,6 +22,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_variables
 from django_scopes import scopes_disabled
 from pretix.base.models import Event
@@ -44,6 +45,20 @@ FIELDS: Final = ("base_url", "merchant_no", "token")
 """The setting names of an account; the account for test mode has the prefix `test_`."""
 OPTIONS: Final = ("dialect", "webhook_secrets", "store_no", "currencies", "settle_currency")
 """The setting names that an account may leave empty."""
+LABELS: Final[dict[str, Any]] = {
+    "dialect": _("Payment service"),
+    "base_url": _("Address of the payment service"),
+    "merchant_no": _("Merchant number"),
+    "token": _("Secret token"),
+    "webhook_secrets": _("Webhook secret"),
+    "store_no": _("Store number"),
+    "settle_currency": _("Settlement currency"),
+}
+"""The labels of settings in the form."""
+_NAMES: Final = re.compile(rf"(?<!\w)'[^']*'|\b(?:test_)?({'|'.join(LABELS)})\b(?: \(--[^)]*\))?")
+"""The names of settings in Tillgate's messages, with the options of its command, and quoted
+words, which are the gateway's or the organizer's.
+"""
 SECRETS: Final = ("token", "webhook_secrets")
 """The setting names whose values no page and no history shows."""
 
@@ -123,6 +138,16 @@ def dialect_of(values: Any, prefix: str) -> GatewayProfile | None:
 def setting_of(method: str) -> str:
     """Return the name of the setting that says whether an event offers a payment method."""
     return f"method_{method}"
+
+
+def labelled(text: str) -> str:
+    """Return a message of Tillgate's with the labels of the form instead of the names of
+    settings.
+    """
+    return _NAMES.sub(
+        lambda found: f"“{LABELS[found[1]]}”" if found[1] else found[0],
+        text,
+    )
 
 
 def _prefix(*, testmode: bool) -> str:

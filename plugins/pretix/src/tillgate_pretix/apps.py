@@ -44,9 +44,10 @@ class TillgatePretixConfig(PluginConfig):  # type: ignore[misc]  # pretix has no
         )
 
     def ready(self) -> None:
-        """Pass Tillgate its settings, from pretix's configuration file, and its addresses; and
-        connect to pretix's signals.
+        """Pass Tillgate its settings, from pretix's configuration file, its addresses and the
+        plugin; and connect to pretix's signals.
         """
+        from tillgate import shop
         from tillgate_pretix import configuration
 
         if not hasattr(settings, "TILLGATE"):
@@ -55,10 +56,11 @@ class TillgatePretixConfig(PluginConfig):  # type: ignore[misc]  # pretix has no
                 settings.SITE_URL,
                 [mail for _name, mail in settings.ADMINS],
             )
-        # Importing them registers them. The payment methods are read with them, once, so the
-        # settings come first.
-        from tillgate_pretix import checks, signals  # noqa: F401
+        # Importing checks and signals registers them. The payment methods are read with them, once,
+        # so the settings come first.
+        from tillgate_pretix import checks, plugin, signals  # noqa: F401
 
+        shop.register(plugin, configuration.PLUGIN)
         _add_pages()
 
 

@@ -18,18 +18,13 @@ from tillgate.shop import CheckSet, Found, absolute_url, report_errors_as_warnin
 from tillgate_pretix import accounts
 
 CHECKS: Final = CheckSet("tillgate_pretix")
-report_errors_as_warnings()
-
-
-@CHECKS.area
-def check_tillgate() -> Found:
-    """Yield a warning where Tillgate's own app is missing: a setting of pretix can leave it out."""
-    for error in CHECKS.check_tillgate(1):
-        hint = (
-            "Take tillgate.django out of [pretix] plugins_exclude, and install the "
-            "distribution tillgate-pretix anew."
-        )
-        yield CHECKS.warning(1, error.msg, hint)
+report_errors_as_warnings(
+    remedies={
+        1: "In pretix.cfg give review_mail_to under [tillgate], or admins under [mail].",
+        4: "SQLite is for a trial. Use PostgreSQL before attendees pay: [database] in pretix.cfg.",
+    },
+    notes=[4],  # pretix.cfg cannot set the mode of SQLite's transactions
+)
 
 
 @CHECKS.database_area

@@ -9,6 +9,12 @@ from typing import Any, Final
 
 from tillgate import shop
 
+PLUGIN: Final = "pretix"
+"""The plugin's name, which Tillgate's rows carry."""
+
+APP: Final = "tillgate_pretix"
+"""The app's name, which an event lists among its active plugins."""
+
 SECTION: Final = "tillgate"
 _LISTS: Final = frozenset({"payment_methods", "review_mail_to"})
 _NOT_HERE: Final = frozenset({"accounts"})  # every event has its own

@@ -16,8 +16,8 @@ from pretix.control.views.event import PaymentProviderSettings
 
 from tillgate import ConfigurationError, shop
 from tillgate_pretix import accounts
+from tillgate_pretix.configuration import APP
 from tillgate_pretix.orders import METHODS
-from tillgate_pretix.plugin import APP
 
 _SECONDS: Final = 8.0
 """The organizer waits for the answer."""
@@ -43,8 +43,8 @@ def _problem(values: Any, *, testmode: bool) -> str:
     try:
         found = shop.check_account(accounts.build(values, testmode=testmode), seconds=_SECONDS)
     except ConfigurationError as error:
-        return str(error)
-    return "" if found.passed else found.finding
+        return accounts.labelled(str(error))
+    return "" if found.passed else accounts.labelled(found.finding)
 
 
 def test_saved(event: Any) -> None:
@@ -114,7 +114,9 @@ def warnings_html(request: Any) -> str:
     is_about_payment = (
         here.view_name in _PAGES and here.kwargs.get("provider", accounts.HOLDER) == accounts.HOLDER
     )
-    if event is None or not is_about_payment or APP not in event.get_plugins():
+    # the test says how the accounts stand that are typed; the warnings are about the saved ones
+    is_trial = request.method == "POST"
+    if event is None or not is_about_payment or is_trial or APP not in event.get_plugins():
         return ""
     return str(
         get_template("tillgate_pretix/warnings.html").render(

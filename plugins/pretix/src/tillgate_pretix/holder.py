@@ -119,7 +119,7 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
                 accounts.refuse_private(base_url, testmode=testmode)
             account = accounts.build(given, testmode=testmode)
         except ConfigurationError as error:
-            return {error.field: str(error)}
+            return {error.field: accounts.labelled(str(error))}
         if self.event.currency in account.taken_currencies:
             return {}
         wrong = _("The account takes %(ours)s, and this event is in %(theirs)s.")
@@ -146,36 +146,39 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
                 "data-display-dependency-regex": f"/^({services})$/",
             }
 
-        def text(field: str, label: Any) -> forms.CharField:
+        def text(field: str) -> forms.CharField:
             return forms.CharField(
-                label=place.format(label),
+                label=place.format(accounts.LABELS[field]),
                 required=False,
                 widget=forms.TextInput(attrs=shown_for(field)),
             )
 
         fields = {
             "dialect": forms.ChoiceField(
-                label=place.format(_("Payment service")),
+                label=place.format(accounts.LABELS["dialect"]),
                 choices=_services(self.settings.get(f"{prefix}dialect")),
                 help_text=_documentation(),
                 required=False,
             ),
             "base_url": forms.URLField(
-                label=place.format(_("Address of the payment service")),
+                label=place.format(accounts.LABELS["base_url"]),
                 help_text=_ADDRESSES,
                 required=False,
                 assume_scheme="https",
                 widget=forms.URLInput(attrs=shown_for("base_url")),
             ),
-            "merchant_no": text("merchant_no", _("Merchant number")),
-            "token": SecretKeySettingsField(label=place.format(_("Secret token")), required=False),
+            "merchant_no": text("merchant_no"),
+            "token": SecretKeySettingsField(
+                label=place.format(accounts.LABELS["token"]),
+                required=False,
+            ),
             "webhook_secrets": SecretKeySettingsField(
-                label=place.format(_("Webhook secret")),
+                label=place.format(accounts.LABELS["webhook_secrets"]),
                 help_text=self._webhook_help(testmode=testmode),
                 required=False,
                 widget=_SecretLines(attrs={"rows": 2, **shown_for("webhook_secrets")}),
             ),
-            "store_no": text("store_no", _("Store number")),
+            "store_no": text("store_no"),
             "currencies": forms.CharField(
                 label=place.format(
                     _(
@@ -185,7 +188,7 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
                 ),
                 required=False,
             ),
-            "settle_currency": text("settle_currency", _("Settlement currency")),
+            "settle_currency": text("settle_currency"),
         }
         return {prefix + name: field for name, field in fields.items() if _services_with(name)}
 

@@ -30,9 +30,15 @@ from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
 from tillgate import Goods, PaymentMethod, shop
-from tillgate.hooks import Order as Unpaid
-from tillgate.hooks import OrderDescription, PaidOutcome, Payment, PaymentStatus, RefundStatus
-from tillgate.hooks import Review as Raised
+from tillgate.hooks import Order as Bill
+from tillgate.hooks import (
+    OrderDescription,
+    PaidOutcome,
+    Payment,
+    PaymentStatus,
+    RefundStatus,
+    Review,
+)
 from tillgate.shop import (
     MONEY_REASONS,
     OpenReview,
@@ -44,8 +50,8 @@ from tillgate.shop import (
     money,
 )
 from tillgate_pretix.accounts import HOLDER, event_of_alias, settings_of
+from tillgate_pretix.configuration import APP, PLUGIN
 from tillgate_pretix.mail import tell_of_held_money, tell_of_second_payment
-from tillgate_pretix.plugin import APP, PLUGIN
 
 _log = logging.getLogger("tillgate")
 
@@ -186,15 +192,15 @@ def _payment_for(order: Any, payment: Payment) -> Any:
 # Before a payment ---------------------------------------------------------------------------------
 
 
-def describe(key: str) -> OrderDescription | None:
+def describe(order_key: str) -> OrderDescription | None:
     """Return the amount due on an order and its lines."""
-    with found(key) as order:
+    with found(order_key) as order:
         if order is None:
             return None
         goods = Counter(
             str(position.item.name) for position in order.positions.select_related("item")
         )
-        again = _redelivered(order, key)
+        again = _redelivered(order, order_key)
         detail = why_not(order) if again is None else _why_not_with(order, again)
         return OrderDescription(
             number=f"{order.code}-{order.event.slug.upper()}",
@@ -202,7 +208,7 @@ def describe(key: str) -> OrderDescription | None:
             currency=order.event.currency,
             lines=tuple(Goods.named(name, quantity) for name, quantity in goods.items()),
             not_payable_detail=detail
-            or (None if key == bill_of(order) else _("the order is paid")),
+            or (None if order_key == bill_of(order) else _("the order is paid")),
             email=order.email or None,
             payable_until=_payable_until(order),
             choose_url=_choose_url(order),
@@ -402,33 +408,33 @@ def _drop_open_payments(order: Any) -> None:
             )
 
 
-def unpaid(bill: Unpaid) -> None:
+def unpaid(order: Bill) -> None:
     """Set the unpaid payments to failed, and release the places unless the event waits for pretix's
     own term.
 
     A shopper with another open payment, such as a bank transfer, keeps the places.
     """
-    with found(bill.key, lock=True) as order:
-        if order is None or order.status != Order.STATUS_PENDING:
+    with found(order.key, lock=True) as theirs:
+        if theirs is None or theirs.status != Order.STATUS_PENDING:
             return
-        state = shop.order_state(PLUGIN, bill.key)
+        state = shop.order_state(PLUGIN, order.key)
         was_begun = state is not None and bool(state.payments)
-        for theirs in order.payments.filter(state__in=OPEN):
-            if method_of(theirs.provider):
+        for payment in theirs.payments.filter(state__in=OPEN):
+            if method_of(payment.provider):
                 # a shopper who began none has no failed payment
-                theirs.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)
-        is_wanted = order.payments.filter(state__in=(*OPEN, *_HELD)).exists()
+                payment.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)
+        is_wanted = theirs.payments.filter(state__in=(*OPEN, *_HELD)).exists()
         # pretix keeps these too
         is_wanted |= (
-            order.valid_if_pending
-            or order.fees.filter(fee_type=OrderFee.FEE_TYPE_CANCELLATION).exists()
+            theirs.valid_if_pending
+            or theirs.fees.filter(fee_type=OrderFee.FEE_TYPE_CANCELLATION).exists()
         )
-        if not is_wanted and settings_of(order.event).get(
+        if not is_wanted and settings_of(theirs.event).get(
             "expire_unpaid",
             as_type=bool,
             default=False,
         ):
-            mark_order_expired(order)
+            mark_order_expired(theirs)
 
 
 _PAID_NOTHING: Final = MONEY_REASONS - {ReviewReason.OVERPAID}
@@ -441,45 +447,45 @@ NOT_OVER: Final = (
 """The statuses of a refund without a known result."""
 
 
-def review_opened(raised: Raised) -> None:
+def review_opened(review: Review) -> None:
     """Show the review in the order's history, book money that did not pay the order, and tell the
     shopper.
 
     pretix shows such an order as overpaid, or as paid in part, and can refund the money. Staff
     decide about its status.
     """
-    if raised.order is None:
+    if review.order is None:
         return
-    with found(raised.order.key, lock=True) as order:
+    with found(review.order.key, lock=True) as order:
         if order is None:
             return
-        held = raised.payment
-        order.log_action(REVIEW_LOGGED, {"reason": raised.reason, "message": raised.message})
+        held = review.payment
+        order.log_action(REVIEW_LOGGED, {"reason": review.reason, "message": review.message})
         if (
             held is not None
-            and raised.reason in _PAID_NOTHING
+            and review.reason in _PAID_NOTHING
             and held.status == PaymentStatus.PAID
         ):
             _book(order, held)
-            if not _is_second(order, held, raised):
+            if not _is_second(order, held, review):
                 tell_of_held_money(order, held)
-        if held is not None and _is_second(order, held, raised):
+        if held is not None and _is_second(order, held, review):
             tell_of_second_payment(order, held)
 
 
-def _is_second(order: Any, payment: Payment, raised: Raised) -> bool:
+def _is_second(order: Any, payment: Payment, review: Review) -> bool:
     """Tell whether another payment has paid the order before: one of Tillgate's, or one of another
     provider, such as a bank transfer.
     """
-    if raised.reason != ReviewReason.PAID_NOT_PAYABLE:
-        return raised.reason == ReviewReason.SECOND_PAYMENT
+    if review.reason != ReviewReason.PAID_NOT_PAYABLE:
+        return review.reason == ReviewReason.SECOND_PAYMENT
     if order.status != Order.STATUS_PAID or order.pending_sum >= 0:
         return False
     held = order.payments.filter(state=OrderPayment.PAYMENT_STATE_CONFIRMED, amount__gt=0)
     return any(theirs.info_data.get("reference") != payment.reference for theirs in held)
 
 
-def review_url(review: Raised) -> str | None:
+def review_url(review: Review) -> str | None:
     """Return the address of the page with a review, or None when its event is gone, or is none of
     pretix's.
     """

@@ -16,8 +16,8 @@ from pretix.base.shredder import BaseDataShredder, ShredError, shred_log_fields
 
 from tillgate import InvalidRequest, shop
 from tillgate_pretix.accounts import HOLDER
+from tillgate_pretix.configuration import PLUGIN
 from tillgate_pretix.orders import REVIEW_LOGGED, bills_of, method_of
-from tillgate_pretix.plugin import PLUGIN
 
 _LOGGED: Final = {REVIEW_LOGGED: ["message"], "pretix.event.order.refund.failed": ["error"]}
 """The texts in an order's history that come from Tillgate."""

@@ -24,6 +24,7 @@ from tillgate import InvalidRequest, Money, shop
 from tillgate.hooks import PaymentStatus, RefundStatus, RemoteEvent
 from tillgate.hooks import Refund as Changed
 from tillgate.shop import PaymentState, RefundState
+from tillgate_pretix.configuration import PLUGIN
 from tillgate_pretix.mail import tell_of_refund
 from tillgate_pretix.orders import (
     NOT_OVER,
@@ -35,7 +36,6 @@ from tillgate_pretix.orders import (
     method_of,
     payments_of,
 )
-from tillgate_pretix.plugin import PLUGIN
 
 _waited_for: ContextVar[int | None] = ContextVar("refund that pretix waits for", default=None)
 _LEAVES_WITHIN: Final = timedelta(seconds=25)
@@ -204,7 +204,7 @@ def settled_in_pretix(row: Any) -> None:
     it was cancelled.
 
     This runs in pretix's own transaction, if there is one, so that a dying process cannot lose the
-    decision. Tillgate applies it after the commit.
+    outbox_event. Tillgate applies it after the commit.
     """
     if row.state not in _DECIDED or not method_of(row.provider):
         return
@@ -243,7 +243,7 @@ class BeingSent(Exception):
     """A refund is being sent; its result is known in a moment."""
 
 
-def settle(decision: RemoteEvent) -> None:
+def settle(outbox_event: RemoteEvent) -> None:
     """Apply a decision of staff about a refund. If this raises `BeingSent`, Tillgate retries it.
 
     A queued refund is withdrawn, because staff found another way or want none. An unknown refund is
@@ -251,12 +251,12 @@ def settle(decision: RemoteEvent) -> None:
     that is pending, or that succeeded in between, they overwrite its status, and might refund the
     money a second time: the status is written again.
     """
-    if decision.refund is None:
+    if outbox_event.refund is None:
         return
-    refund_id, is_done = decision.refund.id, decision.data["is_done"]
+    refund_id, is_done = outbox_event.refund.id, outbox_event.data["is_done"]
     with suppress(shop.RefundNotPossible):  # it was sent, or a notification says that it was done
         shop.withdraw_refund(refund_id, staff="pretix")
-    if decision.data["settles"]:
+    if outbox_event.data["settles"]:
         shop.settle_refund(refund_id, done=is_done, staff="pretix")
     refund = _refund(refund_id)
     if _may_still_be_withdrawn(refund):
@@ -269,7 +269,7 @@ def settle(decision: RemoteEvent) -> None:
                 _apply(order, refund)
     elif refund.status == RefundStatus.PENDING and not is_done:
         _back_in_transit(refund)
-    elif is_done and refund.status != RefundStatus.FAILED and not decision.data["settles"]:
+    elif is_done and refund.status != RefundStatus.FAILED and not outbox_event.data["settles"]:
         _may_go_out_twice(refund)
 
 

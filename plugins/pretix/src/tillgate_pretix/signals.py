@@ -31,7 +31,7 @@ from pretix.presale.signals import order_info_top
 
 from tillgate import shop
 from tillgate_pretix import accounts, mail, orders, refunds, staff
-from tillgate_pretix.plugin import PLUGIN
+from tillgate_pretix.configuration import PLUGIN
 
 _WORKER_SECONDS: Final = 300.0
 """The time budget of a worker run: pretix's other periodic tasks wait for it."""

@@ -22,8 +22,8 @@ from pretix.control.permissions import EventPermissionRequiredMixin
 from tillgate import Money, TillgateError, shop
 from tillgate.shop import OpenReview, RefundForm, ReviewAction, money
 from tillgate_pretix.accounts import prefixes_of
+from tillgate_pretix.configuration import PLUGIN
 from tillgate_pretix.orders import refunded_soon, reviews_of
-from tillgate_pretix.plugin import PLUGIN
 
 PERMISSION = "event.orders:write"
 
@@ -148,7 +148,8 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
         except TillgateError as error:
             messages.error(
                 request,
-                _("Nothing was done: %(detail)s.") % {"detail": str(error).rstrip(".")},
+                _("Nothing was done: %(detail)s.")
+                % {"detail": getattr(error, "for_staff", str(error)).rstrip(".")},
             )
         else:
             said = (

@@ -17,8 +17,8 @@ from tillgate import shop
 from tillgate.shop import StartOutcome, without_atomic_requests
 from tillgate_pretix import orders
 from tillgate_pretix.accounts import alias_of
+from tillgate_pretix.configuration import PLUGIN
 from tillgate_pretix.orders import OPEN, RETURN_TAG, bill_of, holds_money, method_of
-from tillgate_pretix.plugin import PLUGIN
 
 _OWN_ORDERS: Final = "tillgate_pretix_orders"
 """The session key for the orders that this browser went to pay: it may see them after the

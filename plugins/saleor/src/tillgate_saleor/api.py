@@ -17,7 +17,8 @@ from typing import Any, Final
 import httpx
 from pydantic import SecretStr, ValidationError
 
-from tillgate.shop import DeadlineTransport, keep_to, money
+from tillgate.shop import money
+from tillgate.shop.http import DeadlineTransport, keep_to
 from tillgate_saleor.bodies import PaidTransaction, Source
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.documents import APP_ID, COSTS, PAID_FOR, REPORT

@@ -15,5 +15,8 @@ class TillgateSaleorConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks."""
-        from tillgate_saleor import checks  # noqa: F401  # importing the checks registers them
+        """Register the plugin and the system checks."""
+        from tillgate import shop
+        from tillgate_saleor import checks, conf, plugin  # noqa: F401  # the checks register
+
+        shop.register(plugin, conf.PLUGIN)

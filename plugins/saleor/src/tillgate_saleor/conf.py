@@ -12,6 +12,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tillgate.shop import SettingsLoader, is_web_address, read_settings
 
+PLUGIN: Final = "saleor"
+"""The plugin's name, which Tillgate's rows carry."""
+
 _PORTS: Final = {"http": 80, "https": 443}
 _FROZEN: Final = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 

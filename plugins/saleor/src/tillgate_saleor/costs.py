@@ -25,9 +25,8 @@ from tillgate.shop import (
     order_states,
 )
 from tillgate_saleor import bodies
-from tillgate_saleor.conf import get_settings
+from tillgate_saleor.conf import PLUGIN, get_settings
 from tillgate_saleor.models import Installation, Purchase, Transaction
-from tillgate_saleor.plugin import PLUGIN
 
 PAID_NOTHING: Final = MONEY_REASONS - {ReviewReason.OVERPAID}
 """Review reasons for money that has paid nothing."""

@@ -34,10 +34,9 @@ from tillgate.shop import (
     newest_reviews,
     without_atomic_requests,
 )
-from tillgate_saleor.conf import get_settings
+from tillgate_saleor.conf import PLUGIN, get_settings
 from tillgate_saleor.models import Installation
 from tillgate_saleor.paying import channel_of, methods_of
-from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.signatures import BadSignature, read_token
 
 _PERMISSION: Final = "HANDLE_PAYMENTS"

@@ -32,11 +32,10 @@ from tillgate.shop import (
 )
 from tillgate_saleor import bodies
 from tillgate_saleor.answers import Answer, answer, failure
-from tillgate_saleor.conf import Channel, get_settings, origin_of
+from tillgate_saleor.conf import PLUGIN, Channel, get_settings, origin_of
 from tillgate_saleor.costs import kept_for, left_to_pay, note_costs, paid_for, parts_of
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
 from tillgate_saleor.models import Installation, Purchase, Transaction
-from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import (
     DATA_KEY,
     attach,

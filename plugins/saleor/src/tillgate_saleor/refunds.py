@@ -20,10 +20,10 @@ from tillgate.hooks import RefundStatus
 from tillgate.shop import PaymentState, find_payment, locked_order, money, now
 from tillgate_saleor import bodies
 from tillgate_saleor.answers import Answer, answer, failure
+from tillgate_saleor.conf import PLUGIN
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
-from tillgate_saleor.ledger import refund_reference
 from tillgate_saleor.models import AskedRefund, Installation, Transaction
-from tillgate_saleor.plugin import PLUGIN
+from tillgate_saleor.orders import refund_reference
 from tillgate_saleor.transactions import find_transaction, payment_of, transaction_of
 
 _REFUND: Final = "REFUND"

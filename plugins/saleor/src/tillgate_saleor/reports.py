@@ -28,9 +28,9 @@ from tillgate_saleor.api import (
     ask_paid_for,
     report,
 )
+from tillgate_saleor.conf import PLUGIN
 from tillgate_saleor.costs import conclude, note_costs, parts_of
 from tillgate_saleor.models import Transaction
-from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import CHARGED
 from tillgate_saleor.unwanted import GONE, tell_if_unwanted, unwanted_detail
 

@@ -32,10 +32,9 @@ from tillgate.shop import (
     remote_events,
 )
 from tillgate_saleor import bodies
-from tillgate_saleor.conf import get_settings
+from tillgate_saleor.conf import PLUGIN, get_settings
 from tillgate_saleor.costs import costs_of, left_to_pay, parts_of
 from tillgate_saleor.models import Installation, Purchase, Transaction
-from tillgate_saleor.plugin import PLUGIN
 
 CHARGED: Final = "CHARGE_SUCCESS"
 """The report that a transaction is charged."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from tillgate.hooks import Payment
 from tillgate.shop import locked_order, open_review
-from tillgate_saleor.plugin import PLUGIN
+from tillgate_saleor.conf import PLUGIN
 from tillgate_saleor.transactions import find_purchase
 
 GONE: Final = "what it was for is not in Saleor any more, and no order will come of it"
@@ -53,7 +53,5 @@ def tell_if_unwanted(payment: Payment, detail: str) -> None:
             return
         if purchase.paid_reference == held.reference or held.awaits_delivery:
             open_review(
-                held.id,
-                f"Payment {held.reference}: it was paid, but {detail}.",
-                actor=PLUGIN,
+                held.id, f"Payment {held.reference}: it was paid, but {detail}.", actor=PLUGIN
             )

@@ -46,7 +46,7 @@ def test_the_app_is_installed_and_active(saleor: Saleor, app: str) -> None:
     } == EVENTS
 
 
-def test_the_page_of_the_app_shows_the_dashboards_staff_the_channels_and_nobody_else(
+def test_app_page_shows_only_dashboard_staff(
     saleor: Saleor,
     service: Service,
     app: str,
@@ -95,12 +95,13 @@ def test_an_app_is_not_installed_twice(saleor: Saleor, service: Service, app: st
     assert len(saleor.apps(app)) == 1
 
 
-def test_a_token_that_does_not_work_is_refused_and_changes_nothing(
+def test_unusable_token_changes_nothing(
     saleor: Saleor,
     service: Service,
     storefront: Storefront,
     channel: Channel,
 ) -> None:
+    """The installation is refused."""
     headers = {"Saleor-Api-Url": saleor.url, "Saleor-Domain": saleor.domain}
     answer = httpx.post(service.register_url, json={"auth_token": "not-a-token"}, headers=headers)
     assert 400 <= answer.status_code < 500
@@ -108,7 +109,7 @@ def test_a_token_that_does_not_work_is_refused_and_changes_nothing(
     assert storefront.begin(storefront.checkout(channel)).event == "CHARGE_ACTION_REQUIRED"
 
 
-def test_an_origin_that_is_not_allowed_is_refused(saleor: Saleor, service: Service) -> None:
+def test_disallowed_origin_is_refused(saleor: Saleor, service: Service) -> None:
     headers = {
         "Saleor-Api-Url": "https://elsewhere.example/graphql/",
         "Saleor-Domain": "elsewhere.example",
@@ -118,7 +119,7 @@ def test_an_origin_that_is_not_allowed_is_refused(saleor: Saleor, service: Servi
     assert answer.json()["error"]["message"]
 
 
-def test_an_app_that_is_installed_again_goes_on_with_what_was_begun(
+def test_reinstalled_app_continues_open_work(
     saleor: Saleor,
     service: Service,
     app: str,
@@ -149,12 +150,13 @@ def test_an_app_that_is_installed_again_goes_on_with_what_was_begun(
     assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
 
 
-def test_an_app_that_is_deactivated_for_a_while_reports_what_it_could_not(
+def test_reactivated_app_catches_up(
     saleor: Saleor,
     app: str,
     storefront: Storefront,
     channel: Channel,
 ) -> None:
+    """It reports what it could not report while deactivated."""
     begun = storefront.begin(storefront.checkout(channel))
     with saleor.deactivated(app):
         pays_and_closes_the_tab(begun.payment_page)
@@ -167,13 +169,14 @@ def test_an_app_that_is_deactivated_for_a_while_reports_what_it_could_not(
     )
 
 
-def test_without_the_app_a_storefront_cannot_begin_and_the_money_of_before_is_kept_for_a_person(
+def test_uninstalled_app_starts_no_payment(
     saleor: Saleor,
     service: Service,
     app: str,
     storefront: Storefront,
     channel: Channel,
 ) -> None:
+    """Money from before is kept for staff."""
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
     saleor.uninstall(app)

@@ -31,7 +31,7 @@ def successes(saleor: Saleor, attempt: Attempt) -> list[Decimal]:
     ]
 
 
-def test_a_shopper_pays_and_has_a_paid_order(
+def test_shopper_pays_and_gets_paid_order(
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
@@ -59,7 +59,7 @@ def test_a_shopper_pays_and_has_a_paid_order(
     assert saleor.transaction(begun.transaction)["actions"] == ["REFUND"]
 
 
-def test_the_same_key_leads_to_the_same_payment(
+def test_same_key_leads_to_same_payment(
     storefront: Storefront,
     channel: Channel,
     gateway: Sandbox,
@@ -77,7 +77,7 @@ def test_the_same_key_leads_to_the_same_payment(
     )
 
 
-def test_a_shopper_who_has_not_decided_is_led_to_the_same_payment_page_page(
+def test_undecided_shopper_returns_to_payment_page(
     storefront: Storefront,
     channel: Channel,
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_shopper_who_has_not_decided_is_led_to_the_same_payment_page_page(
     )
 
 
-def test_a_shopper_who_is_declined_pays_with_another_method(
+def test_declined_shopper_pays_another_way(
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
@@ -110,7 +110,7 @@ def test_a_shopper_who_is_declined_pays_with_another_method(
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
 
 
-def test_a_shopper_who_changes_to_another_method_pays_once(
+def test_changing_method_pays_only_once(
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
@@ -149,7 +149,7 @@ def test_a_double_click_leads_to_one_payment(
     assert gateway.service.find(both[0].reference).status == "paid"
 
 
-def test_a_second_payment_is_in_saleors_books_and_can_be_given_back(
+def test_second_payment_is_booked_and_refundable(
     saleor: Saleor,
     service: Service,
     storefront: Storefront,
@@ -174,7 +174,7 @@ def test_a_second_payment_is_in_saleors_books_and_can_be_given_back(
     assert gateway.service.find(both[1].reference).refunded_units == TOTAL * 100
 
 
-def test_a_shopper_who_never_comes_back_has_paid(
+def test_shopper_without_return_has_paid(
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
@@ -190,7 +190,7 @@ def test_a_shopper_who_never_comes_back_has_paid(
     assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
 
 
-def test_a_shopper_who_never_comes_back_and_whose_notification_is_lost_has_paid(
+def test_lost_return_and_notification_still_pay(
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
@@ -203,7 +203,7 @@ def test_a_shopper_who_never_comes_back_and_whose_notification_is_lost_has_paid(
     assert successes(saleor, begun) == [TOTAL]
 
 
-def test_the_order_of_a_shopper_who_never_comes_back_completes_by_itself(
+def test_order_completes_without_shoppers_return(
     saleor: Saleor,
     storefront: Storefront,
 ) -> None:
@@ -220,13 +220,14 @@ def test_the_order_of_a_shopper_who_never_comes_back_completes_by_itself(
 
 
 @pytest.mark.parametrize("fault", ["lost_request", "server_error", "delay"])
-def test_while_the_gateway_is_down_nothing_is_decided_and_afterwards_the_money_is_reported(
+def test_money_is_reported_after_gateway_outage(
     fault: str,
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
     gateway: Sandbox,
 ) -> None:
+    """While the gateway is down, nothing is decided."""
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
     gateway.control.set_options({"faults": {f"query.{fault}": 1.0}, "delay_seconds": 60})
@@ -244,7 +245,7 @@ def test_while_the_gateway_is_down_nothing_is_decided_and_afterwards_the_money_i
     assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
 
 
-def test_money_that_comes_while_our_service_is_dead_is_reported_when_it_is_back(
+def test_money_is_reported_after_service_outage(
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
@@ -265,13 +266,14 @@ def test_money_that_comes_while_our_service_is_dead_is_reported_when_it_is_back(
 
 
 @pytest.mark.parametrize("fault", ["lost_request", "lost_response", "server_error", "delay"])
-def test_a_gateway_that_is_down_at_the_start_answers_in_time_and_leaves_the_way_to_another_try(
+def test_gateway_outage_at_start_allows_retry(
     fault: str,
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
     gateway: Sandbox,
 ) -> None:
+    """Saleor still gets its answer in time."""
     checkout = storefront.checkout(channel)
     gateway.control.set_options({"faults": {f"pay.{fault}": 1.0}, "delay_seconds": 60})
     asked_at = time.monotonic()
@@ -287,7 +289,7 @@ def test_a_gateway_that_is_down_at_the_start_answers_in_time_and_leaves_the_way_
     assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
 
 
-def test_a_checkout_that_is_paid_in_two_parts_is_paid_where_parts_are_allowed(
+def test_checkout_may_be_paid_in_parts(
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
@@ -315,7 +317,7 @@ def test_a_checkout_that_is_paid_in_two_parts_is_paid_where_parts_are_allowed(
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
 
 
-def test_nothing_more_is_paid_after_a_checkout_was(
+def test_paid_checkout_takes_no_more_payments(
     storefront: Storefront,
     channel: Channel,
     gateway: Sandbox,
@@ -334,7 +336,7 @@ def test_nothing_more_is_paid_after_a_checkout_was(
     assert len(gateway.service.transactions()) == before
 
 
-def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(
+def test_storefront_amount_is_not_trusted(
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
@@ -359,7 +361,7 @@ def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(
     assert service.reviews(begun.reference) == []
 
 
-def test_a_checkout_that_becomes_dearer_while_its_page_is_open_is_told_and_the_rest_can_be_paid(
+def test_dearer_checkout_can_pay_its_rest(
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
@@ -381,11 +383,12 @@ def test_a_checkout_that_becomes_dearer_while_its_page_is_open_is_told_and_the_r
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL + PRICE)
 
 
-def test_what_saleor_has_heard_of_by_an_answer_is_not_taken_for_money_from_elsewhere(
+def test_answered_payment_is_not_foreign_money(
     saleor: Saleor,
     storefront: Storefront,
     service: Service,
 ) -> None:
+    """Money that Saleor knows from an answer opens no review."""
     order = storefront.complete(
         storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)),
     )
@@ -398,7 +401,7 @@ def test_what_saleor_has_heard_of_by_an_answer_is_not_taken_for_money_from_elsew
     assert service.reviews(begun.reference) == []
 
 
-def test_an_order_that_was_placed_unpaid_is_paid_later(
+def test_order_placed_unpaid_is_paid_later(
     saleor: Saleor,
     storefront: Storefront,
 ) -> None:
@@ -412,7 +415,7 @@ def test_an_order_that_was_placed_unpaid_is_paid_later(
     assert saleor.order(order)["chargeStatus"] == "FULL"
 
 
-def test_a_checkout_and_the_order_that_it_became_are_paid_once(
+def test_checkout_and_its_order_pay_once(
     saleor: Saleor,
     storefront: Storefront,
     service: Service,
@@ -432,7 +435,7 @@ def test_a_checkout_and_the_order_that_it_became_are_paid_once(
     until("Saleor holds both", lambda: saleor.order(order)["chargeStatus"] == "OVERCHARGED")
 
 
-def test_an_order_whose_checkout_was_paid_is_not_paid_again(
+def test_order_of_paid_checkout_refuses_payment(
     saleor: Saleor,
     storefront: Storefront,
     gateway: Sandbox,
@@ -452,7 +455,7 @@ def test_an_order_whose_checkout_was_paid_is_not_paid_again(
     assert saleor.order(order)["chargeStatus"] == "FULL"
 
 
-def test_an_order_that_the_staff_cancelled_is_not_paid(
+def test_cancelled_order_is_not_paid(
     saleor: Saleor,
     storefront: Storefront,
     gateway: Sandbox,
@@ -468,7 +471,7 @@ def test_an_order_that_the_staff_cancelled_is_not_paid(
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_of_money_for_an_order_that_was_cancelled_while_its_page_was_open_a_person_is_told(
+def test_money_for_cancelled_order_raises_review(
     comes_back: bool,
     saleor: Saleor,
     storefront: Storefront,
@@ -492,7 +495,7 @@ def test_of_money_for_an_order_that_was_cancelled_while_its_page_was_open_a_pers
 
 
 @pytest.mark.parametrize("amount", ["0", "-1", "0.004"])
-def test_a_strange_amount_is_refused_and_creates_nothing(
+def test_strange_amount_is_refused_without_payment(
     amount: str,
     storefront: Storefront,
     channel: Channel,
@@ -509,18 +512,19 @@ def test_a_strange_amount_is_refused_and_creates_nothing(
     assert len(gateway.service.transactions()) == before
 
 
-def test_an_amount_with_three_decimals_is_rounded_by_saleor_and_charged_so(
+def test_three_decimal_amount_is_rounded(
     saleor: Saleor,
     storefront: Storefront,
     channel: Channel,
     gateway: Sandbox,
 ) -> None:
+    """Saleor rounds it, and the rounded amount is charged."""
     begun = storefront.begin(storefront.checkout(channel), amount="24.904")
     assert gateway.service.find(begun.reference).amount == "24.90"
     assert {amount for _, amount in saleor.events(begun.transaction)} == {TOTAL}
 
 
-def test_a_channel_that_authorizes_first_is_charged_all_the_same(
+def test_authorization_channel_is_charged_anyway(
     saleor: Saleor,
     storefront: Storefront,
 ) -> None:

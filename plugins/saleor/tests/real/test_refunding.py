@@ -68,7 +68,7 @@ def test_all_is_given_back(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None
     assert saleor.order(sale.order)["totalRefunded"]["amount"] == TOTAL
 
 
-def test_parts_are_given_back_each_under_its_own_reference(
+def test_partial_refunds_have_own_references(
     saleor: Saleor,
     gateway: Sandbox,
     sale: Sale,
@@ -94,7 +94,7 @@ def test_a_granted_refund_is_given_back(saleor: Saleor, gateway: Sandbox, sale: 
     until("the granted refund is done", lambda: (granted, "SUCCESS") in _granted(saleor, sale))
 
 
-def test_no_more_than_was_paid_is_given_back(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None:
+def test_refunds_never_exceed_paid_amount(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None:
     """Saleor itself cuts a request down to what is left: to nothing at last, which is refused."""
     saleor.request(sale.paid.transaction, "REFUND", "1000.00")
     until_refunded(saleor, sale, str(TOTAL))
@@ -108,7 +108,7 @@ def test_no_more_than_was_paid_is_given_back(saleor: Saleor, gateway: Sandbox, s
     assert refunded_amount(gateway, sale) == TOTAL
 
 
-def test_a_refund_that_the_gateway_refuses_takes_no_effect(
+def test_refused_refund_has_no_effect(
     saleor: Saleor,
     gateway: Sandbox,
     sale: Sale,
@@ -125,7 +125,7 @@ def test_a_refund_that_the_gateway_refuses_takes_no_effect(
     assert refunded_amount(gateway, sale) == Decimal("5.00")
 
 
-def test_a_refund_of_unknown_outcome_stays_pending_until_its_notification_comes(
+def test_unknown_refund_stays_pending_until_notification(
     saleor: Saleor,
     gateway: Sandbox,
     service: Service,
@@ -149,7 +149,7 @@ def test_a_refund_of_unknown_outcome_stays_pending_until_its_notification_comes(
     assert len(refund_references(saleor, sale)) == 1
 
 
-def test_a_gateway_that_does_not_answer_leaves_a_refund_pending(
+def test_unanswered_refund_stays_pending(
     saleor: Saleor,
     gateway: Sandbox,
     service: Service,
@@ -166,12 +166,13 @@ def test_a_gateway_that_does_not_answer_leaves_a_refund_pending(
     assert "REFUND_FAILURE" not in dict(saleor.events(sale.paid.transaction))
 
 
-def test_a_refund_that_is_asked_for_while_our_service_is_dead_is_not_given_back_and_may_be_asked_for_again(
+def test_refund_during_outage_can_be_repeated(
     saleor: Saleor,
     gateway: Sandbox,
     service: Service,
     sale: Sale,
 ) -> None:
+    """A request made while our service is down returns no money."""
     service.kill()
     saleor.request(sale.paid.transaction, "REFUND", "5.00")
     until(

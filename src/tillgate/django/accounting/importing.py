@@ -22,7 +22,7 @@ from tillgate.django.accounting.settlement import FileFault
 from tillgate.django.accounts import find_account
 from tillgate.django.models import MOST_DIGITS, NOTHING, Order, Payment, database
 from tillgate.django.orders.locking import outside_transactions
-from tillgate.django.orders.status import pay_order, write_status
+from tillgate.django.orders.status import mark_order_paid, write_status
 from tillgate.django.orders.timeline import IMPORTED, record
 from tillgate.django.orders.times import disputable
 from tillgate.django.payments.reconciling import ask, facts_of
@@ -302,7 +302,7 @@ def _write(order: Order, payment: Payment, found: Transaction, actor: str) -> No
         disputable(),
     )
     payment.save(force_insert=True)
-    pay_order(order, payment)
+    mark_order_paid(order, payment)
     message = f"{payment.money} of another plugin, transaction {payment.transaction_no}"
     record(IMPORTED, order, actor, message, payment=payment, evidence=dict(found.raw))
     for reported in found.refunds or ():

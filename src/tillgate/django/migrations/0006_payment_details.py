@@ -9,7 +9,7 @@ import tillgate.django.models
 class Migration(migrations.Migration):
     """Add the column and the table."""
 
-    dependencies = [("tillgate", "0004_worker")]
+    dependencies = [("tillgate", "0005_heartbeats")]
 
     operations = [
         migrations.AddField(

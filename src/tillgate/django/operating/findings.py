@@ -7,23 +7,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from django.core.checks import CheckMessage, run_checks
+from django.core.checks import WARNING, CheckMessage, run_checks
 from django.core.checks.registry import registry
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.urls import NoReverseMatch
 from django.utils import timezone
 
-from tillgate import doctor
+from tillgate import account_checks
 from tillgate.configuration import Configured
 from tillgate.django import checks
 from tillgate.django.accounts import find_account
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Heartbeat, Payment, Review, database
+from tillgate.django.heartbeats import last_beat
+from tillgate.django.models import Payment, Review, database
 from tillgate.django.payments.admission import open_refusals
-from tillgate.django.payments.refusals import refused_since
+from tillgate.django.payments.refusals import rejected_since
 from tillgate.django.worker.run import queue
-from tillgate.django.worker.watch import WORKER
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.hooks import Finding
 from tillgate.wire.texts import described
@@ -53,14 +53,12 @@ def examine() -> Iterator[Finding]:
 
 def _found(name: str, messages: Iterable[CheckMessage], well: str = "in order") -> Finding:
     """Return the messages of a check as one finding, without those that the project has
-    silenced.
+    silenced. Notes do not fail it.
     """
-    finding = " ".join(
-        f"{message.msg} {message.hint or ''} ({message.id})"
-        for message in messages
-        if not message.is_silenced()
-    )
-    return Finding(name=name, passed=not finding, finding=finding or well)
+    found = [message for message in messages if not message.is_silenced()]
+    text = " ".join(f"{one.msg} {one.hint or ''} ({one.id})" for one in found)
+    passed = all(one.level < WARNING for one in found)
+    return Finding(name=name, passed=passed, finding=text or well)
 
 
 def _accounts() -> Iterator[Finding]:
@@ -111,7 +109,7 @@ def examine_account(
         account=account,
         sources=dict.fromkeys(("base_url", "merchant_no", "token"), source),
     )
-    for check in doctor.examine(
+    for check in account_checks.examine(
         configured,
         deadline_seconds=deadline_seconds,
         attempts=attempts,
@@ -150,7 +148,7 @@ def _migrations() -> Finding:
 
 
 def _worker() -> str:
-    last = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
+    last = last_beat()
     return f"ran last {checks.explain_age(timezone.now() - last)} ago" if last else "has never run"
 
 
@@ -178,7 +176,7 @@ def _refused_notifications() -> Iterator[Finding]:
     except ConfigurationError:
         return  # reported already
     for alias in accounts_in_use():
-        if refused := refused_since(alias):
+        if refused := rejected_since(alias):
             age = checks.explain_age(timezone.now() - refused[0])
             finding = (
                 f"the newest {len(refused)} were signed with none of the account's secrets, the "

@@ -18,8 +18,8 @@ from tillgate.account import Account
 from tillgate.django.accounts import find_account
 from tillgate.django.checks import clocks_apart
 from tillgate.django.conf import get_settings
+from tillgate.django.heartbeats import last_beat
 from tillgate.django.models import (
-    Heartbeat,
     Notification,
     NotificationKind,
     Payment,
@@ -28,12 +28,11 @@ from tillgate.django.models import (
 )
 from tillgate.django.operating.findings import accounts_in_use
 from tillgate.django.payments.admission import open_refusals
-from tillgate.django.payments.refusals import refused_since
+from tillgate.django.payments.refusals import rejected_since
 from tillgate.django.reviews.opening import HELD_REASONS
 from tillgate.django.worker.lanes import answered_at, silent_since
 from tillgate.django.worker.run import queue
 from tillgate.django.worker.runner import Waiting
-from tillgate.django.worker.watch import WORKER
 from tillgate.lifecycle import RefundStatus
 from tillgate.money import Money
 
@@ -79,7 +78,7 @@ class Health:
 def health() -> Health:
     """Return the health now. It reads the database only."""
     now, late = timezone.now(), timedelta(minutes=get_settings().worker_late_minutes)
-    worker_at = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
+    worker_at = last_beat()
     queued = Refund.objects.filter(status=RefundStatus.QUEUED).values_list(
         "amount",
         "payment__currency",
@@ -109,7 +108,7 @@ def _account(alias: str) -> AccountHealth:
         Exception
     ):  # a plugin that keeps it may raise anything; the test of the connection shows it
         account = None
-    refused = refused_since(alias)
+    refused = rejected_since(alias)
     received = (
         Notification.objects.filter(payment__account=alias)
         .exclude(kind=NotificationKind.RETURN)

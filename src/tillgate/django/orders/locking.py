@@ -21,7 +21,7 @@ for ever.
 AFTER_A_CALL_SECONDS: Final = 10.0
 """The same for the writing of a gateway's answer, which no other process has."""
 _IS_LOCKED: Final = frozenset({"55P03", 1205, 3572})
-"""The codes of PostgreSQL, MariaDB and MySQL for a lock that cannot be had at once."""
+"""The codes of PostgreSQL, MariaDB and MySQL for a lock that another transaction holds."""
 
 _View = TypeVar("_View", bound=Callable[..., Any])
 
@@ -112,13 +112,12 @@ def without_atomic_requests(view: _View) -> _View:
 
 
 @contextmanager
-def in_the_shops_hands() -> Iterator[None]:
-    """Let the shop's own code work within our transaction; raise when it has swallowed a failure of
-    the database.
+def shop_savepoint() -> Iterator[None]:
+    """Run shop code in a savepoint; raise if it swallowed a database error.
 
-    Its writes are then undone without a word: Django goes back to the savepoint where a statement
-    had failed, and at a deadlock InnoDB rolls the whole transaction back, so that the savepoint is
-    gone and leaving it fails.
+    Its writes would be undone silently: Django goes back to the savepoint where a statement had
+    failed, and at a deadlock InnoDB rolls the whole transaction back, so that the savepoint is gone
+    and leaving it fails.
     """
     with transaction.atomic(using=database()):
         yield

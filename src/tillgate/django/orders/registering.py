@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from tillgate.django.models import Order, database
-from tillgate.django.orders.status import close_order_row
+from tillgate.django.orders.status import mark_order_closed
 from tillgate.django.orders.timeline import record
 from tillgate.django.orders.times import PURGE_CHECK, unpaid_check_at
 from tillgate.lifecycle import (
@@ -44,14 +44,14 @@ def open_order(plugin: str, order_key: str, actor: str = "shop") -> None:
         order = new_order(plugin, order_key, unpaid_check_at=check_at)
         record("order.opened", order, actor, "the shop placed the order")
         return
-    told = Order.objects.filter(
+    waiting = Order.objects.filter(
         plugin=plugin,
         key=order_key,
         unpaid_check_at=None,
         paid_by=None,
         closed_at=None,
     )
-    told.exclude(payments__status__in=OPEN_PAYMENT_STATUSES).update(unpaid_check_at=check_at)
+    waiting.exclude(payments__status__in=OPEN_PAYMENT_STATUSES).update(unpaid_check_at=check_at)
 
 
 def registered(plugin: str, order_key: str) -> Order:
@@ -77,5 +77,5 @@ def close_order(plugin: str, order_key: str, actor: str = "shop") -> None:
     with transaction.atomic(using=database()):
         order = Order.objects.select_for_update().filter(plugin=plugin, key=order_key).first()
         if order is not None and order.status is OrderStatus.OPEN:
-            close_order_row(order)
+            mark_order_closed(order)
             record("order.closed", order, actor, "the shop closed the order")

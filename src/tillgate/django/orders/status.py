@@ -70,7 +70,7 @@ def write_status_of(
     )
 
 
-def pay_order(order: Order, payment: Payment) -> None:
+def mark_order_paid(order: Order, payment: Payment) -> None:
     """Note that a payment has paid its order (I4)."""
     move(ORDER_TRANSITIONS, order.status, OrderStatus.PAID)
     order.paid_by = payment
@@ -78,7 +78,7 @@ def pay_order(order: Order, payment: Payment) -> None:
     want_closed(order, but=payment)
 
 
-def close_order_row(order: Order) -> None:
+def mark_order_closed(order: Order) -> None:
     """Note that the shop closed an unpaid order."""
     move(ORDER_TRANSITIONS, order.status, OrderStatus.CLOSED)
     order.closed_at = timezone.now()
@@ -86,7 +86,7 @@ def close_order_row(order: Order) -> None:
     want_closed(order)
 
 
-def reopen_order(order: Order) -> None:
+def mark_order_reopened(order: Order) -> None:
     """Note that the shop takes money for a closed order again."""
     move(ORDER_TRANSITIONS, order.status, OrderStatus.OPEN)
     order.closed_at = None
@@ -109,7 +109,7 @@ def queue_event(
     return event
 
 
-def deliver_event(event: OutboxEvent, outcome: str = "") -> None:
+def mark_delivered(event: OutboxEvent, outcome: str = "") -> None:
     """Note that an outbox event was delivered, and its outcome."""
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.DELIVERED)
     event.done_at, event.due_at, event.begun_at, event.fault, event.outcome = (
@@ -123,7 +123,7 @@ def deliver_event(event: OutboxEvent, outcome: str = "") -> None:
     event.save(update_fields=["done_at", "due_at", "begun_at", "attempts", "fault", "outcome"])
 
 
-def fail_event(
+def mark_failed(
     event: OutboxEvent,
     fault: str,
     due_at: datetime | None,
@@ -142,7 +142,7 @@ def fail_event(
     event.save(update_fields=["attempts", "fault", "due_at", "begun_at"])
 
 
-def abandon_event(event: OutboxEvent) -> None:
+def mark_abandoned(event: OutboxEvent) -> None:
     """Note that staff let a failing remote event be."""
     move(OUTBOX_TRANSITIONS, event.status, OutboxStatus.ABANDONED)
     event.done_at, event.due_at, event.outcome = timezone.now(), None, OutboxStatus.ABANDONED.value

@@ -36,10 +36,10 @@ def record(
     payment: Payment | None = None,
     refund: Refund | None = None,
     evidence: Mapping[str, Any] | None = None,
-    told: Mapping[str, str] | None = None,
+    extra: Mapping[str, str] | None = None,
 ) -> None:
     """Add an entry within the running transaction, and emit it to the observers after the commit,
-    with more fields for them in `told`.
+    with more fields for them in `extra`.
     """
     at = timezone.now()
     entry = TimelineEntry(
@@ -57,7 +57,7 @@ def record(
         "actor": actor,
         "message": message,
         "order": str(order),
-        **(told or {}),
+        **(extra or {}),
     }
     if payment:
         fields |= {
@@ -74,13 +74,13 @@ def record(
             "refund_status": refund.status,
         }
         fields |= {"refund_no": refund.refund_no} if refund.refund_no else {}
-    said = hooks.Event(
+    emitted = hooks.Event(
         name=event,
         at=at,
         reference=payment.reference if payment else None,
         fields=fields,
     )
-    transaction.on_commit(lambda: hooks.emit(said), using=database())
+    transaction.on_commit(lambda: hooks.emit(emitted), using=database())
 
 
 def _storable(evidence: Mapping[str, Any]) -> dict[str, Any]:

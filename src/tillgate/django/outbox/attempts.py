@@ -1,4 +1,4 @@
-"""The attempts to deliver an event: whether one may begin, and what a failed one leaves."""
+"""Attempts to deliver an event: their begin, their failure, and the review about it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tillgate.django.orders.locking import (
     durable,
     locked_order,
 )
-from tillgate.django.orders.status import abandon_event, fail_event
+from tillgate.django.orders.status import mark_abandoned, mark_failed
 from tillgate.django.orders.timeline import record
 from tillgate.django.reviews.closing import settle
 from tillgate.django.reviews.opening import open_review
@@ -27,9 +27,7 @@ from tillgate.wire.texts import storable
 _log = logging.getLogger("tillgate")
 
 LEASE: Final = timedelta(minutes=2)
-"""For a delivery: after it another worker takes an event of a process that was killed, or whose
-handler hangs.
-"""
+"""Of a delivery: after it another worker takes the event, if the process was killed or hangs."""
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 FIRST_PAUSE: Final = timedelta(seconds=10)
 
@@ -53,8 +51,8 @@ def settle_failing(outbox_event: OutboxEvent) -> None:
 
 
 def may_begin(claimed: OutboxEvent, leased_until: datetime) -> bool:
-    """Return whether a claimed event may be delivered now. One whose process ended is tried at once
-    the first time, later after a pause.
+    """Return whether a claimed event may be delivered now. An event that was left by a dead process
+    is tried again: the first time immediately, later after a pause.
 
     `claimed` is the event as it was before the claim.
     """
@@ -78,8 +76,8 @@ def note_failure(
     """Note that an outbox event failed, unless another worker has carried it out since, and when it
     is tried next.
 
-    `leased_until` is the end of this process's lease, where it goes on with an event whose process
-    ended.
+    `leased_until` is the end of this process's lease, where it goes on with an event of a dead
+    process.
     """
     with locked_order(order_id) as order:
         outbox_event = order.outbox_events.select_related("payment", "refund").get(
@@ -91,14 +89,13 @@ def note_failure(
         has_ended = isinstance(error, ProcessEnded)
         # it may have had another cause: this process goes on with it under its own mark
         if has_ended and outbox_event.attempts == 0:
-            fail_event(outbox_event, fault, leased_until, begun_at=timezone.now())
+            mark_failed(outbox_event, fault, leased_until, begun_at=timezone.now())
             return
         pause = min(_LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(outbox_event.attempts, 20))
-        fail_event(outbox_event, fault, timezone.now() + pause)
+        mark_failed(outbox_event, fault, timezone.now() + pause)
         tries = get_settings().delivery_tries_before_review
-        # Neither a handler that ends its process nor an uninstalled plugin comes back by itself.
+        # A handler that ends its process needs staff, and so does a plugin that is not installed.
         if has_ended or not hooks.is_loaded(order.plugin) or outbox_event.attempts >= tries:
-            payment, refund = outbox_event.payment, outbox_event.refund
             # Without the number of attempts: after a dismissal only another failure opens a new
             # review.
             facts = {"order": str(order), "error": outbox_event.fault[:200], **_named(outbox_event)}
@@ -106,17 +103,12 @@ def note_failure(
                 ReviewReason.DELIVERY_FAILING,
                 facts,
                 "outbox",
-                order=order,
-                payment=payment,
-                refund=refund,
-                outbox_event=outbox_event,
-                account=payment.account if payment else "",
+                outbox_event,
                 evidence={"attempts": outbox_event.attempts},
             )
 
 
 def _named(outbox_event: OutboxEvent) -> dict[str, str]:
-    """Return the facts that name an outbox event in a review."""
     is_remote = outbox_event.kind == OutboxEventKind.REMOTE
     return (
         {"case": "remote", "name": outbox_event.name} if is_remote else {"kind": outbox_event.kind}
@@ -131,7 +123,7 @@ def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
         row = order.outbox_events.select_related("payment").get(pk=outbox_event.pk)
         if row.done_at is not None:
             return
-        abandon_event(row)
+        mark_abandoned(row)
         record(
             "event.abandoned",
             order,

@@ -23,11 +23,11 @@ from django.utils import timezone, translation
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Refund
 from tillgate.django.orders.locking import (
     OrderHeld,
-    in_the_shops_hands,
     locked_order,
     reconnect_if_cut,
+    shop_savepoint,
 )
-from tillgate.django.orders.status import deliver_event
+from tillgate.django.orders.status import mark_delivered
 from tillgate.django.orders.timeline import record
 from tillgate.django.outbox.attempts import (
     FIRST_PAUSE,
@@ -150,9 +150,9 @@ def _deliver_next(order_id: int, leased_until: datetime | None) -> tuple[bool, b
 
 def _carry_out(order: Order, outbox_event: OutboxEvent) -> None:
     # The notification's request may have another language than the shop's staff.
-    with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands():
+    with translation.override(settings.LANGUAGE_CODE), shop_savepoint():
         outcome = HANDLERS[OutboxEventKind(outbox_event.kind)](order, outbox_event)
-    deliver_event(outbox_event, outcome)
+    mark_delivered(outbox_event, outcome)
     settle_failing(outbox_event)
     message = f"the shop was told: {outbox_event.kind}" + (
         f" ({outbox_event.outcome})" if outbox_event.outcome else ""

@@ -1,4 +1,4 @@
-"""What an event does: it tells the shop, and writes what the shop made of it."""
+"""The handlers of events: each calls the shop, and writes its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from tillgate import hooks
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Review
-from tillgate.django.orders.status import pay_order
+from tillgate.django.orders.status import mark_order_paid
 from tillgate.django.orders.values import order_value, payment_value, refund_value, review_value
 from tillgate.django.reviews.closing import settle
 from tillgate.django.reviews.opening import open_review
@@ -19,6 +19,11 @@ from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, End, PaymentStatus, Review
 AGAIN: Final = "again"
 """In the data of an outbox event that a person wished repeated: the review that it is about."""
 _NOT_APPLIED_REASONS: Final = reasons(ends=End.APPLIED)
+_OUTCOMES: Final[dict[ReviewReason, hooks.PaidOutcome]] = {
+    ReviewReason.UNDERPAID: hooks.PaidOutcome.UNDERPAID,
+    ReviewReason.PAID_NOT_PAYABLE: hooks.PaidOutcome.NOT_PAYABLE,
+}
+"""The outcomes of a paid payment that does not pay its order, by the reasons of their reviews."""
 
 
 def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
@@ -28,63 +33,76 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
     payment = outbox_event.payment
     assert payment is not None
     payment.order = order
-    if detail := _over(outbox_event, payment):
+    if detail := _why_needless(outbox_event, payment):
         return detail
     if order.paid_by_id and order.paid_by_id != payment.pk:
         _hold(payment, ReviewReason.SECOND_PAYMENT, {})
         return "second-payment"
     described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+    if held := _why_held(order, payment, described):
+        reason, facts = held
+        _hold(payment, reason, facts)
+        return _OUTCOMES[reason].value
+    outcome = _call_shop(order, payment)
+    if outcome is hooks.PaidOutcome.APPLIED:
+        _note_applied(order, payment, described, is_again=AGAIN in outbox_event.data)
+    else:
+        reason = next(reason for reason, other in _OUTCOMES.items() if other is outcome)
+        _hold(payment, reason, {"case": "outcome", "outcome": outcome})
+    return outcome.value
+
+
+def _why_held(
+    order: Order,
+    payment: Payment,
+    described: hooks.OrderDescription | None,
+) -> tuple[ReviewReason, dict[str, Any]] | None:
+    """Return why a paid payment does not pay its order, as the reason and facts of a review. The
+    first case that fits is the one that staff read.
+    """
     if described is None:
-        _hold(payment, ReviewReason.PAID_NOT_PAYABLE, {"case": "unknown"})
-        return hooks.PaidOutcome.NOT_PAYABLE.value
-    if order.closed_at or described.not_payable_detail is not None:
-        because = described.not_payable_detail
-        facts = {"case": "shop", "because": because} if because else {"case": "closed"}
-        _hold(payment, ReviewReason.PAID_NOT_PAYABLE, facts)
-        return hooks.PaidOutcome.NOT_PAYABLE.value
+        return ReviewReason.PAID_NOT_PAYABLE, {"case": "unknown"}
+    if because := described.not_payable_detail:
+        return ReviewReason.PAID_NOT_PAYABLE, {"case": "shop", "because": because}
+    if order.closed_at or because is not None:
+        return ReviewReason.PAID_NOT_PAYABLE, {"case": "closed"}
     if described.currency != payment.currency:
         facts = {"case": "currency", "found": payment.currency, "expected": described.currency}
-        _hold(payment, ReviewReason.PAID_NOT_PAYABLE, facts)
-        return hooks.PaidOutcome.NOT_PAYABLE.value
+        return ReviewReason.PAID_NOT_PAYABLE, facts
     if described.amount > payment.amount:
-        _hold(payment, ReviewReason.UNDERPAID, _costs_by_now(payment, described))
-        return hooks.PaidOutcome.UNDERPAID.value
-    outcome = hooks.call_owner(
-        order.plugin,
-        "tillgate_payment_paid",
-        payment=payment_value(payment),
-    )
+        return ReviewReason.UNDERPAID, _amounts(payment, described)
+    return None
+
+
+def _call_shop(order: Order, payment: Payment) -> hooks.PaidOutcome:
+    value = payment_value(payment)
+    outcome = hooks.call_owner(order.plugin, "tillgate_payment_paid", payment=value)
     if outcome is None and not hooks.implements(order.plugin, "tillgate_payment_paid"):
-        raise ConfigurationError(
-            "plugin",
-            order.plugin,
-            "does not implement tillgate_payment_paid, which marks an order paid",
-        )
+        detail = "does not implement tillgate_payment_paid, which marks an order paid"
+        raise ConfigurationError("plugin", order.plugin, detail)
     if outcome not in set(hooks.PaidOutcome):
-        raise ConfigurationError(
-            "tillgate_payment_paid",
-            outcome,
-            f"of plugin {order.plugin} must return a PaidOutcome",
-        )
-    if outcome == hooks.PaidOutcome.APPLIED:
-        pay_order(order, payment)
-        if AGAIN in outbox_event.data:  # staff have decided about the former refusal
-            held = Review.objects.filter(payment=payment, reason__in=_NOT_APPLIED_REASONS)
-            settle(held, "the shop was told again, and has applied the payment")
-        if described.amount < payment.amount:
-            _hold(payment, ReviewReason.OVERPAID, _costs_by_now(payment, described))
-    else:
-        reason = (
-            ReviewReason.UNDERPAID
-            if outcome == hooks.PaidOutcome.UNDERPAID
-            else ReviewReason.PAID_NOT_PAYABLE
-        )
-        _hold(payment, reason, {"case": "outcome", "outcome": outcome})
-    return str(outcome)
+        detail = f"of plugin {order.plugin} must return a PaidOutcome"
+        raise ConfigurationError("tillgate_payment_paid", outcome, detail)
+    return hooks.PaidOutcome(outcome)
 
 
-def _over(outbox_event: OutboxEvent, payment: Payment) -> str:
-    """Say why there is nothing to deliver any more, or nothing if there is."""
+def _note_applied(
+    order: Order,
+    payment: Payment,
+    described: hooks.OrderDescription,
+    *,
+    is_again: bool,
+) -> None:
+    mark_order_paid(order, payment)
+    if is_again:  # staff have decided about the former refusal
+        held = Review.objects.filter(payment=payment, reason__in=_NOT_APPLIED_REASONS)
+        settle(held, "the shop was told again, and has applied the payment")
+    if described.amount < payment.amount:
+        _hold(payment, ReviewReason.OVERPAID, _amounts(payment, described))
+
+
+def _why_needless(outbox_event: OutboxEvent, payment: Payment) -> str:
+    """Return why an event needs no delivery any more, or an empty text."""
     # The statement that found the event tells of refunds; nearly all payments have none.
     if vars(outbox_event)["has_refunds"] and (
         AGAIN in outbox_event.data or payment.refunded_amount >= payment.amount
@@ -99,19 +117,12 @@ def _over(outbox_event: OutboxEvent, payment: Payment) -> str:
     return ""
 
 
-def _costs_by_now(payment: Payment, described: hooks.OrderDescription) -> dict[str, Any]:
+def _amounts(payment: Payment, described: hooks.OrderDescription) -> dict[str, Any]:
     return {"found": payment.amount, "expected": described.amount, "currency": payment.currency}
 
 
 def _hold(payment: Payment, reason: ReviewReason, facts: Mapping[str, Any]) -> None:
-    open_review(
-        reason,
-        facts,
-        "outbox",
-        order=payment.order,
-        payment=payment,
-        account=payment.account,
-    )
+    open_review(reason, facts, "outbox", payment)
 
 
 def is_unpaid(order: Order) -> bool:

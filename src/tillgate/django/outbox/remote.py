@@ -17,7 +17,7 @@ from tillgate.django.orders.locking import (
     network,
     outside_transactions,
 )
-from tillgate.django.orders.status import deliver_event, queue_event
+from tillgate.django.orders.status import mark_delivered, queue_event
 from tillgate.django.orders.timeline import record
 from tillgate.django.orders.values import remote_event_value
 from tillgate.django.outbox.attempts import LEASE, is_free, may_begin, note_failure, settle_failing
@@ -86,7 +86,7 @@ def carry_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
             row.order = claimed.order
     try:
         with network(), translation.override(settings.LANGUAGE_CODE):
-            said = hooks.call_owner(
+            answer = hooks.call_owner(
                 plugin,
                 "tillgate_deliver",
                 outbox_event=remote_event_value(claimed),
@@ -104,11 +104,11 @@ def carry_claimed(claimed: OutboxEvent, leased_until: datetime) -> int:
             .first()
         )
         if event:
-            deliver_event(event)
+            mark_delivered(event)
             settle_failing(event)
             message = (
-                without_personal_data(storable(said))
-                if isinstance(said, str)
+                without_personal_data(storable(answer))
+                if isinstance(answer, str)
                 else f"carried over the network: {event.name}"
             )
             record(

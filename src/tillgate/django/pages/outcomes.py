@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.models import Payment
 from tillgate.django.payments.handing_out import is_order_paid
 from tillgate.django.reviews.opening import reported_paid
+from tillgate.hooks import OrderDescription
 from tillgate.lifecycle import PaymentStatus, ReviewReason
 
 
@@ -23,7 +25,7 @@ class Outcome:
     itself until there is other news.
 
     `offers`: the page offers to pay, as "buttons" where nothing was paid, and as quiet "links"
-    where the shopper may have paid.
+    where the shopper may have paid. `is_needless`: the order takes no money.
     """
 
     title: str | Promise
@@ -31,6 +33,7 @@ class Outcome:
     sign: str = "note-sign"
     awaits: bool = False
     offers: str = ""
+    is_needless: bool = False
 
 
 PAID: Final = Outcome(
@@ -116,6 +119,13 @@ _NOT_RECEIVED: Final = Outcome(
 )
 
 
+_FREE: Final = Outcome(
+    title=_("There is nothing to pay for this order"),
+    text=_("You do not have to do anything."),
+    is_needless=True,
+)
+
+
 def _unpaid(title: str | Promise, text: str | Promise) -> Outcome:
     return Outcome(title=title, text=text, sign="warn-sign", offers="buttons")
 
@@ -197,6 +207,29 @@ def outcome_of(
     if payment.is_in_doubt or (says_paid and not is_patient):
         return _UNANSWERED
     return _CONFIRMING if says_paid else _NOT_RECEIVED
+
+
+def of_order(
+    outcome: Outcome,
+    payment: Payment,
+    order: OrderDescription,
+    detail: str | None,
+) -> Outcome:
+    """Return the texts about an unpaid payment where its order takes no money now: it is free, or
+    cannot be paid, and `detail` says why. Any other outcome stays.
+    """
+    if outcome.offers != "buttons":
+        return outcome
+    if order.is_free:
+        return _FREE if detail is None else replace(_FREE, text=_says(detail))
+    if detail is None or not payment.is_open:
+        return outcome
+    title = gettext("This order cannot be paid")
+    return Outcome(title=title, text=_says(detail), sign="warn-sign", is_needless=True)
+
+
+def _says(detail: str) -> str:
+    return gettext("The shop says: %(detail)s.") % {"detail": detail}
 
 
 def _of_unpaid(status: str, status_text: str) -> Outcome:

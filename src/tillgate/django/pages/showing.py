@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, TypeVar
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, TypeVar
 
 from django.contrib import messages
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
 from django.utils.translation import gettext
 
 from tillgate.django import words
@@ -29,6 +33,9 @@ MOST_SHOWN: Final = 300
 """The limit of rows of one kind on a page, such as timeline entries: more than most payments ever
 have.
 """
+
+_JUST_REFUNDED: Final = timedelta(minutes=10)
+"""The time after a refund in which the same amount again is probably a second press."""
 
 _LONGEST_ID: Final = 18
 """The number of digits that every database accepts for the id of a row."""
@@ -106,9 +113,50 @@ def timeline_of(entries: QuerySet[TimelineEntry], mask: Mask) -> Newest[Line]:
     return lines
 
 
-def refund_outcome(refund: Refund, mask: Mask) -> tuple[int, str]:
-    """Return the message about a refund for staff, and its level."""
+def just_refunded(
+    refunds: Iterable[Any],  # rows, or a plugin's values
+    currency: str,
+    amount: Decimal | None = None,
+) -> str:
+    """Return a sentence about the newest refund of the last minutes, of an amount if one is given;
+    empty if there is none.
+
+    A page that the browser loads again has a new idempotency key: by this sentence staff see that
+    their first press worked.
+    """
+    since = timezone.now() - _JUST_REFUNDED
+    found = [
+        one
+        for one in refunds
+        if one.created_at >= since
+        and one.status != RefundStatus.FAILED
+        and amount in (None, one.amount)
+    ]
+    if not found:
+        return ""
+    newest = max(found, key=lambda one: one.created_at)
+    # "0 minutes ago" would be no time
+    minutes = timesince(min(newest.created_at, timezone.now() - timedelta(minutes=1)))
+    facts = {"amount": money_text(newest.amount, currency), "time": minutes}
+    if not newest.requested_by:
+        return gettext("A refund of %(amount)s was asked for %(time)s ago.") % facts
+    said = gettext("A refund of %(amount)s was asked for %(time)s ago by %(staff)s.")
+    return said % {**facts, "staff": newest.requested_by}
+
+
+def refund_outcome(refund: Refund, mask: Mask, *, repeated: bool = False) -> tuple[int, str]:
+    """Return the message about a refund for staff, and its level. `repeated`: it was asked for
+    before, with the same key.
+    """
     amount = money_text(refund.amount, refund.payment.currency)
+    if repeated and refund.status == RefundStatus.SUCCEEDED:
+        said = gettext("%(amount)s had been refunded already; nothing more was sent.")
+        return messages.INFO, said % {"amount": amount}
+    level, said = _outcome(refund, amount, mask)
+    return level, f"{said} {gettext('Nothing more was sent.')}" if repeated else said
+
+
+def _outcome(refund: Refund, amount: str, mask: Mask) -> tuple[int, str]:
     if refund.status == RefundStatus.SUCCEEDED:
         return messages.SUCCESS, gettext("%(amount)s was refunded.") % {"amount": amount}
     if refund.status == RefundStatus.FAILED:

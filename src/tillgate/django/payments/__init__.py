@@ -1,1 +1,1 @@
-"""Payments: started, reconciled with the gateway, and told of by notifications."""
+"""Payments: started, reconciled with the gateway, and announced by notifications."""

@@ -2,8 +2,8 @@
 
 A gateway that hangs would hold every thread of a web server: after two creations in a row that
 hung, in any process, the pages create none for half a minute. Then one press at a time tries, until
-one does not hang. Queries for a waiting shopper stop likewise. A gateway that is down, but says so
-at once, holds no thread: the next shopper may try.
+one does not hang. Queries for a waiting shopper stop likewise. A gateway that refuses connections
+holds no thread: the next shopper may try.
 
 A gateway that refuses every shopper sells nothing either: after three refusals in a row with one
 payment method a review opens.
@@ -15,11 +15,11 @@ from datetime import timedelta
 from enum import Enum
 from typing import Final
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from tillgate.django.heartbeats import name_of, set_heartbeat
-from tillgate.django.models import Heartbeat, Payment, Review
+from tillgate.django.heartbeats import lane_of, write_lane
+from tillgate.django.models import Lane, Payment, Review
 from tillgate.django.orders.locking import durable
 from tillgate.django.orders.status import write_status_of
 from tillgate.django.reviews.closing import settle
@@ -34,9 +34,9 @@ from tillgate.lifecycle import (
 )
 from tillgate.wire.messages import CreatedPayment
 
-_CREATIONS: Final = "creations:"
-_QUERIES: Final = "queries:"
-_REFUSALS: Final = "refusals:"
+_CREATIONS: Final = ":creations:"
+_QUERIES: Final = ":queries:"
+_REFUSALS: Final = ":refusals:"
 _REST: Final = timedelta(seconds=30)
 _IN_A_ROW: Final = timedelta(minutes=10)
 """Two creations without an answer that are further apart are not in a row."""
@@ -44,7 +44,7 @@ _REFUSALS_BEFORE_REVIEW: Final = 3
 _ANSWERS: Final = (CreatedPayment, Refused, InvalidRequest, ConfigurationError)
 """Outcomes of a creation that did not wait for the gateway in vain, however long it took."""
 HUNG_SECONDS: Final = 4.0
-"""A creation without an answer that took less time held nobody up."""
+"""A creation without an answer that took less time held no thread for long."""
 
 
 class NotPayable(Exception):
@@ -70,12 +70,12 @@ class CreationState(Enum):
 
 def creation_state(account: str, method: str) -> CreationState:
     """Return whether a payment may be created at an account now."""
-    creations, refusals = name_of(_CREATIONS, account), _refusals_name(account, method)
-    rows = {row.name: row for row in Heartbeat.objects.filter(name__in=(creations, refusals))}
-    last = rows.get(creations)
-    if last is None or not last.detail.get("rests") or last.at <= timezone.now() - _IN_A_ROW:
-        return CreationState.DOUBTFUL if rows else CreationState.SOUND
-    return CreationState.RESTS if last.at > timezone.now() else CreationState.TRIAL
+    creations, refusals = lane_of(_CREATIONS, account), _refusals_of(account, method)
+    lanes = {lane.name: lane for lane in Lane.objects.filter(name__in=(creations, refusals))}
+    until, now = lanes[creations].rests_until if creations in lanes else None, timezone.now()
+    if until is None or until <= now - _IN_A_ROW:
+        return CreationState.DOUBTFUL if lanes else CreationState.SOUND
+    return CreationState.RESTS if until > now else CreationState.TRIAL
 
 
 def take_trial(account: str) -> bool:
@@ -83,8 +83,8 @@ def take_trial(account: str) -> bool:
     process is lost.
     """
     now = timezone.now()
-    rested = Heartbeat.objects.filter(name=name_of(_CREATIONS, account), at__lte=now)
-    return bool(rested.update(at=now + _REST))
+    rested = Lane.objects.filter(name=lane_of(_CREATIONS, account), rests_until__lte=now)
+    return bool(rested.update(rests_until=now + _REST))
 
 
 def note_creation(
@@ -96,9 +96,9 @@ def note_creation(
     """Note how a creation ended after so many seconds, which began in the state `before`."""
     account, is_doubtful = payment.account, before is not CreationState.SOUND
     if seconds >= HUNG_SECONDS and not isinstance(outcome, _ANSWERS):
-        _note_unanswered(name_of(_CREATIONS, account), _IN_A_ROW)
+        _note_unanswered(lane_of(_CREATIONS, account), _IN_A_ROW)
     elif is_doubtful:
-        Heartbeat.objects.filter(name=name_of(_CREATIONS, account)).delete()
+        Lane.objects.filter(name=lane_of(_CREATIONS, account)).delete()
     if isinstance(outcome, CreatedPayment):
         if is_doubtful:
             _forget_refusals(account, payment.method)
@@ -106,20 +106,20 @@ def note_creation(
         _note_refusal(account, payment.method, outcome)
 
 
-def _note_unanswered(name: str, within: timedelta) -> None:
+def _note_unanswered(lane: str, within: timedelta) -> None:
     """Note a call without an answer, and let the pages rest after a second one."""
     now = timezone.now()
     # Read when the call ends: calls that began together count each other.
-    former = Heartbeat.objects.filter(name=name, at__gt=now - within)
-    if not former.update(at=now + _REST, detail={"rests": True}):
-        set_heartbeat(name, now, {})
+    is_second = Q(silent_since__gt=now - within) | Q(rests_until__gt=now - within)
+    if not Lane.objects.filter(is_second, name=lane).update(rests_until=now + _REST):
+        write_lane(lane, silent_since=now, rests_until=None)
 
 
 def _note_refusal(account: str, method: str, error: TillgateError) -> None:
-    name = _refusals_name(account, method)
-    former = Heartbeat.objects.filter(name=name).first()
-    count = former.detail["count"] + 1 if former else 1
-    set_heartbeat(name, timezone.now(), {"count": count})
+    lane = _refusals_of(account, method)
+    former = Lane.objects.filter(name=lane).values_list("failures", flat=True).first()
+    count = (former or {}).get("creations", 0) + 1
+    write_lane(lane, failures={"creations": count})
     if count >= _REFUSALS_BEFORE_REVIEW:
         facts = {"method": method, "error": error}
         with durable():
@@ -136,7 +136,7 @@ def _forget_refusals(account: str, method: str) -> None:
     # The next refusals are a new case, though they may say the same.
     dismissed = about.filter(status=ReviewStatus.DISMISSED)
     write_status_of(dismissed, ReviewStatus.DISMISSED, ReviewStatus.RESOLVED)
-    Heartbeat.objects.filter(name=_refusals_name(account, method)).delete()
+    Lane.objects.filter(name=_refusals_of(account, method)).delete()
 
 
 def open_refusals() -> QuerySet[Review]:
@@ -144,17 +144,17 @@ def open_refusals() -> QuerySet[Review]:
     return Review.objects.filter(reason=ReviewReason.CREATIONS_REFUSED, resolved_at__isnull=True)
 
 
-def _refusals_name(account: str, method: str) -> str:
-    return name_of(_REFUSALS, f"{account}:{method}")
+def _refusals_of(account: str, method: str) -> str:
+    return lane_of(_REFUSALS, f"{account}:{method}")
 
 
-def resting_queries(account: str) -> QuerySet[Heartbeat]:
-    """Return the row that forbids the pages to query an account's gateway now; no row allows it."""
-    return Heartbeat.objects.filter(name=name_of(_QUERIES, account), at__gt=timezone.now())
+def resting_queries(account: str) -> QuerySet[Lane]:
+    """Return the lane that forbids the pages to query an account now; no row allows it."""
+    return Lane.objects.filter(name=lane_of(_QUERIES, account), rests_until__gt=timezone.now())
 
 
 def note_hung_query(account: str) -> None:
     """Note that a page waited in vain for a query."""
     # No answer takes this back, as that would cost a statement each time: only a second one soon
     # counts.
-    _note_unanswered(name_of(_QUERIES, account), _REST)
+    _note_unanswered(lane_of(_QUERIES, account), _REST)

@@ -12,7 +12,7 @@ from tillgate.django.models import Payment, Review
 from tillgate.django.orders.locking import locked_order
 from tillgate.django.orders.timeline import ACCEPTED, FORCE_EXPIRE
 from tillgate.django.outbox.delivering import deliver, deliver_due
-from tillgate.django.payments.reconciling import BY_STAFF, facts_of, write_status_and_review
+from tillgate.django.payments.reconciling import BY_STAFF, facts_of, write_decision
 from tillgate.django.reviews.closing import resolve
 from tillgate.django.reviews.opening import UNAPPLIED_REASONS
 from tillgate.errors import InvalidRequest
@@ -52,7 +52,7 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
                 about.pk,
                 "was resolved by somebody else in the meantime",
             )
-        if more := _said_beyond(about, newest, open_rows):
+        if more := _greater_claim(about, newest, open_rows):
             raise InvalidRequest(
                 "payment",
                 payment.reference,
@@ -80,20 +80,19 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
         )
         for pk, version in open_rows.values_list("pk", "version"):
             resolve(pk, detail, staff, dismissed=(pk, version) == (about.pk, about.version))
-        write_status_and_review(
-            order,
+        write_decision(
             payment,
             decision,
             Inconclusive(detail=detail),
             f"{BY_STAFF}{staff}",
-            heard=row.notifications,
+            notifications_before=row.notifications,
             event=FORCE_EXPIRE,
         )
     deliver_due(row.order_id)
     return payment
 
 
-def _said_beyond(about: Review, newest: int, open_rows: Iterable[Review]) -> Review | None:
+def _greater_claim(about: Review, newest: int, open_rows: Iterable[Review]) -> Review | None:
     """Return the open review of a payment that claims more than the one that staff read, or as much
     of being paid and is newer.
 
@@ -146,13 +145,12 @@ def accept_as_paid(about: Review, staff: str, answer: Answer) -> Payment:
         payment.save(update_fields=["amount"])
         resolve(review.pk, detail, staff)
         accepted = replace(decision, detail=detail)
-        write_status_and_review(
-            order,
+        write_decision(
             payment,
             accepted,
             answer,
             f"{BY_STAFF}{staff}",
-            heard=payment.notifications,
+            notifications_before=payment.notifications,
             event=ACCEPTED,
         )
     deliver(payment.order_id)

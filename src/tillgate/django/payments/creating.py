@@ -6,7 +6,6 @@ import logging
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import Any, Final
@@ -37,6 +36,7 @@ from tillgate.lifecycle import (
     decide_creation,
     next_poll,
 )
+from tillgate.money import Money
 from tillgate.wire.macros import callback_url
 from tillgate.wire.messages import CreatedPayment, PaymentRequest
 from tillgate.wire.personal import kept_fields, without_personal_data
@@ -83,6 +83,20 @@ class StartOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The choices for a new payment: method and terminal of the shopper, account and data of the
+    shop.
+    """
+
+    method: str
+    terminal: str
+    alias: str
+    account: Account
+    data: dict[str, Any]
+    shopper_ip: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """A payment and the next step for the shopper."""
 
@@ -107,32 +121,27 @@ def _page_minutes(description: hooks.OrderDescription, account: Account, now: da
 def new_payment(
     order: Order,
     description: hooks.OrderDescription,
-    amount: Decimal,
-    method: str,
-    terminal: str,
-    alias: str,
-    account: Account,
-    data: dict[str, Any],
-    shopper_ip: str | None = None,
+    price: Money,
+    choice: Choice,
 ) -> tuple[Payment, PaymentRequest]:
     """Return a payment that is not yet written, and the request that creates it at the gateway."""
-    settings, now = get_settings(), timezone.now()
+    settings, now, account = get_settings(), timezone.now(), choice.account
     minutes = _page_minutes(description, account, now)
     closes_at = now + timedelta(minutes=minutes)
     expires_at = closes_at + timedelta(minutes=settings.expiry_grace_minutes)
     payment = Payment(
         order=order,
         reference=new_reference(description.number),
-        account=alias,
+        account=choice.alias,
         merchant_no=account.merchant_no,
         base_url=account.base_url,
         sandbox=account.sandbox,
-        method=str(method),
-        terminal=str(terminal),
-        amount=amount,
-        currency=description.currency,
+        method=str(choice.method),
+        terminal=str(choice.terminal),
+        amount=price.amount,
+        currency=price.currency,
         description=(description.description or f"Order {description.number}")[:255],
-        data=data,
+        data=choice.data,
         created_at=now,
         status_since=now,
         page_closes_at=closes_at,
@@ -141,10 +150,10 @@ def new_payment(
     )
     request = PaymentRequest(
         reference=payment.reference,
-        amount=amount,
-        currency=description.currency,
-        method=method,
-        terminal=terminal,
+        amount=price.amount,
+        currency=price.currency,
+        method=choice.method,
+        terminal=choice.terminal,
         ipn_url=settings.address("tillgate:payment-notification", payment.notification_key),
         callback_url=callback_url(
             settings.address("tillgate:return", payment.return_key),
@@ -155,8 +164,8 @@ def new_payment(
         email=description.email,
         language=get_language(),
         goods_info=description.lines,
-        webhook_url=settings.address("tillgate:webhook", alias),
-        shopper_ip=_address_or_none(shopper_ip),
+        webhook_url=settings.address("tillgate:webhook", choice.alias),
+        shopper_ip=_address_or_none(choice.shopper_ip),
     )
     return payment, request
 
@@ -179,88 +188,87 @@ def create(
     """Create the payment at the gateway and write the outcome, unless an early notification has
     brought a later status.
     """
-    outcome: CreatedPayment | TillgateError
     began = time.monotonic()
-    try:
-        with network():
-            outcome = hooks.pay(account, request, deadline_seconds=CREATION_SECONDS)
-    except TillgateError as error:
-        outcome = error
-    except (
-        Exception
-    ) as error:  # a plugin around the gateway may raise anything, after sending or before
-        _log.exception("the creation of %s failed in a plugin", payment.reference)
-        outcome = TillgateError(f"{type(error).__name__} in a plugin")
+    outcome = _call_gateway(payment, account, request)
     status, seconds = decide_creation(outcome), time.monotonic() - began
     if status is PaymentStatus.FAILED:
         detail = without_personal_data(str(outcome))
         _log.warning("a payment could not be created at %s: %s", account.base_url, detail)
     with locked_order(payment.order_id, patience_seconds=AFTER_A_CALL_SECONDS) as order:
-        rows = Payment.objects.filter(pk=payment.pk)
-        now = timezone.now()
-        if isinstance(outcome, CreatedPayment):
-            known: dict[str, Any] = {
-                "transaction_no": outcome.transaction_no,
-                "payment_url": outcome.payment_url,
-            }
-            message, evidence = (
-                f"transaction {outcome.transaction_no}",
-                kept_fields(outcome.raw, account.dialect.kept_fields),
-            )
-            due = next_poll(status, payment.created_at, payment.expires_at, now)
-        else:
-            known, message, evidence = (
-                {},
-                without_personal_data(str(outcome)),
-                {"error": type(outcome).__name__},
-            )
-            due = next_poll(status, now, payment.expires_at, now, disputable())
-        if status == PaymentStatus.CREATED:
-            record(
-                "payment.outcome-unknown",
-                order,
-                actor,
-                message,
-                payment=payment,
-                evidence=evidence,
-            )
-        elif write_status_of(
-            rows.filter(status_since=payment.status_since),
-            PaymentStatus.CREATED,
-            status,
-            status_since=now,
-            next_poll_at=due,
-            **known,
-        ):
-            assign(
-                payment,
-                {"status": status.value, "status_since": now, "next_poll_at": due, **known},
-            )
-            record(f"payment.{status}", order, actor, message, payment=payment, evidence=evidence)
-            after_change(order, payment)
-        else:
-            # a notification was quicker than the answer, which still tells where the shopper pays
-            payment.refresh_from_db()
-            payment.payment_url = known.get("payment_url", "")
-            payment.transaction_no = payment.transaction_no or known.get("transaction_no") or None
-            payment.save(update_fields=["payment_url", "transaction_no"])
-            record(
-                "payment.answered-late",
-                order,
-                actor,
-                message,
-                payment=payment,
-                evidence=evidence,
-            )
-        if isinstance(outcome, TillgateError) and (
-            reason := account_reason(outcome.__cause__ or outcome)
-        ):
-            # A case of the account and not of this payment (unspecified behaviour 7): an answer in
-            # order about it does not end the case.
-            facts, about = {"error": outcome}, {"reference": payment.reference}
-            open_review(reason, facts, actor, account=payment.account, evidence=about)
+        _write_outcome(order, payment, account, outcome, status, actor)
+        _review_account(payment, outcome, actor)
     note_creation(payment, outcome, seconds, state)
     return as_started(payment, str(outcome))
+
+
+def _call_gateway(
+    payment: Payment,
+    account: Account,
+    request: PaymentRequest,
+) -> CreatedPayment | TillgateError:
+    try:
+        with network():
+            return hooks.pay(account, request, deadline_seconds=CREATION_SECONDS)
+    except TillgateError as error:
+        return error
+    except Exception as error:
+        # a plugin around the gateway may raise anything, after sending or before
+        _log.exception("the creation of %s failed in a plugin", payment.reference)
+        return TillgateError(f"{type(error).__name__} in a plugin")
+
+
+def _write_outcome(
+    order: Order,
+    payment: Payment,
+    account: Account,
+    outcome: CreatedPayment | TillgateError,
+    status: PaymentStatus,
+    actor: str,
+) -> None:
+    now = timezone.now()
+    if isinstance(outcome, CreatedPayment):
+        known: dict[str, Any] = {
+            "transaction_no": outcome.transaction_no,
+            "payment_url": outcome.payment_url,
+        }
+        message = f"transaction {outcome.transaction_no}"
+        evidence = kept_fields(outcome.raw, account.dialect.kept_fields)
+        due = next_poll(status, payment.created_at, payment.expires_at, now)
+    else:
+        known, message = {}, without_personal_data(str(outcome))
+        evidence = {"error": type(outcome).__name__}
+        due = next_poll(status, now, payment.expires_at, now, disputable())
+    new = {"status_since": now, "next_poll_at": due, **known}
+    rows = Payment.objects.filter(pk=payment.pk, status_since=payment.status_since)
+    about: dict[str, Any] = {"payment": payment, "evidence": evidence}
+    if status is PaymentStatus.CREATED:
+        record("payment.outcome-unknown", order, actor, message, **about)
+    elif write_status_of(rows, PaymentStatus.CREATED, status, **new):
+        assign(payment, {"status": status.value, **new})
+        record(f"payment.{status}", order, actor, message, **about)
+        after_change(order, payment)
+    else:
+        # A notification was quicker than the answer, which still has the payment page.
+        payment.refresh_from_db()
+        payment.payment_url = known.get("payment_url", "")
+        payment.transaction_no = payment.transaction_no or known.get("transaction_no") or None
+        payment.save(update_fields=["payment_url", "transaction_no"])
+        record("payment.answered-late", order, actor, message, **about)
+
+
+def _review_account(
+    payment: Payment,
+    outcome: CreatedPayment | TillgateError,
+    actor: str,
+) -> None:
+    """Open a review if the gateway rejected the account itself."""
+    if not isinstance(outcome, TillgateError):
+        return
+    if reason := account_reason(outcome.__cause__ or outcome):
+        # A case of the account and not of this payment (unspecified behaviour 7): an answer in
+        # order about it does not end the case.
+        facts, about = {"error": outcome}, {"reference": payment.reference}
+        open_review(reason, facts, actor, account=payment.account, evidence=about)
 
 
 def as_started(payment: Payment, detail: str) -> Started:

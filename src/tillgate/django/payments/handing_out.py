@@ -9,10 +9,9 @@ from typing import Final
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from tillgate.account import Account
-from tillgate.django.accounts import is_made_by, maker_if_known
+from tillgate.django.accounts import is_made_by, known_account_of
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment
-from tillgate.django.payments.creating import CREATION_SECONDS, Started, as_started
+from tillgate.django.payments.creating import CREATION_SECONDS, Choice, Started, as_started
 from tillgate.django.reviews.opening import reported_paid
 from tillgate.lifecycle import (
     PaymentStatus,
@@ -33,20 +32,16 @@ take.
 
 def siblings_of(order: Order) -> list[Payment]:
     """Return the payments of an order, the newest first."""
-    is_untold = Exists(_untold().filter(payment=OuterRef("pk")))
-    found: list[Payment] = list(order.payments.annotate(is_untold=is_untold).order_by("-id"))
+    is_undelivered = Exists(_undelivered().filter(payment=OuterRef("pk")))
+    found: list[Payment] = list(
+        order.payments.annotate(is_undelivered=is_undelivered).order_by("-id")
+    )
     for payment in found:
         payment.order = order
     return found
 
 
-def duplicate_of(
-    siblings: list[Payment],
-    method: str,
-    amount: Money,
-    alias: str,
-    account: Account,
-) -> Payment | None:
+def duplicate_of(siblings: list[Payment], choice: Choice, price: Money) -> Payment | None:
     """Return the payment that makes another one needless.
 
     That is a paid one with an undelivered event (I4), or else the open one from the first click of
@@ -55,24 +50,29 @@ def duplicate_of(
     standing = [
         sibling for sibling in siblings if sibling.is_open or sibling.status == PaymentStatus.PAID
     ]
-    # However many were begun since: each of their payment pages would take the money once more.
-    for payment in sorted(standing, key=lambda sibling: not vars(sibling)["is_untold"]):
+    # Check every open payment, the paid ones first: each has a live payment page.
+    for payment in sorted(standing, key=lambda sibling: not vars(sibling)["is_undelivered"]):
         if payment.status == PaymentStatus.PAID:
-            if vars(payment)["is_untold"] and payment.refunded_amount < payment.amount:
-                return payment
-            continue
-        if (payment.method, payment.money, payment.account) != (
-            method,
-            amount,
-            alias,
-        ) or not is_made_by(payment, account):
-            continue
-        if is_being_created(payment) or (is_page_live(payment) and not reported_paid([payment.pk])):
+            is_needed = vars(payment)["is_undelivered"] and payment.refunded_amount < payment.amount
+        else:
+            is_needed = _is_chosen(payment, choice, price) and (
+                is_being_created(payment)
+                or (is_page_live(payment) and not reported_paid([payment.pk]))
+            )
+        if is_needed:
             return payment
     return None
 
 
-def _untold() -> QuerySet[OutboxEvent]:
+def _is_chosen(payment: Payment, choice: Choice, price: Money) -> bool:
+    wanted = (choice.method, price, choice.alias)
+    return (payment.method, payment.money, payment.account) == wanted and is_made_by(
+        payment,
+        choice.account,
+    )
+
+
+def _undelivered() -> QuerySet[OutboxEvent]:
     """Return the undelivered events about paid payments."""
     return OutboxEvent.objects.filter(kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True)
 
@@ -90,7 +90,7 @@ def may_go_on(payment: Payment) -> bool:
         or reported_paid([payment.pk])
     ):
         return False
-    return maker_if_known(payment) is not None
+    return known_account_of(payment) is not None
 
 
 def is_order_paid(order: Order) -> bool:
@@ -99,7 +99,7 @@ def is_order_paid(order: Order) -> bool:
     """
     if order.paid_by_id is not None:
         return True
-    untold = _untold().filter(order=order).select_related("payment")
+    untold = _undelivered().filter(order=order).select_related("payment")
     return any(
         one.payment is not None and one.payment.refunded_amount < one.payment.amount
         for one in untold
@@ -128,7 +128,7 @@ def is_being_created(payment: Payment) -> bool:
     age = timezone.now() - payment.created_at
     if age < _YOUNG:
         return True
-    account = maker_if_known(payment)
+    account = known_account_of(payment)
     if (
         account is None
         or age >= timedelta(seconds=min(account.deadline_seconds, CREATION_SECONDS)) + _LOST_AFTER
@@ -150,6 +150,6 @@ def wait_for_creation(payment: Payment, seconds: float = 10.0) -> None:
 def hand_out(duplicate: Payment) -> Started:
     """Return an open payment with its page, once the press that creates it has ended."""
     age = (timezone.now() - duplicate.created_at).total_seconds()
-    # what hangs is not waited for
+    # a creation that hangs may last longer
     wait_for_creation(duplicate, max(0.0, _WAIT_FOR_DUPLICATE_SECONDS - age))
     return as_started(duplicate, "the payment could not be started")

@@ -1,9 +1,9 @@
 """Notifications: the app stores a bounded number, acknowledges each, and reconciles the payment.
 Evidence, not truth (I7).
 
-Gateways repeat their notifications, so the cost of each one decides how many a shop can bear. The
-statements for every notification are therefore written in SQL here, or built by the ORM once:
-building them again took most of a notification's time.
+Gateways repeat their notifications, so the cost of a repeated one decides how many a shop can bear.
+Its two statements are therefore written in SQL, or built by the ORM once: to build them again took
+twice as long as all the rest.
 """
 
 from __future__ import annotations
@@ -19,28 +19,27 @@ from django.utils import timezone
 
 from tillgate import hooks
 from tillgate.account import Account
-from tillgate.django.accounts import dialect_of, maker_if_known
+from tillgate.django.accounts import dialect_of, known_account_of
 from tillgate.django.models import NotificationKind, Payment, Refund, database
 from tillgate.django.orders.locking import durable, locked_order
 from tillgate.django.outbox.delivering import deliver
 from tillgate.django.payments.details import note_number
 from tillgate.django.payments.keeping import (
-    COUNT_REPEATED,
     bounded,
+    count_repeated,
     digest,
+    errors_logged,
     is_late,
     keep,
-    kept_all_the_same,
     signature_of,
-    sql,
 )
 from tillgate.django.payments.reconciling import apply_answer, ask, claim_poll
 from tillgate.django.payments.refusals import (
     ACCOUNT_GONE,
     CannotBeJudged,
-    tell_of_forged,
-    tell_of_refused,
-    tell_of_unjudged,
+    review_forged,
+    review_rejected,
+    review_unjudged,
 )
 from tillgate.django.refunds.settling import settle_by_notification
 from tillgate.errors import SignatureMismatch
@@ -54,9 +53,10 @@ from tillgate.wire.texts import described
 _log = logging.getLogger("tillgate")
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+FORGED: Final = NotificationSignature.FORGED
 
 Reader = Callable[[], Received]
-"""Reads what came. Strangers can send it too, so it runs only for a known address."""
+"""Reads a request. Strangers can send one too, so it runs only for a known address."""
 
 
 def receive_payment_notification(
@@ -73,7 +73,7 @@ def receive_payment_notification(
     if payment is None:
         return None
     received = read()
-    payment.maker = account = maker_if_known(payment)
+    payment.known_account = account = known_account_of(payment)
     signature = signature_of(account, received)
     if account is not None and account.dialect.is_of_plugin:
         signature = _verified(payment, account, headers, body())
@@ -87,7 +87,7 @@ def receive_payment_notification(
         "webhook",
         kept=kept,
     )
-    answered.maker = account
+    answered.known_account = account
     return answered
 
 
@@ -142,9 +142,9 @@ def receive_refund_notification(key: str, read: Reader, method: str) -> Refund |
     refund = Refund.objects.select_related("payment__order").filter(notification_key=key).first()
     if refund is None:
         return None
-    refund.payment.maker = account = maker_if_known(refund.payment)
+    refund.payment.known_account = account = known_account_of(refund.payment)
     if account is None:
-        tell_of_unjudged(refund)
+        review_unjudged(refund)
         raise CannotBeJudged(ACCOUNT_GONE % refund.payment.reference)
     received = read()
     signature = signature_of(account, received)
@@ -157,42 +157,33 @@ def receive_refund_notification(key: str, read: Reader, method: str) -> Refund |
         refund_no=refund.refund_no,
         refunded=refund.money,
     )
-    with locked_order(
-        refund.payment.order_id,
-    ) as order:  # before the refund's own row, as everywhere
+    # before the refund's own row, as everywhere
+    with locked_order(refund.payment.order_id) as order:
         rows = Refund.objects.filter(pk=refund.pk)
-        refund.notifications = (
-            rows.select_for_update().values_list("notifications", flat=True).get() + 1
-        )
-        rows.update(notifications=refund.notifications, **({"confirmed": True} if confirms else {}))
+        count = rows.select_for_update().values_list("notifications", flat=True).get() + 1
+        rows.update(notifications=count, **({"confirmed": True} if confirms else {}))
+        refund.notifications = count
         kept = bounded(received, account.dialect.kept_fields)
-        keep(
-            refund.payment,
-            NotificationKind.REFUND,
-            kept,
-            method,
-            signature,
-            refund=refund,
-            count=refund.notifications,
-        )
+        kind = NotificationKind.REFUND
+        keep(refund.payment, kind, kept, method, signature, refund=refund, count=count)
         # In the transaction that stores it: no later run reads a stored notification. Any other
         # notification is a hint to ask.
         has_settled = confirms and settle_by_notification(order, refund.pk)
         rows.filter(status__in=UNSETTLED_REFUND_STATUSES).update(due_at=timezone.now())
-    with kept_all_the_same(refund.payment.reference):
-        if signature is NotificationSignature.FORGED:
-            tell_of_refused(refund.payment.account, "webhook")
+    with errors_logged(refund.payment.reference):
+        if signature is FORGED:
+            review_rejected(refund.payment.account, "webhook")
         if has_settled:
             deliver(refund.payment.order_id)
     return refund
 
 
 def _find(key: str) -> Payment | None:
-    statement, read = _look_up(database())
+    statement, build = _look_up(database())
     with connections[database()].cursor() as cursor:
         cursor.execute(statement, [key])
         row = cursor.fetchone()
-    return read(row) if row else None
+    return build(row) if row else None
 
 
 @functools.cache
@@ -207,11 +198,11 @@ def _look_up(alias: str) -> tuple[str, Callable[[tuple[Any, ...]], Payment]]:
         [field.get_col(Payment._meta.db_table) for field in fields],
     )
 
-    def read(row: tuple[Any, ...]) -> Payment:
+    def build(row: tuple[Any, ...]) -> Payment:
         [values] = compiler.apply_converters([row], converters) if converters else [row]
         return Payment.from_db(alias, [field.attname for field in fields], list(values))
 
-    return statement, read
+    return statement, build
 
 
 def receive(
@@ -226,40 +217,34 @@ def receive(
     even_if_paid: bool = False,
     may_query: bool = True,
 ) -> Payment:
-    """Store the `kept` fields of what came, and reconcile the payment.
+    """Store the `kept` fields of a notification, and reconcile the payment.
 
     A paid one only where the notification says something else of it, or with `even_if_paid`, where
     notifications tell of refunds and disputes. Without `may_query` the worker queries it.
     """
-    said = digest(kind, received, method, signature)
-    is_forged = signature is NotificationSignature.FORGED
+    hashed, is_forged = digest(kind, received, method, signature), signature is FORGED
     takes_back = (
         kind is NotificationKind.PAYMENT and not is_forged and _takes_back(payment, received)
     )
-    even_if_paid = even_if_paid or takes_back
-    if (
-        payment.status == PaymentStatus.PAID
-        and payment.last_notification == said
-        and not is_forged
-        and not takes_back
-    ):
-        with connections[database()].cursor() as cursor:
-            cursor.execute(sql(COUNT_REPEATED, database()), [payment.pk])
+    is_repeated = payment.status == PaymentStatus.PAID and payment.last_notification == hashed
+    if is_repeated and not is_forged and not takes_back:
+        count_repeated(payment)
         return payment
+    even_if_paid = even_if_paid or takes_back
     counted = {"notifications": 1, "forged_notifications": 1} if is_forged else {"notifications": 1}
     with durable():
         # The payment's row first: the insert of a notification locks it too, and InnoDB could not
         # raise that lock for two at the same time.
-        waits = not even_if_paid and is_late(payment, said, is_forged=is_forged)
-        may_ask = not waits and claim_poll(payment, said, even_if_paid=even_if_paid, **counted)
+        waits = not even_if_paid and is_late(payment, hashed, is_forged=is_forged)
+        may_ask = not waits and claim_poll(payment, hashed, even_if_paid=even_if_paid, **counted)
         keep(payment, kind, bounded(received, kept), method, signature, count=payment.notifications)
-    with kept_all_the_same(payment.reference):
-        if is_forged:
-            tell_of_forged(payment, actor)
+    if is_forged:
+        with errors_logged(payment.reference):
+            review_forged(payment, actor)
     if may_ask and not may_query:
         Payment.objects.filter(pk=payment.pk).update(next_poll_at=timezone.now())
     elif may_ask:
-        with kept_all_the_same(payment.reference):
+        with errors_logged(payment.reference):
             payment = apply_answer(payment, ask(payment, quickly=True), actor)
     return payment
 

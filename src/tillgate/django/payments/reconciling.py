@@ -29,7 +29,7 @@ from tillgate.django.outbox.delivering import deliver, deliver_due
 from tillgate.django.payments.admission import note_hung_query, resting_queries
 from tillgate.django.payments.details import note_details
 from tillgate.django.refunds.external import book_reported_refunds, refund_news
-from tillgate.django.reviews.closing import ITSELF, Heard, conclude
+from tillgate.django.reviews.closing import ITSELF, AppliedAnswer, conclude
 from tillgate.django.reviews.opening import (
     ACCOUNT_REASONS,
     open_key,
@@ -55,14 +55,14 @@ from tillgate.wire.personal import kept_fields, without_personal_data
 
 _log = logging.getLogger("tillgate")
 
-_NOBODY_KNOWS: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_VERSIONS: Final[Mapping[str, str]] = MappingProxyType({})
 BY_STAFF: Final = "staff:"
 _OVER_UNPAID: Final = frozenset({PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED})
 _QUICK_SECONDS: Final = 5.0
 _HANG_SECONDS: Final = 4.0
 """A quick query that took longer held a thread of the web server in vain."""
 _POLL_LEASE: Final = timedelta(minutes=1)
-"""Longer than a quick look takes: if its process dies, the worker looks then."""
+"""Longer than a quick query takes: if its process dies, the worker polls then."""
 _CLAIMED: Final = (
     "status_since",
     "last_polled_at",
@@ -75,7 +75,7 @@ index first, against the lock order.
 """
 
 
-def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, actor: str) -> None:
+def _review_duplicate(payment: Payment, transaction_no: str, actor: str) -> None:
     """Open a review when the gateway gave the same number to another payment; recording goes on."""
     # A sandbox and a live gateway count for themselves.
     duplicates = Payment.objects.filter(
@@ -88,21 +88,14 @@ def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, act
             "payment": payment.reference,
             "other": duplicate.reference,
         }
-        open_review(
-            ReviewReason.DUPLICATE_TRANSACTION_NO,
-            facts,
-            actor,
-            order=order,
-            payment=payment,
-            account=payment.account,
-        )
+        open_review(ReviewReason.DUPLICATE_TRANSACTION_NO, facts, actor, payment)
 
 
 def reconcile(payment: Payment, actor: str) -> Payment:
-    """Ask the gateway about a payment, apply the answer, and return the payment as it now stands.
+    """Query the gateway about a payment, apply the answer, and return the payment as it now stands.
 
     At most one query is sent per payment in the throttle interval (I7); when it is not yet time,
-    the next look is brought forward.
+    the next poll is brought forward.
     """
     outside_transactions("reconcile")
     if not claim_poll(payment):
@@ -112,7 +105,7 @@ def reconcile(payment: Payment, actor: str) -> Payment:
 
 def claim_poll(
     payment: Payment,
-    said: str = "",
+    hashed: str = "",
     *,
     even_if_paid: bool = False,
     **counted: int,
@@ -121,12 +114,12 @@ def claim_poll(
     was queried just now.
 
     In both cases the worker polls soon, should this process die or the right be denied (I7).
-    `counted` are counters of notifications to raise in the same statement, and `said` is a hash of
-    the notification, which asks about a paid payment only with `even_if_paid`. The statement
-    changes the row only as it was read; a row that has changed since is read again, under its lock.
+    `counted` are counters of notifications to raise in the same statement, and `hashed` is the hash
+    of the notification, which asks about a paid payment only with `even_if_paid`. The statement
+    changes an unchanged row only; a changed one is read again, under its lock.
     """
     rows, rest = Payment.objects.filter(pk=payment.pk), resting_queries(payment.account)
-    changes, may_ask = _claim(payment, said, counted, even_if_paid=even_if_paid)
+    changes, may_ask = _claim(payment, hashed, counted, even_if_paid=even_if_paid)
     unchanged = rows.filter(**{name: getattr(payment, name) for name in _CLAIMED})
     # The same statement sees whether the gateway hangs.
     if not (unchanged.filter(~Exists(rest)) if may_ask else unchanged).update(**changes):
@@ -138,7 +131,7 @@ def claim_poll(
             assign(payment, rows.select_for_update(no_key=no_key).values().get())
             changes, may_ask = _claim(
                 payment,
-                said,
+                hashed,
                 counted,
                 even_if_paid=even_if_paid,
                 hangs=rest.exists(),
@@ -150,7 +143,7 @@ def claim_poll(
 
 def _claim(
     payment: Payment,
-    said: str,
+    hashed: str,
     counted: dict[str, int],
     *,
     even_if_paid: bool,
@@ -159,8 +152,8 @@ def _claim(
     changes: dict[str, Any] = {
         name: getattr(payment, name) + more for name, more in counted.items()
     }
-    if said:
-        changes["last_notification"] = said
+    if hashed:
+        changes["last_notification"] = hashed
     if counted and payment.status == PaymentStatus.PAID and not even_if_paid:
         # the notification says no more than paid; tail polls find later changes
         return (
@@ -211,17 +204,13 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
                 deadline_seconds=deadline_seconds,
                 attempts=attempts,
             )
-        raw, word = (
-            kept_fields(found.raw, account.dialect.kept_fields),
-            without_personal_data(found.status_text),
-        )
-        found = replace(found, raw=raw, status_text=word)
+        raw = kept_fields(found.raw, account.dialect.kept_fields)
+        found = replace(found, raw=raw, status_text=without_personal_data(found.status_text))
         return answer_of(found, asked_at, account.dialect)
     except TillgateError as error:
         return answer_of(error, asked_at, account.dialect)
-    except (
-        Exception
-    ) as error:  # a plugin around the gateway may raise anything, and none of it is news
+    except Exception as error:
+        # a plugin around the gateway may raise anything, and none of it is news
         _log.exception("the query of %s failed in a plugin", payment.reference)
         return Inconclusive(detail=f"{type(error).__name__} in a plugin")
     finally:
@@ -248,10 +237,10 @@ def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
 def is_unchanged(
     payment: Payment,
     decision: Decision,
-    told: Mapping[str, str] = _NOBODY_KNOWS,
+    versions: Mapping[str, str] = _NO_VERSIONS,
 ) -> bool:
-    """Return whether a decision leaves everything about a payment as it is; `told` has the versions
-    of its open reviews, by their keys.
+    """Return whether a decision leaves everything about a payment as it is; `versions` has those of
+    its open reviews, by their keys.
     """
     if decision.status != payment.status or decision.transaction_no != payment.transaction_no:
         return False
@@ -259,15 +248,10 @@ def is_unchanged(
         return False
     if decision.review is None:
         return True
-    known = told.get(matter_of(payment, decision.review))
+    known = versions.get(open_key(decision.review, payment, payment.account))
     return known is not None and (
         decision.review in ACCOUNT_REASONS or known == _compared(payment, decision)[1]
     )
-
-
-def matter_of(payment: Payment, reason: ReviewReason) -> str:
-    """Return the key of the review that a reason raises about a payment, or about its account."""
-    return open_key(reason, payment, payment.account)
 
 
 def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
@@ -275,8 +259,8 @@ def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
     fresh = write_answer(payment, answer, actor)
     if fresh is not payment:
         # a payment that does not move seldom has an event
-        tell = deliver if fresh.status != payment.status else deliver_due
-        tell(payment.order_id)
+        deliver_events = deliver if fresh.status != payment.status else deliver_due
+        deliver_events(payment.order_id)
     return fresh
 
 
@@ -290,42 +274,46 @@ def write_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
     decision = interpret(facts_of(payment), (), answer)
     payment.is_in_doubt = not decision.is_in_order
     if is_unchanged(payment, decision) and not refund_news(payment, answer):
-        if decision.is_conclusive and not isinstance(answer, Inconclusive):
-            conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))
-        reschedule([payment], decision)
+        if decision.is_conclusive:
+            _conclude(payment, answer, decision, actor)
+        reschedule(payment, decision)
         return payment
     if not decision.is_conclusive:
         if decision.review:
             # The account's reviews are in no order's timeline, and need no order's lock.
-            with (
-                durable() if decision.review in ACCOUNT_REASONS else locked_order(payment.order_id)
-            ):
-                _raise(payment.order, payment, decision, actor)
-        reschedule([payment], decision)
+            is_about_account = decision.review in ACCOUNT_REASONS
+            with durable() if is_about_account else locked_order(payment.order_id):
+                _review_answer(payment, decision, actor)
+        reschedule(payment, decision)
         return payment
     with locked_order(payment.order_id) as order:
         fresh = Payment.objects.select_for_update().get(pk=payment.pk)
         fresh.order = order
         decision = decide_about(fresh, answer)
         fresh.is_in_doubt = not decision.is_in_order
-        if _is_stale(payment, fresh, decision, answer):
-            return fresh
-        is_written = not is_unchanged(fresh, decision)
-        if is_written:
-            write_status_and_review(
-                order,
-                fresh,
-                decision,
-                answer,
-                actor,
-                heard=payment.notifications,
-            )
-        if reported := refund_news(fresh, answer):
-            book_reported_refunds(order, fresh, reported, actor)
-        if not is_written and not isinstance(answer, Inconclusive):
-            conclude([Heard(fresh, answer, is_in_order=decision.is_in_order)], _who(actor))
-            reschedule([fresh], decision)
+        if not _is_stale(payment, fresh, decision, answer):
+            _write_fresh(fresh, decision, answer, actor, payment.notifications)
     return fresh
+
+
+def _write_fresh(
+    payment: Payment,
+    decision: Decision,
+    answer: Answer,
+    actor: str,
+    notifications_before: int,
+) -> None:
+    """Write a decision about a payment that was read under its order's lock, if it changes
+    anything, and book the refunds that the answer lists.
+    """
+    is_written = not is_unchanged(payment, decision)
+    if is_written:
+        write_decision(payment, decision, answer, actor, notifications_before=notifications_before)
+    if reported := refund_news(payment, answer):
+        book_reported_refunds(payment.order, payment, reported, actor)
+    if not is_written and not isinstance(answer, Inconclusive):
+        _conclude(payment, answer, decision, actor)
+        reschedule(payment, decision)
 
 
 def decide_about(payment: Payment, answer: Answer) -> Decision:
@@ -337,13 +325,11 @@ def decide_about(payment: Payment, answer: Answer) -> Decision:
     )
 
 
-def _is_stale(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
-    """Tell whether the gateway was asked before the payment came to its status, and moves it
-    nowhere.
-
-    So it is when it has come to it since it was read; `read` is older than the question.
+def _is_stale(before: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
+    """Return whether an answer that moves the payment nowhere comes from a query before its last
+    change. `before` is the payment as it was before the query.
     """
-    has_moved = payment.status_since != read.status_since
+    has_moved = payment.status_since != before.status_since
     is_earlier = not isinstance(answer, Inconclusive) and answer.asked_at < payment.status_since
     is_stale = decision.status == payment.status and (has_moved or is_earlier)
     # An unpaid payment may be settled by staff, or because the gateway did not know it: a late
@@ -351,18 +337,15 @@ def _is_stale(read: Payment, payment: Payment, decision: Decision, answer: Answe
     return is_stale and not (decision.reported_paid and payment.status in _OVER_UNPAID)
 
 
-def reschedule(payments: list[Payment], decision: Decision) -> None:
-    """Set the next look at payments that an answer left as they were, all in the same status."""
-    now = timezone.now()
-    for payment in payments:
-        due = next_poll_after(payment, decision, now)
-        # A notification that came since it was claimed has brought the next look forward (I7).
-        rows = Payment.objects.filter(
-            pk=payment.pk,
-            status_since=payment.status_since,
-            notifications=payment.notifications,
-        )
-        rows.update(next_poll_at=due)
+def reschedule(payment: Payment, decision: Decision) -> None:
+    """Set the next poll of a payment that an answer left as it was."""
+    # A notification that came since it was claimed has brought the next poll forward (I7).
+    rows = Payment.objects.filter(
+        pk=payment.pk,
+        status_since=payment.status_since,
+        notifications=payment.notifications,
+    )
+    rows.update(next_poll_at=next_poll_after(payment, decision, timezone.now()))
 
 
 def next_poll_after(payment: Payment, decision: Decision, now: datetime) -> datetime | None:
@@ -370,96 +353,96 @@ def next_poll_after(payment: Payment, decision: Decision, now: datetime) -> date
     when = next_poll if decision.is_last_word else next_retry
     return when(
         PaymentStatus(payment.status),
-        watched_since(payment),
+        payment.created_at if payment.is_open else payment.status_since,
         payment.expires_at,
         now,
         disputable(),
     )
 
 
-def watched_since(payment: Payment) -> datetime:
-    """Return since when the looks at a payment are counted."""
-    return payment.created_at if payment.is_open else payment.status_since
-
-
-def write_status_and_review(
-    order: Order,
+def write_decision(
     payment: Payment,
     decision: Decision,
     answer: Answer,
     actor: str,
     *,
-    heard: int,
+    notifications_before: int,
     event: str = "",
 ) -> None:
-    """Write a decision. `heard` counts the notifications before the query; `event` names the
-    timeline entry of a new status.
+    """Write a decision about a payment under its order's lock: its columns, its review, its
+    timeline entry and its shop event.
+
+    `notifications_before` counts the notifications before the query; `event` names the timeline
+    entry of a new status.
     """
-    now = timezone.now()
-    moved = decision.status != payment.status
-    if moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
-        _look_for_duplicate(order, payment, decision.transaction_no, actor)
+    order = payment.order
+    has_moved = decision.status != payment.status
     is_identified = decision.transaction_no and decision.transaction_no != payment.transaction_no
     has_finished = decision.is_processing and not payment.is_processing
-    payment.transaction_no, payment.is_processing = decision.transaction_no, decision.is_processing
-    changed = write_status(payment, decision.status, now) if moved else []
-    if moved:
+    if has_moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
+        _review_duplicate(payment, decision.transaction_no, actor)
+    _write_columns(payment, decision, answer, notifications_before)
+    _review_answer(payment, decision, actor)
+    _conclude(payment, answer, decision, actor)
+    if has_moved:
+        name, detail = event or f"payment.{decision.status}", decision.detail
+        evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
+        record(name, order, actor, detail, payment=payment, evidence=evidence)
+        after_change(order, payment)
+    if has_finished:
+        record("payment.processing", order, actor, decision.detail, payment=payment)
+    elif is_identified and not has_moved:
+        detail = f"transaction {decision.transaction_no}"
+        record("payment.identified", order, actor, detail, payment=payment)
+
+
+def _write_columns(
+    payment: Payment,
+    decision: Decision,
+    answer: Answer,
+    notifications_before: int,
+) -> None:
+    now, changed = timezone.now(), []
+    if decision.status != payment.status:
+        changed = write_status(payment, decision.status, now)
         payment.status_text = (
             answer.transaction.status_text[:32] if isinstance(answer, Found) else ""
         )
-    due = next_poll_after(payment, decision, now)
-    if (
-        payment.notifications > heard
-        and payment.next_poll_at
-        and decision.status is not PaymentStatus.PAID
-    ):
+    payment.transaction_no, payment.is_processing = decision.transaction_no, decision.is_processing
+    due, is_paid = next_poll_after(payment, decision, now), decision.status is PaymentStatus.PAID
+    if payment.notifications > notifications_before and payment.next_poll_at and not is_paid:
         # a notification that came since has brought it forward (I7)
         due = min(due or payment.next_poll_at, payment.next_poll_at)
     payment.next_poll_at = due
     payment.save(
         update_fields=[*changed, "status_text", "transaction_no", "is_processing", "next_poll_at"],
     )
-    _raise(order, payment, decision, actor)
-    if not isinstance(answer, Inconclusive):  # a person's word ends nothing that an answer has said
-        conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))
-    if moved:
-        evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
-        record(
-            event or f"payment.{decision.status}",
-            order,
-            actor,
-            decision.detail,
-            payment=payment,
-            evidence=evidence,
-        )
-        after_change(order, payment)
-    if has_finished:
-        record("payment.processing", order, actor, decision.detail, payment=payment)
-    elif is_identified and not moved:
-        record(
-            "payment.identified",
-            order,
-            actor,
-            f"transaction {decision.transaction_no}",
-            payment=payment,
-        )
 
 
-def _who(actor: str) -> str:
-    """Return the name for the closed reviews, by the actor."""
-    return actor.removeprefix(BY_STAFF) if actor.startswith(BY_STAFF) else ITSELF
+def _conclude(payment: Payment, answer: Answer, decision: Decision, actor: str) -> None:
+    """Close the reviews that an answer ends. The word of staff ends none."""
+    if not isinstance(answer, Inconclusive):
+        by = actor.removeprefix(BY_STAFF) if actor.startswith(BY_STAFF) else ITSELF
+        conclude([AppliedAnswer(payment, answer, is_in_order=decision.is_in_order)], by)
 
 
-def _raise(order: Order, payment: Payment, decision: Decision, actor: str) -> None:
+def _review_answer(payment: Payment, decision: Decision, actor: str) -> None:
+    """Open the review that a decision calls for, if any."""
     if decision.review is None:
         return
-    about: dict[str, Any] = {"payment": payment, "account": payment.account}
-    if decision.review in ACCOUNT_REASONS:
-        about["evidence"] = {"reference": payment.reference}
-    else:
-        about["order"] = order
-    facts = decision.facts if decision.is_conclusive else {"error": decision.detail}
-    open_review(decision.review, facts, actor, reported_paid=decision.reported_paid, **about)
+    is_about_account = decision.review in ACCOUNT_REASONS
+    open_review(
+        decision.review,
+        _facts(decision),
+        actor,
+        payment,
+        reported_paid=decision.reported_paid,
+        evidence={"reference": payment.reference} if is_about_account else None,
+    )
+
+
+def _facts(decision: Decision) -> Mapping[str, Any]:
+    return decision.facts if decision.is_conclusive else {"error": decision.detail}
 
 
 def _compared(payment: Payment, decision: Decision) -> tuple[dict[str, str], str]:
@@ -467,8 +450,8 @@ def _compared(payment: Payment, decision: Decision) -> tuple[dict[str, str], str
     version.
     """
     assert decision.review is not None
-    facts = decision.facts if decision.is_conclusive else {"error": decision.detail}
-    subject = payment.account if decision.review in ACCOUNT_REASONS else payment.reference
+    facts, is_about_account = _facts(decision), decision.review in ACCOUNT_REASONS
+    subject = payment.account if is_about_account else payment.reference
     return version_of(decision.review, facts, subject=subject, reported_paid=decision.reported_paid)
 
 

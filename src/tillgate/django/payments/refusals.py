@@ -1,4 +1,4 @@
-"""Notifications that were refused: kept, counted for each account, and told to staff."""
+"""Rejected notifications: stored, counted for each account, and shown to staff in a review."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tillgate.django import dates
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Notification, NotificationKind, Payment, Refund, Review
 from tillgate.django.orders.locking import durable, locked_order
-from tillgate.django.payments.keeping import kept_all_the_same
+from tillgate.django.payments.keeping import errors_logged
 from tillgate.django.reviews.opening import open_review
 from tillgate.lifecycle import ReviewReason
 from tillgate.wire.notifications import NotificationSignature
@@ -31,7 +31,7 @@ _LOOKED_AT: Final = 1000
 """Forged notifications are counted among so many newest ones, which bounds the search."""
 
 
-def tell_of_unjudged(refund: Refund) -> None:
+def review_unjudged(refund: Refund) -> None:
     """Open a review about a notification that cannot be judged: gateways do not repeat theirs for
     ever.
     """
@@ -43,42 +43,29 @@ def tell_of_unjudged(refund: Refund) -> None:
         "payment": payment.reference,
     }
     with durable():
-        open_review(
-            ReviewReason.ACCOUNT_GONE,
-            facts,
-            "webhook",
-            payment=payment,
-            account=payment.account,
-        )
+        open_review(ReviewReason.ACCOUNT_GONE, facts, "webhook", payment)
 
 
-def tell_of_forged(payment: Payment, actor: str) -> None:
+def review_forged(payment: Payment, actor: str) -> None:
     """Open a review at so many forged notifications of a payment, or of its account."""
     limit = get_settings().forged_notifications_before_review
     if payment.forged_notifications % limit == 0:
-        if not _is_told_of_forged(payment.account):
+        if not _has_forged_review(payment.account):
             facts = {"count": payment.forged_notifications}
             reason = ReviewReason.FORGED_NOTIFICATIONS
-            with locked_order(payment.order_id) as order:
-                open_review(
-                    reason,
-                    facts,
-                    actor,
-                    order=order,
-                    payment=payment,
-                    account=payment.account,
-                )
+            with locked_order(payment.order_id) as payment.order:
+                open_review(reason, facts, actor, payment)
     else:
-        tell_of_refused(payment.account, actor)
+        review_rejected(payment.account, actor)
 
 
-def keep_refused(alias: str) -> None:
+def keep_rejected(alias: str) -> None:
     """Keep that the plugin refused a notification at the address of an account, within a bound.
 
     Strangers can send it: once a review is due, nothing more is written.
     """
     limit = get_settings().forged_notifications_before_review
-    if len(refused_since(alias)) < limit:
+    if len(rejected_since(alias)) < limit:
         forged = Notification.objects.filter(
             payment=None,
             account=alias,
@@ -94,15 +81,15 @@ def keep_refused(alias: str) -> None:
             method="POST",
             signature=NotificationSignature.FORGED,
         )
-    with kept_all_the_same(alias):
-        tell_of_refused(alias, "webhook")
+    with errors_logged(alias):
+        review_rejected(alias, "webhook")
 
 
-def tell_of_refused(alias: str, actor: str) -> None:
+def review_rejected(alias: str, actor: str) -> None:
     """Open one review where the newest notifications of an account are all forged."""
     rows = _newest_forged(alias)
     limit = get_settings().forged_notifications_before_review
-    if len(rows) < limit or _is_told_of_forged(alias):
+    if len(rows) < limit or _has_forged_review(alias):
         return
     refused = [received_at for received_at, _ in rows]
     payments = {payment_id for _, payment_id in rows}
@@ -114,12 +101,12 @@ def tell_of_refused(alias: str, actor: str) -> None:
         open_review(ReviewReason.FORGED_NOTIFICATIONS, facts, actor, account=alias)
 
 
-def _is_told_of_forged(alias: str) -> bool:
-    told = Review.objects.filter(reason=ReviewReason.FORGED_NOTIFICATIONS, account=alias)
-    return told.filter(resolved_at__isnull=True).exists()
+def _has_forged_review(alias: str) -> bool:
+    reviews = Review.objects.filter(reason=ReviewReason.FORGED_NOTIFICATIONS, account=alias)
+    return reviews.filter(resolved_at__isnull=True).exists()
 
 
-def refused_since(alias: str) -> list[datetime]:
+def rejected_since(alias: str) -> list[datetime]:
     """Return the times of the newest forged notifications of an account, the newest first.
 
     None is older than a true one, or than the last closed review about forged ones, and they are

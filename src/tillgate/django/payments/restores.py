@@ -1,7 +1,7 @@
 """After a restore or a failover: the database may have lost its last changes, though the gateway
 and the shoppers know of them.
 
-PostgreSQL gives each promoted or restored server another timeline: that mark shows it by itself.
+PostgreSQL gives each promoted or restored server another timeline: that mark shows it.
 Elsewhere staff note it by the command. The worker asks about each queued refund in any case before
 it sends it, so that only a gateway whose query lists no refunds needs the mark.
 """
@@ -20,10 +20,10 @@ from django.utils import timezone
 
 from tillgate.account import Account
 from tillgate.django import dates
-from tillgate.django.heartbeats import begin, set_heartbeat
+from tillgate.django.heartbeats import set_heartbeat
 from tillgate.django.models import Heartbeat, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.orders.locking import durable, outside_transactions, reconnect_if_cut
-from tillgate.django.refunds.settling import doubt
+from tillgate.django.refunds.settling import mark_unknown
 from tillgate.django.reviews.opening import open_review
 from tillgate.lifecycle import Answer, Found, NotFound, RefundStatus, ReviewReason
 from tillgate.wire.dialects import TransactionStatus
@@ -38,7 +38,7 @@ _ASKED_SINCE: Final = timedelta(days=30)
 """The payments of so long a time before a restore are asked about: they may have been paid or
 refunded since.
 """
-_TOLD_FOR: Final = timedelta(days=3)
+_RECENT: Final = timedelta(days=3)
 """So long after a restore an account's own address may tell of a lost payment; later it tells of
 other software's.
 """
@@ -85,7 +85,7 @@ def note_restored(since: datetime, actor: str, until: datetime | None = None) ->
         .order_by("pk")
         .values_list("pk", flat=True)
     )
-    refunds = sum(doubt(pk, actor, _MESSAGE) for pk in queued)
+    refunds = sum(mark_unknown(pk, actor, _MESSAGE) for pk in queued)
     payments = Payment.objects.filter(
         created_at__gte=since - _ASKED_SINCE,
         created_at__lte=until,
@@ -93,7 +93,7 @@ def note_restored(since: datetime, actor: str, until: datetime | None = None) ->
     with durable():
         facts = {"since": f"{dates.local(since):%Y-%m-%d %H:%M:%S %Z}".rstrip(), "refunds": refunds}
         open_review(ReviewReason.ROWS_LOST, facts, actor)
-    set_heartbeat(DATABASE, timezone.now(), {"server": _server(), "restored": True})
+    set_heartbeat(DATABASE, {"server": _server(), "restored": True})
     return Restored(refunds=refunds, payments=payments)
 
 
@@ -104,7 +104,8 @@ def look_for_restore() -> bool:
     row = Heartbeat.objects.filter(name=DATABASE).first()
     server = _server()
     if row is None:
-        begin(DATABASE, timezone.now(), {"server": server})
+        first = Heartbeat(name=DATABASE, at=timezone.now(), detail={"server": server})
+        Heartbeat.objects.bulk_create([first], ignore_conflicts=True)
         return False
     known = row.detail.get("server")
     if known and server and known != server:
@@ -147,31 +148,31 @@ def _server() -> str:
 
 def was_restored() -> bool:
     """Return whether a restore was noticed in the last three days."""
-    at = Heartbeat.objects.filter(name=DATABASE, at__gte=timezone.now() - _TOLD_FOR)
+    at = Heartbeat.objects.filter(name=DATABASE, at__gte=timezone.now() - _RECENT)
     return any(detail.get("restored") for detail in at.values_list("detail", flat=True))
 
 
-def is_told(reference: str, alias: str) -> bool:
+def has_review(reference: str, alias: str) -> bool:
     """Return whether a lost payment has, or had, a review."""
-    told = Review.objects.filter(reason=ReviewReason.ROWS_LOST, account=alias)
-    return told.filter(facts__reference=reference).exists()
+    reviews = Review.objects.filter(reason=ReviewReason.ROWS_LOST, account=alias)
+    return reviews.filter(facts__reference=reference).exists()
 
 
-def tell_of_lost(
+def review_lost_payment(
     alias: str,
     account: Account,
     reference: str,
-    said: Mapping[str, str],
+    evidence: Mapping[str, str],
     answer: Answer,
 ) -> None:
     """Open a review about a lost payment that a signed notification names, if money is behind it.
 
     The gateway's answer to a query says so; the notification's own word counts where there is none.
     """
-    if isinstance(answer, NotFound) or is_told(reference, alias):
+    if isinstance(answer, NotFound) or has_review(reference, alias):
         return
-    status = account.dialect.status(said.get("status", ""))
-    amount, currency = said.get("amount", "?"), said.get("currency", "")
+    status = account.dialect.status(evidence.get("status", ""))
+    amount, currency = evidence.get("amount", "?"), evidence.get("currency", "")
     if isinstance(answer, Found):
         found = answer.transaction
         status, currency = found.status, found.currency or currency

@@ -1,13 +1,12 @@
-"""Payments begin here: started for an order, or handed out again; and an order is closed, after
-which none can begin.
-"""
+"""Payments begin here: started for an order, or handed out again."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from django.db import IntegrityError
@@ -24,9 +23,9 @@ from tillgate.django.models import MOST_DIGITS, Order, Payment
 from tillgate.django.orders.locking import (
     OrderHeld,
     durable,
-    in_the_shops_hands,
     locked_order,
     outside_transactions,
+    shop_savepoint,
 )
 from tillgate.django.orders.registering import new_order
 from tillgate.django.orders.timeline import record
@@ -39,7 +38,7 @@ from tillgate.django.payments.admission import (
     creation_state,
     take_trial,
 )
-from tillgate.django.payments.creating import Started, StartOutcome, create, new_payment
+from tillgate.django.payments.creating import Choice, Started, StartOutcome, create, new_payment
 from tillgate.django.payments.handing_out import (
     duplicate_of,
     hand_out,
@@ -58,10 +57,8 @@ from tillgate.wire.methods import Terminal
 
 _log = logging.getLogger("tillgate")
 _T = TypeVar("_T")
-_LOOKS_SECONDS: Final = 5.0
-"""For the polls of an order's open payments, possibly many, before another begins: the shopper
-waits.
-"""
+_POLLS_SECONDS: Final = 5.0
+"""The shopper waits while an order's open payments, possibly many, are polled."""
 
 
 def start_payment(
@@ -94,70 +91,92 @@ def start_payment(
     if offered is not None and method not in offered:
         raise InvalidRequest("method", method, f"is not offered by this shop: {', '.join(offered)}")
     order_id, siblings = _look_up(plugin, order_key)
-    chosen, state = find_account(account), creation_state(account, method)
-    has_looked_long = stop_after(_LOOKS_SECONDS)
-    for sibling in siblings:
-        if has_looked_long():
-            break  # the worker asks about the others
-        if is_being_created(sibling) or (
-            state is CreationState.RESTS and sibling.account == account
-        ):
-            continue  # no shopper has its address yet, or its gateway does not answer
-        # One of them may be paid by now, and its notification lost.
-        seen = reconcile(sibling, actor)
-        if seen.status == PaymentStatus.PAID:
-            return Started(payment=seen, outcome=StartOutcome.PAID)
-        if seen.is_open and seen.is_processing and seen.reference not in despite:
-            raise NotPayable(
-                _("a payment with %(method)s is on its way already")
-                % {"method": label_of(seen.method)},
-            )
-
-    def begin(order: Order, *, is_new: bool) -> tuple[Payment, PaymentRequest | None]:
-        description = _describe(order)
-        amount = _payable_amount(order, description)
-        _check_method(chosen, method, Money(amount, description.currency))
-        siblings = [] if is_new else siblings_of(order)
-        if duplicate := duplicate_of(
-            siblings,
-            method,
-            Money(amount, description.currency),
-            account,
-            chosen,
-        ):
-            return duplicate, None
-        _check_pace(order, siblings)
-        if state is CreationState.RESTS or (
-            state is CreationState.TRIAL and not take_trial(account)
-        ):
-            raise TryLater(f"account {account!r}: the gateway does not answer")
-        if order.tried_since is None:
-            order.tried_since = timezone.now()
-            order.save(update_fields=["tried_since"])
-        payment, request = new_payment(
-            order,
-            description,
-            amount,
-            method,
-            terminal,
-            account,
-            chosen,
-            data or {},
-            shopper_ip,
-        )
-        payment.save(force_insert=True)
-        if any(sibling.is_open for sibling in siblings):
-            want_closed(order, but=payment)
-        record("payment.created", order, actor, f"{payment.money} with {method}", payment=payment)
-        return payment, request
-
+    choice = Choice(
+        method=method,
+        terminal=terminal,
+        alias=account,
+        account=find_account(account),
+        data=data or {},
+        shopper_ip=shopper_ip,
+    )
+    state = creation_state(account, method)
+    resting = account if state is CreationState.RESTS else None
+    if paid := _poll_siblings(siblings, resting, despite, actor):
+        return Started(payment=paid, outcome=StartOutcome.PAID)
+    begin = partial(_begin, choice=choice, state=state, actor=actor)
     payment, request = _under_lock(plugin, order_key, order_id, begin)
     if request is None:
         return hand_out(payment)
     try:
-        return create(payment, chosen, request, actor, state)
+        return create(payment, choice.account, request, actor, state)
     except OrderHeld as error:  # the worker asks about it
         return Started(payment=payment, outcome=StartOutcome.UNKNOWN, detail=str(error))
+
+
+def _poll_siblings(
+    siblings: Iterable[Payment],
+    resting: str | None,
+    despite: Collection[str],
+    actor: str,
+) -> Payment | None:
+    """Reconcile an order's open payments, and return the one that is paid by now: its notification
+    may be lost. Raise `NotPayable` where the money of one is on its way.
+
+    `resting` is the account whose gateway does not answer.
+    """
+    is_over = stop_after(_POLLS_SECONDS)
+    for sibling in siblings:
+        if is_over():
+            break  # the worker asks about the others
+        # A payment in creation has shown its page to no shopper.
+        if is_being_created(sibling) or sibling.account == resting:
+            continue
+        payment = reconcile(sibling, actor)
+        if payment.status == PaymentStatus.PAID:
+            return payment
+        if payment.is_open and payment.is_processing and payment.reference not in despite:
+            raise NotPayable(
+                _("a payment with %(method)s is on its way already")
+                % {"method": label_of(payment.method)},
+            )
+    return None
+
+
+def _begin(
+    order: Order,
+    *,
+    choice: Choice,
+    state: CreationState,
+    actor: str,
+    is_new: bool,
+) -> tuple[Payment, PaymentRequest | None]:
+    """Write a new payment under the order's lock, and return it with its request; or return the
+    payment that makes it needless.
+
+    The order of the checks decides what a shopper reads: an order that cannot be paid comes before
+    a duplicate, a duplicate before the limits on new payments.
+    """
+    description = _describe(order)
+    price = Money(_payable_amount(order, description), description.currency)
+    _check_method(choice.account, choice.method, price)
+    siblings = [] if is_new else siblings_of(order)
+    if duplicate := duplicate_of(siblings, choice, price):
+        return duplicate, None
+    _check_pace(order, siblings)
+    if state is CreationState.RESTS or (
+        state is CreationState.TRIAL and not take_trial(choice.alias)
+    ):
+        raise TryLater(f"account {choice.alias!r}: the gateway does not answer")
+    if order.tried_since is None:
+        order.tried_since = timezone.now()
+        order.save(update_fields=["tried_since"])
+    payment, request = new_payment(order, description, price, choice)
+    payment.save(force_insert=True)
+    if any(sibling.is_open for sibling in siblings):
+        want_closed(order, but=payment)
+    message = f"{payment.money} with {choice.method}"
+    record("payment.created", order, actor, message, payment=payment)
+    return payment, request
 
 
 def _look_up(plugin: str, order_key: str) -> tuple[int | None, list[Payment]]:
@@ -193,7 +212,7 @@ def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callab
 
 
 def _describe(order: Order) -> hooks.OrderDescription:
-    with in_the_shops_hands():
+    with shop_savepoint():
         described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     if not isinstance(described, hooks.OrderDescription):
         detail = (

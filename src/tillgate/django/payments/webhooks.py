@@ -19,11 +19,16 @@ from tillgate.django.conf import get_settings
 from tillgate.django.models import Notification, NotificationKind, Payment, Refund, new_key
 from tillgate.django.orders.locking import outside_transactions
 from tillgate.django.payments.details import is_storable, note_number
-from tillgate.django.payments.keeping import bounded, kept_all_the_same, signature_of
+from tillgate.django.payments.keeping import bounded, errors_logged, signature_of
 from tillgate.django.payments.notifications import receive
 from tillgate.django.payments.reconciling import apply_answer, ask, claim_poll
-from tillgate.django.payments.refusals import CannotBeJudged, keep_refused
-from tillgate.django.payments.restores import is_told, look_for_restore, tell_of_lost, was_restored
+from tillgate.django.payments.refusals import CannotBeJudged, keep_rejected
+from tillgate.django.payments.restores import (
+    has_review,
+    look_for_restore,
+    review_lost_payment,
+    was_restored,
+)
 from tillgate.errors import AnswerNotUnderstood, ConfigurationError, GatewayError, SignatureMismatch
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, Found, Inconclusive
 from tillgate.wire.notifications import Notification as Received
@@ -68,16 +73,16 @@ def receive_unknown(key: str, read: Callable[[], Received | None]) -> Account | 
     if payment is None:
         _wait_for_worker(alias, [reference], received, account.dialect.kept_fields)
         return account
-    with kept_all_the_same(reference):
+    with errors_logged(reference):
         if claim_poll(payment):
             apply_answer(payment, ask(payment, quickly=True), "webhook")
     return account
 
 
 def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Account | None:
-    """Store what came to the address of an account with each of its payments that it is about.
+    """Store a notification to the address of an account with each payment that it names.
 
-    One payment is queried at once; the worker does the rest. Return the account, or None for an
+    The first payment is queried now; the worker does the rest. Return the account, or None for an
     unknown one and for one whose notifications no plugin reads. A `SignatureMismatch` is counted
     and raised again; any other error of the plugin raises `CannotBeJudged`.
     """
@@ -94,7 +99,7 @@ def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Acco
     kept = account.dialect.kept_fields
     found = Payment.objects.filter(named, account=alias).order_by("pk")
     for place, payment in enumerate(found):
-        payment.maker = account if is_made_by(payment, account) else None
+        payment.known_account = account if is_made_by(payment, account) else None
         signature = NotificationSignature.MATCHES
         note_number(payment, hints)
         receive(
@@ -126,13 +131,13 @@ def _hints_of(
     headers: Mapping[str, str],
     body: bytes,
 ) -> tuple[hooks.Hint, ...] | None:
-    """Let the plugin read a notification; whatever fails in it, the gateway is asked to repeat."""
+    """Let the plugin read a notification. After an error in it the gateway has to repeat it."""
     try:
         return hooks.read_notification(account, headers, body)
     except SignatureMismatch:
         fields = {"account": alias}
         hooks.emit(hooks.Event(name="notification.forged", at=timezone.now(), fields=fields))
-        keep_refused(alias)
+        keep_rejected(alias)
         raise
     except AnswerNotUnderstood:
         raise
@@ -183,7 +188,7 @@ def _wait_for_worker(
             evidence=bounded(received, kept),
         )
         for name in sorted(names)
-        if name and not is_told(name, alias)
+        if name and not has_review(name, alias)
     ]
     if rows:
         # A repeated one finds its row, and brings it forward: it may tell of something new.
@@ -207,7 +212,7 @@ def find_payment(row: Notification) -> None:
     is_reference = is_new_reference(name)
     number = None if is_reference else name
     lost = Payment(reference=name, transaction_no=number, account=row.account)
-    lost.maker = account
+    lost.known_account = account
     answer = ask(lost)
     may_wait = now - row.received_at < _ASKED_FOR
     if account is None or (isinstance(answer, Inconclusive) and not is_reference):
@@ -219,7 +224,7 @@ def find_payment(row: Notification) -> None:
     reference = answer.transaction.reference if isinstance(answer, Found) else name
     is_lost = is_reference or (is_new_reference(reference) and was_restored())
     if not _make_due(row.account, reference, name) and is_lost:
-        tell_of_lost(row.account, account, reference, row.evidence, answer)
+        review_lost_payment(row.account, account, reference, row.evidence, answer)
     rows.delete()
 
 

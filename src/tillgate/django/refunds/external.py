@@ -23,16 +23,16 @@ from tillgate.django.outbox.delivering import deliver
 from tillgate.django.refunds.limits import (
     ELSEWHERE_REASONS,
     RefundNotPossible,
+    check_newest_refund,
     check_open,
-    check_seen,
     refundable,
 )
 from tillgate.django.refunds.settling import (
     OVER_ONCE_REFUNDED,
     conclude_refunded,
-    note_as_sent,
+    mark_sent,
+    queue_refund_changed,
     settle_locked,
-    tell_shop,
     withdraw_locked,
 )
 from tillgate.django.reviews.closing import ITSELF, resolve, settle
@@ -61,36 +61,40 @@ def record_external_refund(
     amount: Decimal | str,
     *,
     staff: str,
-    seen: int | None = None,
+    newest_refund: int | None = None,
     about: Review | None = None,
-    read: str | None = None,
+    expected_version: str | None = None,
 ) -> Refund:
     """Enter a refund that was made elsewhere, so that the refundable amount is right again (I5).
-    `seen` is as in `refund`.
+    `newest_refund` is as in `refund`.
 
     A made refund is a fact and a queued one a wish: queued refunds without a refundable amount are
     withdrawn, the newest first. A queued one that a notification has confirmed is a fact as well.
     `about` is the review that it resolves, by default the payment's `changed-after-paid`: each
-    *failed* refund that was made after all is entered alone. `read` is the version of that review
-    on the form, or empty without one: a review with other facts is not resolved.
+    *failed* refund that was made after all is entered alone. `expected_version` is the version of
+    that review on the form, or empty without one: a review with other facts is not resolved.
     """
     payment = Payment.objects.get(pk=payment_id)
     exact = money.amount(amount, payment.currency)
     with locked_order(payment.order_id) as order:
         payment = Payment.objects.get(pk=payment_id)
         payment.order = order
-        check_seen(payment, seen)
+        check_newest_refund(payment, newest_refund)
         check_open(about)
         open_rows = Review.objects.filter(payment=payment, resolved_at__isnull=True)
         chosen = {"pk": about.pk} if about else {"reason": ReviewReason.CHANGED_AFTER_PAID}
         review = open_rows.filter(**chosen).first()
-        if read is not None and review is not None and review.version != read:
+        if (
+            expected_version is not None
+            and review is not None
+            and review.version != expected_version
+        ):
             raise RefundNotPossible(f"it says something else by now: {review.message}")
         entered = enter_external(order, payment, exact, f"staff:{staff}", requested_by=staff)
         if review is not None:
             resolve(review.pk, f"{entered.money} was refunded elsewhere", staff)
         conclude_refunded(payment, staff, OVER_ONCE_REFUNDED | ELSEWHERE_REASONS)
-        tell_shop(entered)
+        queue_refund_changed(entered)
     deliver(order.pk)
     return entered
 
@@ -155,7 +159,9 @@ def refund_news(payment: Payment, answer: Answer) -> tuple[ReportedRefund, ...]:
     ):
         return ()
     pairs, made_elsewhere = match_refunds(_known_refunds(payment), answer.transaction.refunds)
-    is_news = _moves(pairs) or any(one.outcome is RefundOutcome.SUCCEEDED for one in made_elsewhere)
+    is_news = _changes(pairs) or any(
+        one.outcome is RefundOutcome.SUCCEEDED for one in made_elsewhere
+    )
     return answer.transaction.refunds if is_news else ()
 
 
@@ -169,73 +175,72 @@ def book_reported_refunds(
     under the order's lock.
     """
     pairs, made_elsewhere = match_refunds(_known_refunds(payment), reported)
-    for known, there in _moves(pairs):
-        if known.status is RefundStatus.QUEUED:
-            note_as_sent(
-                order,
-                payment,
-                known.id,
-                actor,
-                "the gateway lists it: its request has left",
-            )
-        message, status = (
-            f"the gateway lists it as {there.outcome}",
-            RefundStatus(there.outcome.value),
-        )
-        only_from = (
-            UNSETTLED_REFUND_STATUSES
-            if known.status is not RefundStatus.QUEUED
-            else (RefundStatus.SENDING,)
-        )
-        settle_locked(
-            order,
-            known.id,
-            status,
-            message,
-            actor,
-            only_from=only_from,
-            refund_no=there.refund_no,
-        )
+    for known, listed in _changes(pairs):
+        _settle_as_listed(order, payment, known, listed, actor)
     returned = money.total(
-        here.amount for here, there in pairs if (here.status, there.outcome) == _RETURNED
+        known.amount for known, listed in pairs if (known.status, listed.outcome) == _RETURNED
     )
-    for there in made_elsewhere:
-        if there.outcome is not RefundOutcome.SUCCEEDED:
-            continue
-        try:
-            entered = enter_external(order, payment, there.amount, actor, refund_no=there.refund_no)
-        except InvalidRequest:
-            # in place of one that came back, which the books still have
-            if there.amount <= returned:
-                returned = money.left_of(returned, [there.amount])
-                reviews = Review.objects.filter(
-                    refund__payment=payment,
-                    reason=ReviewReason.REFUND_RETURNED,
-                )
-                settle(
-                    reviews,
-                    f"{Money(there.amount, payment.currency)} was refunded again elsewhere",
-                    ITSELF,
-                )
-                continue
-            facts = {"status": f"refunded {Money(there.amount, payment.currency)} more"}
-            open_review(
-                ReviewReason.CHANGED_AFTER_PAID,
-                facts,
-                actor,
-                order=order,
-                payment=payment,
-                account=payment.account,
-            )
-            continue
-        conclude_refunded(payment, ITSELF, OVER_ONCE_REFUNDED)
-        tell_shop(entered)
+    for listed in made_elsewhere:
+        if listed.outcome is RefundOutcome.SUCCEEDED:
+            returned = _enter_listed(order, payment, listed, actor, returned)
 
 
-def _moves(
+def _settle_as_listed(
+    order: Order,
+    payment: Payment,
+    known: KnownRefund,
+    listed: ReportedRefund,
+    actor: str,
+) -> None:
+    only_from: Collection[RefundStatus] = UNSETTLED_REFUND_STATUSES
+    if known.status is RefundStatus.QUEUED:
+        only_from = (RefundStatus.SENDING,)
+        message = "the gateway lists it: its request has left"
+        mark_sent(order, payment, known.id, actor, message)
+    settle_locked(
+        order,
+        known.id,
+        RefundStatus(listed.outcome.value),
+        f"the gateway lists it as {listed.outcome}",
+        actor,
+        only_from=only_from,
+        refund_no=listed.refund_no,
+    )
+
+
+def _enter_listed(
+    order: Order,
+    payment: Payment,
+    listed: ReportedRefund,
+    actor: str,
+    returned: Decimal,
+) -> Decimal:
+    """Enter a refund that was made elsewhere, or open a review where it is more than can be
+    refunded; return what is left of the `returned` amount.
+
+    A refund may stand in place of one that came back, which still counts as refunded here.
+    """
+    try:
+        entered = enter_external(order, payment, listed.amount, actor, refund_no=listed.refund_no)
+    except InvalidRequest:
+        amount = Money(listed.amount, payment.currency)
+        if listed.amount > returned:
+            facts = {"status": f"refunded {amount} more"}
+            open_review(ReviewReason.CHANGED_AFTER_PAID, facts, actor, payment)
+            return returned
+        reason = ReviewReason.REFUND_RETURNED
+        reviews = Review.objects.filter(refund__payment=payment, reason=reason)
+        settle(reviews, f"{amount} was refunded again elsewhere", ITSELF)
+        return money.left_of(returned, [listed.amount])
+    conclude_refunded(payment, ITSELF, OVER_ONCE_REFUNDED)
+    queue_refund_changed(entered)
+    return returned
+
+
+def _changes(
     pairs: Iterable[tuple[KnownRefund, ReportedRefund]],
 ) -> list[tuple[KnownRefund, ReportedRefund]]:
-    """Return the pairs of which the gateway's word says more than is known here."""
+    """Return the pairs in which the gateway reports another outcome than is known here."""
     contradicted = (RefundStatus.FAILED, RefundOutcome.SUCCEEDED), _RETURNED
     return [
         (here, there)
@@ -263,12 +268,12 @@ def _known_refunds(payment: Payment) -> list[KnownRefund]:
     ]
 
 
-def find_trace(payment: Payment, answer: Answer) -> str:
-    """Return what in an answer shows a refund of which the database knows nothing, or an empty
-    text.
+def find_unknown_refund(payment: Payment, answer: Answer) -> str:
+    """Return a sentence about a refund that an answer shows and the database does not know, or an
+    empty text.
 
     The refunds that the answer lists are booked before. The rows are read after the answer: a
-    refund that another process sends meanwhile has its row.
+    refund that another process sends then has its row.
     """
     if not isinstance(answer, Found):
         return ""

@@ -1,4 +1,4 @@
-"""What may be refunded of a payment, and what forbids it."""
+"""The refundable amount of a payment, and the reviews that block refunds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 
+from django.utils.translation import gettext as _
+
 from tillgate import money
+from tillgate.django.amounts import money_text
 from tillgate.django.models import (
     NOTHING,
     Payment,
@@ -22,11 +25,18 @@ from tillgate.lifecycle import (
 )
 
 ELSEWHERE_REASONS: Final = reasons(blocks_refunds=True)
-"""Reasons by which money may have left without a refund here."""
+"""Reasons of money that may have left without a refund here."""
 
 
 class RefundNotPossible(TillgateError):
-    """The payment cannot be refunded now, and nothing was; the message says why, to a person."""
+    """The payment cannot be refunded now, and nothing was; the message says why.
+
+    `for_staff` says it to staff, in the active language: a clause without "nothing was refunded".
+    """
+
+    def __init__(self, message: str, for_staff: str = "") -> None:
+        super().__init__(message)
+        self.for_staff = for_staff or message
 
 
 def refundable(payment: Payment, refunds: Iterable[Refund] | None = None) -> Decimal:
@@ -60,12 +70,19 @@ def blocking_reason(payment: Payment) -> str | None:
     )
 
 
-def check_seen(payment: Payment, seen: int | None) -> None:
+def check_newest_refund(payment: Payment, newest_refund: int | None) -> None:
     """Raise when there is a newer refund than the newest on the form."""
-    if seen is not None and (newer := payment.refunds.filter(pk__gt=seen).first()):
+    if newest_refund is not None and (
+        newer := payment.refunds.filter(pk__gt=newest_refund).first()
+    ):
+        said = _(
+            "a refund of %(amount)s was asked for in the meantime. Open the page again, and see "
+            "whether this one is still needed",
+        )
         raise RefundNotPossible(
             f"a refund of {newer.money} of payment {payment.reference} was asked for in the "
             "meantime",
+            said % {"amount": money_text(newer.amount, payment.currency)},
         )
 
 

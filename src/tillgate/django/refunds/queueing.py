@@ -9,8 +9,10 @@ from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from tillgate import money
+from tillgate.django.amounts import money_text
 from tillgate.django.models import (
     LONGEST_IDEMPOTENCY_KEY,
     Payment,
@@ -27,8 +29,8 @@ from tillgate.django.orders.timeline import record
 from tillgate.django.refunds.limits import (
     RefundNotPossible,
     blocking_reason,
+    check_newest_refund,
     check_open,
-    check_seen,
     refundable,
 )
 from tillgate.django.refunds.sending import send_refund
@@ -52,7 +54,7 @@ def refund(
     reason: str = "",
     data: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
-    seen: int | None = None,
+    newest_refund: int | None = None,
     about: Review | None = None,
 ) -> Refund:
     """Refund part or all of a payment now, and return the refund with its outcome.
@@ -61,12 +63,12 @@ def refund(
     another amount it raises `RefundNotPossible`. Without a key each call asks for a refund of its
     own.
 
-    `seen` is the id of the newest refund on the form, 0 for none: if there is a newer one by now (a
-    second press of the button, or a colleague), nothing is sent and `RefundNotPossible` is raised.
-    The same happens if `about`, the review that the refund is to resolve, is resolved: the event
-    may have been delivered again, so that this money pays the order. Another transaction may hold
-    the order: before the refund is queued that is `RefundNotPossible` too; later the refund is
-    returned as it stands, and the worker goes on with it.
+    `newest_refund` is the id of the newest refund on the form, 0 for none: if there is a newer one
+    by now (a second press of the button, or a colleague), nothing is sent and `RefundNotPossible`
+    is raised. The same happens if `about`, the review that the refund is to resolve, is resolved:
+    the event may have been delivered again, so that this money pays the order. Another transaction
+    may hold the order: before the refund is queued that is `RefundNotPossible` too; later the
+    refund is returned as it stands, and the worker goes on with it.
     """
     outside_transactions("refund")
     try:
@@ -77,7 +79,7 @@ def refund(
             reason,
             data or {},
             idempotency_key,
-            seen,
+            newest_refund,
             about,
         )
     except OrderHeld as error:
@@ -99,7 +101,7 @@ def queue_refund(
     reason: str = "",
     data: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
-    seen: int | None = None,
+    newest_refund: int | None = None,
 ) -> Refund:
     """Queue a refund inside the running transaction; it is sent on commit, or by the worker. The
     options are as in `refund`.
@@ -113,7 +115,7 @@ def queue_refund(
             reason,
             data or {},
             idempotency_key,
-            seen,
+            newest_refund,
         )
         if is_new:
             transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
@@ -127,7 +129,7 @@ def _queue(
     reason: str,
     data: Mapping[str, Any],
     idempotency_key: str | None = None,
-    seen: int | None = None,
+    newest_refund: int | None = None,
     about: Review | None = None,
 ) -> tuple[Refund, bool]:
     """Return the refund of a wish, and whether this call has written it."""
@@ -143,23 +145,8 @@ def _queue(
         # not refuse the second.
         if earlier := _refund_of_key(payment, refunds, idempotency_key, exact):
             return earlier, False
-        if payment.status != PaymentStatus.PAID:
-            raise RefundNotPossible(
-                f"payment {payment.reference} is {payment.status}, and only a paid one can be "
-                "refunded",
-            )
-        if (blocked_by := blocking_reason(payment)) == ReviewReason.DISPUTED:
-            detail = (
-                "is disputed: no refund is sent until the shopper's bank has decided, since "
-                "it may take the money itself"
-            )
-            raise RefundNotPossible(f"payment {payment.reference} {detail}")
-        if blocked_by:
-            raise RefundNotPossible(
-                f"payment {payment.reference} may have been refunded elsewhere: enter that amount "
-                "first",
-            )
-        check_seen(payment, seen)
+        _check_refundable(payment)
+        check_newest_refund(payment, newest_refund)
         check_open(about)
         left = refundable(payment, refunds)
         if exact > left:
@@ -182,15 +169,30 @@ def _queue(
         )
         queued.save(force_insert=True)
         actor = f"staff:{staff}" if staff else "shop"
-        record(
-            "refund.queued",
-            order,
-            actor,
-            str(queued.money) + (f": {queued.reason}" if reason else ""),
-            payment=payment,
-            refund=queued,
-        )
+        message = str(queued.money) + (f": {queued.reason}" if reason else "")
+        record("refund.queued", order, actor, message, payment=payment, refund=queued)
     return queued, True
+
+
+def _check_refundable(payment: Payment) -> None:
+    """Raise `RefundNotPossible` for a payment that is not paid, or has a review that blocks
+    refunds.
+    """
+    if payment.status != PaymentStatus.PAID:
+        raise RefundNotPossible(
+            f"payment {payment.reference} is {payment.status}, and only a paid one can be refunded",
+        )
+    blocked_by = blocking_reason(payment)
+    if blocked_by == ReviewReason.DISPUTED:
+        raise RefundNotPossible(
+            f"payment {payment.reference} is disputed: no refund is sent until the shopper's bank "
+            "has decided, since it may take the money itself",
+        )
+    if blocked_by:
+        raise RefundNotPossible(
+            f"payment {payment.reference} may have been refunded elsewhere: enter that amount "
+            "first",
+        )
 
 
 def _check_key(key: str | None) -> None:
@@ -207,38 +209,36 @@ def _refund_of_key(
     payment: Payment,
     refunds: Iterable[Refund],
     key: str | None,
-    amount: Decimal,
+    amount: Decimal | None,
 ) -> Refund | None:
     earlier = next((one for one in refunds if one.idempotency_key == key), None) if key else None
     if earlier is None:
         return None
     earlier.payment = payment
-    if earlier.amount != amount:
+    if amount not in (None, earlier.amount):
         asked = Money(amount, payment.currency)
         remedy = f"repeat that amount, or choose a new key to refund {asked} as well"
+        said = _("from this page a refund of %(amount)s was asked for before. Open the page again")
         raise RefundNotPossible(
             f"idempotency key {key!r} already names a refund of {earlier.money} of "
             f"{payment.reference}: {remedy}",
+            said % {"amount": money_text(earlier.amount, payment.currency)},
         )
     return earlier
 
 
 def find_repeated(
     payment: Payment,
-    amount: Decimal | str,
+    amount: Decimal | str | None,
     idempotency_key: str | None,
 ) -> Refund | None:
     """Return the refund that the same key has named before, or None; raise `RefundNotPossible`
-    where its amount is another.
+    where its amount is another. Without an amount any is right.
     """
     if not idempotency_key:
         return None
-    return _refund_of_key(
-        payment,
-        payment.refunds.all(),
-        idempotency_key,
-        money.amount(amount, payment.currency),
-    )
+    exact = money.amount(amount, payment.currency) if amount else None
+    return _refund_of_key(payment, payment.refunds.all(), idempotency_key, exact)
 
 
 def _send_quietly(refund_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Refunds are sent once, and the gateway is asked what became of those that it has not finished."""
+"""Refunds are sent once, and unfinished ones are polled."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tillgate.django.refunds.settling import (
     LONGEST_PAUSE,
     due_after,
     open_refund_review,
+    review_waiting,
     settle_refund,
-    tell_of_waiting,
 )
 from tillgate.django.reviews.opening import open_review
 from tillgate.errors import ConfigurationError, NotSent, TillgateError
@@ -92,13 +92,7 @@ def send_refund(refund_id: int) -> Refund:
     )
     if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
         with durable():
-            open_review(
-                ReviewReason.ACCOUNT_GONE,
-                {"error": outcome},
-                "refund",
-                payment=claimed.payment,
-                account=claimed.payment.account,
-            )
+            open_review(ReviewReason.ACCOUNT_GONE, {"error": outcome}, "refund", claimed.payment)
     return settled
 
 
@@ -114,8 +108,7 @@ def _request(refund: Refund) -> RefundRequest:
 
 
 def poll_refund(refund_id: int, actor: str = "worker") -> Refund:
-    """Ask the gateway what became of a pending or unknown refund, apply the answer, and return the
-    refund as it stands.
+    """Query a pending or unknown refund, apply the answer, and return the refund as it stands.
 
     The gateway may have no such query, and no answer proves that an unknown refund was not made:
     only the gateway's word ends it.
@@ -233,7 +226,7 @@ def _claim(refund_id: int) -> Refund | None:
     return refund
 
 
-def put_off(refund_id: int, answer: str) -> Refund:
+def postpone(refund_id: int, answer: str) -> Refund:
     """Let a queued refund wait, since the gateway did not say whether it was made already."""
     row = Refund.objects.select_related("payment").get(pk=refund_id)
     with locked_order(row.payment.order_id) as order:
@@ -247,7 +240,7 @@ def put_off(refund_id: int, answer: str) -> Refund:
         )
         refund.save(update_fields=["answer", "due_at"])
         record("refund.queued", order, "worker", answer, payment=refund.payment, refund=refund)
-        tell_of_waiting(refund, answer)
+        review_waiting(refund, answer)
     return refund
 
 

@@ -40,7 +40,7 @@ OVER_ONCE_REFUNDED: Final = reasons(ends=End.FULL_REFUND)
 _UNSETTLED_REASONS: Final = (ReviewReason.REFUND_UNKNOWN, ReviewReason.REFUND_LATE)
 _SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
 LONGEST_PAUSE: Final = timedelta(hours=1)
-_TOLD_AFTER: Final = timedelta(hours=3)
+_REVIEW_AFTER: Final = timedelta(hours=3)
 """A refund that could not leave for so long opens a review."""
 
 
@@ -90,19 +90,8 @@ def settle_locked(
     refund = Refund.objects.select_related("payment").get(pk=refund_id)
     refund.payment.order = order
     if refund.status not in only_from:
-        if (
-            refund.status == RefundStatus.FAILED
-            and status is RefundStatus.SUCCEEDED
-            and staff == ITSELF
-        ):
-            _doubt_refusal(refund, "notification" if actor == "webhook" else "answer", actor)
-        if (
-            refund.status == RefundStatus.SUCCEEDED
-            and status is RefundStatus.FAILED
-            and staff == ITSELF
-        ):
-            # The shopper has no money, and the shop's books say otherwise.
-            _open_review_once(ReviewReason.REFUND_RETURNED, {}, actor, refund)
+        if staff == ITSELF:
+            _review_contradiction(refund, status, actor)
         return refund, False
     was, now = RefundStatus(refund.status), timezone.now()
     nobody_refused = status is not RefundStatus.FAILED or was in UNSETTLED_REFUND_STATUSES
@@ -112,26 +101,34 @@ def settle_locked(
     refund.answer, refund.refund_no = answer[:255], refund.refund_no or refund_no
     refund.due_at = due_after(refund, status, now)
     refund.save(update_fields=[*changed, "answer", "refund_no", "due_at"])
-    record(
-        f"refund.{status}",
-        order,
-        actor,
-        answer or str(refund.money),
-        payment=refund.payment,
-        refund=refund,
-    )
+    message = answer or str(refund.money)
+    record(f"refund.{status}", order, actor, message, payment=refund.payment, refund=refund)
     if was in UNSETTLED_REFUND_STATUSES:
         settle(Review.objects.filter(refund=refund, reason__in=_UNSETTLED_REASONS), answer, staff)
-    tell_of_waiting(refund, answer)
+    _review_outcome(refund, status, answer, actor)
+    if status not in (RefundStatus.QUEUED, RefundStatus.PENDING):
+        queue_refund_changed(refund)
+    return refund, True
+
+
+def _review_contradiction(refund: Refund, status: RefundStatus, actor: str) -> None:
+    """Open a review where the gateway says the opposite of the outcome that a refund has."""
+    if (refund.status, status) == (RefundStatus.FAILED, RefundStatus.SUCCEEDED):
+        _review_failed(refund, "notification" if actor == "webhook" else "answer", actor)
+    if (refund.status, status) == (RefundStatus.SUCCEEDED, RefundStatus.FAILED):
+        # The shopper has no money, and the shop's books say otherwise.
+        _open_review_once(ReviewReason.REFUND_RETURNED, {}, actor, refund)
+
+
+def _review_outcome(refund: Refund, status: RefundStatus, answer: str, actor: str) -> None:
+    """Open the reviews that a refund's new status calls for, and close those that it has ended."""
+    review_waiting(refund, answer)
     if status is RefundStatus.UNKNOWN:
         open_refund_review(ReviewReason.REFUND_UNKNOWN, {"answer": answer}, actor, refund)
     if status is RefundStatus.FAILED and refund.confirmed:
-        _doubt_refusal(refund, "notification", actor)
+        _review_failed(refund, "notification", actor)
     if status is RefundStatus.SUCCEEDED:
         _conclude_refund(refund)
-    if status not in (RefundStatus.QUEUED, RefundStatus.PENDING):
-        tell_shop(refund)
-    return refund, True
 
 
 def due_after(refund: Refund, status: RefundStatus, now: datetime) -> datetime | None:
@@ -142,7 +139,7 @@ def due_after(refund: Refund, status: RefundStatus, now: datetime) -> datetime |
     return next_refund_poll(now, now) if status in UNSETTLED_REFUND_STATUSES else None
 
 
-def tell_of_waiting(refund: Refund, answer: str) -> None:
+def review_waiting(refund: Refund, answer: str) -> None:
     """Open a review about a refund that could not be sent for hours, and take it back once it waits
     no longer.
     """
@@ -153,7 +150,7 @@ def tell_of_waiting(refund: Refund, answer: str) -> None:
         )
         return
     waited = timezone.now() - refund.created_at
-    if waited >= _TOLD_AFTER:
+    if waited >= _REVIEW_AFTER:
         hours = int(waited.total_seconds() // 3600)
         _open_review_once(
             ReviewReason.REFUND_NOT_SENT,
@@ -164,7 +161,6 @@ def tell_of_waiting(refund: Refund, answer: str) -> None:
 
 
 def _conclude_refund(refund: Refund) -> None:
-    """Resolve the reviews that a refund has ended."""
     staff = refund.requested_by or ITSELF
     if refund.reason == ReviewReason.OVERPAID:
         settle(
@@ -206,8 +202,8 @@ def conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReaso
         order.save(update_fields=["unpaid_check_at", "tried_since"])
 
 
-def tell_shop(refund: Refund) -> None:
-    """Queue the event by which the shop hears of a refund's new status."""
+def queue_refund_changed(refund: Refund) -> None:
+    """Queue the shop event about a refund's new status."""
     payment = refund.payment
     queue_event(
         payment.order,
@@ -239,13 +235,11 @@ def settle_by_notification(order: Order, refund_id: int) -> bool:
     return has_moved
 
 
-def _doubt_refusal(refund: Refund, who: str, actor: str) -> None:
-    """Open a review when a refund that is held to be refused was made: nothing more is refunded
-    until a person has polled (I5).
-    """
+def _review_failed(refund: Refund, case: str, actor: str) -> None:
+    """Open a review about a failed refund that was made after all: it blocks refunds (I5)."""
     _open_review_once(
         ReviewReason.REFUND_CONTRADICTED,
-        {"answer": refund.answer, "case": who},
+        {"answer": refund.answer, "case": case},
         actor,
         refund,
     )
@@ -278,15 +272,7 @@ def open_refund_review(
         "payment": payment.reference,
         **facts,
     }
-    open_review(
-        reason,
-        facts,
-        actor,
-        order=payment.order,
-        payment=payment,
-        refund=refund,
-        account=payment.account,
-    )
+    open_review(reason, facts, actor, refund)
 
 
 def settle_by_staff(refund_id: int, *, done: bool, staff: str) -> Refund:
@@ -304,7 +290,7 @@ def settle_by_staff(refund_id: int, *, done: bool, staff: str) -> Refund:
     )
 
 
-def note_as_sent(order: Order, payment: Payment, refund_id: int, actor: str, message: str) -> None:
+def mark_sent(order: Order, payment: Payment, refund_id: int, actor: str, message: str) -> None:
     """Let a queued refund count as sent, since its request has left after all: it can be settled,
     and is never sent again (I6).
     """
@@ -349,7 +335,7 @@ def withdraw_locked(refund: Refund, order: Order, actor: str, detail: str) -> Re
     return withdrawn
 
 
-def doubt(refund_id: int, actor: str, message: str) -> bool:
+def mark_unknown(refund_id: int, actor: str, message: str) -> bool:
     """Note that a queued refund may have been sent before: its outcome is unknown (I6). Return
     whether it was queued.
     """
@@ -358,7 +344,7 @@ def doubt(refund_id: int, actor: str, message: str) -> bool:
         if not Refund.objects.filter(pk=refund_id, status=RefundStatus.QUEUED).exists():
             return False
         row.payment.order = order
-        note_as_sent(order, row.payment, refund_id, actor, message)
+        mark_sent(order, row.payment, refund_id, actor, message)
         settle_locked(
             order,
             refund_id,

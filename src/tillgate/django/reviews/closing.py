@@ -48,7 +48,7 @@ def is_over(reason: str, answer: Answer, payment: Payment, *, is_in_order: bool)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class AppliedAnswer:
     """An answer of the gateway about a payment as it stands now, and whether the answer is in
     order.
     """
@@ -58,13 +58,13 @@ class Heard:
     is_in_order: bool
 
 
-def conclude(heard: Collection[Heard], by: str = ITSELF) -> None:
+def conclude(answers: Collection[AppliedAnswer], by: str = ITSELF) -> None:
     """Close the reviews that answers of the gateway end, if they are older than the query. `by` is
     the name of the asker.
 
     After an answer in order a dismissal counts no more: the same facts open a new review.
     """
-    by_payment = {one.payment.pk: one for one in heard}
+    by_payment = {one.payment.pk: one for one in answers}
     about = Review.objects.filter(
         payment__in=by_payment,
         reason__in=TELLING_REASONS | ACCOUNT_REASONS,
@@ -94,13 +94,13 @@ def conclude(heard: Collection[Heard], by: str = ITSELF) -> None:
         settle(Review.objects.filter(pk__in=over), "a later answer of the gateway has ended it", by)
 
 
-def _is_older(reason: str, opened_at: datetime, heard: Heard) -> bool:
+def _is_older(reason: str, opened_at: datetime, applied: AppliedAnswer) -> bool:
     """Return whether a review is older than the query. A settled payment is unknown no more in any
     case.
     """
-    if POLICIES[ReviewReason(reason)].says_nothing and not heard.payment.is_open:
+    if POLICIES[ReviewReason(reason)].says_nothing and not applied.payment.is_open:
         return True
-    return opened_at < heard.answer.asked_at
+    return opened_at < applied.answer.asked_at
 
 
 def resolve(review_id: int, resolution: str, staff: str, *, dismissed: bool = False) -> Review:

@@ -99,11 +99,8 @@ def open_review(
     reason: ReviewReason,
     facts: Mapping[str, Any] | str,
     actor: str,
+    about: Order | Payment | Refund | OutboxEvent | None = None,
     *,
-    order: Order | None = None,
-    payment: Payment | None = None,
-    refund: Refund | None = None,
-    outbox_event: OutboxEvent | None = None,
     account: str = "",
     reported_paid: bool = False,
     evidence: Mapping[str, Any] | None = None,
@@ -112,40 +109,29 @@ def open_review(
     open, or was dismissed with the same facts.
 
     `facts` are the compared values, from which the message is rendered, or a plugin's own whole
-    text. Where the reason's policy says so, new facts update the open review.
+    text. Where the reason's policy says so, new facts update the open review. `account` is needed
+    where no payment has it.
     """
+    rows = _rows_of(reason, about, account)
+    order, payment = rows["order"], rows["payment"]
+    account = rows["account"]
     subject = account if reason in ACCOUNT_REASONS else payment.reference if payment else ""
     facts = {"detail": facts} if isinstance(facts, str) else facts
     stored, version = version_of(reason, facts, subject=subject, reported_paid=reported_paid)
-    key = open_key(reason, outbox_event or refund or payment, account)
+    key = open_key(reason, rows["outbox_event"] or rows["refund"] or payment, account)
     # each payment that the database does not have is a case of its own
     if reason is ReviewReason.ROWS_LOST:
         key = f"{reason}:database:{version if account else ''}"
     if known := Review.objects.filter(open_key=key).first():
         claim = claim_of(reason, stored, reported_paid=reported_paid)
-        if (
-            reason in TELLING_REASONS
-            and order
-            and known.version != version
-            and not _is_milder(claim, known, payment)
-        ):
+        is_update = reason in TELLING_REASONS and known.version != version
+        if is_update and order and not _is_milder(claim, known, payment):
             _update(known, stored, version, actor, order, reported_paid=reported_paid)
         return None
-    if _is_dismissed(
-        reason,
-        version,
-        payment=payment,
-        refund=refund,
-        outbox_event=outbox_event,
-        account=account,
-    ):
+    if _is_dismissed(reason, version, rows):
         return None
     review = Review(
-        order=order,
-        payment=payment,
-        refund=refund,
-        outbox_event=outbox_event,
-        account=account,
+        **rows,
         reason=str(reason),
         reported_paid=reported_paid,
         facts=stored,
@@ -155,6 +141,42 @@ def open_review(
         opened_at=timezone.now(),
         recorded=[version],
     )
+    if not _insert(review):
+        return None
+    _announce(review, actor)
+    return review
+
+
+def _rows_of(
+    reason: ReviewReason,
+    about: Order | Payment | Refund | OutboxEvent | None,
+    account: str,
+) -> dict[str, Any]:
+    """Return the columns of a review that name its subject. A review of an account is in no order's
+    timeline, and needs no order's lock.
+    """
+    order, payment, refund, event = None, None, None, None
+    if isinstance(about, OutboxEvent):
+        event, refund, payment, order = about, about.refund, about.payment, about.order
+    elif isinstance(about, Refund):
+        refund, payment = about, about.payment
+    elif isinstance(about, Payment):
+        payment = about
+    else:
+        order = about
+    if payment and not order and reason not in ACCOUNT_REASONS:
+        order = payment.order
+    return {
+        "order": order,
+        "payment": payment,
+        "refund": refund,
+        "outbox_event": event,
+        "account": account or (payment.account if payment else ""),
+    }
+
+
+def _insert(review: Review) -> bool:
+    """Write a new review, and return whether no other worker opened it in the same moment."""
     try:
         with transaction.atomic(using=database()):
             review.save(force_insert=True)
@@ -162,30 +184,34 @@ def open_review(
         # A locking read sees the other worker's commit, though this transaction began before. It
         # comes second: on InnoDB all refused workers hold a lock of that row already, and would
         # wait for each other's.
-        known_by_now = Review.objects.filter(open_key=key)
-        if known_by_now.first() is None and known_by_now.select_for_update().first() is None:
+        other = Review.objects.filter(open_key=review.open_key)
+        if other.first() is None and other.select_for_update().first() is None:
             raise
-        return None  # another worker opened it in the same moment
-    if order and outbox_event is None:
+        return False
+    return True
+
+
+def _announce(review: Review, actor: str) -> None:
+    """Queue the shop event about a new review, and note it in the timeline of its order."""
+    order, about = review.order, {"reason": review.reason}
+    if order is None:  # observers receive its event too
+        fields = {**about, "account": review.account, "actor": actor, "message": review.message}
+        event = hooks.Event(name="review.opened", at=review.opened_at, fields=fields)
+        transaction.on_commit(lambda: hooks.emit(event), using=database())
+        return
+    if review.outbox_event is None:
         # A failing delivery is not announced by another event, which would wait behind it.
-        queue_event(order, OutboxEventKind.REVIEW_OPENED, payment=payment, review=review)
-    about = {"reason": str(reason)}
-    if order:
-        record(
-            "review.opened",
-            order,
-            actor,
-            review.message,
-            payment=payment,
-            refund=refund,
-            evidence=about,
-            told=about,
-        )
-    else:  # an account's review is in no order's timeline, and observers receive its event too
-        fields = {**about, "account": account, "actor": actor, "message": review.message}
-        said = hooks.Event(name="review.opened", at=review.opened_at, fields=fields)
-        transaction.on_commit(lambda: hooks.emit(said), using=database())
-    return review
+        queue_event(order, OutboxEventKind.REVIEW_OPENED, payment=review.payment, review=review)
+    record(
+        "review.opened",
+        order,
+        actor,
+        review.message,
+        payment=review.payment,
+        refund=review.refund,
+        evidence=about,
+        extra=about,
+    )
 
 
 def _is_milder(claim: Claim, known: Review, payment: Payment | None) -> bool:
@@ -237,22 +263,23 @@ def _update(
             known.message,
             payment=known.payment,
             evidence=about,
-            told=about,
+            extra=about,
         )
 
 
-def _is_dismissed(reason: ReviewReason, version: str, *, account: str, **about: Any) -> bool:
+def _is_dismissed(reason: ReviewReason, version: str, rows: Mapping[str, Any]) -> bool:
     """Return whether staff dismissed the very same facts.
 
     A case of an open payment cannot be dismissed. A dismissal does not cover an account whose
     gateway answers now and then either.
     """
-    if reason in UNAPPLIED_REASONS and about["payment"] is not None and about["payment"].is_open:
+    if reason in UNAPPLIED_REASONS and rows["payment"] is not None and rows["payment"].is_open:
         return False
+    about = {name: row for name, row in rows.items() if name != "order"}
     if reason in ACCOUNT_REASONS:
         if reason not in _STAY_DISMISSED:
             return False
-        about = {"account": account}
+        about = {"account": rows["account"]}
     return Review.objects.filter(
         reason=str(reason),
         status=ReviewStatus.DISMISSED,

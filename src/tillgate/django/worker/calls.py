@@ -48,8 +48,8 @@ class Calls:
         self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="tillgate-query")
         self._in_a_row = 0
         self.detail = ""
-        """What the last inconclusive answer said."""
-        self.is_told = False
+        """The detail of the last inconclusive answer."""
+        self.has_review = False
         """Whether a review explains one of them."""
         self.has_heard = False
         """Whether the gateway has answered."""
@@ -141,5 +141,8 @@ class Calls:
             self._in_a_row, self.has_heard = 0, True
         elif answer.review is not ReviewReason.ACCOUNT_GONE:  # for which no query was sent
             self._in_a_row += 1
-            self.detail, self.is_told = answer.detail, self.is_told or answer.review is not None
+            self.detail, self.has_review = (
+                answer.detail,
+                self.has_review or answer.review is not None,
+            )
         return answer

@@ -113,14 +113,14 @@ def _queue_unpaid(claimed: Order, leased_until: datetime) -> int:
     """
     with locked_order(claimed.pk) as order:
         if order.unpaid_check_at != leased_until:
-            return 0  # something has set another time meanwhile
-        is_told = handlers.is_unpaid(order)
+            return 0  # another process has set another time
+        is_unpaid = handlers.is_unpaid(order)
         order.unpaid_check_at = None
-        if is_told:
+        if is_unpaid:
             order.tried_since = None  # a shop that still offers the order begins a new time to pay
             queue_event(order, OutboxEventKind.ORDER_UNPAID)
         order.save(update_fields=["unpaid_check_at", "tried_since"])
-    return int(is_told)
+    return int(is_unpaid)
 
 
 def _carry_again(claimed: OutboxEvent, leased_until: datetime) -> int:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
+from tillgate.django.heartbeats import write_lane
 from tillgate.django.models import Lane, Payment, Review, TimelineEntry
 from tillgate.django.orders.locking import durable
 from tillgate.django.orders.timeline import FORCE_EXPIRE
@@ -24,16 +25,10 @@ from tillgate.lifecycle import PaymentStatus, ReviewReason
 
 PAUSE: Final = timedelta(minutes=2)
 """The time for which an account rests. Some worker tries its gateway again within five minutes."""
-_TOLD_AFTER: Final = timedelta(minutes=30)
+_REVIEW_AFTER: Final = timedelta(minutes=30)
 _FORGOTTEN_AFTER: Final = timedelta(hours=3)
 """After so long without a query the count begins again: polls become rare."""
 _ANSWERED: Final = (PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
-
-
-def _write(name: str, **columns: Any) -> None:
-    """Write columns of a lane, whose row another process may write at this moment."""
-    if not Lane.objects.filter(name=name).update(**columns):
-        Lane.objects.bulk_create([Lane(name=name, **columns)], ignore_conflicts=True)
 
 
 def take_turn(name: str, interval: timedelta) -> bool:
@@ -63,20 +58,20 @@ def in_turn(due: Mapping[str, datetime]) -> list[str]:
     return sorted(awake, key=lambda account: (waiting[account], account))
 
 
-def rest(account: str, detail: str, *, is_told: bool, pause: timedelta = PAUSE) -> None:
+def rest(account: str, detail: str, *, has_review: bool, pause: timedelta = PAUSE) -> None:
     """Let an account rest whose gateway was inconclusive. If that lasts, open a review.
 
-    `is_told` says that another review explains it, such as "wrong credentials".
+    `has_review` says that another review explains it, such as "wrong credentials".
     """
     now = timezone.now()
     known = Lane.objects.filter(name=account, silent_since__isnull=False).first()
     since = (known and known.silent_since) or now
     rested = (known and known.rests_until) or now
-    told_after = now - since >= _TOLD_AFTER and not is_told
-    if now - rested > _FORGOTTEN_AFTER or (told_after and has_answered(account, since)):
-        since, told_after = now, False
-    _write(account, silent_since=since, rests_until=now + pause)
-    if told_after:
+    is_late = now - since >= _REVIEW_AFTER and not has_review
+    if now - rested > _FORGOTTEN_AFTER or (is_late and has_answered(account, since)):
+        since, is_late = now, False
+    write_lane(account, silent_since=since, rests_until=now + pause)
+    if is_late:
         minutes = int((now - since).total_seconds() // 60)
         with durable():
             open_review(
@@ -90,22 +85,22 @@ def rest(account: str, detail: str, *, is_told: bool, pause: timedelta = PAUSE) 
 def wake(account: str) -> None:
     """Note that an account's gateway answers, and close the review about it."""
     if silent_since(account):
-        told = Review.objects.filter(account=account, reason=ReviewReason.GATEWAY_SILENT)
-        settle(told, "the gateway answers again")
+        reviews = Review.objects.filter(account=account, reason=ReviewReason.GATEWAY_SILENT)
+        settle(reviews, "the gateway answers again")
     # Last: if this process dies before it, another process does all of this again.
-    _write(account, answered_at=timezone.now(), silent_since=None, rests_until=None)
+    write_lane(account, answered_at=timezone.now(), silent_since=None, rests_until=None)
 
 
 def note_answer(account: str) -> None:
     """Write down that an account's gateway has answered a query now."""
-    _write(account, answered_at=timezone.now())
+    write_lane(account, answered_at=timezone.now())
 
 
 def answered_at(account: str) -> datetime | None:
-    """Return when an account's gateway last did what it was asked: a query, or the start of a
+    """Return when an account's gateway last answered a query, or created a
     payment.
     """
-    heard: Any = Lane.objects.filter(name=account, answered_at__isnull=False).values_list(
+    noted: Any = Lane.objects.filter(name=account, answered_at__isnull=False).values_list(
         "answered_at",
         flat=True,
     )
@@ -113,17 +108,12 @@ def answered_at(account: str) -> datetime | None:
         account=account,
         status__in=(PaymentStatus.PENDING, PaymentStatus.PAID),
     ).order_by("-pk")
-    return max([*heard, *moved.values_list("status_since", flat=True)[:1]], default=None)
+    return max([*noted, *moved.values_list("status_since", flat=True)[:1]], default=None)
 
 
 def silent_since(account: str) -> datetime | None:
     """Return since when an account's gateway gives no usable answer; None while it answers."""
     return Lane.objects.filter(name=account).values_list("silent_since", flat=True).first()
-
-
-def rests_until(account: str) -> datetime | None:
-    """Return until when an account rests, or has rested."""
-    return Lane.objects.filter(name=account).values_list("rests_until", flat=True).first()
 
 
 def has_answered(account: str, since: datetime) -> bool:
@@ -139,7 +129,7 @@ def has_answered(account: str, since: datetime) -> bool:
 def note_failures(name: str, failures: Mapping[str, int]) -> None:
     """Write how many rows of each chore failed in the last turn of a lane."""
     if failures:
-        _write(name, failures=dict(failures))
+        write_lane(name, failures=dict(failures))
     else:
         Lane.objects.filter(name=name, failures__isnull=False).update(failures=None)
 

@@ -28,7 +28,6 @@ from tillgate.django.orders.values import review_value
 from tillgate.django.review_text import recommendation_of
 from tillgate.django.words import reason
 from tillgate.django.worker.lanes import take_turn
-from tillgate.transport import post
 from tillgate.wire.urls import is_web_address
 
 _log = logging.getLogger("tillgate")
@@ -64,7 +63,7 @@ def mail_reviews() -> int:
             to=recipients,
         ).send()
 
-    return _tell("mailed_at", MAIL_LANE, send) if recipients else 0
+    return _send_reviews("mailed_at", MAIL_LANE, send) if recipients else 0
 
 
 def alert_reviews() -> int:
@@ -72,17 +71,19 @@ def alert_reviews() -> int:
     sent.
     """
     outside_transactions("alert_reviews")
-    return _tell("alerted_at", ALERT_LANE, _alert) if get_settings().alert_webhook_url else 0
+    return (
+        _send_reviews("alerted_at", ALERT_LANE, _alert) if get_settings().alert_webhook_url else 0
+    )
 
 
-def _tell(column: str, lane: str, send: Callable[[list[Review]], None]) -> int:
+def _send_reviews(column: str, lane: str, send: Callable[[list[Review]], None]) -> int:
     """Send the open reviews whose `column` is empty, if it is time, and fill the column."""
     interval = timedelta(minutes=get_settings().review_mail_minutes)
-    untold = Review.objects.filter(**{f"{column}__isnull": True}, resolved_at__isnull=True)
-    if not untold.exists() or not take_turn(lane, interval):
+    unsent = Review.objects.filter(**{f"{column}__isnull": True}, resolved_at__isnull=True)
+    if not unsent.exists() or not take_turn(lane, interval):
         return 0
     waiting = list(
-        untold.select_related("order", "payment", "refund__payment").order_by("id")[:_MOST_AT_ONCE],
+        unsent.select_related("order", "payment", "refund__payment").order_by("id")[:_MOST_AT_ONCE],
     )
     if not waiting:
         return 0  # a person was quicker
@@ -92,14 +93,14 @@ def _tell(column: str, lane: str, send: Callable[[list[Review]], None]) -> int:
         rows = Review.objects.filter(pk__in=[review.pk for review in waiting])
         counted = {review.pk: review for review in waiting}
         in_words = {review.pk for review in waiting[:_MOST_IN_ONE_MAIL]}
-        told = list(rows.select_for_update().order_by("pk"))
-        for row in told:
+        fresh = list(rows.select_for_update().order_by("pk"))
+        for row in fresh:
             if column == "mailed_at" and row.pk in in_words:
                 row.mailed = [*row.mailed, counted[row.pk].version]
             # else it says something else by now, and is sent once more
             if row.version == counted[row.pk].version:
                 setattr(row, column, timezone.now())
-        Review.objects.bulk_update(told, [column, "mailed"])
+        Review.objects.bulk_update(fresh, [column, "mailed"])
     return 1
 
 
@@ -109,17 +110,19 @@ def _alert(reviews: list[Review]) -> None:
     facts = [_facts(review) for review in reviews[:_MOST_IN_ONE_MAIL]]
     # Slack reads the text, and would take "<!channel>" from the description of an order for a
     # command.
-    told = {
+    alert = {
         "text": escape(f"{subject}\n\n{text}", quote=False),
         "count": len(reviews),
         "reviews": facts,
     }
-    body, sent_at = json.dumps(told).encode(), str(int(timezone.now().timestamp()))
+    body, sent_at = json.dumps(alert).encode(), str(int(timezone.now().timestamp()))
     headers = {
         "Content-Type": "application/json",
         TIMESTAMP: sent_at,
         SIGNATURE: signature_of(sent_at, body),
     }
+    from tillgate.transport import post  # imported late: httpx is heavy, and alerts are rare
+
     if problem := post(url.get_secret_value(), body, headers, seconds=_ALERT_SECONDS):
         raise AlertFailed(problem)
 

@@ -1,4 +1,4 @@
-"""The polls of due payments: a batch is queried at once, its answers are applied one by one.
+"""The polls of due payments: a batch is queried in parallel, its answers are applied one by one.
 
 Answers that bring nothing new are written together, a statement for all that are due at the same
 moment.
@@ -19,13 +19,12 @@ from tillgate.django.payments.details import note_details
 from tillgate.django.payments.reconciling import (
     facts_of,
     is_unchanged,
-    matter_of,
     next_poll_after,
     write_answer,
 )
 from tillgate.django.refunds.external import refund_news
-from tillgate.django.reviews.closing import Heard, conclude
-from tillgate.django.reviews.opening import ACCOUNT_REASONS, open_among, open_review
+from tillgate.django.reviews.closing import AppliedAnswer, conclude
+from tillgate.django.reviews.opening import ACCOUNT_REASONS, open_among, open_key, open_review
 from tillgate.django.worker.calls import Calls
 from tillgate.django.worker.lanes import has_answered, rest, wake
 from tillgate.django.worker.runner import Batch, Turn
@@ -46,13 +45,13 @@ def poll(batch: Batch) -> None:
     calls = batch.turn.keep(_CallsOfTurn)
     answers = calls.answers(batch.rows)
     reconnect_if_cut()
-    heard = [
+    answered = [
         (payment, answer) for payment, answer in zip(batch.rows, answers, strict=True) if answer
     ]
     batch.left = [
         payment for payment, answer in zip(batch.rows, answers, strict=True) if answer is None
     ]
-    _Answers(batch, heard).apply()
+    _Answers(batch, answered).apply()
     batch.turn.is_over = calls.is_silent
 
 
@@ -73,33 +72,38 @@ class _CallsOfTurn(Calls):
         if error is not None:
             return
         if self.is_silent:
-            rest(self._account, self.detail, is_told=self.is_told)
+            rest(self._account, self.detail, has_review=self.has_review)
         elif self.has_heard:
             wake(self._account)
         elif self.last_was_silent:
-            rest(self._account, self.detail, is_told=self.is_told, pause=timedelta(0))
+            rest(self._account, self.detail, has_review=self.has_review, pause=timedelta(0))
 
 
 class _Answers:
     """The answers about a batch's payments, while they are applied."""
 
-    def __init__(self, batch: Batch, heard: list[tuple[Payment, Answer]]) -> None:
-        self._batch, self._turn, self._heard, self._now = batch, batch.turn, heard, timezone.now()
+    def __init__(self, batch: Batch, answered: list[tuple[Payment, Answer]]) -> None:
+        self._batch, self._turn, self._answered, self._now = (
+            batch,
+            batch.turn,
+            answered,
+            timezone.now(),
+        )
         self._unchanged: dict[datetime | None, list[Payment]] = defaultdict(list)
-        self._in_order: list[Heard] = []
+        self._in_order: list[AppliedAnswer] = []
         self._unanswered: list[Payment] = []
 
     def apply(self) -> None:
-        """Apply each, and write together what they leave as it was."""
-        decisions = [interpret(facts_of(payment), (), answer) for payment, answer in self._heard]
-        told = open_among(
-            matter_of(payment, decision.review)
-            for (payment, _), decision in zip(self._heard, decisions, strict=True)
+        """Apply each, and reschedule unchanged payments together."""
+        decisions = [interpret(facts_of(payment), (), answer) for payment, answer in self._answered]
+        versions = open_among(
+            open_key(decision.review, payment, payment.account)
+            for (payment, _), decision in zip(self._answered, decisions, strict=True)
             if decision.review
         )
-        for (payment, answer), decision in zip(self._heard, decisions, strict=True):
+        for (payment, answer), decision in zip(self._answered, decisions, strict=True):
             self._take(payment, answer, decision)
-            if is_unchanged(payment, decision, told) and not refund_news(payment, answer):
+            if is_unchanged(payment, decision, versions) and not refund_news(payment, answer):
                 self._unchanged[next_poll_after(payment, decision, self._now)].append(payment)
             else:
                 self._write(payment, answer)
@@ -116,7 +120,7 @@ class _Answers:
                 self._batch.put_back(payments, due)
 
     def _take(self, payment: Payment, answer: Answer, decision: Decision) -> None:
-        """Count an answer, and keep what the reviews need of it."""
+        """Count an answer, and keep it for the reviews."""
         self._turn.work.count(self._turn.chore.name)
         with self._turn.guarded(f"payment {payment.reference}"):
             note_closed(payment)
@@ -125,7 +129,7 @@ class _Answers:
             # `write_answer` concludes an answer that moves the payment, with all that is known
             # then.
             is_in_order = decision.is_in_order and decision.status == payment.status
-            self._in_order.append(Heard(payment, answer, is_in_order=is_in_order))
+            self._in_order.append(AppliedAnswer(payment, answer, is_in_order=is_in_order))
         if not decision.is_conclusive:
             self._turn.work.note("inconclusive")
             self._note_unanswered(payment, PaymentStatus(decision.status))
@@ -163,4 +167,4 @@ def _open_unanswered(payments: list[Payment]) -> None:
         with locked_order(payment.order_id) as order:
             if order.payments.filter(pk=payment.pk, status__in=OPEN_PAYMENT_STATUSES).exists():
                 reason = ReviewReason.PAYMENT_UNANSWERED
-                open_review(reason, {}, "worker", order=order, payment=payment, account=account)
+                open_review(reason, {}, "worker", payment)

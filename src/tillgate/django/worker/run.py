@@ -7,9 +7,8 @@ from functools import partial
 from typing import Final
 
 from django.db import close_old_connections
-from django.utils import timezone
 
-from tillgate.django.heartbeats import set_heartbeat
+from tillgate.django.heartbeats import beat as note_beat
 from tillgate.django.orders.locking import outside_transactions, reconnect_if_cut
 from tillgate.django.orders.times import Stop, never
 from tillgate.django.payments.restores import look_for_restore
@@ -18,7 +17,7 @@ from tillgate.django.worker.chores import CHORES, OWN_LANES, REMOTE, STAFF
 from tillgate.django.worker.mail import alert_reviews, mail_reviews
 from tillgate.django.worker.runner import Progress, Run, Waiting, WorkDone, quiet
 from tillgate.django.worker.runner import queue as queue_of
-from tillgate.django.worker.watch import WORKER, look_at_worker
+from tillgate.django.worker.watch import look_at_worker
 
 STAFF_WORK: Final[tuple[tuple[str, Callable[[], int]], ...]] = (
     ("mail", mail_reviews),
@@ -95,5 +94,5 @@ def _count(work_done: WorkDone, name: str, work: Callable[[], int]) -> None:
 
 def beat(work: WorkDone) -> None:
     """Write the heartbeat with a summary of the work."""
-    set_heartbeat(WORKER, timezone.now(), work.summary())
+    note_beat(work.summary())
     close_old_connections()

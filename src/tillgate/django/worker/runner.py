@@ -1,4 +1,4 @@
-"""The runner claims due rows of chores, does them, and puts back what its time did not reach.
+"""The runner claims due rows of chores, does them, and puts back those that it did not reach.
 
 The database is the queue. A claim is one short transaction: it takes due rows that no process
 holds, with their orders, and moves their due column forward by a lease. A worker that dies lets its
@@ -42,7 +42,7 @@ LEASE: Final = timedelta(minutes=5)
 TURN_SECONDS: Final = 60.0
 """After so long the others get their turn; a call that is under way is awaited."""
 _LANES_AT_ONCE: Final = 8
-"""So many accounts have their turn at once; each has its own connection to the database."""
+"""So many accounts have their turn at a time; each has its own connection to the database."""
 _FAULTS_KEPT: Final = 20
 
 _Kept = TypeVar("_Kept")
@@ -109,11 +109,11 @@ def queue(chores: Iterable[Chore], failures: Counter[str]) -> tuple[Waiting, ...
 
 @dataclass
 class WorkDone:
-    """The work of a worker run: how many rows of each chore were done, and what failed."""
+    """The work of a worker run: how many rows of each chore were done, and the failures."""
 
     counts: Counter[str] = field(default_factory=Counter)
     news: Counter[str] = field(default_factory=Counter)
-    """What more is told of the work, such as how many payments changed."""
+    """More counts, such as how many payments changed."""
     faults: list[str] = field(default_factory=list)
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -134,10 +134,10 @@ class WorkDone:
 
     def fail(self, error: Exception, about: str) -> None:
         """Keep a failure, within a bound: a broken database must not fill the memory."""
-        said = without_personal_data(storable(f"{about}: {type(error).__name__}: {error}"))[:300]
+        text = without_personal_data(storable(f"{about}: {type(error).__name__}: {error}"))[:300]
         with self._lock:
             if len(self.faults) < _FAULTS_KEPT:
-                self.faults.append(said)
+                self.faults.append(text)
 
     def summary(self) -> dict[str, Any]:
         """Return the work as JSON knows it, with the first few failures."""
@@ -174,8 +174,8 @@ class Batch:
         due: datetime | None,
         mark: datetime | None = None,
     ) -> None:
-        """Make rows due at another time, except those that another process has changed
-        meanwhile.
+        """Make rows due at another time, except those that another process has
+        changed.
         """
         chore, pks = self.turn.chore, [row.pk for row in rows]
         claimed = chore.rows().model._default_manager.filter(
@@ -238,7 +238,7 @@ class Turn:
             return self._take()
 
     def _take(self) -> bool:
-        # What falls due meanwhile is the next run's, else a run need not end. But events follow
+        # Rows that fall due later are the next run's, else a run need not end. But events follow
         # from the work of this one.
         until = self.run.began if self.chore.account else timezone.now()
         while self.goes_on:
@@ -262,7 +262,7 @@ class Turn:
         return not self.is_over
 
     def _claim(self, until: datetime, most: int) -> Batch:
-        """Take due rows with their orders, the longest due first; pass over what others hold."""
+        """Take due rows with their orders, the longest due first; pass over locked ones."""
         chore, now = self.chore, timezone.now()
         leased_until = now + chore.lease
         features = connections[database()].features
@@ -295,7 +295,7 @@ class Turn:
 
 
 class Run:
-    """One run of a worker: all work that is due when it begins, and what follows from it."""
+    """One run of a worker: all work that is due when it begins, and the events that follow."""
 
     def __init__(
         self,

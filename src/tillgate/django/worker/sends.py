@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tillgate.django.models import Refund
 from tillgate.django.payments.reconciling import apply_answer, ask
-from tillgate.django.refunds.external import find_trace
-from tillgate.django.refunds.sending import put_off, send_refund
-from tillgate.django.refunds.settling import doubt
+from tillgate.django.refunds.external import find_unknown_refund
+from tillgate.django.refunds.sending import postpone, send_refund
+from tillgate.django.refunds.settling import mark_unknown
 from tillgate.lifecycle import Found, Inconclusive, RefundStatus
 
 
@@ -25,9 +25,9 @@ def send_unless_made(refund_id: int) -> Refund:
     # made in the gateway's pages has no name of ours, and is another.
     payment = apply_answer(refund.payment, answer, "worker")
     if isinstance(answer, Inconclusive):
-        return put_off(refund_id, answer.detail)
+        return postpone(refund_id, answer.detail)
     if isinstance(answer, Found) and answer.transaction.has_unread_refunds:
-        return put_off(refund_id, "the gateway's list of refunds could not be read")
-    if trace := find_trace(payment, answer):
-        doubt(refund_id, "worker", trace)
+        return postpone(refund_id, "the gateway's list of refunds could not be read")
+    if trace := find_unknown_refund(payment, answer):
+        mark_unknown(refund_id, "worker", trace)
     return send_refund(refund_id)

@@ -10,26 +10,25 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from django.db import connections
-from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Heartbeat, OutboxEvent, OutboxEventKind, Review
+from tillgate.django.heartbeats import last_beat
+from tillgate.django.models import Review
 from tillgate.django.orders.locking import durable
 from tillgate.django.orders.status import write_status_of
 from tillgate.django.reviews.closing import settle
 from tillgate.django.reviews.opening import open_review
+from tillgate.django.worker.chores import first_of_each_order
 from tillgate.django.worker.mail import alert_reviews, mail_reviews
 from tillgate.lifecycle import ReviewReason, ReviewStatus
 
 _log = logging.getLogger("tillgate")
 
-WORKER: Final = "worker"
-"""The name of the worker's heartbeat."""
 _EVERY_SECONDS: Final = 60.0
 
 
@@ -61,7 +60,7 @@ def look_now_and_then() -> None:
     try:
         if _trouble():
             # In a thread, since the page must not wait for a mail server.
-            threading.Thread(target=_tell, name="tillgate-watch", daemon=True).start()
+            threading.Thread(target=_report, name="tillgate-watch", daemon=True).start()
     except Exception:
         _log.exception("whether the worker runs could not be seen")
 
@@ -85,7 +84,7 @@ def look_at_worker() -> None:
         )
 
 
-def _tell() -> None:
+def _report() -> None:
     """Open the review and send it; the worker may be away."""
     try:
         for act in (look_at_worker, mail_reviews, alert_reviews):
@@ -102,27 +101,13 @@ def _trouble() -> dict[str, Any]:
     is well.
     """
     now, late = timezone.now(), timedelta(minutes=get_settings().worker_late_minutes)
-    worker_at: datetime | None = (
-        Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
-    )
+    worker_at = last_beat()
     if worker_at and now - worker_at > late:
         return {"case": "away", "since": worker_at.isoformat(timespec="minutes")}
-    waiting = OutboxEvent.objects.filter(done_at__isnull=True, created_at__lte=now)
-    if not waiting.filter(due_at__lte=now - late).exists():
-        return {}
-    is_remote = Q(kind=OutboxEventKind.REMOTE)
-    # neither waits for the other
-    for queue in (
-        waiting.exclude(is_remote),
-        waiting.filter(is_remote),
-    ):
-        # Events behind a failing one wait for it.
-        first = queue.filter(~Exists(queue.filter(order=OuterRef("order"), pk__lt=OuterRef("pk"))))
-        oldest: OutboxEvent | None = first.filter(due_at__lte=now - late).order_by("due_at").first()
+    for is_remote in (False, True):  # neither waits for the other
+        first = first_of_each_order(is_remote=is_remote).filter(due_at__lte=now - late)
+        oldest = first.select_related("order").order_by("due_at").first()
         if oldest is not None and oldest.due_at:
-            return {
-                "case": "queue",
-                "since": oldest.due_at.isoformat(timespec="minutes"),
-                "order": str(oldest.order),
-            }
+            since = oldest.due_at.isoformat(timespec="minutes")
+            return {"case": "queue", "since": since, "order": str(oldest.order)}
     return {}

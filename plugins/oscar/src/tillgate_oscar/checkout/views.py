@@ -117,7 +117,7 @@ def _unpaid_order(request: HttpRequest) -> Any:
     )
     newest = pending[:_MOST_UNPAID_ORDERS]
     return next(
-        (order for order in newest if orders.waits_for_payment(order, orders.state_of(order))),
+        (order for order in newest if orders.needs_payment(order, orders.state_of(order))),
         None,
     )
 
@@ -586,10 +586,14 @@ class OrderPageMixin:
             part["tillgate_has_paid_nothing"] = True
         if refunded := orders.refunded_text(ours):
             part["tillgate_refunded"] = refunded
+        if not (ours and ours.is_paid) and (pages := orders.needless_pages(self.object, ours)):
+            part["tillgate_open_pages"] = pages
         if orders.waits_for_payment(self.object, ours):
+            is_free = orders.is_free(self.object)
             may_be_cancelled = orders.may_be_cancelled(self.object, ours)
             part |= {
-                "tillgate_pay_url": shop.pay_path(PLUGIN, number),
+                "tillgate_is_free": is_free,
+                "tillgate_pay_url": None if is_free else shop.pay_path(PLUGIN, number),
                 "tillgate_unpaid_detail": orders.unpaid_detail(ours),
                 "tillgate_change_url": orders.change_url(self.object) if may_be_cancelled else None,
             }

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from django.contrib import messages
 from django.db import transaction
@@ -34,6 +34,8 @@ from tillgate_oscar.refunds import (
     refunded_here,
     refunded_of,
 )
+
+_KEY: Final = "tillgate_idempotency_key"
 
 
 class MarkedStatus(str):
@@ -123,6 +125,7 @@ class OrderDetailMixin:
             else None,
             "tillgate_refunded": refunded_of(self.object, ours),
             "tillgate_refund_type": refund_event_type(),
+            "tillgate_just_refunded": shop.just_refunded(ours.paid_by) if ours.paid_by else "",
             "tillgate_idempotency_key": secrets.token_urlsafe(12),
             "tillgate_seen": refunds[-1].id if refunds else "",
         }
@@ -168,43 +171,54 @@ class OrderDetailMixin:
         """Request a refund and report its result. Without an amount, refund the price of so many of
         each line.
         """
-        handler, event_type, key = (
-            self.get_handler(),
-            refund_event_type(),
-            request.POST.get("tillgate_idempotency_key"),
-        )
-        text, seen = request.POST.get("amount", "").strip(), request.POST.get("tillgate_seen")
+        text, key = request.POST.get("amount", "").strip(), request.POST.get(_KEY)
+        repeated = find_repeated(order, key)
         try:
             if not (lines and quantities) or text:
                 amount = shop.read_typed(text, order.currency)
             else:  # the price of the lines that are left would be another one after the first press
-                repeated = find_repeated(order, key)
                 amount = repeated.amount if repeated else paid_for(order, lines, quantities)
-            refund = handler.handle_payment_event(
+            if not repeated and not request.POST.get("tillgate_again"):
+                _refuse_second_press(order, amount, request.POST.get("tillgate_seen"))
+            refund = self.get_handler().handle_payment_event(
                 order,
-                event_type,
+                refund_event_type(),
                 amount,
                 lines,
                 quantities,
                 reason=request.POST.get("reason", ""),
                 idempotency_key=key,
-                newest_refund=seen,
+                newest_refund=request.POST.get("tillgate_seen"),
             )
         except (PaymentError, InvalidPaymentEvent, InvalidRequest) as error:
             messages.error(
                 request,
-                gettext("Nothing was refunded: %(detail)s.") % {"detail": _detail(error)},
+                gettext("Nothing was refunded: %(detail)s.")
+                % {"detail": _detail(error).rstrip(".")},
             )
         else:
             # With ATOMIC_REQUESTS the refund is sent after the request's transaction: its result is
             # known only then.
             transaction.on_commit(
-                partial(shop.say_refund, request, refund.id),
+                partial(shop.say_refund, request, refund.id, repeated=repeated is not None),
                 using=shop.database(),
             )
         # of Oscar's view
         response: HttpResponse = self.reload_page(fragment="payment")  # type: ignore[attr-defined]
         return response
+
+
+def _refuse_second_press(order: Any, amount: Decimal, seen: str | None) -> None:
+    """Raise where the same amount was refunded a moment ago, and staff have not ticked that they
+    want it again.
+    """
+    ours = state_of(order)
+    payment = ours.paid_by if ours else None
+    if payment is None or not payment.refunds or seen not in (None, payment.refunds[-1].id):
+        return  # a newer refund than the page showed refuses this one with its own words
+    if said := shop.just_refunded(payment, amount):
+        remedy = gettext("To refund it again, tick “%(again)s” before you press the button.")
+        raise PaymentError(f"{said} {remedy % {'again': gettext('Refund it again')}}")
 
 
 def _refund_form(left: Decimal, currency: str) -> shop.RefundForm:

@@ -7,6 +7,7 @@ and name it in DJANGO_SETTINGS_MODULE.
 from __future__ import annotations
 
 import os
+import re
 import zoneinfo
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,7 +16,6 @@ import dj_database_url
 from django.conf.locale import LANG_INFO
 
 from tillgate import REFERENCE, ConfigurationError, GatewayProfile
-from tillgate_saleor.conf import origin_of
 
 _missing: dict[str, str] = {}
 _SHORTEST_KEY: Final = 50
@@ -160,7 +160,7 @@ if len(SECRET_KEY) < _SHORTEST_KEY:
         None,
         f"is too short: it must be at least {_SHORTEST_KEY} random characters",
     )
-if origin_of(PUBLIC_URL) != PUBLIC_URL.rstrip("/").lower():
+if not re.fullmatch(r"https?://[^/?#@\s]+/?", PUBLIC_URL.lower()):
     raise ConfigurationError(
         "PUBLIC_URL",
         PUBLIC_URL,

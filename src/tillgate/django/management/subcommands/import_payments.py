@@ -58,7 +58,9 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     require_tables()
     plugin = options["plugin"]
     if plugin_manager().get_plugin(plugin) is None:
-        raise CommandError(f"--plugin {plugin}: there is no such plugin; see `tillgate plugins`")
+        raise CommandError(
+            f"--plugin {plugin}: there is no such plugin; see manage.py tillgate doctor"
+        )
     rows, faults, known = _read(options["file"], options["account"])
     if faults:
         _refuse(command, faults)

@@ -30,6 +30,7 @@ from tillgate.django.masking import Mask
 from tillgate.django.models import Review
 from tillgate.django.orders.locking import without_atomic_requests
 from tillgate.django.pages.showing import MAY_REFUND, MAY_RESOLVE
+from tillgate.django.refunds.limits import RefundNotPossible
 from tillgate.errors import InvalidRequest
 
 Row = TypeVar("Row", bound=models.Model)
@@ -161,13 +162,15 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]
 
     def refuse(self, request: HttpRequest, error: Exception, back: str, mask: Mask) -> HttpResponse:
         """Redirect with the error as a message."""
-        detail = (
-            f"{error.value} {error.remedy}"
-            if isinstance(error, InvalidRequest) and error.field == "amount"
-            else str(error)
-        )
-        messages.error(request, mask.text(detail))
+        messages.error(request, mask.text(staff_detail(error)))
         return HttpResponseRedirect(back)
+
+
+def staff_detail(error: Exception) -> str:
+    """Return an error as staff read it."""
+    if isinstance(error, InvalidRequest) and error.field == "amount":
+        return f"{error.value} {error.remedy}"
+    return error.for_staff if isinstance(error, RefundNotPossible) else str(error)
 
 
 def banner_context(request: HttpRequest) -> dict[str, Any]:

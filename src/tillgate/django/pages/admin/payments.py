@@ -22,13 +22,14 @@ from tillgate.django import actions, dates, words
 from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.masking import Mask
 from tillgate.django.models import NOTHING, Order, Payment, PaymentNumber, Refund, Review
-from tillgate.django.pages.admin.base import ValueFilter, need
+from tillgate.django.pages.admin.base import ValueFilter, need, staff_detail
 from tillgate.django.pages.admin.figures_pages import FiguresAdmin
 from tillgate.django.pages.forms import RefundForm
 from tillgate.django.pages.showing import (
     MAY_REFUND,
     MAY_RESOLVE,
     badge,
+    just_refunded,
     newest,
     refund_outcome,
     row_id,
@@ -289,88 +290,87 @@ class PaymentAdmin(FiguresAdmin):
         if review and review.resolved_at:
             # it names the actor of the earlier change
             return HttpResponseRedirect(self.page_url(review))
-        at_most = Money(left, payment.currency)
-        given = {
-            "amount": request.GET.get("amount", typed_text(left, payment.currency)),
-            "reason": request.GET.get("reason", ""),
-        }
-        form = RefundForm(at_most, given)
-        if review and review.reason == ReviewReason.OVERPAID and "amount" not in request.GET:
-            form = RefundForm(
-                at_most,
-                # the order stays paid: a full refund would be too much, and the message names the
-                # difference
-            )
-        if review:
-            del form.fields["reason"]  # the review is the reason
-        newest = payment.refunds.order_by("-id").first()
-        is_sure = form.is_valid()
+        form = self._refund_form(request, Money(left, payment.currency), review)
+        refunds = list(payment.refunds.order_by("id"))
+        amount = form.cleaned_data["amount"] if form.is_valid() else None
         context = {
             "payment": payment,
             "method": words.method_name(payment.method),
             "form": form,
-            "is_sure": is_sure,
+            "is_sure": amount is not None,
             "left": left,
-            "left_after": money.left_of(
-                left,
-                [form.cleaned_data["amount"] if is_sure else NOTHING],
-            ),
+            "left_after": money.left_of(left, [amount or NOTHING]),
+            "just_refunded": just_refunded(refunds, payment.currency, amount) if amount else "",
             "review": review,
             "review_message": Mask([payment]).text(review.message) if review else "",
             "review_reason": words.reason(review.reason) if review else "",
-            "seen": newest.pk if newest else 0,
+            "seen": refunds[-1].pk if refunds else 0,
             "idempotency_key": secrets.token_urlsafe(12),
             "page_url": self.page_url(review or payment),
         }
         return self.show(request, "tillgate/admin/refund.html", gettext("Refund"), context)
 
+    def _refund_form(self, request: HttpRequest, left: Money, review: Review | None) -> RefundForm:
+        given = {
+            "amount": request.GET.get("amount", typed_text(left.amount, left.currency)),
+            "reason": request.GET.get("reason", ""),
+        }
+        # The order stays paid: a full refund would be too much, and the message names the
+        # difference.
+        is_open = review and review.reason == ReviewReason.OVERPAID and "amount" not in request.GET
+        form = RefundForm(left) if is_open else RefundForm(left, given)
+        if review:
+            del form.fields["reason"]  # the review is the reason
+        return form
+
     def _review(self, payment: Payment, given: str | None) -> Review | None:
-        """Return the review that the refund resolves, if it is about this payment. Another user may
-        have resolved it already.
-        """
+        # another user may have resolved it already
         return payment.reviews.filter(pk=row_id(given)).first()
 
     def _refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
-        mask = Mask([payment])
-        staff, key = staff_of(request), request.POST.get("idempotency_key")
-        amount, reason = request.POST.get("amount", ""), request.POST.get("reason", "")
-        seen = row_id(request.POST.get("seen"))
-        review = self._review(payment, request.POST.get("review"))
-        back, instead = self.page_url(review or payment), ""
+        mask, posted = Mask([payment]), request.POST
+        review = self._review(payment, posted.get("review"))
+        if review:
+            need(request, MAY_RESOLVE)
+        refund, repeated, detail = None, None, ""
         try:
-            if review:
-                need(request, MAY_RESOLVE)
-                refunding = ReviewAction.REFUND
-                done = actions.take_action(
-                    review.pk,
-                    refunding,
-                    staff=staff,
-                    amount=amount,
-                    idempotency_key=key,
-                    seen=seen,
-                )
-                refund, instead = done.refund, done.message
-            else:
-                refund = queueing.refund(
-                    payment.pk,
-                    amount,
-                    staff=staff,
-                    reason=reason,
-                    idempotency_key=key,
-                    seen=seen,
-                )
+            amount = posted.get("amount", "")
+            repeated = queueing.find_repeated(payment, amount, posted.get("idempotency_key"))
+            if not repeated and not posted.get("again"):
+                # a newer refund than the page showed refuses this one with its own words
+                shown = payment.refunds.filter(pk__lte=row_id(posted.get("seen")))
+                exact = money.amount(amount, payment.currency)
+                detail = just_refunded(shown, payment.currency, exact)
+            if not detail:
+                refund, detail = self._send(request, payment, review)
         except TillgateError as error:
-            return self.refuse(request, error, back, mask)
+            detail = staff_detail(error)
         if refund:
-            level, said = refund_outcome(refund, mask)
+            level, said = refund_outcome(refund, mask, repeated=repeated is not None)
             messages.add_message(request, level, said)
-        else:  # a colleague has resolved it in another way
-            messages.warning(
-                request,
-                gettext("Nothing was refunded: %(detail)s.")
-                % {"detail": mask.text(instead.rstrip("."))},
-            )
-        return HttpResponseRedirect(back)
+        else:  # it cannot be, or a colleague has resolved the review in another way
+            said = gettext("Nothing was refunded: %(detail)s.")
+            messages.error(request, said % {"detail": mask.text(detail).rstrip(".")})
+        return HttpResponseRedirect(self.page_url(review or payment))
+
+    def _send(
+        self,
+        request: HttpRequest,
+        payment: Payment,
+        review: Review | None,
+    ) -> tuple[Refund | None, str]:
+        """Return the refund, or None and the reason where a colleague had resolved the review."""
+        posted = request.POST
+        asked: dict[str, Any] = {
+            "staff": staff_of(request),
+            "amount": posted.get("amount", ""),
+            "idempotency_key": posted.get("idempotency_key"),
+            "newest_refund": row_id(posted.get("seen")),
+        }
+        if review is None:
+            return queueing.refund(payment.pk, reason=posted.get("reason", ""), **asked), ""
+        done = actions.take_action(review.pk, ReviewAction.REFUND, **asked)
+        return done.refund, done.message
 
     def enter_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Record an external refund, made in the gateway's own pages: no answer of the gateway
@@ -390,8 +390,8 @@ class PaymentAdmin(FiguresAdmin):
                 payment.pk,
                 read_typed(amount, payment.currency),
                 staff=staff_of(request),
-                seen=seen,
-                read=read,
+                newest_refund=seen,
+                expected_version=read,
             )
         except TillgateError as error:
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))

@@ -48,8 +48,6 @@ be refunded.
 
 @dataclass(frozen=True, slots=True)
 class _Button:
-    """The button of an action, and the text beside it."""
-
     action: str
     label: str
     explanation: str
@@ -59,8 +57,6 @@ class _Button:
 
 @dataclass(frozen=True, slots=True)
 class _Card:
-    """One review on a page."""
-
     row: Review
     reason: str
     message: str
@@ -188,16 +184,15 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         action = request.POST.get("action", "")
         need(request, MAY_RESOLVE, *([MAY_REFUND] if action in _ABOUT_REFUNDS else []))
         mask, back = _mask([review]), self.page_url(review)
-        given: dict[str, Any] = {
-            name: request.POST.get(name, "") for name in ("note", "amount", "read")
-        }
+        given: dict[str, Any] = {name: request.POST.get(name, "") for name in ("note", "amount")}
         if given["amount"] and review.payment:
             try:
                 given["amount"] = read_typed(given["amount"], review.payment.currency)
             except TillgateError as error:
                 return self.refuse(request, error, back, mask)
         given |= {
-            "seen": row_id(request.POST.get("seen")),
+            "newest_refund": row_id(request.POST.get("seen")),
+            "expected_version": request.POST.get("read", ""),
             "withdraws": row_id(request.POST.get("withdraws")) or None,
         }
         try:

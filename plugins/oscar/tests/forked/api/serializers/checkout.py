@@ -6,7 +6,7 @@ from typing import Any
 
 from oscarapi.serializers import checkout
 
-from tillgate_oscar import payment_url
+from tillgate_oscar.placing import payment_url
 
 
 class OrderSerializer(checkout.OrderSerializer):  # type: ignore[misc]  # it ships no types

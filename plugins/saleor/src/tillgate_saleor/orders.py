@@ -27,10 +27,9 @@ from tillgate.hooks import (
 )
 from tillgate.shop import OutboxStatus, find_payment, now, remote_events
 from tillgate_saleor import reports
-from tillgate_saleor.conf import get_settings
+from tillgate_saleor.conf import PLUGIN, get_settings
 from tillgate_saleor.costs import PAID_NOTHING, left_to_pay, parts_of
 from tillgate_saleor.models import AskedRefund, Purchase, Transaction
-from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
 
 _CHECKOUT: Final = b64encode(b"Checkout:").decode()

@@ -1,0 +1,101 @@
+"""Shipping: what stands against it while an order's money is in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from django.utils.translation import gettext_lazy as _
+
+from tillgate.django import words
+from tillgate.django.models import Review
+from tillgate.lifecycle import RefundStatus, ReviewReason
+from tillgate.shop.states import OrderState, order_states
+
+__all__ = ["ShippingDoubt", "ShippingDoubtKind", "against_shipping"]
+
+_FINISHED: Final = (RefundStatus.SUCCEEDED, RefundStatus.FAILED)
+
+
+class ShippingDoubtKind(StrEnum):
+    """What stands against shipping an order."""
+
+    REFUNDED = "refunded"
+    REFUND_UNDER_WAY = "refund-under-way"
+    """All of its money is about to be refunded, or nobody knows whether it was."""
+    DISPUTED = "disputed"
+    CHANGED_AFTER_PAID = "changed-after-paid"
+    UNDERPAID = "underpaid"
+    DUPLICATE_NUMBER = "duplicate-number"
+    """Another order has a payment with the same number of the gateway."""
+
+
+_K = ShippingDoubtKind
+
+_OF_REVIEW: Final[Mapping[ReviewReason, ShippingDoubtKind]] = MappingProxyType(
+    {
+        ReviewReason.DISPUTED: _K.DISPUTED,
+        ReviewReason.CHANGED_AFTER_PAID: _K.CHANGED_AFTER_PAID,
+        ReviewReason.UNDERPAID: _K.UNDERPAID,
+        ReviewReason.DUPLICATE_TRANSACTION_NO: _K.DUPLICATE_NUMBER,
+    },
+)
+"""The open reviews that stand against shipping."""
+_TEXTS: Final = {_K.REFUNDED: _("Refunded"), _K.REFUND_UNDER_WAY: _("Refund under way")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShippingDoubt:
+    """One thing that stands against shipping; `text` names it in the active language, for staff."""
+
+    kind: ShippingDoubtKind
+    text: str
+
+
+def against_shipping(
+    plugin: str,
+    order_keys: Iterable[str],
+    *,
+    states: Iterable[OrderState] | None = None,
+) -> dict[str, tuple[ShippingDoubt, ...]]:
+    """Return what stands against shipping each order; an order without doubts is left out.
+
+    `states` are the orders' states, if the caller has read them. It takes one statement more. An
+    order that nobody has paid is left out too: whether it ships is the shop's own question.
+    """
+    keys = list(order_keys)
+    known = order_states(plugin, keys) if states is None else states
+    found = {ours.key: list(_of_refunds(ours)) for ours in known}
+    chosen = Review.objects.filter(
+        order__plugin=plugin,
+        order__key__in=keys,
+        reason__in=_OF_REVIEW,
+        resolved_at__isnull=True,
+    )
+    for key, reason in chosen.order_by("pk").values_list("order__key", "reason"):
+        found.setdefault(key, []).append(_OF_REVIEW[ReviewReason(reason)])
+    return {
+        key: tuple(ShippingDoubt(kind=kind, text=_text_of(kind)) for kind in dict.fromkeys(kinds))
+        for key, kinds in found.items()
+        if kinds
+    }
+
+
+def _of_refunds(ours: OrderState) -> Iterable[ShippingDoubtKind]:
+    payment = ours.paid_by
+    if payment is None or not payment.refunds:
+        return
+    if not payment.held_amount:
+        yield _K.REFUNDED
+    elif not payment.refundable_amount and any(
+        refund.status not in _FINISHED for refund in payment.refunds
+    ):
+        yield _K.REFUND_UNDER_WAY
+
+
+def _text_of(kind: ShippingDoubtKind) -> str:
+    reason = next((reason for reason, other in _OF_REVIEW.items() if other is kind), None)
+    return words.reason(reason) if reason else str(_TEXTS[kind])
