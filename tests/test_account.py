@@ -15,8 +15,16 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from tests.support import TOKEN, TOKEN_DIGEST, account, everything_shown
-from tillgate import EXAMPLES, REFERENCE, Account, ConfigurationError, Dialect, Encoding
-from tillgate.wire import dialects
+from tillgate import (
+    EXAMPLES,
+    REFERENCE,
+    Account,
+    ConfigurationError,
+    Encoding,
+    GatewayProfile,
+)
+from tillgate.gateways import Option
+from tillgate.wire import profile
 
 FORM = dataclasses.replace(REFERENCE, name="form", encoding=Encoding.FORM)
 NOT_A_BASE = [
@@ -125,8 +133,8 @@ def test_dialect_decides_required_settings(dialect: str, missing: str) -> None:
 
 
 def test_single_address_dialect_needs_only_token() -> None:
-    """The base URL comes from the dialect, and no merchant number is needed."""
-    one = Dialect(name="one", base_url="https://one.example", required=())
+    """The base URL comes from the profile, and no merchant number is needed."""
+    one = GatewayProfile(name="one", base_url="https://one.example", currencies=("EUR",))
     assert Account(token=TOKEN, dialect=one).base_url == "https://one.example"
     assert (
         Account(token=TOKEN, dialect=one, base_url="https://other.example").base_url
@@ -137,17 +145,17 @@ def test_single_address_dialect_needs_only_token() -> None:
 def test_plugin_names_dialect_by_entry_point(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one = Dialect(name="one", base_url="https://one.example", required=())
+    one = GatewayProfile(name="one", base_url="https://one.example", currencies=("EUR",))
     monkeypatch.setitem(vars(sys.modules[__name__]), "ONE", one)
-    found = [EntryPoint(name="one", value=f"{__name__}:ONE", group="tillgate.dialects")]
+    found = [EntryPoint(name="one", value=f"{__name__}:ONE", group="tillgate.profiles")]
     monkeypatch.setattr(
-        dialects,
+        profile,
         "entry_points",
         lambda group: [entry for entry in found if entry.group == group],
     )
-    monkeypatch.setattr(dialects, "_plugins_own", dialects._plugins_own.__wrapped__)
-    assert Account(token=TOKEN, dialect="one").dialect is Dialect.named("one") is one
-    assert Dialect.names() == ["reference", "examples", "v3", "one"]
+    monkeypatch.setattr(profile, "_plugins_own", profile._plugins_own.__wrapped__)
+    assert Account(token=TOKEN, dialect="one").dialect is GatewayProfile.named("one") is one
+    assert GatewayProfile.names() == ["reference", "examples", "v3", "one"]
     with pytest.raises(ConfigurationError, match="v3, one"):
         Account(token=TOKEN, dialect="two")
 
@@ -304,6 +312,7 @@ def test_the_defaults_are_those_of_the_docstring() -> None:
         "methods": [],
         "store_no": "",
         "settle_currency": "",
+        "options": {},
         "webhook_secrets": [],
         "connect_timeout_seconds": 5.0,
         "read_timeout_seconds": 20.0,
@@ -344,3 +353,82 @@ def test_i11_account_copy_hides_new_token() -> None:
 def test_invalid_host_is_refused_before_sending(host: str) -> None:
     with pytest.raises(ConfigurationError):
         Account(base_url=f"https://{host}", merchant_no="1", token="t")
+
+
+OPTIONS = GatewayProfile(
+    name="payments",
+    base_url="https://live.example",
+    sandbox_url="https://test.example",
+    currencies=("EUR",),
+    options=(
+        Option(name="pos_id", kind=int, required=True, help="the point of sale"),
+        Option(name="captures", kind=bool, default=True, help="whether it captures at once"),
+        Option(name="second_key", secret=True, help="the key of notifications"),
+    ),
+)
+
+
+def with_options(**options: Any) -> Account:
+    return Account(token=TOKEN, dialect=OPTIONS, options=options)
+
+
+def test_options_are_typed_with_defaults() -> None:
+    made = with_options(pos_id="300746", second_key="a-second-key")
+    assert (made.options["pos_id"], made.options["captures"]) == (300746, True)
+    assert made.options["second_key"].get_secret_value() == "a-second-key"
+    assert made == with_options(pos_id=300746, second_key="a-second-key")
+    assert hash(made) != hash(with_options(pos_id=1))
+    assert "a-second-key" not in repr(made) + made.model_dump_json(exclude={"dialect"})
+    assert made.model_copy(update={"sandbox": True}).options == made.options
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value", "remedy"),
+    [
+        ({}, "options.pos_id", None, "the plugin 'payments' needs it: the point of sale"),
+        ({"pos_id": "x"}, "options.pos_id", "x", "not a whole number: the point of sale"),
+        ({"pos_id": True}, "options.pos_id", True, "not a whole number"),
+        ({"pos_id": 1, "captures": "perhaps"}, "options.captures", "perhaps", "not True or False"),
+        ({"pos_id": 1, "second_key": " x"}, "options.second_key", "***", "not text"),
+        ({"pos_id": 1, "secondkey": "x"}, "options.secondkey", "***", "no option of the plugin"),
+    ],
+)
+def test_unusable_option_names_plugin_and_field(
+    options: Any,
+    field: str,
+    value: object,
+    remedy: str,
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        with_options(**options)
+    assert (caught.value.field, caught.value.value) == (field, value)
+    assert remedy in str(caught.value)
+
+
+def test_built_in_accounts_have_no_options() -> None:
+    with pytest.raises(ConfigurationError, match="no option of the plugin 'gateway'"):
+        account(options={"pos_id": 1})
+
+
+def test_sandbox_account_has_test_address() -> None:
+    live = with_options(pos_id=1)
+    assert live.base_url == "https://live.example"
+    tested = Account(token=TOKEN, dialect=OPTIONS, options={"pos_id": 1}, sandbox=True)
+    assert tested.base_url == "https://test.example"
+
+
+def test_profile_without_currency_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="at least one currency"):
+        GatewayProfile(name="none")
+
+
+def test_profile_is_neutral_by_default() -> None:
+    neutral = GatewayProfile(name="neutral", currencies=("EUR",))
+    assert (neutral.plugin, neutral.macros, neutral.methods, neutral.paid_words) == (
+        "neutral",
+        (),
+        (),
+        frozenset(),
+    )
+    assert not neutral.settle_currency_is_currency
+    assert neutral.kept_fields == frozenset()

@@ -499,10 +499,10 @@ def test_doctor_blames_no_setting_for_outage(
     finding: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def out_of_order(account: object, reference: str, **bounds: object) -> None:
+    def out_of_order(gateway: object, reference: str, **bounds: object) -> None:
         raise errors.AnswerNotUnderstood(f"HTTP {status}", status)
 
-    monkeypatch.setattr("tillgate.hooks.query", out_of_order)
+    monkeypatch.setattr("tillgate.client.Gateway.query", out_of_order)
     result = run("doctor")
     assert (result.exit_code, finding in result.output) == (1, True), result.output
 
@@ -512,16 +512,18 @@ def test_doctor_notices_gateway_that_finds_everything(
     sandbox: Sandbox,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference, **bounds: object())
+    monkeypatch.setattr(
+        "tillgate.client.Gateway.query", lambda gateway, reference, **bounds: object()
+    )
     assert "cannot exist" in run("doctor").output
 
 
 @pytest.mark.usefixtures("account")
 def test_doctor_names_plugin_error_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(account: object, reference: str, **bounds: object) -> None:
+    def faulty(gateway: object, reference: str, **bounds: object) -> None:
         raise KeyError("region")
 
-    monkeypatch.setattr("tillgate.hooks.query", faulty)
+    monkeypatch.setattr("tillgate.client.Gateway.query", faulty)
     result = run("doctor")
     assert re.search(
         r"^FAIL +credentials +a plugin raised KeyError: 'region': correct",
@@ -549,6 +551,7 @@ def test_sign_refuses_what_is_not_a_parameter(arguments: list[str]) -> None:
 
 def test_plugins_lists_the_adapter_and_its_hooks() -> None:
     assert answer("plugins")["plugins"]["gateway"] == [
+        "tillgate_examine_account",
         "tillgate_pay",
         "tillgate_payment_methods",
         "tillgate_query",

@@ -47,9 +47,9 @@ from tillgate import (
     AsyncGateway,
     ConfigurationError,
     CreatedPayment,
-    Dialect,
     Gateway,
     GatewayError,
+    GatewayProfile,
     InvalidRequest,
     NotSent,
     OrderNotFound,
@@ -630,7 +630,7 @@ def test_i1_answer_must_match_requested_reference(scripted: ScriptedGateway) -> 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_account_of_gateway_plugin_is_refused(kind: str, operation: str) -> None:
-    foreign = Dialect(name="other", gateway="other-gateway", required=())
+    foreign = GatewayProfile(name="other-gateway", currencies=("USD",))
     with ScriptedGateway(always(GOOD[operation])) as gateway:
         with pytest.raises(
             ConfigurationError,

@@ -31,8 +31,10 @@ from proving.__main__ import PROOFS
 from tillgate import (
     Account,
     Dialect,
+    GatewayProfile,
     PaymentRequest,
     RefundRequest,
+    gateways,
     hooks,
     lifecycle,
     shop,
@@ -179,7 +181,7 @@ def test_a_name_that_nothing_explains_is_missed(name: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [tillgate, hooks, shop, testing],
+    [tillgate, gateways, hooks, shop, testing],
     ids=lambda module: module.__name__,
 )
 def test_reference_has_every_public_name(module: ModuleType) -> None:
@@ -408,6 +410,12 @@ def test_every_dialect_field_is_explained() -> None:
         for name in (item.name for item in dataclasses.fields(Dialect))
     } == {item.name: _shown(item.default) for item in dataclasses.fields(Dialect)}
     assert list(explained) == [item.name for item in dataclasses.fields(Dialect)]
+
+
+def test_every_field_of_a_profile_is_explained() -> None:
+    explained = rows(section(read("docs/reference/profile.md"), "Profile fields"))
+    fields = {item.name: _shown(item.default) for item in dataclasses.fields(GatewayProfile)}
+    assert {name: cells[0] for name, cells in explained.items()} == fields
 
 
 def test_unspecified_behaviours_name_existing_tests() -> None:
@@ -702,7 +710,7 @@ def test_every_worker_that_cron_starts_ends() -> None:
 
 
 NOT_PYTHON = re.compile(
-    r"tillgate\.(?:toml|dialects|[EW]\d{3}|run_\w+|events|outcome|resolve_review|refund_payment|gateway\.duration)",
+    r"tillgate\.(?:toml|profiles|[EW]\d{3}|run_\w+|events|outcome|resolve_review|refund_payment|gateway\.duration)",
 )
 """A file, system checks, Celery tasks, a logger and metrics: pages of their own tests name them."""
 

@@ -12,7 +12,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Self, TypeVar
 
@@ -32,6 +32,7 @@ from tillgate import (
     TransactionStatus,
     WrongCredentials,
 )
+from tillgate.gateways import GatewayProfile
 from tillgate.hooks import Hint, RefundOutcome, ReportedDispute, ReportedRefund, hookimpl
 from tillgate.money import decimals_of
 from tillgate.testing.gateway_driver import (
@@ -41,15 +42,15 @@ from tillgate.testing.gateway_driver import (
     Operation,
     SentNotification,
 )
-from tillgate.wire.dialects import REFERENCE
 
 URL = "https://toy.example"
 SECRET = "the-secret-of-the-toy"  # of a toy
+TOY = GatewayProfile(name="toy", currencies=("USD", "JPY", "KWD"))
 ACCOUNT = Account(
     base_url=URL,
     merchant_no="T-1",
     token=SECRET,
-    dialect=replace(REFERENCE, name="toy", gateway="toy", currencies=("USD", "JPY", "KWD")),
+    dialect=TOY,
 )
 _STATUSES = {
     "open": TransactionStatus.PENDING,
@@ -123,6 +124,13 @@ class Toy:
         )
         return self.payments[name].number
 
+    def close(self, name: str) -> bool:
+        """Close an open payment, and return whether it is closed."""
+        payment = self.payments[name]
+        if payment.state == "open":
+            payment.state = "expired"
+        return payment.state in ("expired", "declined")
+
     def wait(self, seconds: float) -> None:
         """Let time pass, and payment pages close."""
         self.seconds += seconds
@@ -152,9 +160,7 @@ class Toy:
 
 
 class ToyPlugin:
-    """The plugin: every hook of the gateway's side. It leaves the accounts of other gateways to
-    other plugins.
-    """
+    """The plugin: every hook of the gateway's side."""
 
     def __init__(self, toy: Toy) -> None:
         self.toy = toy
@@ -192,18 +198,13 @@ class ToyPlugin:
         except TimeoutError:
             raise OutcomeUnknown(operation, reference, "no answer came in time") from None
 
-    def is_toy(self, account: Account) -> bool:
-        return account.dialect.gateway == "toy"
-
-    @hookimpl(tryfirst=True)
+    @hookimpl
     def tillgate_pay(
         self,
         account: Account,
         request: PaymentRequest,
         deadline_seconds: float | None,
-    ) -> CreatedPayment | None:
-        if not self.is_toy(account):
-            return None
+    ) -> CreatedPayment:
         asked = (
             self.to_units(request.amount, request.currency),
             request.currency,
@@ -229,15 +230,13 @@ class ToyPlugin:
             raw={},
         )
 
-    @hookimpl(tryfirst=True)
+    @hookimpl
     def tillgate_query(
         self,
         account: Account,
         reference: str,
         deadline_seconds: float | None,
-    ) -> Transaction | None:
-        if not self.is_toy(account):
-            return None
+    ) -> Transaction:
         found = self.send(
             account,
             "query",
@@ -273,10 +272,8 @@ class ToyPlugin:
     def key(self, request: RefundRequest) -> str:
         return str(request.refund_id)
 
-    @hookimpl(tryfirst=True)
-    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded | None:
-        if not self.is_toy(account):
-            return None
+    @hookimpl
+    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded:
         units = self.to_units(request.amount, request.currency)
         done = self.send(
             account,
@@ -290,10 +287,8 @@ class ToyPlugin:
         )
         return self.refunded(request, done)
 
-    @hookimpl(tryfirst=True)
-    def tillgate_query_refund(self, account: Account, request: RefundRequest) -> Refunded | None:
-        if not self.is_toy(account):
-            return None
+    @hookimpl
+    def tillgate_query_refund(self, account: Account, request: RefundRequest) -> Refunded:
         refunds = self.toy.payments[request.reference].refunds
         return self.refunded(
             request,
@@ -316,24 +311,24 @@ class ToyPlugin:
             refund_no=done["number"],
         )
 
-    @hookimpl(tryfirst=True)
-    def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:
-        if not self.is_toy(account):
-            return None
+    @hookimpl
+    def tillgate_close(self, account: Account, reference: str) -> bool:
+        return self.send(account, "close", reference, None, self.toy.close, reference)
+
+    @hookimpl
+    def tillgate_payment_methods(self, account: Account) -> Sequence[Method]:
         return [
             Method(code=code, label=label, currencies=account.taken_currencies)
             for code, label in _METHODS.items()
         ]
 
-    @hookimpl(tryfirst=True)
+    @hookimpl
     def tillgate_read_notification(
         self,
         account: Account,
         headers: Mapping[str, str],
         body: bytes,
-    ) -> Sequence[Hint] | None:
-        if not self.is_toy(account):
-            return None
+    ) -> Sequence[Hint]:
         expected = signed(account.token.get_secret_value(), body)["X-Toy-Signature"]
         if not hmac.compare_digest(headers.get("X-Toy-Signature", ""), expected):
             raise SignatureMismatch("the notification is not the toy's")
@@ -349,6 +344,7 @@ class ToyDriver(GatewayDriver):
     plugin = "toy"
     method = "beads"
     other_method = "shells"
+    is_late = False
 
     def __enter__(self) -> Self:
         self.toy = Toy()
@@ -376,6 +372,7 @@ class ToyDriver(GatewayDriver):
         )
 
     def pay(self, reference: str) -> str:
+        assert self.toy.payments[reference].state != "expired" or self.is_late, "the page is closed"
         self.toy.payments[reference].state = "paid"
         return self.toy.payments[reference].back
 
@@ -434,6 +431,7 @@ class ToyDriver(GatewayDriver):
         return super().notify(reference, "forged" if kind == "forged" else "payment")
 
     def pay_late(self, reference: str) -> None:
+        self.is_late = True
         self.pay(reference)
 
     def references(self) -> Sequence[str]:

@@ -27,7 +27,6 @@ from tillgate.wire.dialects import (
     Dialect,
     Encoding,
     SignatureRule,
-    TransactionStatus,
 )
 from tillgate.wire.macros import callback_url, read_callback
 from tillgate.wire.messages import (
@@ -40,6 +39,7 @@ from tillgate.wire.messages import (
 )
 from tillgate.wire.methods import Method, PaymentMethod, Terminal
 from tillgate.wire.notifications import Notification, NotificationSignature, read_notification
+from tillgate.wire.profile import GatewayProfile, TransactionStatus
 from tillgate.wire.references import new_reference
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "Encoding",
     "Gateway",
     "GatewayError",
+    "GatewayProfile",
     "Goods",
     "InvalidRequest",
     "Method",

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    SecretStr,
+    ValidationError,
+)
 
 from tillgate.errors import ConfigurationError
 from tillgate.wire.dialects import REFERENCE, Dialect
 from tillgate.wire.exchange import Credentials
 from tillgate.wire.methods import Method, read_currencies, read_methods
+from tillgate.wire.profile import GatewayProfile
 from tillgate.wire.urls import is_https, is_public_address, is_web_address, without_user
 
 __all__ = ["Account"]
@@ -68,13 +78,13 @@ def _webhook_secrets(value: object) -> tuple[SecretStr, ...]:
     )
 
 
-def _dialect(value: object) -> Dialect:
-    found = Dialect.named(value) if isinstance(value, str) else value
-    if isinstance(found, Dialect):
+def _dialect(value: object) -> GatewayProfile:
+    found = GatewayProfile.named(value) if isinstance(value, str) else value
+    if isinstance(found, GatewayProfile):
         return found
     remedy = (
-        f"is not a Dialect or the name of one: {', '.join(Dialect.names())}; is the plugin "
-        "of this gateway installed?"
+        f"is not a GatewayProfile or the name of one: {', '.join(GatewayProfile.names())}; is the "
+        "plugin of this gateway installed?"
     )
     raise ConfigurationError("dialect", value, remedy)
 
@@ -97,6 +107,43 @@ def _settle_currency(value: object) -> str:
     return "" if value == "" else read_currencies("settle_currency", (value,))[0]
 
 
+class _Options(Mapping[str, Any]):
+    """The options of an account, which is hashable. Secrets are `SecretStr`."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+    def shown(self) -> dict[str, str]:
+        """Return the options as text, secrets masked."""
+        return {name: str(value) for name, value in self._values.items()}
+
+
+_NO_OPTIONS: Final = _Options({})
+
+
+def _options(value: object) -> _Options:
+    if isinstance(value, _Options):
+        return value
+    raise ConfigurationError("options", "***", 'is no table such as {"client_id": "..."}')
+
+
 _Seconds = Annotated[float, Field(gt=0, le=600, allow_inf_nan=False)]
 
 
@@ -104,10 +151,11 @@ class Account(BaseModel):
     """Credentials at one gateway: frozen, comparable, hashable. No secret of it appears in a repr,
     log or error (I11).
 
-    `sandbox=True` allows http addresses. `dialect` is a `Dialect`, the name of a preset
+    `sandbox=True` allows http addresses. `dialect` is a `GatewayProfile`, the name of a preset
     (`reference`, `examples` or `v3`), or that of an installed gateway plugin; it decides whether
-    `base_url`, `merchant_no` and `store_no` are needed. `currencies` and `methods` are those that
-    the merchant's contract allows; empty stands for all of the dialect. `settle_currency` replaces
+    `base_url`, `merchant_no` and `store_no` are needed, and which `options` there are. `currencies`
+    and `methods` are those that the merchant's contract allows; empty stands for all of the
+    dialect. `settle_currency` replaces
     the currency in which the dialect settles a payment. `webhook_secrets` sign what the gateway
     sends to the account's own address; there are two while one is replaced.
 
@@ -132,12 +180,15 @@ class Account(BaseModel):
     merchant_no: Annotated[str, BeforeValidator(_merchant_no)] = ""
     token: Annotated[SecretStr, BeforeValidator(_token)]
     sandbox: bool = False
-    dialect: Annotated[Dialect, BeforeValidator(_dialect)] = REFERENCE
+    dialect: Annotated[GatewayProfile, BeforeValidator(_dialect)] = REFERENCE
     currencies: Annotated[tuple[str, ...], BeforeValidator(_account_currencies)] = ()
     methods: Annotated[tuple[Method, ...], BeforeValidator(read_methods)] = ()
     store_no: Annotated[str, BeforeValidator(_store_no)] = ""
     webhook_secrets: Annotated[tuple[SecretStr, ...], BeforeValidator(_webhook_secrets)] = ()
     settle_currency: Annotated[str, BeforeValidator(_settle_currency)] = ""
+    options: Annotated[_Options, PlainValidator(_options), PlainSerializer(_Options.shown)] = (
+        _NO_OPTIONS
+    )
     connect_timeout_seconds: _Seconds = 5.0
     read_timeout_seconds: _Seconds = 20.0
     deadline_seconds: _Seconds = 30.0
@@ -154,12 +205,13 @@ class Account(BaseModel):
             base_url: str = "",
             merchant_no: str = "",
             sandbox: bool = False,
-            dialect: Dialect | str = REFERENCE,
+            dialect: GatewayProfile | str = REFERENCE,
             currencies: Collection[str] = (),
             methods: Collection[Method | str | Mapping[str, Any]] = (),
             store_no: str = "",
             webhook_secrets: str | SecretStr | Collection[str | SecretStr] = (),
             settle_currency: str = "",
+            options: Mapping[str, Any] = _NO_OPTIONS,
             connect_timeout_seconds: float = 5.0,
             read_timeout_seconds: float = 20.0,
             deadline_seconds: float = 30.0,
@@ -243,7 +295,15 @@ class Account(BaseModel):
 
     @property
     def credentials(self) -> Credentials:
-        """The parts of this account that the wire needs."""
+        """The parts of this account that the built-in wire needs; raise `ConfigurationError` where
+        a plugin speaks with its gateway.
+        """
+        if self.dialect.is_of_plugin or not isinstance(self.dialect, Dialect):
+            remedy = (
+                f"is served by the plugin {self.dialect.plugin!r}: call tillgate.hooks.pay, query "
+                "and refund in place of this client"
+            )
+            raise ConfigurationError("dialect", self.dialect.name, remedy)
         return Credentials(
             base_url=self.base_url,
             merchant_no=self.merchant_no,
@@ -258,11 +318,15 @@ class Account(BaseModel):
 
 
 def _fill_in(fields: dict[str, Any]) -> None:
-    """Add the address of a gateway that has the same for all merchants."""
-    if not fields.get("base_url") and (
-        address := _dialect(fields.get("dialect", REFERENCE)).base_url
-    ):
+    """Add the address of a gateway that has the same for all merchants, and read the options."""
+    profile = _dialect(fields.get("dialect", REFERENCE))
+    address = (profile.sandbox_url if fields.get("sandbox") else "") or profile.base_url
+    if address and not fields.get("base_url"):
         fields["base_url"] = address
+    if profile.options or fields.get("options", _NO_OPTIONS) != _NO_OPTIONS:
+        fields["options"] = _Options(profile.read_options(fields.get("options", _NO_OPTIONS)))
+    elif "options" in fields:
+        fields["options"] = _NO_OPTIONS
 
 
 def _may_be_public(base_url: str) -> bool:
@@ -290,7 +354,7 @@ def _first_fault(error: ValidationError, fields: Mapping[str, Any]) -> Configura
     return ConfigurationError(name, shown, f"cannot be used in an account: {first['msg']}")
 
 
-SECRETS: Final = ("token", "webhook_secrets")
+SECRETS: Final = ("token", "webhook_secrets", "options")
 """The settings that no text shows."""
 
 _SHOWN = frozenset(Account.model_fields) - set(SECRETS)

@@ -24,7 +24,6 @@ from tillgate.errors import (
     OutcomeUnknown,
 )
 from tillgate.wire import exchange
-from tillgate.wire.dialects import REFERENCE
 from tillgate.wire.messages import (
     CreatedPayment,
     PaymentRequest,
@@ -102,20 +101,6 @@ def _deadline(account: Account, seconds: float | None = None) -> float:
     return time.monotonic() + min(seconds, account.deadline_seconds)
 
 
-def _credentials(account: Account) -> exchange.Credentials:
-    """Return the credentials of an account, or raise `ConfigurationError` where a plugin speaks
-    with its gateway, and not this client.
-    """
-    dialect = account.dialect
-    if dialect.gateway != REFERENCE.gateway:
-        remedy = (
-            f"is served by the plugin {dialect.gateway!r}: call tillgate.hooks.pay, query "
-            "and refund in place of this client"
-        )
-        raise ConfigurationError("dialect", dialect.name, remedy)
-    return account.credentials
-
-
 class Gateway:
     """Take, query and refund payments of one account. Threads may share it; it keeps its
     connections until closed.
@@ -129,7 +114,7 @@ class Gateway:
         from tillgate.transport import SyncTransport
 
         self.account = account
-        self._credentials = _credentials(account)
+        self._credentials = account.credentials
         self._transport = SyncTransport(account, transport)
 
     def __repr__(self) -> str:
@@ -237,7 +222,7 @@ class AsyncGateway:
         )
 
         self.account = account
-        self._credentials = _credentials(account)
+        self._credentials = account.credentials
         self._transport = async_transport(account, transport)
         self._is_bound = transport is None
         self._loop: asyncio.AbstractEventLoop | None = None

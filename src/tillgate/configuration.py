@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from tillgate.account import Account
 from tillgate.errors import ConfigurationError
-from tillgate.wire.dialects import REFERENCE, Dialect
+from tillgate.wire.dialects import REFERENCE
+from tillgate.wire.profile import GatewayProfile
 
 __all__ = ["DEFAULT_FILE", "FIELDS", "Configured", "load_account"]
 
@@ -96,12 +97,8 @@ def load_account(
 
 def _needed(name: object) -> list[str]:
     """Return the settings that an account must be given, by the name of its dialect."""
-    dialect = (Dialect.named(name) if isinstance(name, str) else None) or REFERENCE
-    return [
-        *(() if dialect.base_url else ("base_url",)),
-        *(() if "merchant_no" not in dialect.required else ("merchant_no",)),
-        "token",
-    ]
+    profile = (GatewayProfile.named(name) if isinstance(name, str) else None) or REFERENCE
+    return [*filter(profile.asks_for, ("base_url", "merchant_no")), "token"]
 
 
 def _read_file(path: str, name: str) -> dict[str, tuple[Any, str]]:
@@ -167,6 +164,11 @@ def _read_variable(field: str, text: str) -> Any:
         if text.lower() in _TRUE | _FALSE:
             return text.lower() in _TRUE
         raise ConfigurationError(f"TILLGATE_{field.upper()}", text, "is neither true nor false")
+    if field == "options":
+        pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+        if not all(equals for _, equals, _ in pairs):
+            raise ConfigurationError("TILLGATE_OPTIONS", "***", "is not NAME=VALUE,NAME=VALUE")
+        return {name.strip(): value.strip() for name, _, value in pairs}
     if field in _LISTS:
         return tuple(part for part in (part.strip() for part in text.split(",")) if part)
     return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+from tillgate import Dialect
 from tillgate.django.accounts import dialect_of
 from tillgate.django.models import Refund
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
@@ -23,7 +24,9 @@ def documented(refund: Refund, **changes: str) -> dict[str, str]:
         "status": "success",
         "reference": payment.reference,
     }
-    if "refundReference" in dialect_of(payment).refund_notification_fields:
+    dialect = dialect_of(payment)
+    assert isinstance(dialect, Dialect)
+    if "refundReference" in dialect.refund_notification_fields:
         fields["refundReference"] = refund.refund_id
     return fields | changes
 

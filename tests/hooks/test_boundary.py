@@ -4,7 +4,9 @@ never becomes a status.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +17,7 @@ from tillgate import (
     Account,
     ConfigurationError,
     CreatedPayment,
+    Money,
     OutcomeUnknown,
     Refunded,
     RefundRequest,
@@ -22,7 +25,15 @@ from tillgate import (
     TransactionStatus,
     hooks,
 )
-from tillgate.hooks import build_plugin_manager, hookimpl
+from tillgate.gateways import DeclineReason, NextStep, PaidWith
+from tillgate.hooks import (
+    DisputeStatus,
+    ReportedDispute,
+    ReportedRefund,
+    build_plugin_manager,
+    hookimpl,
+)
+from tillgate.wire.details import PaymentDetails
 
 PAID = Transaction(
     reference="A-1",
@@ -162,3 +173,67 @@ def test_sandbox_may_use_http_payment_page(own_manager: Any) -> None:
     own_manager.unregister(name="my-gateway")
     answering(own_manager, PAID)
     assert hooks.query(FIRST, "A-1") == PAID
+
+
+UNTIL = datetime(2026, 12, 1, tzinfo=UTC)
+PAGE = "https://gateway.example/p/1"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"fee": Money("0.35", "EUR")}, "fee"),
+        ({"net": Money("12.15", "EUR")}, "net"),
+        ({"fee": Decimal("0.35")}, "fee"),
+        ({"dashboard_url": "http://gateway.example/p/1"}, "dashboard_url"),
+        ({"dashboard_url": "p/1"}, "dashboard_url"),
+        ({"next_step": NextStep(url=PAGE, until=None)}, "next_step: until"),  # type: ignore[arg-type]
+        ({"next_step": NextStep(url=PAGE, until=datetime(2026, 12, 1))}, "next_step: until"),  # noqa: DTZ001
+        ({"next_step": NextStep(url="http://x.example", until=UNTIL)}, "next_step: url"),
+        ({"next_step": PAGE}, "next_step"),
+        ({"paid_with": PaidWith(method="card", last4="12345")}, "paid_with: last4"),
+        ({"paid_with": PaidWith(method="")}, "paid_with: method"),
+        ({"decline_reason": DeclineReason(code="")}, "decline_reason: code"),
+        ({"decline_reason": DeclineReason(code="x", for_shopper="yes")}, "decline_reason: for"),  # type: ignore[arg-type]
+        ({"numbers": ["pi_1"]}, "numbers"),
+        ({"numbers": ("",)}, "numbers"),
+    ],
+)
+def test_unusable_details_name_plugin_and_field(
+    own_manager: Any,
+    change: Any,
+    field: str,
+) -> None:
+    answering(own_manager, replace(PAID, **change))
+    with pytest.raises(ConfigurationError, match=f"my-gateway: {field}"):
+        hooks.query(FIRST, "A-1")
+
+
+def test_details_that_are_right_pass(own_manager: Any) -> None:
+    told = replace(
+        PAID,
+        paid_with=PaidWith(method="card", brand="visa", last4="4242"),
+        fee=Money("0.35", "USD"),
+        net=Money("12.15", "USD"),
+        decline_reason=DeclineReason(code="insufficient_funds", text="no money"),
+        next_step=NextStep(url=PAGE, until=UNTIL),
+        dashboard_url=PAGE,
+        numbers=("pi_1", "ch_1"),
+        disputes=(
+            ReportedDispute(
+                amount=Decimal(12),
+                status=DisputeStatus.OPEN,
+                dispute_no="du_1",
+                respond_by=UNTIL,
+                reason="fraudulent",
+                url=PAGE,
+            ),
+        ),
+        refunds=(ReportedRefund(amount=Decimal(1), refund_no="re_1", dashboard_url=PAGE),),
+    )
+    answering(own_manager, told)
+    assert hooks.query(FIRST, "A-1") == told
+    details = PaymentDetails.of(told)
+    assert PaymentDetails.read(json.loads(json.dumps(details.as_json()))) == details
+    assert details.refund_pages == {"re_1": PAGE}
+    assert PaymentDetails.of(PAID).as_json() == {}

@@ -26,8 +26,8 @@ from tillgate import (
     AsyncGateway,
     ConfigurationError,
     CreatedPayment,
-    Dialect,
     Gateway,
+    GatewayProfile,
     InvalidRequest,
     NotSent,
     OutcomeUnknown,
@@ -220,7 +220,7 @@ def test_forgotten_answer_leaves_outcome_unknown(
         base_url="http://127.0.0.1:1",
         token="t" * 8,
         sandbox=True,
-        dialect=Dialect(name="e", gateway="elsewhere", required=()),
+        dialect=GatewayProfile(name="elsewhere", currencies=("USD",)),
     )
     with pytest.raises(OutcomeUnknown, match="must be answered with a CreatedPayment"):
         hooks.pay(elsewhere, request())

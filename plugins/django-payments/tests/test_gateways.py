@@ -17,7 +17,7 @@ from tests.test_provider import attempt_of, bill, way_of
 from tillgate import (
     Account,
     CreatedPayment,
-    Dialect,
+    GatewayProfile,
     Method,
     PaymentRequest,
     SignatureMismatch,
@@ -28,16 +28,13 @@ from tillgate import (
 from tillgate.hooks import Hint, hookimpl
 from tillgate.shop import webhook_url
 from tillgate.testing.world import World
-from tillgate.wire import dialects
+from tillgate.wire import profile
 from tillgate_django_payments import method_variants
 from tillgate_django_payments.checks import CHECKS
 
-TOY = Dialect(
+TOY = GatewayProfile(
     name="toy",
-    gateway="toy",
     base_url="https://toy.example",
-    required=(),
-    settle_currency_is_currency=False,
     currencies=("EUR",),
     methods=(Method(code="checkout"), Method(code="glass_beads", label="Glass beads")),
 )
@@ -102,9 +99,9 @@ class Toy:
 def toy(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
     """The gateway, whose plugin is installed, and which the account of the settings is at."""
     monkeypatch.setattr(
-        dialects,
+        profile,
         "_plugins_own",
-        lambda: {"toy": EntryPoint("toy", f"{__name__}:TOY", "tillgate.dialects")},
+        lambda: {"toy": EntryPoint("toy", f"{__name__}:TOY", "tillgate.profiles")},
     )
     account = {"DIALECT": "toy", "TOKEN": "a-key", "WEBHOOK_SECRETS": ["whsec-one"]}
     settings.TILLGATE = settings.TILLGATE | {"ACCOUNTS": {"default": account}}

@@ -23,7 +23,7 @@ from pretix.base.services.orders import OrderChangeManager, cancel_order
 from pretix.base.signals import order_placed
 from pretix.multidomain.urlreverse import eventreverse
 
-from tillgate import Dialect
+from tillgate import GatewayProfile
 from tillgate.testing.driver import ShopDriver
 from tillgate_pretix.accounts import settings_of
 from tillgate_pretix.orders import METHODS
@@ -91,7 +91,7 @@ class PretixDriver(ShopDriver):
             **options,
         }
         self.account = {f"test_{name}": value for name, value in given.items()}
-        dialect = Dialect.named(given["dialect"] or "reference")
+        dialect = GatewayProfile.named(given["dialect"] or "reference")
         # pretix asks for no address of such a gateway; the tests' is an emulator
         if dialect and dialect.is_of_plugin:
             object.__setattr__(dialect, "base_url", base_url)

@@ -20,7 +20,7 @@ from tillgate import (
     Account,
     ConfigurationError,
     CreatedPayment,
-    Dialect,
+    GatewayProfile,
     Method,
     PaymentRequest,
     SignatureMismatch,
@@ -32,17 +32,14 @@ from tillgate.django.models import Payment
 from tillgate.hooks import Hint, hookimpl
 from tillgate.shop import find_account, webhook_url
 from tillgate.testing.world import World
-from tillgate.wire import dialects
+from tillgate.wire import profile
 from tillgate_pretix import accounts, connection, holder, orders, provider
 
 FORM = "/control/event/org/conf/settings/payment/tillgate"
-TOY = Dialect(
+TOY = GatewayProfile(
     name="toy",
-    gateway="toy",
     base_url="https://toy.example",
-    required=(),
     currencies=("USD", "EUR"),
-    settle_currency_is_currency=False,
     methods=(
         Method(code="checkout"),
         Method(code="beads", label="Glass beads"),
@@ -115,9 +112,9 @@ class Toy:
 def toy(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
     """The gateway, whose plugin is installed, and whose payment methods pretix.cfg lists."""
     monkeypatch.setattr(
-        dialects,
+        profile,
         "_plugins_own",
-        lambda: {"toy": EntryPoint("toy", f"{__name__}:TOY", "tillgate.dialects")},
+        lambda: {"toy": EntryPoint("toy", f"{__name__}:TOY", "tillgate.profiles")},
     )
     added = ("checkout", "beads")
     methods = (*orders.METHODS, *added)
@@ -327,5 +324,5 @@ def test_account_without_plugin_takes_no_payment(
         assert not order.event.get_payment_providers()["tillgate_alipay"].order_change_allowed(
             order,
         )
-    with pytest.raises(ConfigurationError, match="test_dialect: 'gone' is not a Dialect"):
+    with pytest.raises(ConfigurationError, match="test_dialect: 'gone' is not a GatewayProfile"):
         find_account(alias_of(world, testmode=True))

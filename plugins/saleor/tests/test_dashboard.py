@@ -13,7 +13,7 @@ from django.test import Client
 
 from tests.double import SaleorDouble, forged_key
 from tests.storefront import RETURN_URL
-from tillgate import Dialect, Method
+from tillgate import GatewayProfile, Method
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.world import World
 from tillgate_saleor.models import Installation
@@ -261,10 +261,10 @@ def test_other_gateways_account_shows_own_methods(
 ) -> None:
     """It is shown without a merchant number."""
     beads = Method(code="beads", label="Glass beads")
-    toy = Dialect(
+    toy = GatewayProfile(
         name="toy",
         base_url="https://toy.example",
-        required=(),
+        currencies=("USD",),
         methods=(beads, Method(code="checkout")),
     )
     settings.TILLGATE = {

@@ -265,8 +265,8 @@ def installed_gateway(folder: Path) -> str:
     it from.
     """
     (folder / "toy.py").write_text(
-        "from tillgate import Dialect\n"
-        "TOY = Dialect(name='toy', gateway='toy', base_url='https://toy.example', required=(), "
+        "from tillgate import GatewayProfile\n"
+        "TOY = GatewayProfile(name='toy', base_url='https://toy.example', "
         "methods=('beads', 'shells'))\n",
     )
     (folder / "toy-1.dist-info").mkdir()
@@ -274,7 +274,7 @@ def installed_gateway(folder: Path) -> str:
         "Metadata-Version: 2.1\nName: toy\nVersion: 1\n",
     )
     (folder / "toy-1.dist-info" / "entry_points.txt").write_text(
-        "[tillgate]\ntoy = toy\n\n[tillgate.dialects]\ntoy = toy:TOY\n",
+        "[tillgate]\ntoy = toy\n\n[tillgate.profiles]\ntoy = toy:TOY\n",
     )
     return str(folder)
 

@@ -24,7 +24,7 @@ from tillgate.testing.gateway_driver import (
     Operation,
     SentNotification,
 )
-from tillgate_stripe.dialect import from_units
+from tillgate_stripe.profile import from_units
 
 KEY: Final = "sk_test_fake"
 SECRETS: Final = ("whsec_of_the_past", "whsec_of_today")

@@ -15,7 +15,7 @@ from tillgate.testing.browsers import running_chromium
 from tillgate.testing.gateway_conformance import GatewayConformance
 from tillgate.testing.gateway_driver import GatewayDriver, Held, Operation
 from tillgate_stripe.api import Call
-from tillgate_stripe.dialect import STRIPE, from_units
+from tillgate_stripe.profile import STRIPE, from_units
 
 KEY = os.environ.get("STRIPE_TEST_KEY", "")
 IS_ASKED = "_test_" in KEY

@@ -12,7 +12,8 @@ from tillgate.account import Account
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
 from tillgate.errors import ConfigurationError, TillgateError
-from tillgate.wire.dialects import REFERENCE, Dialect
+from tillgate.wire.dialects import REFERENCE
+from tillgate.wire.profile import GatewayProfile
 
 _log = logging.getLogger("tillgate")
 
@@ -80,7 +81,7 @@ def known_account_of(payment: Payment) -> Account | None:
     return account if is_made_by(payment, account) else None
 
 
-def dialect_of(payment: Payment) -> Dialect:
-    """Return how a payment's gateway speaks; as the reference does, when its account is gone."""
+def dialect_of(payment: Payment) -> GatewayProfile:
+    """Return the profile of a payment's gateway; the reference's, when its account is gone."""
     account = payment.known_account or account_if_known(payment.account)
     return account.dialect if account else REFERENCE

@@ -17,8 +17,8 @@ from tillgate.account import Account
 from tillgate.django.amounts import money_text
 from tillgate.django.conf import get_settings
 from tillgate.money import Money
-from tillgate.wire.dialects import DIALECTS, Dialect
 from tillgate.wire.methods import Method, PaymentMethod
+from tillgate.wire.profile import PRESETS, GatewayProfile
 
 _LABELS: Final[Mapping[str, str | Promise]] = {
     PaymentMethod.ALIPAY: "Alipay",
@@ -83,14 +83,14 @@ def _plugin_labels() -> dict[str, str]:
     payments are shown.
     """
     plugins = [
-        dialect
-        for name in Dialect.names()
-        if name not in DIALECTS and (dialect := Dialect.named(name))
+        profile
+        for name in GatewayProfile.names()
+        if name not in PRESETS and (profile := GatewayProfile.named(name))
     ]
     return {
         method.code: method.label
-        for dialect in plugins
-        for method in dialect.methods
+        for profile in plugins
+        for method in profile.methods
         if method.label
     }
 

@@ -31,6 +31,7 @@ from tillgate.lifecycle import (
     claim_of,
 )
 from tillgate.money import Money
+from tillgate.wire.details import PaymentDetails
 from tillgate.wire.references import new_reference
 
 if apps.get_containing_app_config(__name__) is None:
@@ -191,6 +192,9 @@ class Payment(models.Model):
     stored.
     """
 
+    close_answer: bool | str | None = None
+    """What came of closing its page just now, or why it could not be; never stored."""
+
     order = models.ForeignKey(Order, models.PROTECT, related_name="payments")
     reference = models.CharField(max_length=64, unique=True)
     notification_key = ExactField(max_length=32, unique=True, default=new_key)
@@ -219,10 +223,28 @@ class Payment(models.Model):
     """Whether the shopper has finished and the money is on its way, for days perhaps."""
     # null, since '' would be a number
     transaction_no = models.CharField(max_length=255, null=True, blank=True, db_index=True)
+    hinted_no = models.CharField(max_length=255, null=True, blank=True)
+    """The gateway's number by a verified notification, for queries while no answer has brought
+    it.
+    """
     payment_url = models.TextField(blank=True)
+    details = models.JSONField(
+        default=dict,
+        blank=True,
+        db_default=models.Value({}, models.JSONField()),
+    )
+    """What the gateway's newest answer says for clerks and shoppers, as `PaymentDetails` writes
+    it.
+    """
 
     created_at = models.DateTimeField(_("started"), db_index=True)
     page_closes_at = models.DateTimeField()
+    close_wanted_at = models.DateTimeField(null=True, blank=True)
+    """Since when nobody should pay on its page any more; null once the gateway was asked to close
+    it.
+    """
+    page_closed_at = models.DateTimeField(null=True, blank=True)
+    """When the gateway closed its page, before its time."""
     expires_at = models.DateTimeField()
     """When the payment page has closed and the grace after it has passed."""
     status_since = models.DateTimeField()
@@ -260,6 +282,11 @@ class Payment(models.Model):
         return Money(self.amount, self.currency)
 
     @property
+    def known(self) -> PaymentDetails:
+        """What the gateway's newest answer says for clerks and shoppers."""
+        return PaymentDetails.read(self.details)
+
+    @property
     def is_open(self) -> bool:
         """Whether it may still be paid in the ordinary course."""
         return self.status in OPEN_PAYMENT_STATUSES
@@ -279,6 +306,26 @@ class Payment(models.Model):
         return money.total(
             self.refunds.filter(status__in=statuses).values_list("amount", flat=True),
         )
+
+
+class PaymentNumber(models.Model):
+    """A further number of a payment at its gateway, by which staff find it."""
+
+    objects: ClassVar[OneDatabase[PaymentNumber]] = OneDatabase()
+
+    payment = models.ForeignKey(Payment, models.CASCADE, related_name="numbers")
+    number = ExactField(max_length=255, db_index=True)
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = "number of a payment"  # no page names it
+        verbose_name_plural = "numbers of payments"
+        constraints = [
+            models.UniqueConstraint(fields=["payment", "number"], name="tillgate_payment_number"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.number)
 
 
 class Refund(models.Model):

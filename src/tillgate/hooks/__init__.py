@@ -7,14 +7,13 @@ these, so that a plugin may log, route or replace the calls.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tillgate.account import Account
 from tillgate.dispatch import dispatching
 from tillgate.errors import ConfigurationError, OutcomeUnknown, TillgateError
 from tillgate.hooks.boundary import fault_in
 from tillgate.hooks.hookspecs import hookimpl
-from tillgate.hooks.manager import ADAPTER_NAME as _ADAPTER
 from tillgate.hooks.manager import build_plugin_manager, plugin_manager
 
 # for the app alone: these are no public names
@@ -51,6 +50,7 @@ from tillgate.wire.messages import (
     Transaction,
 )
 from tillgate.wire.methods import Method, read_methods
+from tillgate.wire.profile import BUILT_IN, serving_plugins
 from tillgate.wire.texts import described
 
 __all__ = [
@@ -102,8 +102,9 @@ def query(
     `transaction_no` is the gateway's number of the payment, where it is known.
     """
     expect_gateway(account)
-    answer = plugin_manager().hook.tillgate_query(
-        account=account,
+    answer = _ask(
+        account,
+        "tillgate_query",
         reference=reference,
         transaction_no=transaction_no,
         deadline_seconds=deadline_seconds,
@@ -127,8 +128,9 @@ def query_refund(
     """Query a refund that was sent through the hooks; None where the gateway has no such query.
     Raises as `query` does.
     """
-    answer = plugin_manager().hook.tillgate_query_refund(
-        account=account,
+    answer = _ask(
+        account,
+        "tillgate_query_refund",
         request=request,
         refund_no=refund_no,
     )
@@ -142,7 +144,7 @@ def query_refund(
         )
     _check(account, "tillgate_query_refund", answer)
     if answer.amount != request.amount:
-        name = f"tillgate_query_refund of {_implementors('tillgate_query_refund')}: amount"
+        name = _answered_by(account, "tillgate_query_refund") + ": amount"
         raise ConfigurationError(
             name,
             answer.amount,
@@ -151,11 +153,35 @@ def query_refund(
     return answer
 
 
+def close(
+    account: Account,
+    reference: str,
+    *,
+    transaction_no: str | None = None,
+    deadline_seconds: float | None = None,
+) -> bool | None:
+    """Close an open payment at the gateway, and return whether its page can no longer be paid; None
+    where the gateway has no such call. Raises as `query` does.
+    """
+    expect_gateway(account)
+    answer = _ask(
+        account,
+        "tillgate_close",
+        reference=reference,
+        transaction_no=transaction_no,
+        deadline_seconds=deadline_seconds,
+    )
+    if answer is None or isinstance(answer, bool):
+        return answer
+    name = _answered_by(account, "tillgate_close")
+    raise ConfigurationError(name, type(answer).__name__, "must be True, False or None")
+
+
 def payment_methods(account: Account) -> tuple[Method, ...]:
     """Return the payment methods of an account, with their currencies and limits."""
     expect_gateway(account)
-    answer = plugin_manager().hook.tillgate_payment_methods(account=account)
-    name = f"tillgate_payment_methods of {_implementors('tillgate_payment_methods')}"
+    answer = _ask(account, "tillgate_payment_methods")
+    name = _answered_by(account, "tillgate_payment_methods")
     if not isinstance(answer, Sequence) or not all(isinstance(one, Method) for one in answer):
         raise ConfigurationError(name, type(answer).__name__, "must be a list of Method")
     return read_methods(answer, name)
@@ -169,15 +195,16 @@ def read_notification(
     """Return what a notification at the account's own address is about; None where no plugin reads
     it. Raises `SignatureMismatch`.
     """
-    answer = plugin_manager().hook.tillgate_read_notification(
-        account=account,
+    answer = _ask(
+        account,
+        "tillgate_read_notification",
         headers=headers,
         body=body,
     )
     if answer is None:
         return None
     if not isinstance(answer, Sequence) or not all(isinstance(one, Hint) for one in answer):
-        name = f"tillgate_read_notification of {_implementors('tillgate_read_notification')}"
+        name = _answered_by(account, "tillgate_read_notification")
         raise ConfigurationError(name, type(answer).__name__, "must be a list of Hint")
     return tuple(answer)
 
@@ -192,8 +219,9 @@ def examine_account(
     """Return what a plugin finds about the settings of an account, with `online` at the gateway
     too; None where no plugin examines it.
     """
-    answer = plugin_manager().hook.tillgate_examine_account(
-        account=account,
+    answer = _ask(
+        account,
+        "tillgate_examine_account",
         online=online,
         deadline_seconds=deadline_seconds,
         webhook_url=webhook_url,
@@ -201,7 +229,7 @@ def examine_account(
     if answer is None:
         return None
     if not isinstance(answer, Sequence) or not all(isinstance(one, Finding) for one in answer):
-        name = f"tillgate_examine_account of {_implementors('tillgate_examine_account')}"
+        name = _answered_by(account, "tillgate_examine_account")
         raise ConfigurationError(name, type(answer).__name__, "must be a list of Finding")
     return tuple(answer)
 
@@ -210,9 +238,9 @@ def expect_gateway(account: Account) -> None:
     """Raise `ConfigurationError` where the plugin that serves the account is not installed: nothing
     has been sent.
     """
-    if plugin_manager().get_plugin(account.dialect.gateway) is None:
+    if plugin_manager().get_plugin(account.dialect.plugin) is None:
         remedy = (
-            f"is served by the plugin {account.dialect.gateway!r}, which is not installed: "
+            f"is served by the plugin {account.dialect.plugin!r}, which is not installed: "
             "install it (see `tillgate plugins`)"
         )
         raise ConfigurationError("dialect", account.dialect.name, remedy)
@@ -220,7 +248,7 @@ def expect_gateway(account: Account) -> None:
 
 def _check(account: Account, hook: str, answer: Transaction | Refunded) -> None:
     if fault := fault_in(account, answer):
-        raise ConfigurationError(f"{hook} of {_implementors(hook)}: {fault[0]}", fault[1], fault[2])
+        raise ConfigurationError(f"{_answered_by(account, hook)}: {fault[0]}", fault[1], fault[2])
 
 
 def refund(account: Account, request: RefundRequest) -> Refunded:
@@ -249,7 +277,7 @@ def _moving_money(
     hook = f"tillgate_{operation}"
     with dispatching() as record:
         try:
-            answer = getattr(plugin_manager().hook, hook)(account=account, request=request, **more)
+            answer = _ask(account, hook, request=request, **more)
         except Exception as error:  # a plugin may raise anything, before sending or after
             if isinstance(error, TillgateError) and (error is record.error or not record.moved):
                 raise
@@ -267,14 +295,37 @@ def _moving_money(
         raise OutcomeUnknown(
             operation,
             request.reference,
-            f"{hook} of {_implementors(hook)} returned {fault[0]} {fault[1]}: it {fault[2]}",
+            f"{_answered_by(account, hook)} returned {fault[0]} {fault[1]}: it {fault[2]}",
         )
     return answer
 
 
-def _implementors(hook: str) -> str:
-    """Return the names of the plugins of which one has answered: those that implement a hook,
-    without the built-in adapter if possible.
+def _ask(account: Account, hook: str, **arguments: Any) -> Any:
+    """Call a hook of the gateway's side on the one plugin of the account's profile, within the
+    wrappers of all plugins; None if it implements no such hook.
+
+    The calls of the built-in wire may also be routed or answered by a plugin without a profile.
     """
-    names = [one.plugin_name for one in getattr(plugin_manager().hook, hook).get_hookimpls()]
-    return ", ".join([name for name in names if name != _ADAPTER] or names)
+    manager, profile = plugin_manager(), account.dialect
+    owner = manager.get_plugin(profile.plugin)
+    others = [
+        one.plugin
+        for one in getattr(manager.hook, hook).get_hookimpls()
+        if one.plugin is not owner
+        and not (one.wrapper or one.hookwrapper)
+        and (profile.is_of_plugin or one.plugin_name in serving_plugins())
+    ]
+    return manager.subset_hook_caller(hook, others)(account=account, **arguments)
+
+
+def _answered_by(account: Account, hook: str) -> str:
+    """Return a hook with the plugins of which one has answered, without the built-in adapter if
+    possible.
+    """
+    profile = account.dialect
+    names = [
+        one.plugin_name
+        for one in getattr(plugin_manager().hook, hook).get_hookimpls()
+        if one.plugin_name not in (BUILT_IN, *serving_plugins() - {profile.plugin})
+    ]
+    return f"{hook} of {', '.join(names) or profile.plugin}"

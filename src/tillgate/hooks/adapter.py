@@ -1,4 +1,4 @@
-"""The built-in adapter: the plugin that implements pay, query and refund with `Gateway`."""
+"""The built-in adapter: the plugin that implements the gateway's side with `Gateway`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from tillgate.account import Account
 from tillgate.client import Gateway
+from tillgate.hooks.examination import examine
 from tillgate.hooks.hookspecs import hookimpl
+from tillgate.hooks.values import Finding
 from tillgate.wire.messages import (
     CreatedPayment,
     PaymentRequest,
@@ -21,13 +23,6 @@ __all__ = ["ADAPTER_NAME", "GatewayAdapter"]
 
 ADAPTER_NAME = "gateway"
 _MOST_ACCOUNTS = 256
-
-
-def _is_served(account: Account) -> bool:
-    """Return whether the account is of a gateway that speaks the interface, and not of another
-    plugin's.
-    """
-    return account.dialect.gateway == ADAPTER_NAME
 
 
 class GatewayAdapter:
@@ -44,10 +39,8 @@ class GatewayAdapter:
         account: Account,
         request: PaymentRequest,
         deadline_seconds: float | None,
-    ) -> CreatedPayment | None:
+    ) -> CreatedPayment:
         """Create a payment over HTTP."""
-        if not _is_served(account):
-            return None
         return self._gateway(account).pay(request, deadline_seconds=deadline_seconds)
 
     @hookimpl
@@ -57,10 +50,8 @@ class GatewayAdapter:
         reference: str,
         deadline_seconds: float | None,
         attempts: int | None,
-    ) -> Transaction | None:
+    ) -> Transaction:
         """Query a transaction over HTTP, by its reference."""
-        if not _is_served(account):
-            return None
         return self._gateway(account).query(
             reference,
             deadline_seconds=deadline_seconds,
@@ -68,9 +59,9 @@ class GatewayAdapter:
         )
 
     @hookimpl
-    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded | None:
+    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded:
         """Refund over HTTP."""
-        return self._gateway(account).refund(request) if _is_served(account) else None
+        return self._gateway(account).refund(request)
 
     @hookimpl
     def tillgate_query_refund(
@@ -82,11 +73,30 @@ class GatewayAdapter:
         """Find a refund in the list that the answer to a query of its payment may have; None where
         there is no list.
         """
-        return (
-            self._gateway(account).query_refund(request, refund_no) if _is_served(account) else None
-        )
+        return self._gateway(account).query_refund(request, refund_no)
 
     @hookimpl
-    def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:
+    def tillgate_examine_account(
+        self,
+        account: Account,
+        online: bool,  # noqa: FBT001  # as the hook is
+        deadline_seconds: float | None,
+    ) -> Sequence[Finding]:
+        """Send a signed query for a payment that cannot exist. Bounded, it is tried once."""
+        if not online:
+            return ()
+        attempts = 1 if deadline_seconds else None
+
+        def query(asked: Account, reference: str) -> Transaction:
+            return self._gateway(asked).query(
+                reference,
+                deadline_seconds=deadline_seconds,
+                attempts=attempts,
+            )
+
+        return [examine(account, query)]
+
+    @hookimpl
+    def tillgate_payment_methods(self, account: Account) -> Sequence[Method]:
         """Return the methods of the account, or else of its dialect."""
         return account.taken_methods

@@ -1,10 +1,11 @@
 """Every hook of Tillgate. A plugin implements those it needs, with `tillgate.hooks.hookimpl`. Shop
 plugins register with `tillgate.shop.register`, the others by the entry-point group `tillgate`.
 
-Three kinds: the gateway's side (the first plugin that returns a result answers, None leaves the
-call to the next, and a wrapper must never call twice), the shop's side (only the plugin that owns
-the order is called; its events run inside the outbox event's database transaction, which is rolled
-back and tried again after an error), and observers (all are called, after commit).
+Three kinds: the gateway's side (only the plugin of the account's profile is called, within the
+wrappers of all plugins, and a wrapper must never call twice; the calls of the built-in wire may be
+answered by a plugin without a profile, and None leaves them to the next), the shop's side (only the
+plugin that owns the order is called; its events run inside the outbox event's database transaction,
+which is rolled back and tried again after an error), and observers (all are called, after commit).
 
 The docstrings are the reference of the hooks: `python -m tools.docgen reference` writes them into
 docs/reference/hooks.md.
@@ -109,6 +110,24 @@ def tillgate_query_refund(
 
 
 @hookspec(firstresult=True)
+def tillgate_close(
+    account: Account,
+    reference: str,
+    transaction_no: str | None,
+    deadline_seconds: float | None,
+) -> bool | None:
+    """Close an open payment at the gateway, so that it can no longer be paid.
+
+    Called by the worker, once for each payment whose page nobody should pay any more: the order was
+    cancelled or paid by another payment, or the shopper has begun another payment, with another
+    method or for another price. Return True when it can no longer be paid, also when it had closed
+    before, and False when it is paid or its money is on its way. Tillgate queries the payment after
+    either. A gateway whose call would refund a paid payment has no such hook. An error leaves the
+    page open, and Tillgate does not try again.
+    """
+
+
+@hookspec(firstresult=True)
 def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
     """Return the payment methods of an account with their currencies and limits.
 
@@ -125,12 +144,14 @@ def tillgate_read_notification(
 ) -> Sequence[Hint] | None:
     """Verify a notification that came to the account's own address, and return what it is about.
 
-    Called by the Django app for each POST to `/webhook/<alias>/` below its pages;
-    `tillgate.shop.webhook_url` returns the address. `headers` finds a name in any case, and `body`
-    is bounded. Raise `SignatureMismatch` when the notification is not the gateway's, or
-    `AnswerNotUnderstood` when it cannot be read: the answer is then 400. A hint names a payment by
-    its reference or transaction number; Tillgate queries the payments that it knows, and believes
-    only the answers.
+    Called by the Django app for each POST to `/webhook/<alias>/` below its pages, whose address
+    `PaymentRequest.webhook_url` has, and `tillgate.shop.webhook_url` returns; and for each request
+    to `/notification/<key>/`, the `ipn_url` of one payment, where a forged one is kept and counted.
+    `headers` finds a name in any case, and `body` is bounded. Raise `SignatureMismatch` when the
+    notification is not the gateway's, or `AnswerNotUnderstood` when it cannot be read: the answer
+    is then 400. A hint names a payment by its reference or transaction number; Tillgate queries the
+    payments that it knows, and believes only the answers. A hint with both gives the number to the
+    query of a payment whose number is not known yet, such as one whose creation got no answer.
 
     Call no gateway here: the web process waits for it. Where a notification names only another
     number of a payment, such as that of a charge, return it as `transaction_no`: the worker calls

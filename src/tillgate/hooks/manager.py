@@ -47,6 +47,7 @@ _OF_ANY_PLUGIN: Final = frozenset(
         "query",
         "refund",
         "query_refund",
+        "close",
         "payment_methods",
         "read_notification",
         "examine_account",

@@ -17,15 +17,15 @@ from tillgate.errors import OrderNotFound, SignatureMismatch, TillgateError, Wro
 from tillgate.lifecycle.machine import move
 from tillgate.lifecycle.payment import OPEN_PAYMENT_STATUSES, PAYMENT_TRANSITIONS, PaymentStatus
 from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, ReviewFacts, ReviewReason
-from tillgate.wire.dialects import (
-    REFERENCE,
-    Dialect,
+from tillgate.wire.dialects import REFERENCE
+from tillgate.wire.messages import Transaction
+from tillgate.wire.personal import without_personal_data
+from tillgate.wire.profile import (
     DisputeStatus,
+    GatewayProfile,
     RefundOutcome,
     TransactionStatus,
 )
-from tillgate.wire.messages import Transaction
-from tillgate.wire.personal import without_personal_data
 
 __all__ = [
     "Answer",
@@ -142,7 +142,7 @@ class Decision:
 def answer_of(
     outcome: Transaction | TillgateError,
     asked_at: datetime,
-    dialect: Dialect = REFERENCE,
+    dialect: GatewayProfile = REFERENCE,
 ) -> Answer:
     """Return the outcome of a query, a value or an error, as an answer in the account's dialect."""
     if isinstance(outcome, Transaction):

@@ -76,6 +76,7 @@ def start_payment(
     terminal: str = Terminal.ONLINE,
     account: str = "default",
     data: dict[str, Any] | None = None,
+    shopper_ip: str | None = None,
     actor: str = "start",
 ) -> StartedPayment:
     """Start a payment of an order, or find the open one of the same method and amount. Call it
@@ -83,7 +84,7 @@ def start_payment(
 
     A faulty order, setting or plugin becomes a message for the shopper too, and is logged.
     `account` is the alias of the account, and `data` the plugin's own: hooks find it with the
-    payment.
+    payment. `shopper_ip` is the request's `REMOTE_ADDR`, for gateways that ask for it.
     """
     try:
         started = starting.start_payment(
@@ -93,6 +94,7 @@ def start_payment(
             terminal=terminal,
             account=account,
             data=data,
+            shopper_ip=shopper_ip,
             actor=actor,
         )
     except admission.NotPayable as error:

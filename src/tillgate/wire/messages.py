@@ -7,17 +7,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from decimal import Decimal
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+)
 
 from tillgate import money
 from tillgate.errors import InvalidRequest
+from tillgate.money import Money
 from tillgate.wire import references
-from tillgate.wire.dialects import DisputeStatus, RefundOutcome, TransactionStatus
+from tillgate.wire.details import DeclineReason, NextStep, PaidWith, ReportedDispute
 from tillgate.wire.methods import CODE, PaymentMethod, Terminal
+from tillgate.wire.profile import RefundOutcome, TransactionStatus
 from tillgate.wire.urls import is_web_address
 
 __all__ = [
@@ -150,6 +160,26 @@ def _goods_name(value: object) -> str:
     )
 
 
+def _unit_price(value: object) -> Decimal | None:
+    exact = None if isinstance(value, float) else money.read_amount(value, None)
+    if value is None or exact is not None:
+        return exact
+    raise InvalidRequest("unit_price", value, 'is not an exact amount, such as "2.50", or None')
+
+
+def _shopper_ip(value: object) -> str | None:
+    if value is None:
+        return None
+    try:
+        return str(ip_address(str(value)))
+    except ValueError:
+        raise InvalidRequest(
+            "shopper_ip",
+            "***",
+            "is not an address of the network, such as 203.0.113.7",
+        ) from None
+
+
 def _quantity(value: object) -> str:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if (
@@ -209,17 +239,55 @@ class Goods(_Message):
 
     goods_name: Annotated[str, BeforeValidator(_goods_name)]
     quantity: Annotated[str, BeforeValidator(_quantity)] = "1"
+    unit_price: Annotated[Decimal | None, BeforeValidator(_unit_price)] = None
 
     if TYPE_CHECKING:
 
-        def __init__(self, *, goods_name: str | None, quantity: str | int = "1") -> None: ...
+        def __init__(
+            self,
+            *,
+            goods_name: str | None,
+            quantity: str | int = "1",
+            unit_price: Decimal | str | int | None = None,
+        ) -> None: ...
 
     @classmethod
-    def named(cls, name: str, quantity: int = 1) -> Self:
+    def named(
+        cls,
+        name: str,
+        quantity: int = 1,
+        unit_price: Decimal | str | int | None = None,
+    ) -> Self:
         """Build a line from a shop's own product name. It accepts every name: one of only special
         characters becomes `item`.
         """
-        return cls(goods_name=_clean_name(name).strip("-., "), quantity=quantity)
+        return cls(
+            goods_name=_clean_name(name).strip("-., "),
+            quantity=quantity,
+            unit_price=unit_price,
+        )
+
+
+def _add_up(goods: tuple[Goods, ...], info: ValidationInfo) -> tuple[Goods, ...]:
+    """Return the lines with their unit prices where these make the amount, else without them: a
+    gateway would refuse the payment.
+    """
+    if all(line.unit_price is None for line in goods) or "amount" not in info.data:
+        return goods
+    decimals, total = money.decimals_of(info.data["currency"]), Decimal(0)
+    for line in goods:
+        price = line.unit_price
+        if price is None or money.read_amount(price, info.data["currency"]) is None:
+            total = Decimal(-1)
+            break
+        total += price * int(line.quantity)
+    if total == info.data["amount"]:
+        step = Decimal(1).scaleb(-decimals)
+        return tuple(
+            line.model_copy(update={"unit_price": (line.unit_price or Decimal(0)).quantize(step)})
+            for line in goods
+        )
+    return tuple(line.model_copy(update={"unit_price": None}) for line in goods)
 
 
 class PaymentRequest(_Message):
@@ -229,7 +297,9 @@ class PaymentRequest(_Message):
     `amount` has the decimals of its currency, `timeout` is in minutes. `ipn_url` and `callback_url`
     must be https unless the account is a sandbox. The account decides which currencies, methods and
     terminals it takes. `email` is the shopper's, and `language` their language as Django writes it
-    (`zh-hans`); both are for gateways that ask for them.
+    (`zh-hans`); `shopper_ip` is the shopper's address on the network. They are for gateways that
+    ask for them. `webhook_url` is the account's own address for notifications. The lines of
+    `goods_info` have unit prices where these add up to the amount, and else none has.
     """
 
     reference: Annotated[str, BeforeValidator(references.reference)]
@@ -241,9 +311,11 @@ class PaymentRequest(_Message):
     callback_url: Annotated[str, _address("callback_url"), _HIDDEN]
     description: Annotated[str | None, _text("description")] = None
     timeout: Annotated[int, BeforeValidator(_timeout)] = DEFAULT_TIMEOUT_MINUTES
-    goods_info: tuple[Goods, ...] = ()
+    goods_info: Annotated[tuple[Goods, ...], AfterValidator(_add_up)] = ()
     email: Annotated[str | None, _text("email"), _HIDDEN] = None
     language: Annotated[str | None, _text("language")] = None
+    webhook_url: Annotated[str | None, _address("webhook_url", optional=True)] = None
+    shopper_ip: Annotated[str | None, BeforeValidator(_shopper_ip), _HIDDEN] = None
 
     if TYPE_CHECKING:
 
@@ -262,7 +334,14 @@ class PaymentRequest(_Message):
             goods_info: Sequence[Goods | Mapping[str, str]] = (),
             email: str | None = None,
             language: str | None = None,
+            webhook_url: str | None = None,
+            shopper_ip: str | None = None,
         ) -> None: ...
+
+    @property
+    def minor_units(self) -> int:
+        """The amount in the smallest unit of its currency: 1250 for USD 12.50."""
+        return Money(self.amount, self.currency).minor_units
 
     def parameters(self) -> dict[str, str]:
         """Return the request's parameters as the signed and sent texts. Empty parameters are left
@@ -317,6 +396,11 @@ class RefundRequest(_Message):
             refund_id: str | None = None,
         ) -> None: ...
 
+    @property
+    def minor_units(self) -> int:
+        """The amount in the smallest unit of its currency: 1250 for USD 12.50."""
+        return Money(self.amount, self.currency).minor_units
+
     def parameters(self) -> dict[str, str]:
         """Return the request's parameters as the signed and sent texts."""
         sent = {
@@ -351,18 +435,7 @@ class ReportedRefund:
     refund_no: str | None = None
     refund_id: str | None = None
     outcome: RefundOutcome = RefundOutcome.SUCCEEDED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedDispute:
-    """A dispute (charge-back) of a payment, of which the shopper's bank has asked the money back:
-    its amount, state and deadline.
-    """
-
-    amount: Decimal
-    status: DisputeStatus
-    dispute_no: str
-    respond_by: datetime | None = None
+    dashboard_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,6 +446,11 @@ class Transaction:
     `status` is the meaning of the word `status_text`. `raw` is the result as it came, with exact
     numbers. `refunds` are all refunds of the transaction, those that were made in the gateway's
     portal too; None where the gateway lists none. `disputes` are all of its disputes.
+
+    The rest is for people, and moves no payment: `paid_with` says what paid, `fee` and `net` what
+    the payment cost and what is left, in its own currency, and `decline_reason` why it was
+    declined. `next_step` is what the shopper still has to do, `dashboard_url` the gateway's own
+    page about the payment, and `numbers` are further ids by which staff find it.
     """
 
     reference: str
@@ -385,6 +463,13 @@ class Transaction:
     raw: Mapping[str, Any] = field(repr=False)
     refunds: tuple[ReportedRefund, ...] | None = None
     disputes: tuple[ReportedDispute, ...] = ()
+    paid_with: PaidWith | None = None
+    fee: Money | None = None
+    net: Money | None = None
+    decline_reason: DeclineReason | None = None
+    next_step: NextStep | None = None
+    dashboard_url: str | None = None
+    numbers: tuple[str, ...] = ()
 
     @property
     def has_unread_refunds(self) -> bool:
@@ -397,8 +482,8 @@ class Refunded:
     """The gateway's answer about a refund: "On success ret_code is 000100" (Refund; unspecified
     behaviour 14).
 
-    `refund_no` is the gateway's number of the refund, where it has one. A pending refund was
-    accepted and is not finished.
+    `refund_no` is the gateway's number of the refund, where it has one, and `dashboard_url` its
+    page about it. A pending refund was accepted and is not finished.
     """
 
     reference: str
@@ -406,3 +491,4 @@ class Refunded:
     ret_msg: str
     outcome: RefundOutcome = RefundOutcome.SUCCEEDED
     refund_no: str | None = None
+    dashboard_url: str | None = None

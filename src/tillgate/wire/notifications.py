@@ -16,7 +16,8 @@ from urllib.parse import parse_qsl
 from tillgate import money
 from tillgate.money import Money, WireNumber, json_decoder
 from tillgate.wire import signing
-from tillgate.wire.dialects import Dialect, TransactionStatus
+from tillgate.wire.dialects import Dialect, SignatureRule
+from tillgate.wire.profile import GatewayProfile, TransactionStatus
 from tillgate.wire.texts import storable
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "confirms_refund",
     "may_be_signed",
     "read_notification",
+    "signature_by",
 ]
 
 LARGEST_NOTIFICATION_BYTES: Final = 64 * 1024
@@ -135,9 +137,28 @@ def may_be_signed(query: str, body: bytes) -> bool:
     return sum(body.count(sign) for sign in b",&{[") <= _MOST_SIGNED
 
 
+def signature_by(
+    profile: GatewayProfile,
+    received: Notification,
+    token: str,
+) -> NotificationSignature:
+    """Return the state of a notification's verifySign, by the rule of the dialect; absent for a
+    gateway that speaks otherwise.
+    """
+    if not isinstance(profile, Dialect):
+        return NotificationSignature.ABSENT
+    rule = profile.notification_signature
+    if rule is SignatureRule.IGNORED:
+        return NotificationSignature.ABSENT
+    signature = received.signature(token)
+    if rule is SignatureRule.REQUIRED and signature is NotificationSignature.ABSENT:
+        return NotificationSignature.FORGED
+    return signature
+
+
 def confirms_refund(
     received: Notification,
-    dialect: Dialect,
+    dialect: GatewayProfile,
     *,
     reference: str,
     transaction_no: str | None,
@@ -152,6 +173,8 @@ def confirms_refund(
     nothing. The caller checks the signature.
     """
     given = received.parameters
+    if not isinstance(dialect, Dialect):
+        return False
     needed = dialect.refund_notification_fields - _MAY_BE_MISSING | _NEEDED
     # Parameters that the address adds to a body are not signed.
     is_whole = not received.body or received.body == given

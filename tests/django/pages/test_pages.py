@@ -20,7 +20,7 @@ from django.utils.translation import override
 import tillgate.django
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import Dialect, Method, hooks
+from tillgate import GatewayProfile, Method, hooks
 from tillgate.django import methods
 from tillgate.django.amounts import money_text
 from tillgate.django.methods import label_of
@@ -398,13 +398,13 @@ def test_unnamed_method_has_fallback_name(
 def test_installed_gateway_plugin_names_its_methods(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    beads = Dialect(
+    beads = GatewayProfile(
         name="beads",
-        gateway="beads",
+        currencies=("USD",),
         methods=(Method(code="gold", label="Golden beads"), Method(code="alipay", label="Pay")),
     )
-    monkeypatch.setattr(Dialect, "names", lambda: ["reference", "beads"])
-    monkeypatch.setattr(Dialect, "named", {"beads": beads}.get)
+    monkeypatch.setattr(GatewayProfile, "names", lambda: ["reference", "beads"])
+    monkeypatch.setattr(GatewayProfile, "named", {"beads": beads}.get)
     assert (label_of("gold"), label_of("alipay"), label_of("silver")) == (
         "Golden beads",
         "Alipay",

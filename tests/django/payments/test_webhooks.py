@@ -19,7 +19,7 @@ from django.conf import settings
 from django.urls import reverse
 from django.utils import timezone
 
-from tests.toy_gateway import SECRET, URL, Toy, ToyPlugin, signed
+from tests.toy_gateway import SECRET, TOY, URL, Toy, ToyPlugin, signed
 from tillgate import (
     Account,
     AnswerNotUnderstood,
@@ -43,19 +43,15 @@ from tillgate.django.refunds.external import record_external_refund
 from tillgate.django.reviews import closing
 from tillgate.lifecycle import ReviewAction
 from tillgate.testing.world import World, together
-from tillgate.wire.dialects import REFERENCE
 
 
 class Shop(ToyPlugin):
-    """The toy, which knows its accounts by the credentials alone, and keeps one of a name."""
-
-    def is_toy(self, account: Account) -> bool:
-        return account.base_url == URL
+    """The toy, which keeps an account of a name."""
 
     @hooks.hookimpl
     def tillgate_account(self, alias: str) -> Account | None:
         return (
-            Account(base_url=URL, merchant_no="T-1", token=SECRET, dialect=REFERENCE)
+            Account(base_url=URL, merchant_no="T-1", token=SECRET, dialect=TOY)
             if alias == "kept by the toy"
             else None
         )
@@ -67,7 +63,7 @@ def toy(world: World) -> Iterator[Toy]:
     toy = Toy()
     plugin = Shop(toy)
     hooks.plugin_manager().register(plugin, name="toy")
-    dialect = replace(REFERENCE, kept_fields=frozenset({"name", "kind"}))
+    dialect = replace(TOY, kept_fields=frozenset({"name", "kind"}))
     world.configure(
         {
             "BASE_URL": URL,
@@ -109,7 +105,7 @@ def test_signed_notification_queries_its_payment(world: World, toy: Toy) -> None
     """The notification is kept."""
     payment = paid_at_toy(world, toy)
     answer = notified(world, payment.reference)
-    assert (answer.status_code, answer.content) == (200, b"success")
+    assert (answer.status_code, answer.content) == (200, b"")
     assert world.fresh(payment).status == "paid"
     assert world.shop.is_paid(payment.order.key)
     kept = Notification.objects.get(payment=payment)
@@ -240,33 +236,45 @@ def test_payment_is_found_by_transaction_number(
     assert world.fresh(payment).status == "paid"
 
 
-class Disputing:
-    """A plugin whose notification of a dispute names neither a reference nor the payment's
+class Disputing(Shop):
+    """The toy, whose notification of a dispute names neither a reference nor the payment's
     number.
     """
 
     def __init__(self, toy: Toy) -> None:
-        self.toy, self.numbers, self.may_answer = toy, dict[str, str](), threading.Event()
+        super().__init__(toy)
+        self.numbers, self.may_answer = dict[str, str](), threading.Event()
         self.may_answer.set()
 
-    @hooks.hookimpl(tryfirst=True)
-    def tillgate_read_notification(self, body: bytes) -> list[hooks.Hint]:
+    @hooks.hookimpl
+    def tillgate_read_notification(  # type: ignore[override]
+        self,
+        body: bytes,
+    ) -> list[hooks.Hint]:
         return [hooks.Hint(transaction_no=json.loads(body)["charge"])]
 
-    @hooks.hookimpl(tryfirst=True)
-    def tillgate_query(self, account: Account, transaction_no: str | None) -> Any:
-        if transaction_no not in self.numbers:
-            return None
-        assert self.may_answer.wait(60), "a question to a gateway that hangs"
-        return hooks.query(account, self.numbers[transaction_no])
+    @hooks.hookimpl
+    def tillgate_query(  # type: ignore[override]
+        self,
+        account: Account,
+        reference: str,
+        transaction_no: str | None,
+        deadline_seconds: float | None,
+    ) -> Any:
+        if transaction_no in self.numbers:
+            assert self.may_answer.wait(60), "a question to a gateway that hangs"
+            reference = self.numbers[transaction_no]
+        return super().tillgate_query(account, reference, deadline_seconds)
 
 
 @pytest.fixture
 def disputing(toy: Toy) -> Iterator[Disputing]:
-    plugin = Disputing(toy)
-    hooks.plugin_manager().register(plugin, name="disputing")
+    plugin, manager = Disputing(toy), hooks.plugin_manager()
+    former = manager.unregister(name="toy")
+    manager.register(plugin, name="toy")
     yield plugin
-    hooks.plugin_manager().unregister(plugin)
+    manager.unregister(plugin)
+    manager.register(former, name="toy")
 
 
 def charged(world: World, charge: str) -> Any:
@@ -483,9 +491,11 @@ def test_true_notification_resets_refused_count(world: World, toy: Toy) -> None:
 def test_unserved_account_is_not_found(
     world: World,
     toy: Toy,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The account is unknown, or no plugin reads its notifications."""
     assert notified(world, "x", alias="nobody").status_code == 404
+    monkeypatch.setattr(hooks, "serving_plugins", lambda: frozenset({"toy", "stripe"}))
     world.configure()
     assert notified(world, "x").status_code == 404
 
@@ -718,3 +728,85 @@ def test_kept_notification_has_no_shopper_data(world: World, toy: Toy) -> None:
         "name": payment.reference,
         "kind": "paid",
     }
+
+
+class Numbered(Shop):
+    """The toy that finds a payment by its number alone, which its notifications bring."""
+
+    @hooks.hookimpl
+    def tillgate_query(  # type: ignore[override]
+        self,
+        account: Account,
+        reference: str,
+        transaction_no: str | None,
+        deadline_seconds: float | None,
+    ) -> Any:
+        if transaction_no is None:
+            raise AnswerNotUnderstood("the toy finds no payment without its number")
+        return super().tillgate_query(account, reference, deadline_seconds)
+
+    @hooks.hookimpl
+    def tillgate_read_notification(
+        self,
+        account: Account,
+        headers: Any,
+        body: bytes,
+    ) -> list[hooks.Hint]:
+        [hint] = super().tillgate_read_notification(account, headers, body)
+        number = self.toy.payments[str(hint.reference)].number
+        return [hooks.Hint(reference=hint.reference, transaction_no=number)]
+
+
+@pytest.fixture
+def numbered(toy: Toy) -> Iterator[Toy]:
+    plugin, manager = Numbered(toy), hooks.plugin_manager()
+    former = manager.unregister(name="toy")
+    manager.register(plugin, name="toy")
+    yield toy
+    manager.unregister(plugin)
+    manager.register(former, name="toy")
+
+
+def lost_creation(world: World, toy: Toy) -> Payment:
+    """Return a payment whose creation got no answer, and which the shopper paid."""
+    toy.lost.add("pay")
+    payment = world.start(world.order())
+    assert payment.transaction_no is None
+    toy.payments[payment.reference].state = "paid"
+    return payment
+
+
+def test_number_from_a_webhook_is_used(world: World, numbered: Toy) -> None:
+    payment = lost_creation(world, numbered)
+    world.run_worker()
+    assert world.fresh(payment).status == "created"
+    assert notified(world, payment.reference).status_code == 200
+    assert world.fresh(payment).status == "paid"
+    assert world.fresh(payment).transaction_no == numbered.payments[payment.reference].number
+
+
+def test_worker_uses_the_number_later(world: World, numbered: Toy) -> None:
+    payment = lost_creation(world, numbered)
+    numbered.lost.add("query")
+    notified(world, payment.reference)
+    assert world.fresh(payment).status == "created"
+    Payment.objects.update(next_poll_at=payment.created_at)
+    world.run_worker()
+    assert world.fresh(payment).status == "paid"
+
+
+@pytest.mark.parametrize("secret", [SECRET, "of somebody else"])
+def test_payment_address_reaches_the_plugin(world: World, numbered: Toy, secret: str) -> None:
+    payment = lost_creation(world, numbered)
+    body = json.dumps({"name": payment.reference}).encode()
+    world.client.post(
+        f"/payments/notification/{payment.notification_key}/",
+        body,
+        content_type="application/json",
+        headers={"x-toy-signature": signed(secret, body)["X-Toy-Signature"]},
+    )
+    fresh = world.fresh(payment)
+    is_true = secret == SECRET
+    assert (fresh.status, fresh.forged_notifications) == (
+        ("paid", 0) if is_true else ("created", 1)
+    )

@@ -28,7 +28,15 @@ from django_scopes import scopes_disabled
 from pretix.base.models import Event
 from pretix.base.settings import SettingsSandbox
 
-from tillgate import REFERENCE, Account, ConfigurationError, Dialect, Money, TillgateError, shop
+from tillgate import (
+    REFERENCE,
+    Account,
+    ConfigurationError,
+    GatewayProfile,
+    Money,
+    TillgateError,
+    shop,
+)
 
 HOLDER: Final = "tillgate"
 """The identifier of the provider that stores the settings for all methods."""
@@ -122,25 +130,9 @@ def are_alike(values: Any, others: Any, *, testmode: bool) -> bool:
     return _given(values, prefix) == _given(others, prefix)
 
 
-def dialect_of(values: Any, prefix: str) -> Dialect | None:
+def dialect_of(values: Any, prefix: str) -> GatewayProfile | None:
     """Return the dialect that settings name, or None if the plugin that has it is not installed."""
-    return Dialect.named(values.get(f"{prefix}dialect") or REFERENCE.name)
-
-
-def is_asked_for(field: str, dialect: Dialect) -> bool:
-    """Tell whether an account of a dialect has a setting."""
-    match field:
-        case "base_url":
-            return not dialect.base_url
-        case "merchant_no":
-            return field in dialect.required
-        case "store_no":
-            return field in dialect.required or dialect.sends("pay", "storeNo")
-        case "settle_currency":
-            return dialect.sends("pay", "settleCurrency")
-        case "webhook_secrets":
-            return dialect.is_of_plugin
-    return True
+    return GatewayProfile.named(values.get(f"{prefix}dialect") or REFERENCE.name)
 
 
 def setting_of(method: str) -> str:
@@ -170,7 +162,7 @@ def _given(values: Any, prefix: str) -> dict[str, str]:
     names = [
         name
         for name in (*FIELDS, *OPTIONS)
-        if (is_asked_for(name, dialect) if dialect else name in ("token", "dialect"))
+        if (dialect.asks_for(name) if dialect else name in ("token", "dialect"))
     ]
     return {name: str(values.get(prefix + name) or "").strip() for name in names}
 

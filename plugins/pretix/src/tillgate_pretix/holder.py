@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from pretix.base.forms import SecretKeySettingsField, SecretKeySettingsWidget
 from pretix.base.payment import BasePaymentProvider
 
-from tillgate import REFERENCE, ConfigurationError, Dialect, shop
+from tillgate import REFERENCE, ConfigurationError, GatewayProfile, shop
 from tillgate_pretix import accounts, connection
 from tillgate_pretix.orders import METHODS
 
@@ -114,7 +114,7 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
             if (
                 (base_url := given.get(f"{prefix}base_url"))
                 and dialect
-                and accounts.is_asked_for("base_url", dialect)
+                and dialect.asks_for("base_url")
             ):
                 accounts.refuse_private(base_url, testmode=testmode)
             account = accounts.build(given, testmode=testmode)
@@ -232,7 +232,7 @@ def _services(saved: str | None) -> list[tuple[str, Any]]:
     """Return the choices of dialects. One whose plugin is gone stays, so that no other one is saved
     in its place.
     """
-    names = [name for name in Dialect.names() if name != REFERENCE.name]
+    names = [name for name in GatewayProfile.names() if name != REFERENCE.name]
     others = [
         (name, _SERVICES.get(name, name.capitalize()))
         for name in dict.fromkeys([*names, *filter(None, [saved])])
@@ -242,10 +242,8 @@ def _services(saved: str | None) -> list[tuple[str, Any]]:
 
 def _services_with(field: str) -> list[str]:
     """Return the choices whose accounts have a setting; the empty one is 2Pay."""
-    found = {name: Dialect.named(name) for name in Dialect.names()}
-    names = [
-        name for name, dialect in found.items() if dialect and accounts.is_asked_for(field, dialect)
-    ]
+    found = {name: GatewayProfile.named(name) for name in GatewayProfile.names()}
+    names = [name for name, dialect in found.items() if dialect and dialect.asks_for(field)]
     return ["" if name == REFERENCE.name else name for name in names]
 
 

@@ -74,6 +74,7 @@ def _begin(request: Any, order: Any, theirs: Any) -> tuple[str, str]:
         terminal=shop.terminal_of(request),
         account=alias_of(order),
         data=about,
+        shopper_ip=request.META.get("REMOTE_ADDR"),
     )
     if started.is_paid:
         return f"{_page_of(order)}?paid=yes", ""

@@ -13,7 +13,7 @@ import stripe
 from tillgate import Account, TillgateError, WrongCredentials
 from tillgate.hooks import Finding
 from tillgate_stripe.api import API_VERSION, Call, is_test_key
-from tillgate_stripe.dialect import STRIPE
+from tillgate_stripe.profile import STRIPE
 
 _KEY: Final = re.compile(r"[sr]k_(test|live)_\w+", re.ASCII)
 _SECRET: Final = re.compile(r"whsec_\S+", re.ASCII)

@@ -43,7 +43,7 @@ from tillgate.hooks import (
 )
 from tillgate_stripe import examination
 from tillgate_stripe.api import Call, is_test_key
-from tillgate_stripe.dialect import DEFAULT_METHOD, LANGUAGES, STRIPE, from_units, method, to_units
+from tillgate_stripe.profile import DEFAULT_METHOD, LANGUAGES, from_units, method, to_units
 
 __all__: list[str] = []
 
@@ -85,19 +85,13 @@ way.
 """
 
 
-def _is_ours(account: Account) -> bool:
-    return account.dialect.gateway == STRIPE.gateway
-
-
-@hookimpl(tryfirst=True)
+@hookimpl
 def tillgate_pay(
     account: Account,
     request: PaymentRequest,
     deadline_seconds: float | None,
-) -> CreatedPayment | None:
+) -> CreatedPayment:
     """Create a Checkout Session."""
-    if not _is_ours(account):
-        return None
     call = Call(account, "pay", request.reference, moves_money=True, seconds=deadline_seconds)
     params = _session_params(request)
     key = f"tillgate-pay-{request.reference}"
@@ -175,16 +169,14 @@ def _language(language: str | None) -> str:
     return known.get(wanted.lower()) or known.get(wanted.lower().partition("-")[0]) or "auto"
 
 
-@hookimpl(tryfirst=True)
+@hookimpl
 def tillgate_query(
     account: Account,
     reference: str,
     transaction_no: str | None,
     deadline_seconds: float | None,
-) -> Transaction | None:
+) -> Transaction:
     """Retrieve a session by its id, or find it by its reference, with its refunds and disputes."""
-    if not _is_ours(account):
-        return None
     call = Call(account, "query", reference, seconds=deadline_seconds)
     with call.errors():
         session = _session(call, transaction_no)
@@ -395,13 +387,11 @@ def _outcome(call: Call, refund: stripe.Refund) -> RefundOutcome:
         raise call.unknown(f"Stripe calls the refund {refund.id} {refund.status!r}") from None
 
 
-@hookimpl(tryfirst=True)
-def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None:
+@hookimpl
+def tillgate_refund(account: Account, request: RefundRequest) -> Refunded:
     """Refund the session's payment intent. Stripe remembers the refund's id for a day, and its
     metadata for ever.
     """
-    if not _is_ours(account):
-        return None
     intent = _intent_to_refund(account, request)
     if intent is None:
         raise Refused("not_paid", "nobody has paid, so nothing can be refunded", 400)
@@ -455,15 +445,13 @@ def _refunded(call: Call, request: RefundRequest, refund: stripe.Refund) -> Refu
     )
 
 
-@hookimpl(tryfirst=True)
+@hookimpl
 def tillgate_query_refund(
     account: Account,
     request: RefundRequest,
     refund_no: str | None,
-) -> Refunded | None:
+) -> Refunded:
     """Retrieve a refund by its number, or find it by the id in its metadata."""
-    if not _is_ours(account):
-        return None
     call = Call(account, "query", request.reference)
     with call.errors():
         if refund_no:
@@ -494,29 +482,44 @@ def tillgate_query_refund(
         return _refunded(call, request, found)
 
 
-@hookimpl(tryfirst=True)
-def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
+@hookimpl
+def tillgate_close(
+    account: Account,
+    reference: str,
+    transaction_no: str | None,
+    deadline_seconds: float | None,
+) -> bool:
+    """Expire a session. Stripe refuses that for one that is complete, or has expired before."""
+    call = Call(account, "query", reference, seconds=deadline_seconds)
+    with call.errors():
+        session = _session(call, transaction_no)
+        if session.status == "open":
+            try:
+                session = call.client.v1.checkout.sessions.expire(session.id)
+            except stripe.InvalidRequestError:  # the shopper was quicker
+                session = _session(call, session.id)
+    return bool(session.status == "expired")
+
+
+@hookimpl
+def tillgate_payment_methods(account: Account) -> Sequence[Method]:
     """Return the methods that the account lists, or Stripe's own choice on its page."""
-    if not _is_ours(account):
-        return None
     return [method(one.code, one.label, one.currencies) for one in account.methods] or [
         method(DEFAULT_METHOD),
     ]
 
 
-@hookimpl(tryfirst=True)
+@hookimpl
 def tillgate_read_notification(
     account: Account,
     headers: Mapping[str, str],
     body: bytes,
-) -> Sequence[Hint] | None:
+) -> Sequence[Hint]:
     """Verify an event by the account's secrets, and return the payment that it is about.
 
     It asks Stripe nothing. A refund of the dashboard and a dispute name no reference: their hint is
     the payment intent, and the worker queries by that.
     """
-    if not _is_ours(account):
-        return None
     _verify(account, headers.get("Stripe-Signature", ""), body)
     try:
         event = json.loads(body)
@@ -570,18 +573,16 @@ def _expect_recent(signature: str) -> None:
         )
 
 
-@hookimpl(tryfirst=True)
+@hookimpl
 def tillgate_examine_account(
     account: Account,
     online: bool,  # noqa: FBT001  # as the hook is
     deadline_seconds: float | None,
     webhook_url: str | None,
-) -> Sequence[Finding] | None:
+) -> Sequence[Finding]:
     """Examine the key, the webhook secrets and, online, the permissions, the webhook endpoints and
     the API version.
     """
-    if not _is_ours(account):
-        return None
     return [
         *examination.of_settings(account),
         *(examination.at_stripe(account, deadline_seconds, webhook_url) if online else ()),

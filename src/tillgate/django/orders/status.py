@@ -11,6 +11,7 @@ from django.db.models import Model, QuerySet
 from django.utils import timezone
 
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
+from tillgate.django.orders.unwanted import want_closed
 from tillgate.lifecycle import (
     ORDER_TRANSITIONS,
     OUTBOX_TRANSITIONS,
@@ -74,6 +75,7 @@ def mark_order_paid(order: Order, payment: Payment) -> None:
     move(ORDER_TRANSITIONS, order.status, OrderStatus.PAID)
     order.paid_by = payment
     order.save(update_fields=["paid_by"])
+    want_closed(order, but=payment)
 
 
 def mark_order_closed(order: Order) -> None:
@@ -81,6 +83,7 @@ def mark_order_closed(order: Order) -> None:
     move(ORDER_TRANSITIONS, order.status, OrderStatus.CLOSED)
     order.closed_at = timezone.now()
     order.save(update_fields=["closed_at"])
+    want_closed(order)
 
 
 def mark_order_reopened(order: Order) -> None:

@@ -40,10 +40,14 @@ def _body_of(request: HttpRequest) -> bytes:
 
 def received(request: HttpRequest) -> Notification:
     """Return what a request brought, as the wire reads it."""
+    return _as_read(request, _body_of(request))
+
+
+def _as_read(request: HttpRequest, body: bytes) -> Notification:
     return read_notification(
         request.headers.get("Content-Type", ""),
         request.META.get("QUERY_STRING", ""),
-        _body_of(request),
+        body,
     )
 
 
@@ -102,8 +106,15 @@ def _asked_to_come_again(view: Callable[..., HttpResponse]) -> Callable[..., Htt
 @_asked_to_come_again
 def payment_notification(request: HttpRequest, key: str) -> HttpResponse:
     """Receive the gateway's notification about a payment (IPN)."""
-    read = cache(partial(received, request))
-    payment = notifications.receive_payment_notification(key, read, request.method or "")
+    body = cache(partial(_body_of, request))
+    read = cache(lambda: _as_read(request, body()))
+    payment = notifications.receive_payment_notification(
+        key,
+        read,
+        request.method or "",
+        request.headers,
+        body,
+    )
     if payment is None:
         return _acknowledged(webhooks.receive_unknown(key, partial(_from_stranger, request)))
     return acknowledgement(payment)

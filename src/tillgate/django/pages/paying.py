@@ -166,6 +166,7 @@ def _start(request: HttpRequest, asked: Asked, method: str) -> tuple[Started | N
             terminal=terminal_of(request.headers.get("User-Agent", "")),
             data={"language": get_language()},  # for mail
             despite=asked.told.split(),
+            shopper_ip=request.META.get("REMOTE_ADDR"),
         )
     except NotPayable as error:
         return None, _("This order cannot be paid: %(detail)s.") % {"detail": error}

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Any, Final
 
 from django.utils import timezone
@@ -92,6 +93,7 @@ class Choice:
     alias: str
     account: Account
     data: dict[str, Any]
+    shopper_ip: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +164,18 @@ def new_payment(
         email=description.email,
         language=get_language(),
         goods_info=description.lines,
+        webhook_url=settings.address("tillgate:webhook", choice.alias),
+        shopper_ip=_address_or_none(choice.shopper_ip),
     )
     return payment, request
+
+
+def _address_or_none(given: str | None) -> str | None:
+    """Return the shopper's address; None for a text that is none, as behind a socket of Unix."""
+    try:
+        return str(ip_address(given or ""))
+    except ValueError:
+        return None
 
 
 def create(

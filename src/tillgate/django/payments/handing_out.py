@@ -108,6 +108,8 @@ def is_order_paid(order: Order) -> bool:
 
 def is_page_live(payment: Payment) -> bool:
     """Tell whether a shopper can still finish on the payment page of a payment."""
+    if payment.close_wanted_at or payment.page_closed_at:
+        return False
     now, is_open_for = timezone.now(), payment.page_closes_at - payment.created_at
     is_in_time = now < payment.page_closes_at - min(_LEAVE_TIME, is_open_for / 4)
     return (

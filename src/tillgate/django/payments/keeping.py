@@ -16,8 +16,12 @@ from django.utils import timezone
 from tillgate.account import Account
 from tillgate.django.models import Notification, NotificationKind, Payment, Refund, database
 from tillgate.lifecycle import PaymentStatus
-from tillgate.wire.dialects import SignatureRule
-from tillgate.wire.notifications import NOT_READ, NOT_WHOLE, NotificationSignature
+from tillgate.wire.notifications import (
+    NOT_READ,
+    NOT_WHOLE,
+    NotificationSignature,
+    signature_by,
+)
 from tillgate.wire.notifications import Notification as Received
 from tillgate.wire.personal import kept_texts
 
@@ -72,13 +76,7 @@ def signature_of(account: Account | None, received: Received) -> NotificationSig
     """
     if account is None:
         return NotificationSignature.ABSENT
-    rule = account.dialect.notification_signature
-    if rule is SignatureRule.IGNORED:
-        return NotificationSignature.ABSENT
-    signature = received.signature(account.token.get_secret_value())
-    if rule is SignatureRule.REQUIRED and signature is NotificationSignature.ABSENT:
-        return NotificationSignature.FORGED
-    return signature
+    return signature_by(account.dialect, received, account.token.get_secret_value())
 
 
 def count_repeated(payment: Payment) -> None:

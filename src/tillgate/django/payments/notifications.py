@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from django.db import connections
 from django.utils import timezone
 
+from tillgate import hooks
+from tillgate.account import Account
 from tillgate.django.accounts import dialect_of, known_account_of
 from tillgate.django.models import NotificationKind, Payment, Refund, database
 from tillgate.django.orders.locking import durable, locked_order
 from tillgate.django.outbox.delivering import deliver
+from tillgate.django.payments.details import note_number
 from tillgate.django.payments.keeping import (
     bounded,
     count_repeated,
@@ -38,23 +42,32 @@ from tillgate.django.payments.refusals import (
     review_unjudged,
 )
 from tillgate.django.refunds.settling import settle_by_notification
+from tillgate.errors import SignatureMismatch
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, PaymentStatus
 from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.notifications import Notification as Received
 from tillgate.wire.notifications import NotificationSignature, confirms_refund
 from tillgate.wire.personal import KEPT_FIELDS
+from tillgate.wire.texts import described
 
 _log = logging.getLogger("tillgate")
 
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 FORGED: Final = NotificationSignature.FORGED
 
 Reader = Callable[[], Received]
 """Reads a request. Strangers can send one too, so it runs only for a known address."""
 
 
-def receive_payment_notification(key: str, read: Reader, method: str) -> Payment | None:
+def receive_payment_notification(
+    key: str,
+    read: Reader,
+    method: str,
+    headers: Mapping[str, str] = _NO_HEADERS,
+    body: Callable[[], bytes] = bytes,
+) -> Payment | None:
     """Store a payment notification and reconcile its payment; return the payment, or None for an
-    unknown address, without reading.
+    unknown address, without reading. The plugin of another gateway verifies headers and body.
     """
     payment = _find(key)
     if payment is None:
@@ -62,6 +75,8 @@ def receive_payment_notification(key: str, read: Reader, method: str) -> Payment
     received = read()
     payment.known_account = account = known_account_of(payment)
     signature = signature_of(account, received)
+    if account is not None and account.dialect.is_of_plugin:
+        signature = _verified(payment, account, headers, body())
     kept = account.dialect.kept_fields if account else KEPT_FIELDS
     answered = receive(
         payment,
@@ -74,6 +89,29 @@ def receive_payment_notification(key: str, read: Reader, method: str) -> Payment
     )
     answered.known_account = account
     return answered
+
+
+def _verified(
+    payment: Payment,
+    account: Account,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> NotificationSignature:
+    """Let the plugin verify what came to a payment's address, and keep the number that it names.
+
+    What it cannot read is a hint all the same: the address is known to nobody else.
+    """
+    try:
+        hints = hooks.read_notification(account, headers, body)
+    except SignatureMismatch:
+        return NotificationSignature.FORGED
+    except Exception as error:  # a plugin may raise anything
+        _log.warning("a notification of %s was not read: %s", payment.reference, described(error))
+        return NotificationSignature.ABSENT
+    if not hints:
+        return NotificationSignature.ABSENT
+    note_number(payment, hints, is_its_own=True)
+    return NotificationSignature.MATCHES
 
 
 def receive_return(key: str, read: Reader, method: str) -> Payment | None:

@@ -27,6 +27,7 @@ from tillgate.django.orders.timeline import record
 from tillgate.django.orders.times import disputable, pay_until, unpaid_check_at
 from tillgate.django.outbox.delivering import deliver, deliver_due
 from tillgate.django.payments.admission import note_hung_query, resting_queries
+from tillgate.django.payments.details import note_details
 from tillgate.django.refunds.external import book_reported_refunds, refund_news
 from tillgate.django.reviews.closing import ITSELF, AppliedAnswer, conclude
 from tillgate.django.reviews.opening import (
@@ -199,7 +200,7 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
             found = hooks.query(
                 account,
                 payment.reference,
-                transaction_no=payment.transaction_no,
+                transaction_no=payment.transaction_no or payment.hinted_no,
                 deadline_seconds=deadline_seconds,
                 attempts=attempts,
             )
@@ -269,6 +270,7 @@ def write_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
 
     Return the payment itself where the answer leaves its order alone, else its row as it is then.
     """
+    note_details(payment, answer)
     decision = interpret(facts_of(payment), (), answer)
     payment.is_in_doubt = not decision.is_in_order
     if is_unchanged(payment, decision) and not refund_news(payment, answer):

@@ -30,6 +30,7 @@ from tillgate.django.orders.locking import (
 from tillgate.django.orders.registering import new_order
 from tillgate.django.orders.timeline import record
 from tillgate.django.orders.times import pay_until, stop_after
+from tillgate.django.orders.unwanted import want_closed
 from tillgate.django.payments.admission import (
     CreationState,
     NotPayable,
@@ -69,12 +70,14 @@ def start_payment(
     account: str = "default",
     data: dict[str, Any] | None = None,
     despite: Collection[str] = (),
+    shopper_ip: str | None = None,
     actor: str = "start",
 ) -> Started:
     """Start a payment of an order, or hand out the open one for the same payment method and amount.
 
     `terminal` is where the shopper is, in a browser or on a telephone, `account` the name of one of
-    the settings or of a plugin, and `data` is stored for the hooks. `tillgate_describe_order` says
+    the settings or of a plugin, and `data` is stored for the hooks. `shopper_ip` is the shopper's
+    address on the network, for gateways that ask; it is not stored. `tillgate_describe_order` says
     the amount, and whether the order may be paid. A payment whose money is on its way forbids
     another, unless the shopper has read so: `despite` has the references of such payments. An order
     that holds money, or has a payment under review, is not refused here: the pages of `pay_url` and
@@ -94,6 +97,7 @@ def start_payment(
         alias=account,
         account=find_account(account),
         data=data or {},
+        shopper_ip=shopper_ip,
     )
     state = creation_state(account, method)
     resting = account if state is CreationState.RESTS else None
@@ -168,6 +172,8 @@ def _begin(
         order.save(update_fields=["tried_since"])
     payment, request = new_payment(order, description, price, choice)
     payment.save(force_insert=True)
+    if any(sibling.is_open for sibling in siblings):
+        want_closed(order, but=payment)
     message = f"{payment.money} with {choice.method}"
     record("payment.created", order, actor, message, payment=payment)
     return payment, request

@@ -18,6 +18,7 @@ from tillgate.django.accounts import account_if_known, find_account, is_made_by
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Notification, NotificationKind, Payment, Refund, new_key
 from tillgate.django.orders.locking import outside_transactions
+from tillgate.django.payments.details import is_storable, note_number
 from tillgate.django.payments.keeping import bounded, errors_logged, signature_of
 from tillgate.django.payments.notifications import receive
 from tillgate.django.payments.reconciling import apply_answer, ask, claim_poll
@@ -29,13 +30,11 @@ from tillgate.django.payments.restores import (
     was_restored,
 )
 from tillgate.errors import AnswerNotUnderstood, ConfigurationError, GatewayError, SignatureMismatch
-from tillgate.hooks.boundary import LONGEST_NUMBER
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, Found, Inconclusive
 from tillgate.wire.notifications import Notification as Received
 from tillgate.wire.notifications import NotificationSignature, read_notification
 from tillgate.wire.references import is_new_reference
 from tillgate.wire.signing import SIGNATURE
-from tillgate.wire.texts import storable
 
 _log = logging.getLogger("tillgate")
 
@@ -102,6 +101,7 @@ def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Acco
     for place, payment in enumerate(found):
         payment.known_account = account if is_made_by(payment, account) else None
         signature = NotificationSignature.MATCHES
+        note_number(payment, hints)
         receive(
             payment,
             NotificationKind.PAYMENT,
@@ -154,12 +154,7 @@ def _names(hints: Iterable[hooks.Hint], name: str) -> set[str]:
     """Return the references or numbers of hints. Text that no row can hold names no payment of
     ours.
     """
-    found = (getattr(hint, name) for hint in hints)
-    return {
-        one
-        for one in found
-        if isinstance(one, str) and 0 < len(one) <= LONGEST_NUMBER and storable(one) == one
-    }
+    return {one for one in (getattr(hint, name) for hint in hints) if is_storable(one)}
 
 
 def _ask_about_refunds(payment: Payment) -> None:

@@ -14,8 +14,9 @@ from django.utils import timezone
 
 from tillgate.django.models import Payment, Review
 from tillgate.django.orders.locking import locked_order, reconnect_if_cut
+from tillgate.django.payments.closing import close_and_ask, note_closed
+from tillgate.django.payments.details import note_details
 from tillgate.django.payments.reconciling import (
-    ask,
     facts_of,
     is_unchanged,
     next_poll_after,
@@ -58,7 +59,7 @@ class _CallsOfTurn(Calls):
     """The queries of a turn, after which the account rests where its gateway does not answer."""
 
     def __init__(self, turn: Turn) -> None:
-        super().__init__(ask, stop=turn.run.stop, ends=turn.ends)
+        super().__init__(close_and_ask, stop=turn.run.stop, ends=turn.ends)
         self._account = turn.account
 
     def __exit__(
@@ -121,6 +122,9 @@ class _Answers:
     def _take(self, payment: Payment, answer: Answer, decision: Decision) -> None:
         """Count an answer, and keep it for the reviews."""
         self._turn.work.count(self._turn.chore.name)
+        with self._turn.guarded(f"payment {payment.reference}"):
+            note_closed(payment)
+            note_details(payment, answer)
         if decision.is_conclusive and not isinstance(answer, Inconclusive):
             # `write_answer` concludes an answer that moves the payment, with all that is known
             # then.

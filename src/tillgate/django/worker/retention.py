@@ -145,7 +145,12 @@ def _erase(order: Order, actor: str) -> bool:
     """
     kept, _ = Notification.objects.filter(payment__order=order).delete()
     texts = order.timeline.exclude(message="", evidence={}).update(message="", evidence={})
-    Payment.objects.filter(order=order).update(description="", payment_url="", last_notification="")
+    Payment.objects.filter(order=order).update(
+        description="",
+        payment_url="",
+        last_notification="",
+        details={},
+    )
     refunds = Refund.objects.filter(payment__order=order)
     texts += refunds.exclude(reason__in=(*_CODED_REASONS, "")).update(reason="")
     refunds.update(answer="")

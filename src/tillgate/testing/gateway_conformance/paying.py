@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Final
 
 import pytest
@@ -12,6 +13,7 @@ from tillgate.errors import GatewayError, NotSent, OrderNotFound, OutcomeUnknown
 from tillgate.money import decimals_of
 from tillgate.testing.gateway_conformance.judging import (
     CANCELLED,
+    Payment,
     any_account,
     expect_paid,
     held,
@@ -147,6 +149,22 @@ class PayingAtGateway:
         )
         assert hooks.query(account, request.reference).status is TransactionStatus.PENDING
 
+    def test_closed_page(self, gateway: GatewayDriver) -> None:
+        """A payment that Tillgate closes can no longer be paid, also when it is closed twice; a
+        paid one stays paid, and nothing of it is refunded.
+        """
+        payment, money = start(gateway), paid(gateway)
+        if _close(payment) is None:
+            pytest.skip("the plugin closes no payment")
+        assert _close(payment) is True, "the page is closed, and closing it again says no"
+        assert payment.query().status in CANCELLED, "the page is closed, and the payment is open"
+        with suppress(Exception):  # the emulator may refuse
+            gateway.pay(payment.request.reference)
+        assert payment.query().status is not TransactionStatus.PAID, "a closed page was paid"
+        assert _close(money) is False, "a paid payment cannot be closed"
+        money.expect_refunds()
+        expect_paid(money)
+
     def test_slow_query(self, gateway: GatewayDriver) -> None:
         """A query ends within its deadline and proves nothing then."""
         payment = paid(gateway)
@@ -202,6 +220,14 @@ class PayingAtGateway:
                 currency in method.currencies or not method.currencies for method in methods
             )
             assert takes, f"no payment method takes {currency}, and the account does"
+
+
+def _close(payment: Payment) -> bool | None:
+    return hooks.close(
+        payment.account,
+        payment.request.reference,
+        transaction_no=payment.created.transaction_no,
+    )
 
 
 def _is_exact(gateway: GatewayDriver, decimals: int) -> None:

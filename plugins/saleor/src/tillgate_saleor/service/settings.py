@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import dj_database_url
 from django.conf.locale import LANG_INFO
 
-from tillgate import REFERENCE, ConfigurationError, Dialect
+from tillgate import REFERENCE, ConfigurationError, GatewayProfile
 
 _missing: dict[str, str] = {}
 _SHORTEST_KEY: Final = 50
@@ -65,12 +65,12 @@ def _language(name: str) -> str:
 def _account() -> dict[str, Any]:
     """Return the account of the environment. Its dialect decides which variables it needs."""
     name = os.environ.get("TILLGATE_DIALECT") or REFERENCE.name
-    dialect = Dialect.named(name)
+    dialect = GatewayProfile.named(name)
     if dialect is None:
         raise ConfigurationError(
             "TILLGATE_DIALECT",
             name,
-            f"is not one of {', '.join(Dialect.names())}: is its plugin installed?",
+            f"is not one of {', '.join(GatewayProfile.names())}: is its plugin installed?",
         )
     given: dict[str, Any] = {
         "BASE_URL": os.environ.get("TILLGATE_BASE_URL"),

@@ -21,7 +21,7 @@ from tillgate import money
 from tillgate.django import actions, dates, words
 from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.masking import Mask
-from tillgate.django.models import NOTHING, Order, Payment, Refund, Review
+from tillgate.django.models import NOTHING, Order, Payment, PaymentNumber, Refund, Review
 from tillgate.django.pages.admin.base import ValueFilter, need, staff_detail
 from tillgate.django.pages.admin.figures_pages import FiguresAdmin
 from tillgate.django.pages.forms import RefundForm
@@ -143,8 +143,16 @@ class PaymentAdmin(FiguresAdmin):
         orders = list(
             Order.objects.filter(key=term).values_list("pk", flat=True)[:_MOST_ORDERS_OF_A_KEY],
         )
+        numbered = list(
+            PaymentNumber.objects.filter(number=term).values_list("payment_id", flat=True)[
+                :_MOST_ORDERS_OF_A_KEY
+            ],
+        )
         return queryset.filter(
-            Q(reference__startswith=term.upper()) | Q(transaction_no=term) | Q(order_id__in=orders),
+            Q(reference__startswith=term.upper())
+            | Q(transaction_no=term)
+            | Q(order_id__in=orders)
+            | Q(pk__in=numbered),
         ), False
 
     @admin.display(description=_("reference"), ordering="reference")

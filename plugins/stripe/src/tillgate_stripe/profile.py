@@ -8,7 +8,8 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Final
 
-from tillgate import Dialect, InvalidRequest, Method, Money
+from tillgate import InvalidRequest, Method, Money
+from tillgate.gateways import GatewayProfile
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -178,21 +179,18 @@ _KEPT: Final = frozenset(
 shopper, and is none of it.
 """
 
-STRIPE: Final = Dialect(
+STRIPE: Final = GatewayProfile(
     name="stripe",
-    gateway="stripe",
     base_url="https://api.stripe.com",
-    required=(),
     # "from 30 minutes to 24 hours after Checkout Session creation", by Stripe's clock
     timeout_minutes=(
         31,
         24 * 60 - 1,
     ),
     currencies=_CURRENCIES,
-    settle_currency_is_currency=False,
     methods=tuple(method(code) for code in _LABELS),
     macros=("status",),
-    acknowledgement="",
+    paid_words=frozenset({"success"}),
     kept_fields=_KEPT,
 )
 """Stripe's part in what Tillgate knows of a gateway."""
