@@ -113,6 +113,17 @@ def test_wrong_line_warns_without_stopping_commands(pretix: dict[str, str]) -> N
     assert re.search("FAIL  settings .*did you mean 'TIMEOUT_MINUTES'", said)
 
 
+def test_excluded_core_app_stops_pretix_clearly(pretix: dict[str, str]) -> None:
+    """Only this setting leaves the app out, and no page works without it."""
+    file = Path(pretix["PRETIX_CONFIG_FILE"])
+    file.write_text(
+        file.read_text().replace("[pretix]\n", "[pretix]\nplugins_exclude=tillgate.django\n"),
+    )
+    ended, said = output(pretix, "runperiodic", "--list-tasks")
+    assert ended == 1
+    assert re.search("ImproperlyConfigured: .*app is missing.*tillgate.django", said), said
+
+
 def test_pretix_over_http_can_be_tried(pretix: dict[str, str]) -> None:
     """Migrations run there as well."""
     file = Path(pretix["PRETIX_CONFIG_FILE"])
