@@ -57,9 +57,9 @@ class SilentDriver(TellingDriver):
     def __init__(self) -> None:
         from tillgate.django.models import OutboxEvent  # once Django is ready
         from tillgate.django.outbox import remote
+        from tillgate.django.outbox.attempts import note_failure as note
 
         super().__init__()
-        note = remote.note_failure
 
         def hushed(order_id: int, outbox_event_id: int, error: Exception, *rest: Any) -> None:
             if not OutboxEvent.objects.filter(pk=outbox_event_id, kind="remote").update(
