@@ -195,10 +195,12 @@ class Payment(models.Model):
     close_answer: bool | str | None = None
     """What came of closing its page just now, or why it could not be; never stored."""
 
-    order = models.ForeignKey(Order, models.PROTECT, related_name="payments")
-    reference = models.CharField(max_length=64, unique=True)
-    notification_key = ExactField(max_length=32, unique=True, default=new_key)
-    return_key = ExactField(max_length=32, unique=True, default=new_key)
+    # Constraints make them unique: `unique` and `db_index` of text make a second index on
+    # PostgreSQL, for LIKE, which no query uses.
+    order = models.ForeignKey(Order, models.PROTECT, related_name="payments", db_index=False)
+    reference = models.CharField(max_length=64)
+    notification_key = ExactField(max_length=32, default=new_key)
+    return_key = ExactField(max_length=32, default=new_key)
 
     account = models.CharField(_("account"), max_length=128)
     merchant_no = models.CharField(max_length=64)
@@ -222,7 +224,7 @@ class Payment(models.Model):
     is_processing = models.BooleanField(default=False)
     """Whether the shopper has finished and the money is on its way, for days perhaps."""
     # null, since '' would be a number
-    transaction_no = models.CharField(max_length=255, null=True, blank=True, db_index=True)
+    transaction_no = models.CharField(max_length=255, null=True, blank=True)
     hinted_no = models.CharField(max_length=255, null=True, blank=True)
     """The gateway's number by a verified notification, for queries while no answer has brought
     it.
@@ -271,6 +273,12 @@ class Payment(models.Model):
             models.Index(fields=["account", "next_poll_at"], name="tillgate_payment_due"),
             models.Index(fields=["order", "status"], name="tillgate_payment_of_order"),
             models.Index(fields=["status", "created_at"], name="tillgate_payment_by_status"),
+            models.Index(fields=["status_since"], name="tillgate_payment_since"),
+            models.Index(fields=["transaction_no"], name="tillgate_payment_by_number"),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=[name], name=f"tillgate_payment_{name}")
+            for name in ("reference", "notification_key", "return_key")
         ]
 
     def __str__(self) -> str:
@@ -321,7 +329,7 @@ class PaymentNumber(models.Model):
         verbose_name = "number of a payment"  # no page names it
         verbose_name_plural = "numbers of payments"
         constraints = [
-            models.UniqueConstraint(fields=["payment", "number"], name="tillgate_payment_number"),
+            models.UniqueConstraint(fields=["payment", "number"], name="tillgate_payment_by_number"),
         ]
 
     def __str__(self) -> str:
@@ -336,8 +344,8 @@ class Refund(models.Model):
     objects: ClassVar[OneDatabase[Refund]] = OneDatabase()
 
     payment = models.ForeignKey(Payment, models.PROTECT, related_name="refunds")
-    notification_key = ExactField(max_length=32, unique=True, default=new_key)
-    refund_id = models.CharField(max_length=64, unique=True, default=new_refund_id)
+    notification_key = ExactField(max_length=32, default=new_key)
+    refund_id = models.CharField(max_length=64, default=new_refund_id)
     """Our name of the refund at the gateway: the same however often it is sent or queried."""
     # null, since '' would be a number
     refund_no = models.CharField(max_length=255, null=True, blank=True)
@@ -369,6 +377,11 @@ class Refund(models.Model):
         verbose_name = _("refund")
         verbose_name_plural = _("refunds")
         constraints = [
+            models.UniqueConstraint(
+                fields=["notification_key"],
+                name="tillgate_refund_notification_key",
+            ),
+            models.UniqueConstraint(fields=["refund_id"], name="tillgate_refund_refund_id"),
             models.UniqueConstraint(
                 fields=["payment", "idempotency_key"],
                 name="tillgate_refund_key",
@@ -583,7 +596,12 @@ class OutboxEvent(models.Model):
 
     objects: ClassVar[OneDatabase[OutboxEvent]] = OneDatabase()
 
-    order = models.ForeignKey(Order, models.CASCADE, related_name="outbox_events")
+    order = models.ForeignKey(
+        Order,
+        models.CASCADE,
+        related_name="outbox_events",
+        db_index=False,
+    )
     payment = models.ForeignKey(
         Payment,
         models.CASCADE,
