@@ -29,6 +29,7 @@ from tillgate import (
     Gateway,
     GatewayProfile,
     InvalidRequest,
+    Method,
     NotSent,
     OutcomeUnknown,
     PaymentRequest,
@@ -194,6 +195,17 @@ def test_each_account_gets_own_gateway(
             request=RefundRequest(reference="A-1", currency="USD", amount="1.00"),
         )
     assert sent == ["first.example", "second.example", "first.example"]
+
+
+def test_plugin_without_methods_offers_its_profile(plug) -> None:  # type: ignore[no-untyped-def]
+    plug(CannedGateway(), "canned")
+    profile = GatewayProfile(
+        name="canned",
+        base_url="https://canned.example",
+        currencies=("USD",),
+        methods=(Method(code="checkout"),),
+    )
+    assert hooks.payment_methods(Account(dialect=profile, token="key")) == profile.methods
 
 
 def test_missing_answering_plugin_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,6 +181,8 @@ def payment_methods(account: Account) -> tuple[Method, ...]:
     """Return the payment methods of an account, with their currencies and limits."""
     expect_gateway(account)
     answer = _ask(account, "tillgate_payment_methods")
+    if answer is None and account.dialect.is_of_plugin:
+        return account.taken_methods
     name = _answered_by(account, "tillgate_payment_methods")
     if not isinstance(answer, Sequence) or not all(isinstance(one, Method) for one in answer):
         raise ConfigurationError(name, type(answer).__name__, "must be a list of Method")
