@@ -24,7 +24,14 @@ PLUGINS = {
         if path.is_dir()
     },
 }
-PUBLIC = {"tillgate", "tillgate.hooks", "tillgate.shop", "tillgate.shop.http"}
+PUBLIC = {
+    "tillgate",
+    "tillgate.gateways",
+    "tillgate.gateways.http",
+    "tillgate.hooks",
+    "tillgate.shop",
+    "tillgate.shop.http",
+}
 PUBLIC_IN_TESTS = {
     "tillgate.testing",
     "tillgate.testing.databases",

@@ -329,7 +329,7 @@ class PaymentNumber(models.Model):
         verbose_name = "number of a payment"  # no page names it
         verbose_name_plural = "numbers of payments"
         constraints = [
-            models.UniqueConstraint(fields=["payment", "number"], name="tillgate_payment_by_number"),
+            models.UniqueConstraint(fields=["payment", "number"], name="tillgate_payment_number"),
         ]
 
     def __str__(self) -> str:
