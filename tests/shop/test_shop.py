@@ -56,7 +56,7 @@ def test_package_offers_names_of_its_modules() -> None:
     names = {
         name
         for module in modules
-        if module not in {"http", "shipping"}  # httpx is heavy; shipping is not public yet
+        if module != "http"  # httpx is heavy
         for name in import_module(f"tillgate.shop.{module}").__all__
     }
     assert set(shop.__all__) == names | {"money"}

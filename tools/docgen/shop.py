@@ -23,6 +23,7 @@ GROUPS: Final = (
     "payments",
     "refunds",
     "reviews",
+    "shipping",
     "remote",
     "staff",
     "personal",

@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import transaction
+from django.utils import timezone
 from oscar.apps.order.exceptions import InvalidPaymentEvent, InvalidShippingEvent
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_class, get_model
@@ -599,6 +600,23 @@ def test_refunded_order_refuses_other_statuses(
     with pytest.raises(PaymentError, match="do not ship it"):
         moves(bought, "Shipped")
     assert moves(bought, "Cancelled") == "Cancelled"
+
+
+def test_disputed_order_is_not_shipped(bought: Bought) -> None:
+    """The goods of an order whose money the bank has asked back stay in the shop."""
+    ours = shop.order_state("oscar", bought.order.number)
+    assert ours is not None
+    assert ours.paid_by is not None
+    shop.open_review(ours.paid_by.id, "The bank asks it back.", actor="test")
+    Review.objects.update(reason="disputed")
+    said = "is in doubt \\(Disputed by the shopper's bank\\): do not ship it"
+    with pytest.raises(InvalidShippingEvent, match=said):
+        ships(bought)
+    with pytest.raises(PaymentError, match=said):
+        moves(bought, "Shipped")
+    Review.objects.update(resolved_at=timezone.now(), status="resolved")
+    ships(bought)
+    assert moves(bought, "Shipped") == "Shipped"
 
 
 @pytest.mark.parametrize(("amount", "ships_on"), [("32.00", False), ("31.99", True)])

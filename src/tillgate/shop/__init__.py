@@ -65,6 +65,7 @@ from tillgate.shop.settings import (
     read_settings,
     setting_names,
 )
+from tillgate.shop.shipping import ShippingDoubt, ShippingDoubtKind, against_shipping
 from tillgate.shop.staff import (
     RefundForm,
     admin_url,
@@ -124,11 +125,14 @@ __all__ = [
     "ReviewAction",
     "ReviewReason",
     "SettingsLoader",
+    "ShippingDoubt",
+    "ShippingDoubtKind",
     "StartOutcome",
     "StartedPayment",
     "absolute_url",
     "acknowledge",
     "admin_url",
+    "against_shipping",
     "badge_of",
     "check_account",
     "close_order",

@@ -146,10 +146,11 @@ class EventHandlerMixin:
 
 
 def _why_not_shipped(order: Any) -> str | None:
-    """Return why an order must not be shipped, and what to do instead; None for one whose money was
-    not refunded, or only in part.
+    """Return why an order must not be shipped, and what to do instead; None for one whose money is
+    here and not in doubt.
     """
-    refunded = refunds.refunded_entirely(order, state_of(order))
+    ours = state_of(order)
+    refunded = refunds.refunded_entirely(order, ours)
     if refunded is refunds.Refunded.ENTIRELY:
         return gettext("order %(number)s was refunded: do not ship it, cancel it") % {
             "number": order.number,
@@ -160,6 +161,12 @@ def _why_not_shipped(order: Any) -> str | None:
             "for the result of the refund",
         )
         return said % {"number": order.number}
+    if doubts := refunds.doubts_of([order], [ours] if ours else []).get(order.number):
+        said = gettext(
+            "the money of order %(number)s is in doubt (%(doubts)s): do not ship it before its "
+            "review is resolved",
+        )
+        return said % {"number": order.number, "doubts": ", ".join(doubts)}
     return None
 
 

@@ -103,6 +103,10 @@ MARKS: Final = {
 }
 """The words of the badges in the dashboard."""
 _FINISHED: Final = (RefundStatus.SUCCEEDED, RefundStatus.FAILED)
+_ABOUT_REFUNDS: Final = (
+    shop.ShippingDoubtKind.REFUNDED,
+    shop.ShippingDoubtKind.REFUND_UNDER_WAY,
+)
 
 
 def refunded_of(order: Any, ours: shop.OrderState | None) -> Refunded | None:
@@ -121,6 +125,17 @@ def refunded_of(order: Any, ours: shop.OrderState | None) -> Refunded | None:
         if payment.held_amount or outstanding(order) < order.total_incl_tax
         else Refunded.ENTIRELY
     )
+
+
+def doubts_of(orders: Iterable[Any], states: Iterable[shop.OrderState]) -> dict[str, list[str]]:
+    """Return the words of what stands against shipping orders, beside their refunds."""
+    numbers = [order.number for order in orders]
+    found = shop.against_shipping(PLUGIN, numbers, states=states)
+    return {
+        number: words
+        for number, doubts in found.items()
+        if (words := [one.text for one in doubts if one.kind not in _ABOUT_REFUNDS])
+    }
 
 
 def refunded_entirely(order: Any, ours: shop.OrderState | None) -> Refunded | None:

@@ -27,6 +27,7 @@ from tillgate_oscar.orders import is_expected, state_of
 from tillgate_oscar.refunds import (
     MARKS,
     MAY_REFUND,
+    doubts_of,
     find_repeated,
     is_refund,
     paid_for,
@@ -80,8 +81,13 @@ def _marked(orders: Any) -> list[tuple[Any, str]]:
     states = {
         ours.key: ours for ours in shop.order_states(PLUGIN, [order.number for order in orders])
     }
-    marks = [(order, refunded_of(order, states.get(order.number))) for order in orders]
-    return [(order, str(MARKS[mark])) for order, mark in marks if mark]
+    doubts = doubts_of(orders, states.values())
+    found = []
+    for order in orders:
+        mark = refunded_of(order, states.get(order.number))
+        words = [*([str(MARKS[mark])] if mark else []), *doubts.get(order.number, [])]
+        found += [(order, ", ".join(words))] if words else []
+    return found
 
 
 class OrderDetailMixin:
@@ -124,6 +130,7 @@ class OrderDetailMixin:
             if may_refund
             else None,
             "tillgate_refunded": refunded_of(self.object, ours),
+            "tillgate_doubts": doubts_of([self.object], [ours]).get(ours.key, []),
             "tillgate_refund_type": refund_event_type(),
             "tillgate_just_refunded": shop.just_refunded(ours.paid_by) if ours.paid_by else "",
             "tillgate_idempotency_key": secrets.token_urlsafe(12),
