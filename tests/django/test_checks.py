@@ -13,7 +13,7 @@ from datetime import timedelta
 from enum import IntEnum
 from inspect import getsource
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -333,7 +333,8 @@ def test_e006_a_plugin_that_cannot_be_loaded(sound: Any, monkeypatch: pytest.Mon
 @contextmanager
 def plugged(name: str, *functions: Callable[..., Any]) -> Iterator[None]:
     """Register a plugin as an app does when it is ready: with the manager that is built already."""
-    plugin = SimpleNamespace(**{function.__name__: function for function in functions})
+    plugin = ModuleType(name)
+    vars(plugin).update({function.__name__: function for function in functions})
     hooks.plugin_manager().register(plugin, name=name)
     try:
         yield

@@ -388,7 +388,8 @@ def test_every_subcommand_says_what_it_is_for(
 ) -> None:
     with pytest.raises(SystemExit):
         Command().create_parser("manage.py", "tillgate").parse_args([name, "--help"])
-    summary = (SUBCOMMANDS[name].__doc__ or "").partition(".")[0].partition(";")[0]
+    about = " ".join((SUBCOMMANDS[name].__doc__ or "").split())
+    summary = about.partition(".")[0].partition(";")[0]
     assert summary
     assert summary in " ".join(capsys.readouterr().out.split())
 
@@ -824,7 +825,7 @@ def test_raising_plugin_does_not_end_doctor(healthy: World) -> None:
             raise KeyError(alias)
 
         @hooks.hookimpl(tryfirst=True)
-        def tillgate_query(self, reference: str) -> None:
+        def tillgate_examine_account(self, account: Account) -> None:
             raise ZeroDivisionError
 
     faulty = Faulty()

@@ -33,7 +33,7 @@ from tillgate.django.worker.run import run_worker
 from tillgate.lifecycle import NotFound, ReviewReason
 from tillgate.testing.world import together
 
-working: Any = importlib.import_module("tillgate.django.worker.polls")
+working: Any = importlib.import_module("tillgate.django.payments.closing")
 refunding: Any = importlib.import_module("tillgate.django.refunds.queueing")
 noticing: Any = importlib.import_module("tillgate.django.payments.notifications")
 

@@ -28,7 +28,7 @@ from tillgate.django.orders import registering
 from tillgate.django.orders.locking import InsideTransaction, OrderHeld, durable
 from tillgate.django.outbox import delivering, remote
 from tillgate.django.refunds import sending
-from tillgate.django.worker import calls, chores, polls, runner
+from tillgate.django.worker import calls, chores, runner
 from tillgate.django.worker.run import queue as queue_of_chores
 from tillgate.django.worker.run import run_lane, run_worker, wake
 from tillgate.testing.crashes import Crash
@@ -430,7 +430,7 @@ def test_plugin_that_raises_is_inconclusive(world: World, monkeypatch: pytest.Mo
     def ask(_: Payment) -> Any:
         raise RuntimeError("the plugin's own table is away")
 
-    monkeypatch.setattr(polls, "ask", ask)
+    monkeypatch.setattr("tillgate.django.payments.closing.ask", ask)
     assert world.run_worker().news["inconclusive"] == 1
     assert 0 < due_in(world, payment) <= 300
 

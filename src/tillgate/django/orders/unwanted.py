@@ -34,5 +34,5 @@ def want_closed(order: Order, *, but: Payment | None = None) -> None:
 
 
 def _can_close(alias: str) -> bool:
-    account = account_if_known(alias)
+    account = get_settings().accounts.get(alias) or account_if_known(alias)
     return account is not None and hooks.implements(account.dialect.plugin, _CLOSE)

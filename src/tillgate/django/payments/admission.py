@@ -111,8 +111,13 @@ def _note_unanswered(lane: str, within: timedelta) -> None:
     now = timezone.now()
     # Read when the call ends: calls that began together count each other.
     is_second = Q(silent_since__gt=now - within) | Q(rests_until__gt=now - within)
-    if not Lane.objects.filter(is_second, name=lane).update(rests_until=now + _REST):
-        write_lane(lane, silent_since=now, rests_until=None)
+    Lane.objects.bulk_create([Lane(name=lane)], ignore_conflicts=True)
+    rows = Lane.objects.filter(name=lane)
+    if rows.filter(is_second).update(rests_until=now + _REST):
+        return
+    # Two that end together both find no first one: the slower of their updates finds it.
+    if not rows.exclude(is_second).update(silent_since=now, rests_until=None):
+        rows.filter(is_second).update(rests_until=now + _REST)
 
 
 def _note_refusal(account: str, method: str, error: TillgateError) -> None:

@@ -53,8 +53,8 @@ class Command(BaseCommand):
         """Add a parser for each subcommand, which takes Django's own options after its name too."""
         parsers = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True)
         for name, module in SUBCOMMANDS.items():
-            summary, _, details = (module.__doc__ or "").partition("\n")
-            own = parsers.add_parser(name, help=summary, description=f"{summary}{details}")
+            summary, _, details = (module.__doc__ or "").partition("\n\n")
+            own = parsers.add_parser(name, help=summary, description=f"{summary}\n\n{details}")
             own.add_argument(
                 "-v",
                 "--verbosity",
