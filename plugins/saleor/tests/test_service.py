@@ -267,7 +267,7 @@ def installed_gateway(folder: Path) -> str:
     (folder / "toy.py").write_text(
         "from tillgate import GatewayProfile\n"
         "TOY = GatewayProfile(name='toy', base_url='https://toy.example', "
-        "methods=('beads', 'shells'))\n",
+        "currencies=('USD',), methods=('beads', 'shells'))\n",
     )
     (folder / "toy-1.dist-info").mkdir()
     (folder / "toy-1.dist-info" / "METADATA").write_text(
