@@ -132,10 +132,12 @@ OPERATIONS = (
 EXPANDABLE = {
     "checkout.session": {"payment_intent"},
     "payment_intent": {"latest_charge"},
-    "charge": {"payment_intent", "refunds"},
+    "charge": {"payment_intent", "refunds", "balance_transaction"},
     "refund": {"payment_intent", "charge"},
     "dispute": {"payment_intent", "charge"},
 }
+EXPANDING = {"payment_intent": "payment_intent_read", "balance_transaction": "balance_read"}
+"""The permissions that a restricted key needs to expand a property; the others are a charge's."""
 ROUTES = [
     (operation, re.compile(operation.path.replace("{id}", r"(\w+)"))) for operation in OPERATIONS
 ]
@@ -306,6 +308,9 @@ class FakeStripe:
         self.charges: dict[str, Json] = {}
         self.refunds: dict[str, Json] = {}
         self.disputes: dict[str, Json] = {}
+        self.balance_transactions: dict[str, Json] = {}
+        # the currency of the bank account: by default each payment's own
+        self.settles_in: str | None = None
         self.journal: list[Request] = []
         self.next_refund: RefundStatus | Literal["refuse"] = "succeeded"
         self.search_held = False
@@ -357,11 +362,7 @@ class FakeStripe:
         """Let the money of a delayed payment arrive; return the session."""
         with self._lock:
             session, intent, charge = self._processing(reference)
-            charge.update(
-                status="succeeded",
-                paid=True,
-                balance_transaction=charge["id"].replace("ch_", "txn_"),
-            )
+            charge.update(status="succeeded", paid=True)
             self._arrived(session, intent, charge)
             return session
 
@@ -386,15 +387,41 @@ class FakeStripe:
             )
             return session
 
-    def decline(self, reference: str, method: str | None = None) -> Json:
+    def take_voucher(self, reference: str, method: str) -> Json:
+        """Let the shopper take a voucher to pay at a counter; return the session."""
+        with self._lock:
+            session = self._open(reference)
+            intent = self._intent(session, method)
+            intent.update(
+                status="requires_action",
+                next_action=stripe_objects.voucher(method, int(self.now()) + 3 * A_DAY),
+            )
+            self._close(session, "complete")
+            return session
+
+    def pay_voucher(self, reference: str) -> Json:
+        """Let the shopper pay the voucher; return the session."""
+        with self._lock:
+            session = self.session_of(reference)
+            intent = self.intents[session["payment_intent"]]
+            method = intent["next_action"]["type"].removesuffix("_display_details")
+            self._arrived(session, *self._attempt(session, method, "succeeded"))
+            return session
+
+    def decline(
+        self,
+        reference: str,
+        method: str | None = None,
+        code: str = "generic_decline",
+    ) -> Json:
         """Let the bank decline the shopper; the session stays open for another try."""
         with self._lock:
             session = self._open(reference)
             intent, charge = self._attempt(session, method, "failed")
-            intent.update(
-                payment_method=None,
-                last_payment_error=stripe_objects.last_payment_error(charge["id"]),
-            )
+            error = stripe_objects.last_payment_error(charge["id"], code)
+            charge["outcome"]["reason"] = code
+            charge.update(failure_code=error["code"], failure_message=error["message"])
+            intent.update(payment_method=None, last_payment_error=error)
             return session
 
     def expire(self, reference: str) -> Json:
@@ -626,11 +653,9 @@ class FakeStripe:
             raise ValueError(f"The payment of {reference} is {intent['status']}.")
         return session, intent, self.charges[intent["latest_charge"]]
 
-    def _attempt(self, session: Json, method: str | None, status: str) -> tuple[Json, Json]:
+    def _intent(self, session: Json, method: str) -> Json:
+        """Return the session's payment intent, which the first attempt creates."""
         created, offered = int(self.now()), session["payment_method_types"]
-        method = method or (
-            "sepa_debit" if status == "pending" and "sepa_debit" in offered else offered[0]
-        )
         if method not in offered:
             raise ValueError(f"The page offers {', '.join(offered)}, not {method}.")
         if session["payment_intent"] is None:
@@ -644,6 +669,14 @@ class FakeStripe:
             session["payment_intent"] = intent_id
         intent = self.intents[session["payment_intent"]]
         intent["payment_method"] = f"pm_{uuid.uuid4().hex[:24]}"
+        return intent
+
+    def _attempt(self, session: Json, method: str | None, status: str) -> tuple[Json, Json]:
+        created, offered = int(self.now()), session["payment_method_types"]
+        method = method or (
+            "sepa_debit" if status == "pending" and "sepa_debit" in offered else offered[0]
+        )
+        intent = self._intent(session, method)
         charge_id = f"ch_{uuid.uuid4().hex[:24]}"
         self.charges[charge_id] = stripe_objects.charge(
             charge_id,
@@ -656,7 +689,15 @@ class FakeStripe:
         return intent, self.charges[charge_id]
 
     def _arrived(self, session: Json, intent: Json, charge: Json) -> None:
-        intent.update(status="succeeded", amount_received=charge["amount"], last_payment_error=None)
+        intent.update(
+            status="succeeded",
+            amount_received=charge["amount"],
+            last_payment_error=None,
+            next_action=None,
+        )
+        moved = stripe_objects.balance_transaction(charge, self.settles_in)
+        self.balance_transactions[moved["id"]] = moved
+        charge["balance_transaction"] = moved["id"]
         session["payment_status"] = "paid"
         self._close(session, "complete")
 
@@ -892,10 +933,7 @@ class FakeStripe:
         name, *rest = names
         if name not in EXPANDABLE.get(place["object"], set()):
             raise Refusal(f"This property cannot be expanded ({name}).", param="expand")
-        self._authorize(
-            headers,
-            "payment_intent_read" if name == "payment_intent" else "charge_read",
-        )
+        self._authorize(headers, EXPANDING.get(name, "charge_read"))
         if name == "refunds" and "refunds" not in place:
             mine = [
                 refund
@@ -909,9 +947,11 @@ class FakeStripe:
                 has_more=len(mine) > 10,
             )
         elif isinstance(place[name], str):
-            place[name] = copy.deepcopy(
-                (self.intents if name == "payment_intent" else self.charges)[place[name]],
-            )
+            known = {
+                "payment_intent": self.intents,
+                "balance_transaction": self.balance_transactions,
+            }
+            place[name] = copy.deepcopy(known.get(name, self.charges)[place[name]])
         if name == "refunds":
             for refund in place[name]["data"] if rest[:1] == ["data"] else []:
                 self._expand(refund, rest[1:], headers)

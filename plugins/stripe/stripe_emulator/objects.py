@@ -145,7 +145,7 @@ def charge(charge_id: str, *, created: int, intent: Json, status: str, details: 
     nothing = """application application_fee application_fee_amount customer description failure_balance_transaction on_behalf_of
         receipt_email receipt_number review shipping source source_transfer statement_descriptor statement_descriptor_suffix
         transfer_data transfer_group"""
-    failed, paid = status == "failed", status == "succeeded"
+    failed = status == "failed"
     return {
         **dict.fromkeys(nothing.split()),
         "id": charge_id,
@@ -153,7 +153,7 @@ def charge(charge_id: str, *, created: int, intent: Json, status: str, details: 
         "amount": intent["amount"],
         "amount_captured": 0 if failed else intent["amount"],
         "amount_refunded": 0,
-        "balance_transaction": charge_id.replace("ch_", "txn_") if paid else None,
+        "balance_transaction": None,
         "billing_details": {
             "address": NO_ADDRESS,
             "email": None,
@@ -226,15 +226,77 @@ def payment_method_details(method: str) -> Json:
     }
 
 
-def last_payment_error(charge_id: str) -> Json:
+DECLINES = {
+    "insufficient_funds": "Your card has insufficient funds.",
+    "expired_card": "Your card has expired.",
+    "incorrect_cvc": "Your card's security code is incorrect.",
+}
+"""The messages of declines whose reason the shopper may know; the others are all alike."""
+
+
+def last_payment_error(charge_id: str, code: str = "generic_decline") -> Json:
     """Return the error that a decline leaves on the payment intent."""
+    is_of_card = code in ("expired_card", "incorrect_cvc")
     return {
         "charge": charge_id,
-        "code": "card_declined",
-        "decline_code": "generic_decline",
+        "code": code if is_of_card else "card_declined",
+        **({} if is_of_card else {"decline_code": code}),
         "doc_url": "https://docs.stripe.com/error-codes#card-declined",
-        "message": "Your card was declined.",
+        "message": DECLINES.get(code, "Your card was declined."),
         "type": "card_error",
+    }
+
+
+def voucher(method: str, expires: int) -> Json:
+    """Return the next action of a payment intent that waits for the payment of a voucher."""
+    numbers: Json = {
+        "oxxo": {"expires_after": expires, "number": "12345678901234567890123456789012"},
+        "boleto": {
+            "expires_at": expires,
+            "number": "01010101010101010101010101010101010101010101010",
+            "pdf": "https://payments.stripe.com/boleto/voucher/test_fake/pdf",
+        },
+        "konbini": {"expires_at": expires, "stores": {}},
+        "multibanco": {"expires_at": expires, "entity": "12345", "reference": "123456789"},
+    }
+    url = f"https://payments.stripe.com/{method}/voucher/test_YWNjdF9mYWtl"
+    kind = f"{method}_display_details"
+    return {"type": kind, kind: {**numbers[method], "hosted_voucher_url": url}}
+
+
+def balance_transaction(charge: Json, currency: str | None = None) -> Json:
+    """Return what the money of a charge did to the balance: 2.9 % and 30 of the fee's units.
+
+    In another currency two of its units are three of the payment's.
+    """
+    is_converted = currency not in (None, charge["currency"])
+    amount = charge["amount"] * 2 // 3 if is_converted else charge["amount"]
+    fee = amount * 29 // 1000 + 30
+    paid_in = currency or charge["currency"]
+    detail = {
+        "amount": fee,
+        "application": None,
+        "currency": paid_in,
+        "description": "Stripe processing fees",
+        "type": "stripe_fee",
+    }
+    return {
+        "id": charge["id"].replace("ch_", "txn_"),
+        "object": "balance_transaction",
+        "amount": amount,
+        "available_on": charge["created"] + 7 * 86400,
+        "balance_type": "payments",
+        "created": charge["created"],
+        "currency": paid_in,
+        "description": charge["description"],
+        "exchange_rate": 0.666667 if is_converted else None,
+        "fee": fee,
+        "fee_details": [detail],
+        "net": amount - fee,
+        "reporting_category": "charge",
+        "source": charge["id"],
+        "status": "pending",
+        "type": "charge",
     }
 
 

@@ -294,6 +294,50 @@ def test_without_expansion_there_are_only_identifiers(
     assert (expanded.id, hasattr(expanded, "refunds")) == (intent.latest_charge, False)
 
 
+def test_balance_transaction_is_expanded_with_permission(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
+    session = opened(client)
+    fake.pay("tg-1")
+    moved = intent_of(client, session, "latest_charge.balance_transaction").latest_charge
+    moved = moved.balance_transaction
+    assert (moved.object, moved.currency, moved.amount) == ("balance_transaction", "eur", 1000)
+    assert (moved.fee, moved.net, moved.fee_details[0].amount) == (59, 941, 59)
+    fake.restrict("rk_test_no_balance", {"checkout_session_read", "payment_intent_read"})
+    with pytest.raises(stripe.PermissionError, match="rak_charge_read"):
+        intent_of(client_of(fake, "rk_test_no_balance"), session, "latest_charge")
+    fake.restrict(
+        "rk_test_no_balance",
+        {"checkout_session_read", "payment_intent_read", "charge_read"},
+    )
+    with pytest.raises(stripe.PermissionError, match="rak_balance_read"):
+        intent_of(
+            client_of(fake, "rk_test_no_balance"),
+            session,
+            "latest_charge.balance_transaction",
+        )
+
+
+def test_voucher_completes_session_and_waits(
+    fake: FakeStripe,
+    client: stripe.StripeClient,
+) -> None:
+    fake.methods.append("multibanco")
+    session = opened(client)
+    fake.take_voucher("tg-1", "multibanco")
+    intent = intent_of(client, session)
+    after = client.v1.checkout.sessions.retrieve(session.id)
+    assert (after.status, after.payment_status) == ("complete", "unpaid")
+    assert (intent.status, intent.next_action.type) == (
+        "requires_action",
+        "multibanco_display_details",
+    )
+    fake.pay_voucher("tg-1")
+    intent = intent_of(client, session)
+    assert (intent.status, intent.next_action) == ("succeeded", None)
+
+
 def test_delayed_payment_stays_unpaid_until_settled(
     fake: FakeStripe,
     client: stripe.StripeClient,

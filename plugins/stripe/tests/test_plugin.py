@@ -368,7 +368,7 @@ def test_test_mode_pays_no_live_order(fake: FakeStripe, account: Account) -> Non
         (500, OutcomeUnknown),
         (503, OutcomeUnknown),
         (409, OutcomeUnknown),
-        (429, NotSent),
+        (429, OutcomeUnknown),
         (402, Refused),
         (401, WrongCredentials),
     ],
@@ -500,6 +500,14 @@ def test_long_refund_list_is_complete(
         fake.refund_in_dashboard(request.reference, 100)
     found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
     assert len(found.refunds or ()) == 12
+
+
+def test_i6_rate_limit_leaves_refund_unknown(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account)
+    fake.fail_next("create_refund", 429)
+    with pytest.raises(OutcomeUnknown) as caught:
+        hooks.refund(account, refund_of(request, payment))
+    assert caught.value.http_status == 429
 
 
 def test_i6_unreadable_payment_sends_no_refund(

@@ -115,12 +115,6 @@ class Call:
             return WrongCredentials(code, "Stripe does not know the key", status)
         if isinstance(error, stripe.PermissionError):
             return WrongCredentials(code, f"the key lacks a permission: {said}", status)
-        if status == 429 and self.moves_money:
-            return NotSent(
-                self.operation,
-                self.reference,
-                f"Stripe takes no more requests at the moment ({code})",
-            )
         if code == "resource_missing" and not self.moves_money:
             return OrderNotFound(code, said, status)
         if isinstance(error, stripe.InvalidRequestError | stripe.CardError) and status not in (

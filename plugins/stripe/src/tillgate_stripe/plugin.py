@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 import stripe
@@ -41,13 +40,17 @@ from tillgate.hooks import (
     ReportedRefund,
     hookimpl,
 )
-from tillgate_stripe import examination
+from tillgate_stripe import details, examination
 from tillgate_stripe.api import Call, is_test_key
 from tillgate_stripe.profile import DEFAULT_METHOD, LANGUAGES, from_units, method, to_units
 
 __all__: list[str] = []
 
-_EXPAND: Final = SessionRetrieveParams(expand=["payment_intent.latest_charge.refunds"])
+_REFUNDED: Final = "payment_intent.latest_charge.refunds"
+_EXPAND: Final = SessionRetrieveParams(expand=[_REFUNDED])
+_WITH_FEE: Final = SessionRetrieveParams(
+    expand=[_REFUNDED, "payment_intent.latest_charge.balance_transaction"],
+)
 _PAGE: Final = 100
 _SESSION_SECONDS: Final = 25 * 60 * 60
 """Longer than any session is open: one that is older and was attempted is in the search index."""
@@ -179,13 +182,20 @@ def tillgate_query(
     """Retrieve a session by its id, or find it by its reference, with its refunds and disputes."""
     call = Call(account, "query", reference, seconds=deadline_seconds)
     with call.errors():
-        session = _session(call, transaction_no)
+        try:
+            session = _session(call, transaction_no, _WITH_FEE)
+        except stripe.PermissionError:  # the key may not read the balance, which only the fee needs
+            session = _session(call, transaction_no)
         return _transaction(call, session)
 
 
-def _session(call: Call, transaction_no: str | None) -> stripe.checkout.Session:
+def _session(
+    call: Call,
+    transaction_no: str | None,
+    expand: SessionRetrieveParams = _EXPAND,
+) -> stripe.checkout.Session:
     if transaction_no and not transaction_no.startswith(_INTENT):
-        return call.client.v1.checkout.sessions.retrieve(transaction_no, _EXPAND)
+        return call.client.v1.checkout.sessions.retrieve(transaction_no, expand)
     ids = _of_intent(call, transaction_no) if transaction_no else _candidates(call)
     found = next(ids, None)
     if found is None:
@@ -193,7 +203,7 @@ def _session(call: Call, transaction_no: str | None) -> stripe.checkout.Session:
             f"is of {transaction_no}" if transaction_no else f"has the reference {call.reference}"
         )
         raise OrderNotFound("resource_missing", f"no Checkout Session {names}", 404)
-    return call.client.v1.checkout.sessions.retrieve(found, _EXPAND)
+    return call.client.v1.checkout.sessions.retrieve(found, expand)
 
 
 def _candidates(call: Call) -> Iterator[str]:
@@ -262,6 +272,7 @@ def _transaction(call: Call, session: stripe.checkout.Session) -> Transaction:
         raw=_evidence(session, intent, charge),
         refunds=_refunds(call, session, charge, currency),
         disputes=_disputes(call, session, charge, currency),
+        **details.of_payment(session.to_dict(), status, sandbox=call.account.sandbox),
     )
 
 
@@ -304,7 +315,7 @@ def _evidence(
             "intent_status": intent.status,
             "amount_received": intent.amount_received,
         }
-        if error := intent.last_payment_error:
+        if error := getattr(intent, "last_payment_error", None):
             kept["last_error"] = getattr(error, "decline_code", None) or getattr(
                 error,
                 "code",
@@ -354,6 +365,7 @@ def _disputes(
     if charge is None or not currency or not getattr(charge, "disputed", False):
         return ()
     found = call.client.v1.disputes.list({"charge": charge.id, "limit": _PAGE})
+    page = details.page_of(_intent_id(session), sandbox=call.account.sandbox)
     return tuple(
         ReportedDispute(
             # A bank may count in another currency; then all of the payment is at stake.
@@ -363,9 +375,9 @@ def _disputes(
             ),
             status=_dispute_status(one.status, charge),
             dispute_no=one.id,
-            respond_by=datetime.fromtimestamp(due, UTC)
-            if (due := one.evidence_details.due_by)
-            else None,
+            respond_by=details.deadline_of(one.to_dict()),
+            reason=details.text_of(getattr(one, "reason", None), 255),
+            url=page,
         )
         for one in found.auto_paging_iter()
     )
