@@ -442,7 +442,7 @@ def test_refund_locks_are_taken_in_order(
 
         return wait
 
-    monkeypatch.setattr(noticing, "_keep", waiting(noticing._keep))
+    monkeypatch.setattr(noticing, "keep", waiting(noticing.keep))
     monkeypatch.setattr(refunding, "check_seen", waiting(refunding.check_seen))
     said = together(
         lambda: (
