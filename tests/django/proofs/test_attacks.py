@@ -443,7 +443,7 @@ def test_refund_locks_are_taken_in_order(
         return wait
 
     monkeypatch.setattr(noticing, "keep", waiting(noticing.keep))
-    monkeypatch.setattr(refunding, "check_seen", waiting(refunding.check_seen))
+    monkeypatch.setattr(refunding, "check_newest_refund", waiting(refunding.check_newest_refund))
     said = together(
         lambda: (
             Client(raise_request_exception=False)
