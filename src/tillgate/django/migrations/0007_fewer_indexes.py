@@ -70,7 +70,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="payment",
-            index=models.Index(fields=["status_since"], name="tillgate_payment_since"),
+            index=models.Index(fields=["sandbox", "status_since"], name="tillgate_payment_since"),
         ),
         migrations.AddIndex(
             model_name="payment",
