@@ -571,9 +571,9 @@ def _paid_by_word(payment: Payment) -> None:
 
 
 def _trusting(receive: Callable[..., Payment | None]) -> Callable[..., Payment | None]:
-    def trusting(key: str, read: Any, method: str) -> Payment | None:
+    def trusting(key: str, read: Any, method: str, *more: Any) -> Payment | None:
         read = functools.cache(read)
-        payment = receive(key, read, method)
+        payment = receive(key, read, method, *more)
         if payment and read().evidence().get("status") == "success":
             _paid_by_word(payment)
         return payment
@@ -635,9 +635,9 @@ def _compare_after(patch: pytest.MonkeyPatch, made_equal: Callable[[Any, Any], A
 def acknowledges_before_storing(patch: pytest.MonkeyPatch) -> None:
     receive = notifications.receive_payment_notification
 
-    def hasty(key: str, read: Any, method: str) -> Payment | None:
+    def hasty(key: str, *given: Any) -> Payment | None:
         try:
-            return receive(key, read, method)
+            return receive(key, *given)
         except Exception:  # noqa: BLE001  # the shop's own code may raise anything
             _log.exception("later, perhaps")
             return Payment.objects.filter(notification_key=key).first()
