@@ -585,9 +585,9 @@ def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:
 def _counts_a_creation(difference: Difference) -> bool:
     """Tell whether a creation was noted that the gateway did not answer, or refused."""
     table, before, became = difference
-    # only what changed is told: without a name it is the time
-    name = became.get("name") or before.get("name") or "creations:"
-    return table == "tillgate_heartbeat" and name.startswith(("creations:", "refusals:"))
+    # only what changed is told: without a name it is a time or a count
+    name = became.get("name") or before.get("name") or ":creations:"
+    return table == "tillgate_lane" and name.startswith((":creations:", ":refusals:"))
 
 
 def _begins_a_payment(difference: Difference) -> bool:
