@@ -32,7 +32,7 @@ _ANY_STORE: Final = "1"
 
 
 def examine(account: Account, query: Callable[[Account, str], Transaction]) -> Finding:
-    """Return whether the gateway understands a signed query of the account, or what is wrong."""
+    """Return whether the gateway understands a signed query of the account, or the fault."""
     dialect = account.dialect
     assert isinstance(dialect, Dialect)  # as the adapter serves no other
     reference = new_reference("DOCTOR")

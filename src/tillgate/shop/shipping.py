@@ -1,4 +1,4 @@
-"""Shipping: what stands against it while an order's money is in doubt."""
+"""Shipping: the reasons against it while an order's money is in doubt."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _FINISHED: Final = (RefundStatus.SUCCEEDED, RefundStatus.FAILED)
 
 
 class ShippingDoubtKind(StrEnum):
-    """What stands against shipping an order."""
+    """A reason not to ship an order."""
 
     REFUNDED = "refunded"
     REFUND_UNDER_WAY = "refund-under-way"
-    """All of its money is about to be refunded, or nobody knows whether it was."""
+    """A refund of all its money is under way, or its outcome is unknown."""
     DISPUTED = "disputed"
     CHANGED_AFTER_PAID = "changed-after-paid"
     UNDERPAID = "underpaid"
@@ -61,10 +61,10 @@ def against_shipping(
     *,
     states: Iterable[OrderState] | None = None,
 ) -> dict[str, tuple[ShippingDoubt, ...]]:
-    """Return what stands against shipping each order; an order without doubts is left out.
+    """Return the reasons not to ship each order; an order without any is left out.
 
     `states` are the orders' states, if the caller has read them. It takes one statement more. An
-    order that nobody has paid is left out too: whether it ships is the shop's own question.
+    unpaid order is left out too: the shop itself decides whether it ships.
     """
     keys = list(order_keys)
     known = order_states(plugin, keys) if states is None else states

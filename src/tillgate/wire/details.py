@@ -22,7 +22,7 @@ __all__ = ["DeclineReason", "NextStep", "PaidWith", "PaymentDetails", "ReportedD
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidWith:
-    """What paid: the payment method, and of a card its brand and last four digits."""
+    """The payment method that paid, and of a card its brand and last four digits."""
 
     method: str
     brand: str = ""
@@ -42,7 +42,7 @@ class DeclineReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """What the shopper still has to do at the gateway, such as paying a voucher or making a
+    """The next step of the shopper at the gateway, such as paying a voucher or making a
     transfer: its page, and until when.
     """
 

@@ -1,4 +1,4 @@
-"""What a monitor asks every minute: whether the worker keeps up, and what waits for staff.
+"""The figures for a monitor: whether the worker keeps up, and the reviews that wait for staff.
 
 It holds no secret and no personal data, and reads the database in a dozen statements.
 """
@@ -30,8 +30,8 @@ class DueWork:
 class Vitals:
     """The state of the payments now, every age in seconds; None where there is nothing.
 
-    `problems` says what is wrong, and is empty where all is well: the worker is away or behind, or
-    an event has not reached the shop. Accounts that rest and open reviews are no fault of the
+    `problems` is empty where all is well. Else it names the trouble: the worker is away or behind,
+    or an event has not reached the shop. Accounts that rest and open reviews are no fault of the
     server.
     """
 
@@ -45,7 +45,7 @@ class Vitals:
 
 
 def vitals() -> Vitals:
-    """Return the state now; late is what waits for longer than `WORKER_LATE_MINUTES`."""
+    """Return the state now. Work is late once it has waited for `WORKER_LATE_MINUTES`."""
     now = timezone.now()
     late = timedelta(minutes=get_settings().worker_late_minutes).total_seconds()
     worker = _age(last_beat(), now)

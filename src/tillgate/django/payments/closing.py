@@ -1,4 +1,4 @@
-"""A payment page on which nobody should pay is closed at its gateway, before a poll."""
+"""Before a poll, the worker closes a payment page that must not be paid any more."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _close(payment: Payment) -> bool | str | None:
 
 
 def note_closed(payment: Payment) -> None:
-    """Write what came of closing a page: it is tried once, and the poll after it says the rest."""
+    """Write the result of closing a page. It is tried once; the poll after it settles the rest."""
     if payment.close_wanted_at is None:
         return
     said, now = payment.close_answer, timezone.now()
