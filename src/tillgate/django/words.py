@@ -102,7 +102,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.TRANSACTION_NO_MISSING: _("Paid without a transaction number"),
     ReviewReason.REFERENCE_MISMATCH: _("Answer about another payment"),
     ReviewReason.UNRECOGNISED_STATUS: _("Unknown status"),
-    ReviewReason.CHANGED_AFTER_PAID: _("Changed after it was paid"),
+    ReviewReason.CHANGED_AFTER_PAID: _("Charge-back or refund at the gateway"),
     ReviewReason.DISPUTED: _("Disputed by the shopper's bank"),
     ReviewReason.WRONG_CREDENTIALS: _("The gateway refuses the account"),
     ReviewReason.PAYMENT_UNKNOWN: _("The gateway does not know its own payment"),

@@ -48,7 +48,9 @@ MONEY_REASONS: Final = opening.HELD_REASONS
 order costs.
 """
 
-_WITH_NOTE: Final = frozenset({ReviewAction.DISMISS, ReviewAction.FORCE_EXPIRE})
+_WITH_NOTE: Final = frozenset(
+    {ReviewAction.DISMISS, ReviewAction.FORCE_EXPIRE, ReviewAction.ENTER_NUMBER},
+)
 _WITH_AMOUNT: Final = frozenset({ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND})
 
 
@@ -211,6 +213,7 @@ def resolve_review(
     """Run the action that staff chose for a review, and return the result. Call it outside any
     transaction.
 
+    The `note` of the action "enter-number" is the gateway's number of the payment.
     `idempotency_key` is for the action "refund", and is as in `refund`: a repeated key returns the
     result of the refund that it made, and needs no amount. Raises a `TillgateError` that says why
     nothing was done: `InvalidRequest` for an id that no review has.
