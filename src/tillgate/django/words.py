@@ -71,6 +71,7 @@ EVENTS: Final[Mapping[str, Word]] = {
     "payment.accepted": Word(_("Accepted as paid"), "check", "good"),
     "payment.imported": Word(_("Imported as paid"), "check", "good"),
     "payment.force-expired": Word(_("Staff marked the payment as expired"), "minus"),
+    "payment.noted": Word(_("Note of staff"), "staff"),
     "payment.page-closed": Word(_("Payment page closed"), "dot"),
     "payment.page-not-closed": Word(_("Payment page could not be closed"), "dot"),
     "payment.identified": Word(_("Transaction number learnt"), "dot"),

@@ -96,7 +96,7 @@ def summary_of(payment: Payment, *, asks_shop: bool = True) -> PaymentSummary:
         paid_with=paid_with(payment),
         fee=known.fee,
         net=known.net,
-        decline_reason=mask.text(_declined(known.decline_reason)),
+        decline_reason=mask.text(declined_text(known.decline_reason)),
         next_step=known.next_step if payment.is_open else None,
         disputes=tuple(_dispute(one, payment, mask) for one in known.disputes),
         numbers=tuple(_numbers(payment)),
@@ -142,7 +142,8 @@ def _numbers(payment: Payment) -> dict[str, None]:
     return dict.fromkeys(number for number in found if number)
 
 
-def _declined(reason: DeclineReason | None) -> str:
+def declined_text(reason: DeclineReason | None) -> str:
+    """Return why a payment was declined, for staff; "" where nothing is known."""
     if reason is None:
         return ""
     if reason.text and reason.code:
