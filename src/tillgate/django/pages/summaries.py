@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -75,9 +76,15 @@ class PaymentSummary:
     refund_pages: Mapping[str, str]
 
 
-def summary_of(payment: Payment, *, asks_shop: bool = True) -> PaymentSummary:
+def summary_of(
+    payment: Payment,
+    *,
+    asks_shop: bool = True,
+    refunded: Decimal | None = None,
+) -> PaymentSummary:
     """Return the summary of a payment. Without `asks_shop`, such as for a list, the shop's plugin
-    is not called, and nothing of it is known. Never raises for an error of the shop.
+    is not called, and nothing of it is known. Never raises for an error of the shop. `refunded` is
+    the refunded amount, if the caller knows it.
     """
     known = payment.known
     described = owner.described_if_possible(payment) if asks_shop else None
@@ -92,7 +99,10 @@ def summary_of(payment: Payment, *, asks_shop: bool = True) -> PaymentSummary:
         customer=described.customer if described else None,
         lines=described.lines if described else (),
         amount=payment.money,
-        refunded=Money(payment.refunded_amount, payment.currency),
+        refunded=Money(
+            payment.refunded_amount if refunded is None else refunded,
+            payment.currency,
+        ),
         paid_with=paid_with(payment),
         fee=known.fee,
         net=known.net,
