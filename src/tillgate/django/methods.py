@@ -59,7 +59,8 @@ class MethodChoice:
     currencies that it takes.
 
     `kind` chooses the mark on the pages. `problem` says to the shopper why the method cannot take
-    the order, and is empty where it can.
+    the order, and is empty where it can. `remark` stands beside a method that can, such as one that
+    opens in another browser only.
     """
 
     code: str
@@ -67,6 +68,7 @@ class MethodChoice:
     currencies: tuple[str, ...]
     problem: str = ""
     kind: str = "wallet"
+    remark: str = ""
 
 
 def label_of(code: str, method: Method | None = None) -> str:

@@ -23,7 +23,8 @@ from tillgate.django.amounts import money_text
 from tillgate.django.methods import label_of
 from tillgate.django.models import Order, Payment
 from tillgate.django.pages import owner
-from tillgate.django.pages.forms import MethodForm, terminal_of
+from tillgate.django.pages.browsers import app_of, opens_in, terminal_of
+from tillgate.django.pages.forms import MethodForm
 from tillgate.django.pages.tickets import pay_url, remember_shopper
 from tillgate.django.payments import starting
 from tillgate.django.payments.admission import NotPayable, TryLater
@@ -53,6 +54,7 @@ class Asked:
     choice: Mapping[str, Any] | None
     told: str = ""
     may_change: bool = True
+    user_agent: str = ""
 
 
 def pay_order(request: HttpRequest, asked: Asked) -> HttpResponse:
@@ -66,11 +68,14 @@ def pay_order(request: HttpRequest, asked: Asked) -> HttpResponse:
             chosen = asked.choice.get("method")
             shown = _Shown(form=None, is_asked_back=True, initial={"method": chosen})
         else:
-            shown = _Shown(form=MethodForm(asked.choice))
+            shown = _Shown(form=MethodForm(asked.choice, user_agent=asked.user_agent))
     if shown.form is not None and shown.form.is_valid():
-        started, shown.problem = _start(request, asked, shown.form.cleaned_data["method"])
-        if started:
-            return _onward(request, started, may_change=asked.may_change)
+        method = shown.form.cleaned_data["method"]
+        shown.is_sent_elsewhere = not shown.form.opens_here(method)
+        if not shown.is_sent_elsewhere:
+            started, shown.problem = _start(request, asked, method)
+            if started:
+                return _onward(request, started, may_change=asked.may_change)
     payments = _Payments(asked)  # a start that failed may have changed them
     paid_by = payments.paid_by
     if paid_by and not payments.is_refunded:
@@ -85,6 +90,7 @@ def pay_order(request: HttpRequest, asked: Asked) -> HttpResponse:
         raise Http404
     has_failed = bool(shown.problem)
     page = _page(asked, payments, order, shown)
+    page["page_link"] = request.build_absolute_uri(page["pay_url"])
     status = 409 if has_failed and page["problem"] else 200
     return render(request, "tillgate/pay.html", page, status=status)
 
@@ -163,7 +169,7 @@ def _start(request: HttpRequest, asked: Asked, method: str) -> tuple[Started | N
             asked.plugin,
             asked.order_key,
             method=method,
-            terminal=terminal_of(request.headers.get("User-Agent", "")),
+            terminal=terminal_of(request),
             data={"language": get_language()},  # for mail
             despite=asked.told.split(),
             shopper_ip=request.META.get("REMOTE_ADDR"),
@@ -210,12 +216,15 @@ def _onward(request: HttpRequest, started: Started, *, may_change: bool) -> Http
 
 @dataclass(slots=True, kw_only=True)
 class _Shown:
-    """The form as the shopper left it, and what the page has to say about it."""
+    """The form as the shopper left it, and what the page has to say about it. `is_sent_elsewhere`:
+    the chosen method cannot open in this browser.
+    """
 
     form: MethodForm | None
     is_asked_back: bool = False
     initial: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
+    is_sent_elsewhere: bool = False
 
 
 def _page(
@@ -243,10 +252,11 @@ def _page(
         "order": order,
         "change_url": change_url,
         "is_asked_back": shown.is_asked_back,
+        "is_sent_elsewhere": shown.is_sent_elsewhere,
         "not_payable": detail,
         "again_url": change_url if order.not_payable_detail else None,
         "home_url": None if takes_money else payments.home,
-        "begun": _begun(payments, order),
+        "begun": _begun(payments, order, asked.user_agent),
         "open_pages": owner.needless_pages(payments.all, order, takes_money=takes_money),
         "held": _shown_held(payments.held),
         "under_review": _methods_of(payments.under_review),
@@ -262,10 +272,15 @@ def _offer(asked: Asked, order: hooks.OrderDescription, shown: _Shown) -> None:
     try:
         price = Money(order.amount, order.currency)
     except TillgateError:  # starting the payment refuses such an amount with a reason
-        shown.form = shown.form or MethodForm(initial=shown.initial)
+        shown.form = shown.form or MethodForm(initial=shown.initial, user_agent=asked.user_agent)
         return
     choice = None if shown.is_asked_back else asked.choice
-    shown.form = form = MethodForm(choice, price=price, initial=shown.initial)
+    shown.form = form = MethodForm(
+        choice,
+        price=price,
+        initial=shown.initial,
+        user_agent=asked.user_agent,
+    )
     if not shown.problem and form.methods and all(method.problem for method in form.methods):
         shown.problem = _("None of our payment methods takes %(amount)s.") % {
             "amount": money_text(price.amount, price.currency),
@@ -299,14 +314,20 @@ def _held_text(held: list[Payment]) -> str:
     return money_text(amount, held[0].currency)
 
 
-def _begun(payments: _Payments, order: hooks.OrderDescription) -> dict[str, Any] | None:
-    """Return the newest open payment of what the order costs, or None."""
+def _begun(
+    payments: _Payments,
+    order: hooks.OrderDescription,
+    user_agent: str,
+) -> dict[str, Any] | None:
+    """Return the newest open payment of what the order costs or None, with its payment
+    page where that opens in this browser.
+    """
     alike = (one for one in payments.all if one.is_open and owner.costs_as_paid(order, one))
     payment = next(filter(may_go_on, alike), None)
     if payment is None:
         return None
     return {
         "method": label_of(payment.method),
-        "payment_url": payment.payment_url,
+        "payment_url": payment.payment_url if opens_in(app_of(user_agent), payment.method) else "",
         "return_url": reverse("tillgate:return", args=[payment.return_key]),
     }

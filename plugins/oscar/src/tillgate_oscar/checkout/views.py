@@ -213,7 +213,16 @@ class PaymentMethodMixin(_CheckoutMixin):
 
     def _form(self, *data: Any, **options: Any) -> shop.MethodForm:
         price, others = choice.price_of(self._order_total()), get_settings().other_methods
-        return shop.MethodForm(*data, prefix=_OURS, price=price, others=others, **options)
+        # of Django's view
+        agent = self.request.headers.get("User-Agent", "")  # type: ignore[attr-defined]
+        return shop.MethodForm(
+            *data,
+            prefix=_OURS,
+            price=price,
+            others=others,
+            user_agent=agent,
+            **options,
+        )
 
     def _why_refused(self) -> str | None:
         """Return why nothing in the list can be chosen, or None."""
