@@ -89,6 +89,7 @@ from tillgate.shop.states import (
     order_states,
     redelivered_payment,
 )
+from tillgate.shop.summaries import DisputeSummary, PaymentSummary, payment_summary
 from tillgate.shop.web import (
     MethodForm,
     absolute_url,
@@ -108,6 +109,7 @@ __all__ = [
     "MONEY_REASONS",
     "ActionResult",
     "CheckSet",
+    "DisputeSummary",
     "ExactField",
     "Found",
     "MethodChoice",
@@ -118,6 +120,7 @@ __all__ = [
     "OrderState",
     "OutboxStatus",
     "PaymentState",
+    "PaymentSummary",
     "RefundForm",
     "RefundNotPossible",
     "RefundState",
@@ -169,6 +172,7 @@ __all__ = [
     "pay_path",
     "pay_url",
     "payment_methods",
+    "payment_summary",
     "poll",
     "read_request",
     "read_settings",
