@@ -80,6 +80,11 @@ def label_of(code: str, method: Method | None = None) -> str:
     )
 
 
+def with_last_digits(name: str, last4: str) -> str:
+    """Return the name of a card with its last four digits, such as "Visa ending 4242"."""
+    return _("%(brand)s ending %(last4)s") % {"brand": name, "last4": last4}
+
+
 def _plugin_labels() -> dict[str, str]:
     """Return the labels of the gateway plugins' methods by code: an account may be gone while its
     payments are shown.

@@ -87,7 +87,7 @@ def test_method_that_cannot_open_comes_last(world: World) -> None:
     remarks = [bool(one.remark) for one in inside.methods]
     assert remarks == sorted(remarks)
     page = _pay_page(world, AGENTS["WeChat"])
-    assert "Inside WeChat you cannot pay with Alipay" in page
+    assert "cannot open inside WeChat. To pay that way, open this page in your browser." in page
     assert 'value="http://testserver/payments/pay/' in page
 
 

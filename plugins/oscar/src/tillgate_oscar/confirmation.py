@@ -14,11 +14,11 @@ from tillgate_oscar.conf import PLUGIN
 
 
 def method_of(order: Any) -> str:
-    """Return the name of the payment method that paid an order, or "" for an order that was not
-    paid through Tillgate.
+    """Return what paid an order, such as "Visa ending 4242", or "" for an order that was not paid
+    through Tillgate.
     """
     payment = shop.find_payment(PLUGIN, paid_order=order.number)
-    return shop.method_label(payment.method) if payment else ""
+    return payment.paid_with if payment else ""
 
 
 def name_method(dispatcher: Any, order: Any) -> None:

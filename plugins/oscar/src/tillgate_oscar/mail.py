@@ -85,7 +85,8 @@ def remind(reference: str) -> None:
     """Queue one reminder for the order of a failed or expired payment, so that a shopper who left
     finds the way back.
 
-    It waits for `remind_after_minutes`, and is dropped if the order is paid or cancelled by then.
+    It waits for `remind_after_minutes`, or for a third of the time that is left to pay, and is
+    dropped if the order is paid or cancelled by then.
     While another payment is open the shopper may be using it, and a reminder could make them pay
     twice. If that one fails too, its reminder follows then.
     """
@@ -98,8 +99,15 @@ def remind(reference: str) -> None:
         payment.order.key,
     ) as ours:  # two payments may fail at the same moment
         if not ours.open_payments and not _is_queued(REMINDER_MAIL, ours.key):
-            delay = timedelta(minutes=get_settings().remind_after_minutes)
+            delay = _reminder_delay(ours)
             shop.enqueue_remote(PLUGIN, ours.key, REMINDER_MAIL, payment_id=payment.id, delay=delay)
+
+
+def _reminder_delay(ours: shop.OrderState) -> timedelta:
+    minutes = get_settings().remind_after_minutes
+    if minutes is not None:
+        return timedelta(minutes=minutes)
+    return (ours.kept_until - shop.now()) / 3 if ours.kept_until else timedelta()
 
 
 def tell_of_second_payment(review: Review) -> None:
@@ -161,7 +169,8 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
             code = "TILLGATE_REFUNDED" if outbox_event.refund else "TILLGATE_PAID_TWICE"
             moved = outbox_event.refund or outbox_event.payment
             amount = shop.money_text(moved.amount, outbox_event.payment.currency)
-            _send(order, code, amount=amount, method=shop.method_label(outbox_event.payment.method))
+            payment = shop.find_payment(PLUGIN, payment_id=outbox_event.payment.id)
+            _send(order, code, amount=amount, method=payment.paid_with if payment else "")
     return None
 
 

@@ -22,9 +22,11 @@ from tillgate import hooks, money
 from tillgate.django.amounts import money_text
 from tillgate.django.methods import label_of
 from tillgate.django.models import Order, Payment
+from tillgate.django.outbox.handlers import ended_unpaid
 from tillgate.django.pages import owner
 from tillgate.django.pages.browsers import app_of, opens_in, terminal_of
 from tillgate.django.pages.forms import MethodForm
+from tillgate.django.pages.summaries import paid_with
 from tillgate.django.pages.tickets import pay_url, remember_shopper
 from tillgate.django.payments import starting
 from tillgate.django.payments.admission import NotPayable, TryLater
@@ -154,6 +156,12 @@ class _Payments:
         return self.paid_by is not None and self.paid_by.refunded_amount >= self.paid_by.amount
 
     @property
+    def is_uncharged(self) -> bool:
+        """Whether nobody paid and nobody can any more, as far as the gateway's answers say."""
+        ended = (not one.is_open and one.status != PaymentStatus.PAID for one in self.all)
+        return all(ended) and not self.under_review
+
+    @property
     def home(self) -> str:
         """The shop's page for the newest payment, or else its front page."""
         return (owner.home(self.all[0]) if self.all else None) or get_script_prefix()
@@ -254,6 +262,8 @@ def _page(
         "is_asked_back": shown.is_asked_back,
         "is_sent_elsewhere": shown.is_sent_elsewhere,
         "not_payable": detail,
+        "is_over": bool(known and order.not_payable_detail) and ended_unpaid(known),
+        "is_uncharged": payments.is_uncharged,
         "again_url": change_url if order.not_payable_detail else None,
         "home_url": None if takes_money else payments.home,
         "begun": _begun(payments, order, asked.user_agent),
@@ -288,7 +298,7 @@ def _offer(asked: Asked, order: hooks.OrderDescription, shown: _Shown) -> None:
 
 
 def _methods_of(payments: list[Payment]) -> str:
-    return ", ".join(dict.fromkeys(label_of(payment.method) for payment in payments))
+    return ", ".join(dict.fromkeys(paid_with(payment) for payment in payments))
 
 
 def _shown_held(held: list[Payment]) -> dict[str, Any] | None:

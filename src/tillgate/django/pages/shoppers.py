@@ -23,7 +23,6 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from tillgate import hooks
 from tillgate.django.accounts import dialect_of
-from tillgate.django.methods import label_of
 from tillgate.django.models import Payment
 from tillgate.django.orders.locking import without_atomic_requests
 from tillgate.django.outbox import delivering
@@ -33,6 +32,7 @@ from tillgate.django.pages.browsers import app_of, opens_in, user_agent_of
 from tillgate.django.pages.gateways import received
 from tillgate.django.pages.outcomes import PAID, Outcome, of_order, outcome_of
 from tillgate.django.pages.paying import Asked, pay_order
+from tillgate.django.pages.summaries import paid_with
 from tillgate.django.pages.tickets import is_shopper, pay_url, read_start_ticket, read_ticket
 from tillgate.django.payments import notifications
 from tillgate.django.payments.handing_out import may_go_on
@@ -233,7 +233,7 @@ def _page(stand: _Stand) -> dict[str, Any]:
         "outcome": outcome,
         "payment": payment,
         "order": order,
-        "method": label_of(payment.method),
+        "method": paid_with(payment),
         # all of it is an outcome
         "refunded_amount": refunded if refunded < payment.amount else None,
         "is_polling": stand.is_polling,
