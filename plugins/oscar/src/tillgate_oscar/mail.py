@@ -18,7 +18,7 @@ from tillgate import shop
 from tillgate.hooks import Event, Refund, RemoteEvent, Review
 from tillgate_oscar import orders
 from tillgate_oscar.conf import PLUGIN, get_settings
-from tillgate_oscar.confirmation import name_method
+from tillgate_oscar.confirmation import method_of, name_language, name_method
 
 _log = logging.getLogger("oscar.checkout")
 
@@ -156,9 +156,9 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
         if name == PAID_MAIL:
             if _state_if_due(outbox_event, lambda ours: not _is_undone(order, ours)) is None:
                 return f"not mailed: {name}: the order is not paid any more"
-            dispatcher = _dispatcher(order)
-            name_method(dispatcher.dispatcher, order)
-            dispatcher.send_order_placed_email_for_user(order, _context(order))
+            dispatcher = dispatcher_of(order)
+            name_method(dispatcher.dispatcher, method_of(order))
+            dispatcher.send_order_placed_email_for_user(order, context_of(order))
         elif name == REMINDER_MAIL:
             ours = _state_if_due(outbox_event, lambda ours: _may_be_reminded(order, ours))
             if ours is None:
@@ -209,12 +209,12 @@ def _state_if_due(
 
 
 def _send(order: Any, code: str, **facts: Any) -> None:
-    dispatcher = _dispatcher(order)
-    messages = dispatcher.dispatcher.get_messages(code, {**_context(order), **facts})
+    dispatcher = dispatcher_of(order)
+    messages = dispatcher.dispatcher.get_messages(code, {**context_of(order), **facts})
     dispatcher.dispatch_order_messages(order, messages, code)
 
 
-def _dispatcher(order: Any) -> Any:
+def dispatcher_of(order: Any) -> Any:
     """Return Oscar's dispatcher, for mail with the name and the address of the order's own site
     instead of this process's.
     """
@@ -227,10 +227,11 @@ def _dispatcher(order: Any) -> Any:
             **(of_process(**facts) if has_site else facts),
             "site": site,
         }
+    name_language(dispatcher.dispatcher)
     return dispatcher
 
 
-def _context(order: Any) -> dict[str, Any]:
+def context_of(order: Any) -> dict[str, Any]:
     """Return the context that Oscar's own checkout passes to its mail, where it has a request."""
     # models cannot be imported without a Django project
     from django.contrib.auth.models import (
