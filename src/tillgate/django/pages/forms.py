@@ -55,7 +55,7 @@ class MethodForm(forms.Form):
             if one.problem or opens_in(self.app, one.code):
                 here.append(one)
             else:
-                elsewhere.append(replace(one, remark=_("open this page in your browser")))
+                elsewhere.append(replace(one, remark=_("opens in your browser only")))
         self.methods = (*here, *own, *elsewhere)
         self.elsewhere = ", ".join(one.label for one in elsewhere)
         field = self.fields["method"]

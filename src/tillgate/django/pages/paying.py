@@ -71,13 +71,8 @@ def pay_order(request: HttpRequest, asked: Asked) -> HttpResponse:
             shown = _Shown(form=None, is_asked_back=True, initial={"method": chosen})
         else:
             shown = _Shown(form=MethodForm(asked.choice, user_agent=asked.user_agent))
-    if shown.form is not None and shown.form.is_valid():
-        method = shown.form.cleaned_data["method"]
-        shown.is_sent_elsewhere = not shown.form.opens_here(method)
-        if not shown.is_sent_elsewhere:
-            started, shown.problem = _start(request, asked, method)
-            if started:
-                return _onward(request, started, may_change=asked.may_change)
+    if started := _started(request, asked, shown):
+        return _onward(request, started, may_change=asked.may_change)
     payments = _Payments(asked)  # a start that failed may have changed them
     paid_by = payments.paid_by
     if paid_by and not payments.is_refunded:
@@ -168,6 +163,18 @@ class _Payments:
 
 
 # Act ----------------------------------------------------------------------------------------------
+
+
+def _started(request: HttpRequest, asked: Asked, shown: _Shown) -> Started | None:
+    """Start the payment that the form asks for, unless its method cannot open in this browser."""
+    if shown.form is None or not shown.form.is_valid():
+        return None
+    method = shown.form.cleaned_data["method"]
+    shown.is_sent_elsewhere = not shown.form.opens_here(method)
+    if shown.is_sent_elsewhere:
+        return None
+    started, shown.problem = _start(request, asked, method)
+    return started
 
 
 def _start(request: HttpRequest, asked: Asked, method: str) -> tuple[Started | None, str]:
