@@ -214,7 +214,7 @@ class PaymentMethodMixin(_CheckoutMixin):
     def _form(self, *data: Any, **options: Any) -> shop.MethodForm:
         price, others = choice.price_of(self._order_total()), get_settings().other_methods
         # of Django's view
-        agent = self.request.headers.get("User-Agent", "")  # type: ignore[attr-defined]
+        agent = self.request.headers.get("User-Agent", "")
         return shop.MethodForm(
             *data,
             prefix=_OURS,
