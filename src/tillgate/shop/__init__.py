@@ -58,6 +58,7 @@ from tillgate.shop.reviews import (
     open_review,
     open_reviews,
     resolve_review,
+    take_review,
 )
 from tillgate.shop.settings import (
     SettingsLoader,
@@ -68,9 +69,12 @@ from tillgate.shop.settings import (
 )
 from tillgate.shop.shipping import ShippingDoubt, ShippingDoubtKind, against_shipping
 from tillgate.shop.staff import (
+    ClerkLine,
     RefundForm,
+    add_note,
     admin_url,
     badge_of,
+    clerk_timeline,
     just_refunded,
     method_label,
     money_text,
@@ -110,6 +114,7 @@ __all__ = [
     "MONEY_REASONS",
     "ActionResult",
     "CheckSet",
+    "ClerkLine",
     "DisputeSummary",
     "ExactField",
     "Found",
@@ -135,10 +140,12 @@ __all__ = [
     "StartedPayment",
     "absolute_url",
     "acknowledge",
+    "add_note",
     "admin_url",
     "against_shipping",
     "badge_of",
     "check_account",
+    "clerk_timeline",
     "close_order",
     "close_reviews",
     "count_open_reviews",
@@ -195,6 +202,7 @@ __all__ = [
     "setting_names",
     "settle_refund",
     "start_payment",
+    "take_review",
     "terminal_of",
     "timeline",
     "wait_for_creation",

@@ -213,7 +213,6 @@ class PaymentMethodMixin(_CheckoutMixin):
 
     def _form(self, *data: Any, **options: Any) -> shop.MethodForm:
         price, others = choice.price_of(self._order_total()), get_settings().other_methods
-        # of Django's view
         agent = self.request.headers.get("User-Agent", "")
         return shop.MethodForm(
             *data,
@@ -235,7 +234,6 @@ class PaymentMethodMixin(_CheckoutMixin):
         *arguments: Any,
         **options: Any,
     ) -> HttpResponse:
-        # of Django's view
         handler = getattr(super(), method, None) or self.http_method_not_allowed  # type: ignore[attr-defined]
         response: HttpResponse = handler(request, *arguments, **options)
         return response
