@@ -234,6 +234,7 @@ class PaymentMethodMixin(_CheckoutMixin):
         *arguments: Any,
         **options: Any,
     ) -> HttpResponse:
+        # of Django's view
         handler = getattr(super(), method, None) or self.http_method_not_allowed  # type: ignore[attr-defined]
         response: HttpResponse = handler(request, *arguments, **options)
         return response
