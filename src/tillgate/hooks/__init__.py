@@ -29,6 +29,7 @@ from tillgate.hooks.manager import remedy_without as remedy_without
 from tillgate.hooks.values import (
     Customer,
     Event,
+    ExampleMail,
     Finding,
     Hint,
     Order,
@@ -58,6 +59,7 @@ __all__ = [
     "Customer",
     "DisputeStatus",
     "Event",
+    "ExampleMail",
     "Finding",
     "Hint",
     "Order",

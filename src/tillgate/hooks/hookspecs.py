@@ -20,6 +20,7 @@ from pluggy import HookimplMarker, HookspecMarker
 from tillgate.account import Account
 from tillgate.hooks.values import (
     Event,
+    ExampleMail,
     Finding,
     Hint,
     Order,
@@ -276,6 +277,16 @@ def tillgate_deliver(outbox_event: RemoteEvent) -> str | None:
     is called again later with the same `event_id`, so the receiver can recognise a repetition.
     Return None, or a text for the timeline if nothing was sent, such as "not mailed: the order has
     no address".
+    """
+
+
+@hookspec
+def tillgate_example_mails() -> Sequence[ExampleMail] | None:
+    """Return every mail that the plugin sends to shoppers, about an invented order, in the active
+    language.
+
+    Called by `manage.py tillgate mails`, on all plugins, so that an owner sees the mails before
+    shoppers do. Read no order, store nothing and send nothing.
     """
 
 

@@ -186,6 +186,18 @@ class RemoteEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleMail:
+    """A mail that a plugin sends to shoppers, about an invented order. `name` is the plugin's own
+    for it, of letters, digits, "-" and "_". `html` is empty for a mail of plain text.
+    """
+
+    name: str
+    subject: str
+    text: str
+    html: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
     """The payment that a gateway's notification is about, by its reference or by the gateway's
     number. It proves nothing.

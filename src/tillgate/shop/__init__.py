@@ -9,6 +9,7 @@ from tillgate.shop.checks import CheckSet, Found, report_errors_as_warnings
 from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
 from tillgate.shop.orders import (
     close_order,
+    ended_unpaid,
     open_order,
     order_data,
     paid_order_keys,
@@ -151,6 +152,7 @@ __all__ = [
     "count_open_reviews",
     "database",
     "deliver_remote",
+    "ended_unpaid",
     "enqueue_remote",
     "erase_order",
     "export_order",

@@ -12,12 +12,14 @@ from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, database
 from tillgate.django.orders import registering
 from tillgate.django.orders.times import unpaid_check_at
+from tillgate.django.outbox import handlers
 from tillgate.django.pages import tickets
 from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import PaymentStatus
 
 __all__ = [
     "close_order",
+    "ended_unpaid",
     "open_order",
     "order_data",
     "paid_order_keys",
@@ -65,6 +67,14 @@ def close_order(plugin: str, order_key: str, *, actor: str = "shop") -> None:
     """
     _require_known(plugin, order_key)
     registering.close_order(plugin, order_key, actor)
+
+
+def ended_unpaid(plugin: str, order_key: str) -> bool:
+    """Return whether the plugin heard that the time to pay an order had passed, and nobody had
+    closed the order before: a page may say so in plain words.
+    """
+    order = Order.objects.filter(plugin=plugin, key=order_key).first()
+    return order is not None and handlers.ended_unpaid(order)
 
 
 def set_order_data(plugin: str, order_key: str, **data: Any) -> None:

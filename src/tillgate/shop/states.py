@@ -41,6 +41,7 @@ from tillgate.django.orders.locking import locked
 from tillgate.django.orders.values import order_value, payment_value, refund_value
 from tillgate.django.outbox.handlers import AGAIN
 from tillgate.django.pages.outcomes import unpaid_detail
+from tillgate.django.pages.summaries import paid_with
 from tillgate.django.refunds.limits import refundable
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, OrderStatus, PaymentStatus, RefundStatus
 
@@ -95,7 +96,7 @@ class PaymentState(hooks.Payment):
     finished, and the money is on its way. `payment_url` is the gateway's payment page, or empty; it
     takes money until `page_closes_at`. `sandbox`: no real money. `unpaid_detail` tells the shopper
     why the payment ended unpaid, such as "Your payment was declined."; it is empty for any other
-    payment.
+    payment. `paid_with` tells what paid, such as "Visa ending 4242", or else the chosen method.
     """
 
     account: str
@@ -113,6 +114,7 @@ class PaymentState(hooks.Payment):
     awaits_delivery: bool
     is_processing: bool
     unpaid_detail: str = ""
+    paid_with: str = ""
     refunds: tuple[RefundState, ...] = ()
 
     @property
@@ -412,6 +414,7 @@ def _payment_states(
             is_processing=payment.is_open and payment.is_processing,
             page_closes_at=payment.page_closes_at,
             unpaid_detail=unpaid_detail(payment),
+            paid_with=paid_with(payment),
             refunds=tuple(map(refund_state, refunds)),
         )
 

@@ -18,7 +18,7 @@ from tillgate import shop
 from tillgate.hooks import Event, Refund, RemoteEvent, Review
 from tillgate_oscar import orders
 from tillgate_oscar.conf import PLUGIN, get_settings
-from tillgate_oscar.confirmation import name_method
+from tillgate_oscar.confirmation import method_of, name_language, name_method
 
 _log = logging.getLogger("oscar.checkout")
 
@@ -85,7 +85,8 @@ def remind(reference: str) -> None:
     """Queue one reminder for the order of a failed or expired payment, so that a shopper who left
     finds the way back.
 
-    It waits for `remind_after_minutes`, and is dropped if the order is paid or cancelled by then.
+    It waits for `remind_after_minutes`, or for a third of the time that is left to pay, and is
+    dropped if the order is paid or cancelled by then.
     While another payment is open the shopper may be using it, and a reminder could make them pay
     twice. If that one fails too, its reminder follows then.
     """
@@ -98,8 +99,15 @@ def remind(reference: str) -> None:
         payment.order.key,
     ) as ours:  # two payments may fail at the same moment
         if not ours.open_payments and not _is_queued(REMINDER_MAIL, ours.key):
-            delay = timedelta(minutes=get_settings().remind_after_minutes)
+            delay = _reminder_delay(ours)
             shop.enqueue_remote(PLUGIN, ours.key, REMINDER_MAIL, payment_id=payment.id, delay=delay)
+
+
+def _reminder_delay(ours: shop.OrderState) -> timedelta:
+    minutes = get_settings().remind_after_minutes
+    if minutes is not None:
+        return timedelta(minutes=minutes)
+    return (ours.kept_until - shop.now()) / 3 if ours.kept_until else timedelta()
 
 
 def tell_of_second_payment(review: Review) -> None:
@@ -148,9 +156,9 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
         if name == PAID_MAIL:
             if _state_if_due(outbox_event, lambda ours: not _is_undone(order, ours)) is None:
                 return f"not mailed: {name}: the order is not paid any more"
-            dispatcher = _dispatcher(order)
-            name_method(dispatcher.dispatcher, order)
-            dispatcher.send_order_placed_email_for_user(order, _context(order))
+            dispatcher = dispatcher_of(order)
+            name_method(dispatcher.dispatcher, method_of(order))
+            dispatcher.send_order_placed_email_for_user(order, context_of(order))
         elif name == REMINDER_MAIL:
             ours = _state_if_due(outbox_event, lambda ours: _may_be_reminded(order, ours))
             if ours is None:
@@ -161,7 +169,8 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
             code = "TILLGATE_REFUNDED" if outbox_event.refund else "TILLGATE_PAID_TWICE"
             moved = outbox_event.refund or outbox_event.payment
             amount = shop.money_text(moved.amount, outbox_event.payment.currency)
-            _send(order, code, amount=amount, method=shop.method_label(outbox_event.payment.method))
+            payment = shop.find_payment(PLUGIN, payment_id=outbox_event.payment.id)
+            _send(order, code, amount=amount, method=payment.paid_with if payment else "")
     return None
 
 
@@ -200,12 +209,12 @@ def _state_if_due(
 
 
 def _send(order: Any, code: str, **facts: Any) -> None:
-    dispatcher = _dispatcher(order)
-    messages = dispatcher.dispatcher.get_messages(code, {**_context(order), **facts})
+    dispatcher = dispatcher_of(order)
+    messages = dispatcher.dispatcher.get_messages(code, {**context_of(order), **facts})
     dispatcher.dispatch_order_messages(order, messages, code)
 
 
-def _dispatcher(order: Any) -> Any:
+def dispatcher_of(order: Any) -> Any:
     """Return Oscar's dispatcher, for mail with the name and the address of the order's own site
     instead of this process's.
     """
@@ -218,10 +227,11 @@ def _dispatcher(order: Any) -> Any:
             **(of_process(**facts) if has_site else facts),
             "site": site,
         }
+    name_language(dispatcher.dispatcher)
     return dispatcher
 
 
-def _context(order: Any) -> dict[str, Any]:
+def context_of(order: Any) -> dict[str, Any]:
     """Return the context that Oscar's own checkout passes to its mail, where it has a request."""
     # models cannot be imported without a Django project
     from django.contrib.auth.models import (

@@ -5,7 +5,7 @@ signed addresses.
 from __future__ import annotations
 
 import contextlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 from oscar.core.loading import get_model
 
 from tillgate import Goods, InvalidRequest, shop
-from tillgate.hooks import Customer, OrderDescription, Payment
+from tillgate.hooks import Customer, OrderDescription, Payment, PaymentStatus
 from tillgate.shop import money
 from tillgate_oscar.conf import PLUGIN, get_settings
 
@@ -209,6 +209,25 @@ def may_be_ordered_again(order: Any, ours: shop.OrderState | None) -> bool:
     ):
         return False
     return not any(payment.is_processing for payment in ours.payments)
+
+
+def is_uncharged(ours: shop.OrderState | None) -> bool:
+    """Tell whether nobody paid an order and nobody can any more, as far as the gateway's answers
+    say.
+    """
+    if ours is None or ours.reported_paid:
+        return False
+    return not any(one.is_open or one.status == PaymentStatus.PAID for one in ours.payments)
+
+
+def kept_until(ours: shop.OrderState | None) -> datetime | None:
+    """Return until when the goods of an unpaid order are kept at least: while a payment page is
+    open, until it closes. None where that is not known.
+    """
+    if ours is None or ours.kept_until:
+        return ours.kept_until if ours else None
+    closing = [one.page_closes_at for one in ours.open_payments]
+    return max((end for end in closing if end > timezone.now()), default=None)
 
 
 def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:

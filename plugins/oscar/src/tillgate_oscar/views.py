@@ -83,7 +83,10 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "waits": waits and not is_free,
         "is_free": is_free,
         "open_pages": [] if has_paid else orders.needless_pages(found, ours),
-        "kept_until": ours.kept_until if ours else None,
+        "kept_until": orders.kept_until(ours),
+        "lines": found.lines.all() if is_shopper else [],
+        "is_over": shop.ended_unpaid(PLUGIN, found.number),
+        "is_uncharged": orders.is_uncharged(ours),
         "tillgate_refunded": orders.refunded_text(ours),
         "unpaid_detail": orders.unpaid_detail(ours),
         "pay_url": shop.pay_path(PLUGIN, found.number)

@@ -16,6 +16,7 @@ from tillgate import hooks
 from tillgate.django import words
 from tillgate.django.accounts import dialect_of
 from tillgate.django.masking import Mask
+from tillgate.django.methods import with_last_digits
 from tillgate.django.models import Payment
 from tillgate.django.pages import owner
 from tillgate.lifecycle import PaymentStatus
@@ -128,9 +129,7 @@ def paid_with(payment: Payment) -> str:
     if used is None:
         return words.method_name(payment.method)
     name = words.brand_name(used.brand) if used.brand else words.method_name(used.method)
-    if not used.last4:
-        return name
-    return _("%(brand)s ending %(last4)s") % {"brand": name, "last4": used.last4}
+    return with_last_digits(name, used.last4) if used.last4 else name
 
 
 def page_state(payment: Payment) -> str:
