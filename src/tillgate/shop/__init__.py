@@ -78,6 +78,7 @@ from tillgate.shop.staff import (
     timeline,
 )
 from tillgate.shop.states import (
+    Awaited,
     OrderState,
     PaymentState,
     RefundState,
@@ -107,6 +108,7 @@ from tillgate.shop.worker import run_worker
 __all__ = [
     "MONEY_REASONS",
     "ActionResult",
+    "Awaited",
     "CheckSet",
     "ExactField",
     "Found",

@@ -40,11 +40,13 @@ from tillgate.django.models import (
 from tillgate.django.orders.locking import locked
 from tillgate.django.orders.values import order_value, payment_value, refund_value
 from tillgate.django.outbox.handlers import AGAIN
+from tillgate.django.pages.awaited import Awaited, awaited
 from tillgate.django.pages.outcomes import unpaid_detail
 from tillgate.django.refunds.limits import refundable
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, OrderStatus, PaymentStatus, RefundStatus
 
 __all__ = [
+    "Awaited",
     "OrderState",
     "PaymentState",
     "RefundState",
@@ -91,7 +93,8 @@ class PaymentState(hooks.Payment):
     finished, and the money is on its way. `payment_url` is the gateway's payment page, or empty; it
     takes money until `page_closes_at`. `sandbox`: no real money. `unpaid_detail` tells the shopper
     why the payment ended unpaid, such as "Your payment was declined."; it is empty for any other
-    payment.
+    payment. `awaited` is the text about an open one, such as "Pay the voucher by December 3".
+    `disputes` are its charge-backs by the gateway's newest answer.
     """
 
     account: str
@@ -109,6 +112,8 @@ class PaymentState(hooks.Payment):
     awaits_delivery: bool
     is_processing: bool
     unpaid_detail: str = ""
+    awaited: Awaited | None = None
+    disputes: tuple[hooks.ReportedDispute, ...] = ()
     refunds: tuple[RefundState, ...] = ()
 
     @property
@@ -154,6 +159,14 @@ class OrderState:
     def open_payments(self) -> tuple[PaymentState, ...]:
         """The payments that the shopper may still pay."""
         return tuple(payment for payment in self.payments if payment.is_open)
+
+    @property
+    def awaited(self) -> Awaited | None:
+        """The text about the open payments: of the newest whose money is under way, or else of the
+        newest.
+        """
+        newest_last = sorted(self.open_payments, key=lambda payment: payment.is_processing)
+        return newest_last[-1].awaited if newest_last else None
 
     @property
     def held_amount(self) -> Decimal:
@@ -398,6 +411,8 @@ def _payment_states(
             is_processing=payment.is_open and payment.is_processing,
             page_closes_at=payment.page_closes_at,
             unpaid_detail=unpaid_detail(payment),
+            awaited=awaited(payment),
+            disputes=payment.known.disputes,
             refunds=tuple(map(refund_state, refunds)),
         )
 

@@ -241,7 +241,7 @@ def receive(
             hashed,
             even_if_paid=even_if_paid,
             column="last_returned_at" if kind is NotificationKind.RETURN else "last_polled_at",
-            **counted,
+            counted=counted,
         )
         keep(payment, kind, bounded(received, kept), method, signature, count=payment.notifications)
     if is_forged:

@@ -62,6 +62,7 @@ from tillgate.wire.personal import kept_fields, without_personal_data
 _log = logging.getLogger("tillgate")
 
 _NO_VERSIONS: Final[Mapping[str, str]] = MappingProxyType({})
+_NOT_COUNTED: Final[Mapping[str, int]] = MappingProxyType({})
 BY_STAFF: Final = "staff:"
 _OVER_UNPAID: Final = frozenset({PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED})
 _QUICK_SECONDS: Final = 5.0
@@ -118,10 +119,10 @@ def reconcile_once_more(payment: Payment, after: datetime) -> Payment:
     Each query of a return allows one: a later call with the same time asks nothing.
     """
     outside_transactions("reconcile_once_more")
-    if payment.is_open and after == payment.last_returned_at:
-        if claim_poll(payment, column="last_returned_at", once_after=after):
-            return apply_answer(payment, ask(payment, quickly=True), "return")
-    return payment
+    is_due = payment.is_open and after == payment.last_returned_at
+    if not is_due or not claim_poll(payment, column="last_returned_at", once_after=after):
+        return payment
+    return apply_answer(payment, ask(payment, quickly=True), "return")
 
 
 def claim_poll(
@@ -131,7 +132,7 @@ def claim_poll(
     even_if_paid: bool = False,
     column: _Claimant = "last_polled_at",
     once_after: datetime | None = None,
-    **counted: int,
+    counted: Mapping[str, int] = _NOT_COUNTED,
 ) -> bool:
     """Take the right to query a payment now, and return whether it was given: not when the payment
     was queried just now.
@@ -174,7 +175,7 @@ def claim_poll(
 def _claim(
     payment: Payment,
     hashed: str,
-    counted: dict[str, int],
+    counted: Mapping[str, int],
     *,
     even_if_paid: bool,
     column: _Claimant,
@@ -409,7 +410,7 @@ def write_decision(
     entry of a new status.
     """
     order = payment.order
-    has_moved = decision.status != payment.status
+    has_moved, was_under_way = decision.status != payment.status, payment.is_processing
     is_identified = decision.transaction_no and decision.transaction_no != payment.transaction_no
     has_finished = decision.is_processing and not payment.is_processing
     if has_moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
@@ -420,7 +421,8 @@ def write_decision(
     if has_moved:
         name, detail = event or f"payment.{decision.status}", decision.detail
         evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
-        record(name, order, actor, detail, payment=payment, evidence=evidence)
+        extra = {"was_under_way": "yes"} if was_under_way else None
+        record(name, order, actor, detail, payment=payment, evidence=evidence, extra=extra)
         after_change(order, payment)
     if has_finished:
         record("payment.processing", order, actor, decision.detail, payment=payment)
