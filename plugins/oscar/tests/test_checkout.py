@@ -27,9 +27,10 @@ from tests.shopper import Shopper, fields_of
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment
 from tillgate.django.refunds import queueing
+from tillgate.hooks import Event
 from tillgate.testing.world import World, together
 from tillgate_oscar import orders
-from tillgate_oscar.mail import remind
+from tillgate_oscar.occasions import follow
 
 Order = get_model("order", "Order")
 Make = Callable[..., Any]
@@ -971,7 +972,9 @@ def test_i4_gateway_paid_order_invites_no_payment(
     assert "Your payment is under review." in page
     assert "Pay now" not in page
     Payment.objects.update(status="failed")
-    remind(payment.reference)
+    fields = {"order": str(payment.order)}
+    at, reference = world.time.now(), payment.reference
+    follow(Event(name="payment.failed", at=at, reference=reference, fields=fields))
     world.run_worker()
     assert mail.outbox == []
     world.sandbox.control.clear_faults()
