@@ -83,6 +83,7 @@ from tillgate.shop.staff import (
     timeline,
 )
 from tillgate.shop.states import (
+    Awaited,
     OrderState,
     PaymentState,
     RefundState,
@@ -114,6 +115,7 @@ from tillgate.shop.worker import run_worker
 __all__ = [
     "MONEY_REASONS",
     "ActionResult",
+    "Awaited",
     "CheckSet",
     "ClerkLine",
     "DisputeSummary",

@@ -72,6 +72,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
     under_review = is_stopped and ours is not None and ours.reported_paid
     page = {
         "order": found,
+        "is_shopper": is_shopper,
         "is_test": orders.is_test(ours),
         "is_arriving": is_arriving,
         "is_under_review": under_review,
@@ -89,6 +90,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "is_uncharged": orders.is_uncharged(ours),
         "tillgate_refunded": orders.refunded_text(ours),
         "unpaid_detail": orders.unpaid_detail(ours),
+        "awaited": ours.awaited if ours else None,
         "pay_url": shop.pay_path(PLUGIN, found.number)
         if waits and is_shopper and not is_free
         else None,

@@ -24,6 +24,7 @@ from tillgate.django.methods import label_of
 from tillgate.django.models import Order, Payment
 from tillgate.django.outbox.handlers import ended_unpaid
 from tillgate.django.pages import owner
+from tillgate.django.pages.awaited import Awaited, awaited
 from tillgate.django.pages.browsers import app_of, opens_in, terminal_of
 from tillgate.django.pages.forms import MethodForm
 from tillgate.django.pages.places import place_at_gateway
@@ -124,6 +125,12 @@ class _Payments:
     def on_its_way(self) -> list[Payment]:
         """Those of which the shopper has finished, and the money has not arrived."""
         return [one for one in self.all if one.is_open and one.is_processing]
+
+    @cached_property
+    def vouchers(self) -> dict[Payment, Awaited]:
+        """Those of them that are a voucher or transfer to be paid, with their texts."""
+        texts = {one: awaited(one) for one in self.on_its_way}
+        return {one: text for one, text in texts.items() if text and text.is_voucher}
 
     @property
     def came(self) -> list[Payment]:
@@ -272,7 +279,7 @@ def _page(
     takes_money = detail is None and not is_free
     if takes_money:
         _offer(asked, order, shown)
-    came = payments.came
+    came, vouchers = payments.came, payments.vouchers
     change_url = owner.web_address(order.change_url) if asked.may_change and not came else None
     names = " ".join(one.reference for one in came)
     return {
@@ -292,7 +299,8 @@ def _page(
         "open_pages": owner.needless_pages(payments.all, order, takes_money=takes_money),
         "held": _shown_held(payments.held),
         "under_review": _methods_of(payments.under_review),
-        "on_its_way": _methods_of(payments.on_its_way),
+        "on_its_way": _methods_of([one for one in payments.on_its_way if one not in vouchers]),
+        "vouchers": list(vouchers.values()),
         # In the address, since a shop may have a form of its own.
         "pay_url": pay_url(asked.plugin, asked.order_key, may_change=asked.may_change)
         + (f"?{urlencode({'held': names})}" if names else ""),
