@@ -48,6 +48,9 @@ class OrderDescription:
     `choose_url` is the shop's own page on which the shopper chooses another payment method, in the
     same form. The return page links to it where Tillgate's own page cannot start a payment of the
     order: for another account than `default`, or with data of the plugin's own.
+
+    `is_cancelled`: the shop has cancelled the order. The ledger check names a cancelled order whose
+    money the gateway still holds.
     """
 
     number: str
@@ -60,6 +63,7 @@ class OrderDescription:
     change_url: str | None = None
     choose_url: str | None = None
     payable_until: datetime | None = None
+    is_cancelled: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a truth value in place of a clause: False would mean that the order may not be

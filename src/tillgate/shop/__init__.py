@@ -9,6 +9,7 @@ from tillgate.shop.checks import CheckSet, Found, report_errors_as_warnings
 from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
 from tillgate.shop.orders import (
     close_order,
+    keep_money,
     open_order,
     order_data,
     paid_order_keys,
@@ -32,6 +33,7 @@ from tillgate.shop.refunds import (
     RefundNotPossible,
     refund,
     refund_order,
+    refund_rest,
     settle_refund,
     was_withdrawn,
     withdraw_refund,
@@ -150,6 +152,7 @@ __all__ = [
     "is_public_address",
     "is_web_address",
     "just_refunded",
+    "keep_money",
     "last_change_at",
     "locked_order",
     "may_continue",
@@ -177,6 +180,7 @@ __all__ = [
     "redelivered_payment",
     "refund",
     "refund_order",
+    "refund_rest",
     "register",
     "remote_events",
     "report_errors_as_warnings",

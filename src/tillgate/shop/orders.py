@@ -13,11 +13,14 @@ from tillgate.django.models import Order, database
 from tillgate.django.orders import registering
 from tillgate.django.orders.times import unpaid_check_at
 from tillgate.django.pages import tickets
+from tillgate.django.refunds import cancelled
+from tillgate.django.refunds.limits import RefundNotPossible
 from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import PaymentStatus
 
 __all__ = [
     "close_order",
+    "keep_money",
     "open_order",
     "order_data",
     "paid_order_keys",
@@ -58,13 +61,32 @@ def close_order(plugin: str, order_key: str, *, actor: str = "shop") -> None:
     """Note that the shop cancelled an order: no payment starts, and open payments are still polled.
     Touches the database only.
 
-    Does nothing for an order that was never opened, or that a payment has paid: the shop's own
-    record decides about it.
+    Of a paid order the payment stays as it is. A review opens about the money that the gateway
+    still holds and no refund takes: ask for the refund before, or see `keep_money`. Does nothing
+    for an order that was never opened.
 
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
-    registering.close_order(plugin, order_key, actor)
+    with transaction.atomic(using=database()):
+        order = Order.objects.select_for_update().filter(plugin=plugin, key=order_key).first()
+        if order is not None and order.paid_by_id:
+            cancelled.review_cancelled(order, actor)
+        else:
+            registering.close_order(plugin, order_key, actor)
+
+
+def keep_money(plugin: str, order_key: str, *, staff: str, note: str) -> None:
+    """Note that staff keep the money of a paid order that they cancel, or have cancelled: no review
+    asks about it, and the ledger check names them. Call it before `close_order`.
+
+    `note` says why. Raises `RefundNotPossible` where no payment has paid the order. Touches the
+    database only.
+    """
+    order = Order.objects.filter(plugin=plugin, key=order_key).first()
+    if order is None:
+        raise RefundNotPossible(f"no payment has paid order {plugin}:{order_key}")
+    cancelled.keep_money(order.pk, staff=staff, note=note)
 
 
 def set_order_data(plugin: str, order_key: str, **data: Any) -> None:
