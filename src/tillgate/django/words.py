@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.methods import label_of
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
+from tillgate.wire.profile import DisputeStatus
 
 _ICONS: Final = {
     "plus": "M12 5v14M5 12h14",
@@ -127,6 +128,24 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.WORKER_LATE: _("The worker is late"),
 }
 
+_BRANDS: Final[Mapping[str, str]] = {
+    "amex": "American Express",
+    "cartes_bancaires": "Cartes Bancaires",
+    "diners": "Diners Club",
+    "diners_club": "Diners Club",
+    "eftpos_au": "eftpos",
+    "jcb": "JCB",
+    "mastercard": "Mastercard",
+    "unionpay": "UnionPay",
+}
+"""The brands of cards whose names are more than their codes with a capital."""
+
+_DISPUTES: Final[Mapping[str, str | Promise]] = {
+    DisputeStatus.OPEN: _("waits for your answer at the gateway"),
+    DisputeStatus.WON: _("won: the money stays yours"),
+    DisputeStatus.LOST: _("lost: the bank has taken the money"),
+}
+
 _ACTORS: Final[Mapping[str, str | Promise]] = {
     "start": _("the shopper started to pay"),
     "webhook": _("a notification of the gateway"),
@@ -152,6 +171,16 @@ def reason(stored: str) -> str:
 def method_name(stored: str) -> str:
     """Return the display of a payment method."""
     return label_of(stored)
+
+
+def brand_name(code: str) -> str:
+    """Return the name of a card's brand; an unknown one by its code with a capital."""
+    return _BRANDS.get(code.lower()) or code[:1].upper() + code[1:]
+
+
+def dispute(status: str) -> str:
+    """Return how a dispute stands, in words."""
+    return str(_DISPUTES[status])
 
 
 def actor_of(stored: str) -> str:

@@ -27,6 +27,7 @@ from tillgate.hooks.manager import is_registered as is_registered
 from tillgate.hooks.manager import register_shop as register_shop
 from tillgate.hooks.manager import remedy_without as remedy_without
 from tillgate.hooks.values import (
+    Customer,
     Event,
     Finding,
     Hint,
@@ -54,6 +55,7 @@ from tillgate.wire.profile import BUILT_IN, serving_plugins
 from tillgate.wire.texts import described
 
 __all__ = [
+    "Customer",
     "DisputeStatus",
     "Event",
     "Finding",

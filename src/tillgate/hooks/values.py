@@ -14,6 +14,7 @@ from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.messages import Goods
 
 __all__ = [
+    "Customer",
     "Event",
     "Finding",
     "Hint",
@@ -25,6 +26,16 @@ __all__ = [
     "RemoteEvent",
     "Review",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Customer:
+    """The shopper of an order, for staff: a name and an e-mail address, each empty where the shop
+    does not know it.
+    """
+
+    name: str = ""
+    email: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +75,8 @@ class OrderDescription:
     choose_url: str | None = None
     payable_until: datetime | None = None
     is_cancelled: bool = False
+    customer: Customer | None = None
+    staff_url: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a truth value in place of a clause: False would mean that the order may not be
@@ -71,6 +84,9 @@ class OrderDescription:
         """
         if self.payable_until is not None and self.payable_until.tzinfo is None:
             raise InvalidRequest("payable_until", self.payable_until, "has no time zone")
+        if not isinstance(self.customer, Customer | None):
+            # a customer is never in an error
+            raise InvalidRequest("customer", type(self.customer).__name__, "is not a Customer")
         if isinstance(self.not_payable_detail, bool):
             raise InvalidRequest(
                 "not_payable_detail",

@@ -91,6 +91,7 @@ from tillgate.shop.states import (
     order_states,
     redelivered_payment,
 )
+from tillgate.shop.summaries import DisputeSummary, PaymentSummary, payment_summary
 from tillgate.shop.web import (
     MethodForm,
     absolute_url,
@@ -110,6 +111,7 @@ __all__ = [
     "MONEY_REASONS",
     "ActionResult",
     "CheckSet",
+    "DisputeSummary",
     "ExactField",
     "Found",
     "MethodChoice",
@@ -120,6 +122,7 @@ __all__ = [
     "OrderState",
     "OutboxStatus",
     "PaymentState",
+    "PaymentSummary",
     "RefundForm",
     "RefundNotPossible",
     "RefundState",
@@ -172,6 +175,7 @@ __all__ = [
     "pay_path",
     "pay_url",
     "payment_methods",
+    "payment_summary",
     "poll",
     "read_request",
     "read_settings",

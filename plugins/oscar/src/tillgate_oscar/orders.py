@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 from oscar.core.loading import get_model
 
 from tillgate import Goods, InvalidRequest, shop
-from tillgate.hooks import OrderDescription, Payment
+from tillgate.hooks import Customer, OrderDescription, Payment
 from tillgate.shop import money
 from tillgate_oscar.conf import PLUGIN, get_settings
 
@@ -60,10 +60,26 @@ def describe(order_key: str) -> OrderDescription | None:
         description=f"Order {order.number}",
         not_payable_detail=detail,
         email=order.email or None,
+        customer=_customer(order),
+        staff_url=_staff_url(order),
         change_url=_change_url_at_home(order)
         if detail is None or may_be_ordered_again(order, state_of(order))
         else None,
     )
+
+
+def _customer(order: Any) -> Customer:
+    """Return the shopper by the billing address, else by the shipping address or the user."""
+    address = order.billing_address or order.shipping_address
+    name = address.name if address else order.user.get_full_name() if order.user else ""
+    return Customer(name=name.strip(), email=order.email or "")
+
+
+def _staff_url(order: Any) -> str | None:
+    """Return the order's page in the dashboard, if the shop has it."""
+    with contextlib.suppress(NoReverseMatch):
+        return str(reverse("dashboard:order-detail", kwargs={"number": order.number}))
+    return None
 
 
 def outstanding(order: Any, sources: list[Any] | None = None) -> Decimal:
