@@ -36,16 +36,19 @@ def open_order(
     *,
     actor: str = "shop",
     even_if_closed: bool = False,
+    until: datetime | None = None,
 ) -> None:
     """Register an order that awaits payment. Call it where the shop writes the order, in the same
     transaction.
 
     `even_if_closed`: an order that was closed and is not paid holds its stock again, so the plugin
-    hears `tillgate_order_unpaid` once more; it stays closed. Raises `ConfigurationError` where the
+    hears `tillgate_order_unpaid` once more; it stays closed. `until`, with a time zone: if no
+    payment starts, the plugin hears `tillgate_order_unpaid` then, in place of `ORDER_UNPAID_AFTER_MINUTES`;
+    an order that waits already keeps its time. Raises `ConfigurationError` where the
     plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
-    registering.open_order(plugin, order_key, actor)
+    registering.open_order(plugin, order_key, actor, until)
     if even_if_closed:
         closed = Order.objects.filter(
             plugin=plugin,
@@ -137,14 +140,16 @@ def pay_path(plugin: str, order_key: str, method: str | None = None) -> str:
     )
 
 
-def pay_url(plugin: str, order_key: str) -> str:
-    """Return the address where an order can be paid, or paid again, for a week. Give it only to the
-    order's shopper.
+def pay_url(plugin: str, order_key: str, *, until: datetime | None = None) -> str:
+    """Return the address where an order can be paid, or paid again, for a week or `until`. Give it
+    only to the order's shopper.
 
+    The address keeps no goods: see `open_order`, whose time may be shorter or longer.
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
-    return get_settings().address("tillgate:pay", tickets.new_ticket(plugin, order_key))
+    ticket = tickets.new_ticket(plugin, order_key, until=until)
+    return get_settings().address("tillgate:pay", ticket)
 
 
 def _require_text(order_key: object) -> None:

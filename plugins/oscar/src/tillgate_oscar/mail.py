@@ -19,16 +19,20 @@ from tillgate.hooks import Event, Refund, RemoteEvent, Review
 from tillgate_oscar import orders
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.confirmation import name_method
+from tillgate_oscar.stock import RELEASED
 
 _log = logging.getLogger("oscar.checkout")
 
 PAID_MAIL: Final = "order-paid"
 REMINDER_MAIL: Final = "order-waits"
+LINK_MAIL: Final = "payment-link"
+CANCELLED_MAIL: Final = "cancelled"
 PAID_TWICE_MAIL: Final = "paid-twice"
 REFUND_MAIL: Final = "refunded"
 EVENT_TYPES: Final = {
     "TILLGATE_ORDER_WAITS": "Order waits for payment",
     "TILLGATE_PAID_TWICE": "Order paid twice",
+    "TILLGATE_CANCELLED": "Paid order cancelled",
     "TILLGATE_REFUNDED": "Payment refunded",
 }
 """Our communication event types: Oscar's codes and their names for the dashboard. The templates are
@@ -117,6 +121,16 @@ def tell_of_second_payment(review: Review) -> None:
         shop.enqueue_remote(PLUGIN, payment.order.key, PAID_TWICE_MAIL, payment_id=payment.id)
 
 
+def send_link(number: str) -> None:
+    """Queue the mail with the payment link of an unpaid order, under its lock."""
+    shop.enqueue_remote(PLUGIN, number, LINK_MAIL)
+
+
+def tell_of_cancellation(number: str, payment_id: str) -> None:
+    """Queue the mail about a paid order that staff cancelled; mail about its refund is another."""
+    shop.enqueue_remote(PLUGIN, number, CANCELLED_MAIL, payment_id=payment_id)
+
+
 def tell_of_refund(refund: Refund) -> None:
     """Queue the mail about a refund that succeeded, wherever it was made. Call it once for each, in
     the event's transaction.
@@ -156,13 +170,30 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
             if ours is None:
                 return f"not mailed: {name}: the order does not wait for a payment any more"
             pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
-            _send(order, "TILLGATE_ORDER_WAITS", pay_url=pay_url, kept_until=ours.kept_until)
+            _send(order, "TILLGATE_ORDER_WAITS", **_waiting(ours, pay_url))
+        elif name == LINK_MAIL:
+            ours = orders.state_of(order)
+            until = orders.link_until(ours)
+            if ours is None or until is None or not orders.needs_payment(order, ours):
+                return f"not mailed: {name}: the order does not wait for a payment any more"
+            pay_url = orders.link_url(order, until)
+            _send(order, "TILLGATE_ORDER_WAITS", **_waiting(ours, pay_url))
+        elif name == CANCELLED_MAIL:
+            _send(order, "TILLGATE_CANCELLED")
         elif outbox_event.payment is not None:
             code = "TILLGATE_REFUNDED" if outbox_event.refund else "TILLGATE_PAID_TWICE"
             moved = outbox_event.refund or outbox_event.payment
             amount = shop.money_text(moved.amount, outbox_event.payment.currency)
             _send(order, code, amount=amount, method=shop.method_label(outbox_event.payment.method))
     return None
+
+
+def _waiting(ours: shop.OrderState, pay_url: str) -> dict[str, Any]:
+    return {
+        "pay_url": pay_url,
+        "kept_until": orders.kept_until(ours),
+        "is_released": RELEASED in ours.data,
+    }
 
 
 def _is_undone(order: Any, ours: shop.OrderState) -> bool:

@@ -5,7 +5,7 @@ signed addresses.
 from __future__ import annotations
 
 import contextlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -23,12 +23,16 @@ from tillgate import Goods, InvalidRequest, shop
 from tillgate.hooks import Customer, OrderDescription, Payment
 from tillgate.shop import money
 from tillgate_oscar.conf import PLUGIN, get_settings
+from tillgate_oscar.stock import RELEASED, missing
 
 _STATUS_SALT: Final = "tillgate_oscar.order"
 _CHANGE_SALT: Final = "tillgate_oscar.change"
 _CHANGE_VALID_FOR: Final = timedelta(hours=1)
 _PREVIEW_SALT: Final = "tillgate_oscar.preview"
 _PREVIEW_VALID_FOR: Final = timedelta(hours=1)
+
+_LINK_UNTIL: Final = "link_until"
+"""The key in the data of Tillgate's order: the end of its payment link."""
 
 _NOTHING: Final = Decimal("0.00")
 
@@ -59,6 +63,7 @@ def describe(order_key: str) -> OrderDescription | None:
         lines=tuple(_goods(line) for line in order.lines.all()),
         description=f"Order {order.number}",
         not_payable_detail=detail,
+        is_cancelled=order.status == get_settings().cancelled_status,
         email=order.email or None,
         customer=_customer(order),
         staff_url=_staff_url(order),
@@ -133,6 +138,8 @@ def _why_not(order: Any, sources: list[Any]) -> str | None:
         return _("a part of it was paid in another currency")
     if sources and not _left_by(sources, order):
         return _("it is paid in another way")
+    if gone := missing(order):
+        return _("Not available any more: %(products)s.") % {"products": ", ".join(gone)}
     return None
 
 
@@ -428,6 +435,31 @@ def _read(ticket: str, salt: str) -> str | None:
         return None
     order = find(number)
     return str(number) if order is None or _placed_at(order) == moment else None
+
+
+def keep_link(order: Any, until: datetime) -> None:
+    """Let an order be payable by its payment link until a time, also after its goods were
+    released.
+    """
+    shop.set_order_data(PLUGIN, order.number, **{_LINK_UNTIL: until.isoformat()})
+
+
+def link_until(ours: shop.OrderState | None) -> datetime | None:
+    """Return the end of an order's payment link, or None if it has none that is valid."""
+    if ours is None or ours.is_closed or _LINK_UNTIL not in ours.data:
+        return None
+    until = datetime.fromisoformat(ours.data[_LINK_UNTIL])
+    return until if until > timezone.now() else None
+
+
+def link_url(order: Any, until: datetime) -> str:
+    """Return the payment link of an order: give it only to the order's shopper."""
+    return at_home(order, shop.pay_url(PLUGIN, order.number, until=until))
+
+
+def kept_until(ours: shop.OrderState | None) -> datetime | None:
+    """Return until when an order's goods are kept, or None where that is not known."""
+    return ours.kept_until if ours and RELEASED not in ours.data else None
 
 
 def change_url(order: Any) -> str | None:
