@@ -43,9 +43,9 @@ def open_order(
 
     `even_if_closed`: an order that was closed and is not paid holds its stock again, so the plugin
     hears `tillgate_order_unpaid` once more; it stays closed. `until`, with a time zone: if no
-    payment starts, the plugin hears `tillgate_order_unpaid` then, in place of `ORDER_UNPAID_AFTER_MINUTES`;
-    an order that waits already keeps its time. Raises `ConfigurationError` where the
-    plugin is not installed or does not know the order.
+    payment starts, the plugin hears `tillgate_order_unpaid` then, in place of
+    `ORDER_UNPAID_AFTER_MINUTES`; an order that waits already keeps its time. Raises
+    `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
     registering.open_order(plugin, order_key, actor, until)

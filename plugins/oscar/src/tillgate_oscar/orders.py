@@ -31,7 +31,7 @@ _CHANGE_VALID_FOR: Final = timedelta(hours=1)
 _PREVIEW_SALT: Final = "tillgate_oscar.preview"
 _PREVIEW_VALID_FOR: Final = timedelta(hours=1)
 
-_LINK_UNTIL: Final = "link_until"
+LINK_UNTIL: Final = "link_until"
 """The key in the data of Tillgate's order: the end of its payment link."""
 
 _NOTHING: Final = Decimal("0.00")
@@ -138,9 +138,17 @@ def _why_not(order: Any, sources: list[Any]) -> str | None:
         return _("a part of it was paid in another currency")
     if sources and not _left_by(sources, order):
         return _("it is paid in another way")
-    if gone := missing(order):
+    if gone := _gone_meanwhile(order):
         return _("Not available any more: %(products)s.") % {"products": ", ".join(gone)}
     return None
+
+
+def _gone_meanwhile(order: Any) -> list[str]:
+    """Return what cannot be had any more of an order whose goods were released while its payment
+    link is valid.
+    """
+    data = shop.order_data(PLUGIN, order.number)
+    return missing(order, data[RELEASED]) if RELEASED in data and LINK_UNTIL in data else []
 
 
 def state_of(order: Any) -> shop.OrderState | None:
@@ -441,14 +449,14 @@ def keep_link(order: Any, until: datetime) -> None:
     """Let an order be payable by its payment link until a time, also after its goods were
     released.
     """
-    shop.set_order_data(PLUGIN, order.number, **{_LINK_UNTIL: until.isoformat()})
+    shop.set_order_data(PLUGIN, order.number, **{LINK_UNTIL: until.isoformat()})
 
 
 def link_until(ours: shop.OrderState | None) -> datetime | None:
     """Return the end of an order's payment link, or None if it has none that is valid."""
-    if ours is None or ours.is_closed or _LINK_UNTIL not in ours.data:
+    if ours is None or ours.is_closed or LINK_UNTIL not in ours.data:
         return None
-    until = datetime.fromisoformat(ours.data[_LINK_UNTIL])
+    until = datetime.fromisoformat(ours.data[LINK_UNTIL])
     return until if until > timezone.now() else None
 
 

@@ -16,7 +16,13 @@ from tillgate import shop
 from tillgate.hooks import Order, PaidOutcome, Payment
 from tillgate_oscar import mail
 from tillgate_oscar.conf import PLUGIN, get_settings
-from tillgate_oscar.orders import is_marked_paid, link_until, may_be_cancelled, outstanding
+from tillgate_oscar.orders import (
+    LINK_UNTIL,
+    is_marked_paid,
+    link_until,
+    may_be_cancelled,
+    outstanding,
+)
 from tillgate_oscar.stock import RELEASED, RESTOCKED
 
 _being_paid: ContextVar[str | None] = ContextVar(
@@ -150,13 +156,17 @@ def _why_kept(order: Any) -> str | None:
 
 
 def reopen(order: Order) -> bool:
-    """Let a cancelled order that no payment has paid wait for payment again, as staff want its late
-    money to pay it; return whether it could. The pipeline need not lead there.
+    """Let an order that was cancelled, or whose goods are gone, wait for payment again, as staff
+    want its late money to pay it; return whether it could. The pipeline need not lead there.
     """
     found, settings = locked(order.key), get_settings()
     ours = shop.order_state(PLUGIN, order.key)
-    if found is None or found.status != settings.cancelled_status or (ours and ours.paid_by):
+    known = (settings.pending_status, settings.cancelled_status)
+    if found is None or found.status not in known or (ours and ours.paid_by):
         return False
+    shop.set_order_data(PLUGIN, order.key, **{LINK_UNTIL: None})  # staff have decided
+    if found.status == settings.pending_status:
+        return outstanding(found) > 0
     # not `set_status`, which follows the pipeline, nor `save`, which tells receivers of a change
     # that lasts for a moment
     type(found)._base_manager.filter(pk=found.pk).update(status=settings.pending_status)

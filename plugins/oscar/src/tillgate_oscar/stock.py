@@ -22,11 +22,10 @@ RESTOCKED: Final = "restocked"
 """The key in the data of Tillgate's order: how many of each line were put back."""
 
 
-def missing(order: Any) -> list[str]:
+def missing(order: Any, released: Mapping[str, int]) -> list[str]:
     """Return the titles of released lines that cannot be had any more: the product was deleted, or
     others have bought it.
     """
-    released = shop.order_data(PLUGIN, order.number).get(RELEASED, {})
     lines = order.lines.filter(pk__in=released).select_related("stockrecord__product")
     return [
         line.title
