@@ -90,7 +90,7 @@ def test_late_money_for_gone_goods_needs_staff(world: World, order: Any, ann: Cl
     assert (Order.objects.get().status, held(order)) == ("Pending payment", [0])
     get_model("partner", "StockRecord").objects.update(num_in_stock=0)
     world.pays_late(payment)
-    world.a_day_passes()
+    world.notification(payment)
     (review,) = shop.open_reviews("oscar", order_keys=[order.number])
     assert "Not available any more" in review.message
     assert shop.resolve_review(review.id, "reopen", staff="ann").resolved

@@ -57,7 +57,7 @@ def test_reopened_order_names_goods_that_are_gone(world: World) -> None:
     assert late.status == "Cancelled"
     get_model("partner", "StockRecord").objects.update(num_in_stock=0)
     world.pays_late(payment)
-    world.a_day_passes()
+    world.notification(payment)
     ann = staff("ann", *SEES, "tillgate.resolve_review")
     assert presses(ann, late, "reopen")[0].startswith("Resolved: ")
     assert Order.objects.get().status == "Paid"

@@ -25,6 +25,7 @@ from tillgate.django.outbox.delivering import deliver
 from tillgate.django.outbox.handlers import AGAIN
 from tillgate.django.outbox.remote import deliver_remote
 from tillgate.django.payments.by_staff import accept_as_paid, force_expire
+from tillgate.django.payments.details import is_storable, note_number
 from tillgate.django.payments.reconciling import apply_answer, ask, claim_poll, decide_about
 from tillgate.django.refunds.external import record_external_refund
 from tillgate.django.refunds.limits import refundable
@@ -34,10 +35,12 @@ from tillgate.django.refunds.settling import settle_by_staff, withdraw
 from tillgate.django.reviews.closing import ITSELF, is_over, resolve
 from tillgate.django.reviews.opening import UNAPPLIED_REASONS
 from tillgate.errors import TillgateError
-from tillgate.hooks import PaidOutcome, call_owner, implements
+from tillgate.hooks import Hint, PaidOutcome, call_owner, implements
 from tillgate.lifecycle import (
     POLICIES,
     Answer,
+    Inconclusive,
+    NotFound,
     PaymentStatus,
     RefundStatus,
     ReviewAction,
@@ -50,11 +53,16 @@ _AS_READ: Final = frozenset(
     {
         ReviewAction.FORCE_EXPIRE,
         ReviewAction.ACCEPT_AS_PAID,
+        ReviewAction.REFUND_REPORTED,
         ReviewAction.RECORD_EXTERNAL_REFUND,
         ReviewAction.DISMISS,
     },
 )
 """Actions by which staff vouch for the statement of a review."""
+
+
+_OF_REPORTED: Final = frozenset({ReviewAction.ACCEPT_AS_PAID, ReviewAction.REFUND_REPORTED})
+"""Actions on money that the gateway reports for an open payment."""
 
 
 class ActionNotPossible(TillgateError):
@@ -122,13 +130,14 @@ def _fitting(review: Review) -> tuple[ReviewAction, ...]:
         fitting = tuple(
             action for action in fitting if action is not ReviewAction.RECORD_EXTERNAL_REFUND
         )
-    if ReviewAction.REOPEN in fitting and not _can_reopen(review):
-        fitting = tuple(action for action in fitting if action is not ReviewAction.REOPEN)
-    return (
-        fitting
-        if review.reported_paid
-        else tuple(action for action in fitting if action is not ReviewAction.ACCEPT_AS_PAID)
-    )
+    missing = frozenset() if review.reported_paid else _OF_REPORTED
+    if review.payment and review.payment.status == PaymentStatus.PAID:
+        missing |= {ReviewAction.REFUND_REPORTED}
+    if review.payment and review.payment.transaction_no:
+        missing |= {ReviewAction.ENTER_NUMBER}
+    if not _can_reopen(review):
+        missing |= {ReviewAction.REOPEN}
+    return tuple(action for action in fitting if action not in missing)
 
 
 def _can_reopen(review: Review) -> bool:
@@ -175,7 +184,8 @@ def take_action(
 ) -> Done:
     """Do an action that staff chose for a review.
 
-    `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired.
+    `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired;
+    for entering the gateway's number it is the number.
     `newest_refund` and `idempotency_key` are as in `refund`; a repeated key returns its refund also
     after the review was resolved. `expected_version` is the review's `version` from the form: staff
     cannot resolve a review with other facts. `withdraws` is the refund from the form, by
@@ -248,16 +258,47 @@ def poll_now(payment: Payment, staff: str) -> Done:
     return done
 
 
-def _look(payment: Payment, staff: str) -> tuple[Answer | None, Done]:
+def _look(payment: Payment, staff: str, number: str = "") -> tuple[Answer | None, Done]:
+    """Query a payment, by the number that staff entered if there is one, and apply the answer."""
     if not claim_poll(payment):
         return None, Done(
             resolved=False,
             message="the gateway was asked a moment ago: try again in a few seconds",
         )
-    answer = ask(payment)
+    answer = _proved(payment, number) if number else ask(payment)
     fresh = apply_answer(payment, answer, f"staff:{staff}")
     decision = decide_about(fresh, answer)
     return answer, Done(resolved=decision.is_in_order, message=decision.detail)
+
+
+def _proved(payment: Payment, number: str) -> Answer:
+    """Return the answer to a query by a number that staff entered, and keep the number; raise where
+    the answer does not prove that it is this payment's.
+    """
+    known, payment.hinted_no = payment.hinted_no, number
+    answer = ask(payment)
+    payment.hinted_no = known
+    if isinstance(answer, NotFound):
+        raise ActionNotPossible(f"the gateway knows no payment with the number {number}")
+    if isinstance(answer, Inconclusive):
+        raise ActionNotPossible(f"the gateway gives no usable answer about it: {answer.detail}")
+    if answer.transaction.reference != payment.reference:
+        raise ActionNotPossible(
+            f"{number} is the number of another payment: the gateway's reference of it is "
+            f"{answer.transaction.reference[:40]!r} instead of {payment.reference!r}",
+        )
+    note_number(payment, [Hint(reference=payment.reference, transaction_no=number)])
+    return answer
+
+
+def _enter_number(review: Review, given: _Given) -> Done:
+    assert review.payment is not None
+    if not is_storable(given.note) or any(char.isspace() for char in given.note):
+        raise ActionNotPossible(
+            f"{given.note[:40]!r} is no number: type it as the gateway's own pages show it",
+        )
+    _, done = _ask_about(review, review.payment, given, number=given.note)
+    return done
 
 
 def _query(review: Review, given: _Given) -> Done:
@@ -279,9 +320,15 @@ def _query_refund(review: Review, refund: Refund, given: _Given) -> Done:
     return _ended(review, done, given) if review.resolved_at else done
 
 
-def _ask_about(review: Review, payment: Payment, given: _Given) -> tuple[Answer | None, Done]:
+def _ask_about(
+    review: Review,
+    payment: Payment,
+    given: _Given,
+    *,
+    number: str = "",
+) -> tuple[Answer | None, Done]:
     """Query the gateway about a payment now, and end the review if the answer does."""
-    answer, done = _look(payment, given.staff)
+    answer, done = _look(payment, given.staff, number)
     review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
     if review.resolved_at:
         return answer, _ended(review, replace(done, message=f"asked again: {done.message}"), given)
@@ -511,6 +558,19 @@ def _accept_as_paid(review: Review, given: _Given) -> Done:
     )
 
 
+def _refund_reported(review: Review, given: _Given) -> Done:
+    assert review.payment is not None
+    answer, done = _ask_about(review, review.payment, given)
+    if answer is None or done.resolved:
+        return done
+    payment = accept_as_paid(review, given.staff, answer, delivers=False)
+    try:
+        sent = refund(payment.pk, payment.amount, staff=given.staff, reason=review.reason)
+    finally:
+        deliver(payment.order_id)  # after the refund: the shop need not take the money first
+    return Done(resolved=True, message=f"{sent.money}: {sent.answer}", refund=sent)
+
+
 def _resolved(review: Review, resolution: str, given: _Given, *, dismissed: bool = False) -> Done:
     return Done(
         resolved=True,
@@ -528,6 +588,8 @@ _ACTIONS: Final[Mapping[ReviewAction, Callable[[Review, _Given], Done]]] = Mappi
         ReviewAction.REFUND_NOT_DONE: lambda review, given: _settle(review, given, done=False),
         ReviewAction.WITHDRAW: _withdraw,
         ReviewAction.RECORD_EXTERNAL_REFUND: _enter,
+        ReviewAction.REFUND_REPORTED: _refund_reported,
+        ReviewAction.ENTER_NUMBER: _enter_number,
         ReviewAction.FORCE_EXPIRE: _force_expire,
         ReviewAction.ACCEPT_AS_PAID: _accept_as_paid,
         ReviewAction.DISMISS: _dismiss,

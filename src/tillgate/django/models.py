@@ -547,6 +547,8 @@ class Review(models.Model):
     """The versions that were mailed."""
     alerted_at = models.DateTimeField(null=True, blank=True)
     """When this version went to the owner's webhook."""
+    taken_by = models.CharField(max_length=150, blank=True, default="", db_default="")
+    """The user name of the clerk who works on it."""
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolved_by = models.CharField(max_length=150, blank=True)
     resolution = models.CharField(max_length=255, blank=True)

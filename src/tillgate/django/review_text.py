@@ -43,7 +43,10 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _R.UNRECOGNISED_STATUS: gettext_lazy(
             "the gateway says '%(unrecognised)s', which is not a status we know",
         ),
-        _R.CHANGED_AFTER_PAID: gettext_lazy("it was paid, and now the gateway says '%(status)s'"),
+        _R.CHANGED_AFTER_PAID: gettext_lazy(
+            "it was paid, and now the gateway says '%(status)s': the shopper's bank took the "
+            "money back (charge-back), or it was refunded in the gateway's own pages",
+        ),
         f"{_R.DISPUTED}:open": gettext_lazy(
             "the shopper's bank asks %(amount)s back (dispute %(dispute_no)s); answer it at the "
             "gateway",
@@ -64,6 +67,10 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         ),
         _R.PAYMENT_UNANSWERED: gettext_lazy(
             "its time to pay is long over, and the gateway gives no usable answer about it",
+        ),
+        f"{_R.PAYMENT_UNANSWERED}:error": gettext_lazy(
+            "its time to pay is long over, and the gateway gives no usable answer about it "
+            "(%(error)s)",
         ),
         _R.GATEWAY_SILENT: gettext_lazy(
             "its gateway has not answered for %(minutes)s minutes (%(error)s)",
@@ -180,6 +187,8 @@ ACTIONS: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _A.WITHDRAW: gettext_lazy("Withdraw the refund"),
         _A.RECORD_EXTERNAL_REFUND: gettext_lazy("Record an external refund"),
         _A.ACCEPT_AS_PAID: gettext_lazy("Accept as paid"),
+        _A.REFUND_REPORTED: gettext_lazy("Refund all of it"),
+        _A.ENTER_NUMBER: gettext_lazy("Enter the gateway's number"),
         _A.FORCE_EXPIRE: gettext_lazy("Mark as expired"),
         _A.DISMISS: gettext_lazy("Dismiss with a note"),
     },
@@ -215,6 +224,13 @@ EXPLANATIONS: Final[Mapping[str, str | Promise]] = MappingProxyType(
             "The payment is paid with the amount that the gateway reports. The shop decides "
             "whether it is enough.",
         ),
+        _A.REFUND_REPORTED: gettext_lazy(
+            "Refunds what the gateway reports, in one press. The order stays unpaid.",
+        ),
+        _A.ENTER_NUMBER: gettext_lazy(
+            "Asks by the number that the gateway's own pages show. It is kept if the answer is "
+            "about this payment.",
+        ),
         _A.FORCE_EXPIRE: gettext_lazy(
             "Ends the payment as unpaid, so that the shop can release the order. The worker still "
             "finds late money.",
@@ -235,7 +251,7 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _R.AMOUNT_MISMATCH: _LATER,
         f"{_R.AMOUNT_MISMATCH}:{_A.ACCEPT_AS_PAID}": gettext_lazy(
             "The shopper has paid, but another amount. If the gateway's own pages show the same "
-            "amount, accept it.",
+            "amount, accept it, or refund all of it.",
         ),
         _R.AMOUNT_MISSING: _LATER,
         _R.CURRENCY_MISMATCH: _LATER,
@@ -251,12 +267,12 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
             "expired when its time to pay is over.",
         ),
         _R.PAYMENT_UNANSWERED: gettext_lazy(
-            "The gateway may answer by now. If it does not, look at its own pages. If the payment "
-            "is unpaid there, mark it as expired.",
+            "The gateway may answer by now. If it does not, look for the payment in its own "
+            "pages: enter its number, or mark it as expired if it is unpaid there.",
         ),
         _R.CHANGED_AFTER_PAID: gettext_lazy(
-            "Staff may have refunded the payment at the gateway. If the answer stays the same, "
-            "look there and record the refund.",
+            "Do not ship. Open the payment in the gateway's own pages: answer a charge-back "
+            "there, and record here how much of the money has left.",
         ),
         _R.DISPUTED: gettext_lazy(
             "Answer the dispute in the gateway's own pages first. A later answer says how the "
@@ -354,21 +370,42 @@ for reviews that begin with it, and that of "reopen" for reviews that have it.
 """
 
 
-def recommended(reason: str, actions: Sequence[ReviewAction]) -> ReviewAction | None:
+_AFTER: Final[Mapping[ReviewAction, str | Promise]] = MappingProxyType(
+    {
+        _A.POLL: gettext_lazy(
+            "The gateway was asked just now, and nothing has changed. Look at the gateway's own "
+            "pages, and choose below what agrees with them.",
+        ),
+        _A.REDELIVER: gettext_lazy(
+            "The shop was told just now, and it has not taken it. Correct the cause in the shop "
+            "first.",
+        ),
+    },
+)
+"""What to do when the recommended action was tried just now, and the review is still open."""
+
+
+def recommended(
+    reason: str,
+    actions: Sequence[ReviewAction],
+    pressed: str = "",
+) -> ReviewAction | None:
     """Return the recommended one of the actions that fit a review, or None where staff must look at
-    the gateway first.
+    the gateway first. `pressed` was tried just now in vain.
     """
-    return (
-        actions[0]
-        if actions and reason in POLICIES and POLICIES[ReviewReason(reason)].recommends
-        else None
-    )
+    if not actions or reason not in POLICIES or not POLICIES[ReviewReason(reason)].recommends:
+        return None
+    return actions[0] if actions[0] != pressed else None
 
 
-def recommendation_of(reason: str, actions: Sequence[ReviewAction]) -> str:
-    """Return the recommended action and why, in the active language; "" for a resolved review."""
+def recommendation_of(reason: str, actions: Sequence[ReviewAction], pressed: str = "") -> str:
+    """Return the recommended action and why, in the active language; "" for a resolved review.
+    After an action in vain, return the step after it.
+    """
     if not actions:
         return ""
+    if pressed == actions[0] and pressed in _AFTER:
+        return str(_AFTER[_A(pressed)])
     telling = [actions[0], *(one for one in actions if one is _A.REOPEN)]
     rows = [*(f"{reason}:{action}" for action in telling), reason]
     why = str(next((_ADVICE[row] for row in rows if row in _ADVICE), ""))

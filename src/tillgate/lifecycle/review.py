@@ -134,6 +134,12 @@ class ReviewAction(StrEnum):
     """Accept the payment as paid with the amount that the gateway reports. The shop decides whether
     that is enough.
     """
+    REFUND_REPORTED = "refund-reported"
+    """Accept the amount that the gateway reports, and refund all of it."""
+    ENTER_NUMBER = "enter-number"
+    """Query the payment by the number that staff found at the gateway; the number is kept if the
+    answer is about this payment.
+    """
     FORCE_EXPIRE = "mark-expired"
     """Mark the payment as expired. The worker still finds late money."""
     DISMISS = "dismiss"
@@ -238,7 +244,7 @@ def _held(actions: tuple[ReviewAction, ...], *more: End) -> ReviewPolicy:
 
 POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
     {
-        _R.AMOUNT_MISMATCH: _answer(_A.ACCEPT_AS_PAID, *_UNAPPLIED),
+        _R.AMOUNT_MISMATCH: _answer(_A.ACCEPT_AS_PAID, _A.REFUND_REPORTED, *_UNAPPLIED),
         _R.AMOUNT_MISSING: _answer(reported_paid=True),
         _R.CURRENCY_MISMATCH: _answer(),
         _R.TRANSACTION_NO_MISMATCH: _answer(),
@@ -246,13 +252,22 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
         _R.REFERENCE_MISMATCH: _answer(),
         _R.UNRECOGNISED_STATUS: _answer(),
         _R.PAYMENT_UNKNOWN: _answer(ends=(End.FOUND, End.SETTLED), says_nothing=True),
-        _R.PAYMENT_UNANSWERED: _answer(ends=(End.FOUND, End.ANSWER), says_nothing=True),
-        _R.CHANGED_AFTER_PAID: _answer(
+        _R.PAYMENT_UNANSWERED: _answer(
             _A.POLL,
+            _A.ENTER_NUMBER,
+            _A.FORCE_EXPIRE,
+            _A.DISMISS,
+            ends=(End.FOUND, End.ANSWER),
+            says_nothing=True,
+        ),
+        # The answer says what it says: staff see at the gateway whether money left, and how much.
+        _R.CHANGED_AFTER_PAID: _answer(
             _A.RECORD_EXTERNAL_REFUND,
+            _A.POLL,
             _A.DISMISS,
             ends=(End.FULL_REFUND,),
             blocks_refunds=True,
+            recommends=False,
         ),
         _R.DISPUTED: _answer(
             _A.RECORD_EXTERNAL_REFUND,

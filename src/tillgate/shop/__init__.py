@@ -59,6 +59,7 @@ from tillgate.shop.reviews import (
     open_review,
     open_reviews,
     resolve_review,
+    take_review,
 )
 from tillgate.shop.settings import (
     SettingsLoader,
@@ -69,9 +70,12 @@ from tillgate.shop.settings import (
 )
 from tillgate.shop.shipping import ShippingDoubt, ShippingDoubtKind, against_shipping
 from tillgate.shop.staff import (
+    ClerkLine,
     RefundForm,
+    add_note,
     admin_url,
     badge_of,
+    clerk_timeline,
     just_refunded,
     may_act,
     method_label,
@@ -113,6 +117,7 @@ __all__ = [
     "MONEY_REASONS",
     "ActionResult",
     "CheckSet",
+    "ClerkLine",
     "DisputeSummary",
     "ExactField",
     "Found",
@@ -138,10 +143,12 @@ __all__ = [
     "StartedPayment",
     "absolute_url",
     "acknowledge",
+    "add_note",
     "admin_url",
     "against_shipping",
     "badge_of",
     "check_account",
+    "clerk_timeline",
     "close_order",
     "close_reviews",
     "count_open_reviews",
@@ -200,6 +207,7 @@ __all__ = [
     "setting_names",
     "settle_refund",
     "start_payment",
+    "take_review",
     "terminal_of",
     "timeline",
     "typed_text",

@@ -32,6 +32,7 @@ _ABOUT_REFUNDS: Final = (
     ReviewAction.REFUND,
     ReviewAction.REFUND_DONE,
     ReviewAction.REFUND_NOT_DONE,
+    ReviewAction.REFUND_REPORTED,
     ReviewAction.WITHDRAW,
     ReviewAction.RECORD_EXTERNAL_REFUND,
 )

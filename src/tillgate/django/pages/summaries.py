@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -75,9 +76,15 @@ class PaymentSummary:
     refund_pages: Mapping[str, str]
 
 
-def summary_of(payment: Payment, *, asks_shop: bool = True) -> PaymentSummary:
+def summary_of(
+    payment: Payment,
+    *,
+    asks_shop: bool = True,
+    refunded: Decimal | None = None,
+) -> PaymentSummary:
     """Return the summary of a payment. Without `asks_shop`, such as for a list, the shop's plugin
-    is not called, and nothing of it is known. Never raises for an error of the shop.
+    is not called, and nothing of it is known. Never raises for an error of the shop. `refunded` is
+    the refunded amount, if the caller knows it.
     """
     known = payment.known
     described = owner.described_if_possible(payment) if asks_shop else None
@@ -92,11 +99,14 @@ def summary_of(payment: Payment, *, asks_shop: bool = True) -> PaymentSummary:
         customer=described.customer if described else None,
         lines=described.lines if described else (),
         amount=payment.money,
-        refunded=Money(payment.refunded_amount, payment.currency),
+        refunded=Money(
+            payment.refunded_amount if refunded is None else refunded,
+            payment.currency,
+        ),
         paid_with=paid_with(payment),
         fee=known.fee,
         net=known.net,
-        decline_reason=mask.text(_declined(known.decline_reason)),
+        decline_reason=mask.text(declined_text(known.decline_reason)),
         next_step=known.next_step if payment.is_open else None,
         disputes=tuple(_dispute(one, payment, mask) for one in known.disputes),
         numbers=tuple(_numbers(payment)),
@@ -142,7 +152,8 @@ def _numbers(payment: Payment) -> dict[str, None]:
     return dict.fromkeys(number for number in found if number)
 
 
-def _declined(reason: DeclineReason | None) -> str:
+def declined_text(reason: DeclineReason | None) -> str:
+    """Return why a payment was declined, for staff; "" where nothing is known."""
     if reason is None:
         return ""
     if reason.text and reason.code:

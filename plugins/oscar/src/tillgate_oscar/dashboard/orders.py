@@ -255,6 +255,7 @@ def _payments(ours: shop.OrderState, request: HttpRequest) -> list[dict[str, Any
             "refunds": [
                 {"refund": refund, "badge": shop.badge_of(refund)} for refund in payment.refunds
             ],
+            "lines": shop.clerk_timeline(PLUGIN, ours.key, payment_id=payment.id),
             "timeline": shop.timeline(PLUGIN, ours.key, payment_id=payment.id),
             "admin_url": shop.admin_url(request, "payment", payment.id),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -15,6 +15,10 @@ from tillgate.shop import OpenReview, ReviewAction
 from tillgate_oscar.conf import PLUGIN
 from tillgate_oscar.dashboard.refunding import KEY
 from tillgate_oscar.orders import state_of
+
+
+_REFUNDING: Final = (ReviewAction.REFUND, ReviewAction.REFUND_REPORTED)
+"""The actions that send money to the shopper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +35,18 @@ class Card:
 
     @property
     def takes_amount(self) -> bool:
-        """Whether an action that is offered takes an amount."""
-        return any(
-            one in (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND)
-            for one, *_ in self.actions
-        )
+        """Whether an action that is offered may take an amount."""
+        return bool(self.actions) and self.review.takes_amount
 
     @property
     def takes_note(self) -> bool:
-        """Whether an action that is offered takes a note."""
-        return any(
-            one in (ReviewAction.DISMISS, ReviewAction.FORCE_EXPIRE) for one, *_ in self.actions
-        )
+        """Whether an action that is offered may take a note."""
+        return bool(self.actions) and self.review.takes_note
 
     @property
     def refunds(self) -> bool:
         """Whether a refund is offered: staff confirm it."""
-        return any(one is ReviewAction.REFUND for one, *_ in self.actions)
+        return any(one in _REFUNDING for one, *_ in self.actions)
 
 
 def cards_of(request: HttpRequest, ours: shop.OrderState) -> list[Card]:
@@ -93,7 +92,7 @@ def resolve(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
     if action not in review.actions or not shop.may_act(request.user, action):
         messages.error(request, gettext("Nothing was done: you may not do this."))
         return response
-    if action == ReviewAction.REFUND and not given.get("meant"):
+    if action in _REFUNDING and not given.get("meant"):
         messages.error(request, gettext("Nothing was done: tick that you mean the refund."))
         return response
     try:
