@@ -16,7 +16,6 @@ from tillgate_oscar.conf import PLUGIN
 from tillgate_oscar.dashboard.refunding import KEY
 from tillgate_oscar.orders import state_of
 
-
 _REFUNDING: Final = (ReviewAction.REFUND, ReviewAction.REFUND_REPORTED)
 """The actions that send money to the shopper."""
 

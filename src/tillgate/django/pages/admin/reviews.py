@@ -38,7 +38,6 @@ from tillgate.django.reviews.taking import take
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import RefundStatus, ReviewAction, ReviewReason
 
-
 _TRIED = "tried"
 """The parameter that names the action that was just taken in vain."""
 
