@@ -72,6 +72,10 @@ class Settings(BaseModel):
     """
     mails: Mapping[_Kind, _Bool] = {}
     """The kinds of mail that the shop wants or does not want, where it is not as in `MAILS`."""
+    pay_link_days: Annotated[int, Field(ge=1, le=90)] = 7
+    """How long a payment link of an unpaid order is valid that staff make in the dashboard, unless
+    they choose otherwise. Its goods are kept no longer for it.
+    """
     other_methods: Mapping[_Code, Any] = {}
     """The shop's own ways to pay by code, with their names: they stand in one list with Tillgate's
     payment methods.

@@ -21,11 +21,14 @@ from tillgate.hooks import Refund, RemoteEvent, Review
 from tillgate_oscar import orders
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.confirmation import method_of, name_language, name_method
+from tillgate_oscar.stock import RELEASED
 
 _log = logging.getLogger("oscar.checkout")
 
 PAID_MAIL: Final = "order-paid"
 REMINDER_MAIL: Final = "order-waits"
+LINK_MAIL: Final = "payment-link"
+CANCELLED_MAIL: Final = "cancelled"
 PAID_TWICE_MAIL: Final = "paid-twice"
 REFUND_MAIL: Final = "refunded"
 WAITS_MAIL: Final = "payment-waits"
@@ -36,6 +39,7 @@ DISPUTE_MAIL: Final = "dispute-lost"
 EVENT_TYPES: Final = {
     "TILLGATE_ORDER_WAITS": "Order waits for payment",
     "TILLGATE_PAID_TWICE": "Order paid twice",
+    "TILLGATE_CANCELLED": "Paid order cancelled",
     "TILLGATE_REFUNDED": "Payment refunded",
     "TILLGATE_PAYMENT_WAITS": "Payment is on its way, or voucher to pay",
     "TILLGATE_PAYMENT_FAILED": "Payment on its way has failed",
@@ -128,6 +132,16 @@ def tell_of_second_payment(review: Review) -> None:
         queue(PAID_TWICE_MAIL, payment.order.key, payment_id=payment.id)
 
 
+def send_link(number: str) -> None:
+    """Queue the mail with the payment link of an unpaid order, under its lock."""
+    shop.enqueue_remote(PLUGIN, number, LINK_MAIL)
+
+
+def tell_of_cancellation(number: str, payment_id: str) -> None:
+    """Queue the mail about a paid order that staff cancelled; mail about its refund is another."""
+    shop.enqueue_remote(PLUGIN, number, CANCELLED_MAIL, payment_id=payment_id)
+
+
 def tell_of_refund(refund: Refund) -> None:
     """Queue the mail about a refund that succeeded, wherever it was made. Call it once for each, in
     the event's transaction.
@@ -159,8 +173,12 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
             dispatcher.send_order_placed_email_for_user(order, context_of(order))
         elif name in _UNPAID_CODES:
             return _ask_to_pay(order, outbox_event)
+        elif name == LINK_MAIL:
+            return _send_link(order, outbox_event)
         elif name in (WAITS_MAIL, VOUCHER_MAIL):
             return _tell_of_wait(order, outbox_event)
+        elif name == CANCELLED_MAIL:
+            _send(order, "TILLGATE_CANCELLED")
         elif outbox_event.payment is not None:
             moved, currency = (
                 outbox_event.refund or outbox_event.payment,
@@ -186,8 +204,26 @@ def _ask_to_pay(order: Any, outbox_event: RemoteEvent) -> str | None:
         facts["method"] = failed.paid_with
         facts["unpaid_detail"] = failed.unpaid_detail
     pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
-    _send(order, _UNPAID_CODES[name], pay_url=pay_url, kept_until=ours.kept_until, **facts)
+    _send(order, _UNPAID_CODES[name], **_waiting(ours, pay_url), **facts)
     return None
+
+
+def _send_link(order: Any, outbox_event: RemoteEvent) -> str | None:
+    """Mail the payment link of an unpaid order that staff sent."""
+    ours = orders.state_of(order)
+    until = orders.link_until(ours)
+    if ours is None or until is None or not orders.needs_payment(order, ours):
+        return f"not mailed: {outbox_event.name}: the order does not wait for a payment any more"
+    _send(order, "TILLGATE_ORDER_WAITS", **_waiting(ours, orders.link_url(order, until)))
+    return None
+
+
+def _waiting(ours: shop.OrderState, pay_url: str) -> dict[str, Any]:
+    return {
+        "pay_url": pay_url,
+        "kept_until": orders.kept_until(ours),
+        "is_released": RELEASED in ours.data,
+    }
 
 
 def _tell_of_wait(order: Any, outbox_event: RemoteEvent) -> str | None:

@@ -8,6 +8,7 @@ from tillgate_oscar import examples, mail, occasions, orders, payments, refunds
 tillgate_describe_order = hookimpl(orders.describe)
 tillgate_payment_paid = hookimpl(payments.paid)
 tillgate_order_unpaid = hookimpl(payments.unpaid)
+tillgate_reopen_order = hookimpl(payments.reopen)
 tillgate_refund_changed = hookimpl(refunds.changed)
 tillgate_review_opened = hookimpl(mail.tell_of_second_payment)
 tillgate_return_url = hookimpl(orders.return_url)
