@@ -21,9 +21,10 @@ class TestSimulator(GatewayConformance):
 
     driver = SimulatorDriver
     declined: ClassVar[dict[str, str]] = {
-        **dict.fromkeys(("unknown_reference", "lost_creation"), NO_LIST),
+        **dict.fromkeys(("unknown_reference", "lookup_by_reference"), NO_LIST),
         **dict.fromkeys(
             (
+                "lost_creation",
                 "slow_creation",
                 "slow_query",
                 "lost_refund",

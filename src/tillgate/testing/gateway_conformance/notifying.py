@@ -5,14 +5,16 @@ token.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import pytest
 
 from tillgate import hooks
+from tillgate.account import Account
 from tillgate.errors import AnswerNotUnderstood, GatewayError, SignatureMismatch
 from tillgate.testing.gateway_conformance.judging import (
+    Headers,
     Payment,
     any_account,
     paid,
@@ -34,7 +36,7 @@ class Notifying:
         payment = start(gateway)
         start(gateway)
         headers, body = gateway.notification(payment.request.reference)
-        first, again = (hooks.read_notification(payment.account, headers, body) for _ in range(2))
+        first, again = (_read(payment.account, headers, body) for _ in range(2))
         assert first, "the plugin found no payment in the notification"
         assert first == again, "the repeated notification is about something else"
         assert all(_is_about(payment, hint) for hint in first), (
@@ -43,6 +45,17 @@ class Notifying:
         assert payment.query().status is TransactionStatus.PENDING, (
             "nobody has paid, and a notification changed that"
         )
+
+    def test_headers_in_any_case(self, gateway: GatewayDriver) -> None:
+        """The names of a notification's headers may come in any case."""
+        payment = start(gateway)
+        headers, body = gateway.notification(payment.request.reference)
+        for spell in (str.lower, str.upper, str.title):
+            spelt = {spell(name): text for name, text in headers.items()}
+            hints = _read(payment.account, spelt, body) or ()
+            assert [one for one in hints if _is_about(payment, one)], (
+                f"with headers such as {min(spelt, default='')!r} the plugin found {hints}"
+            )
 
     def test_forged_notification(self, gateway: GatewayDriver) -> None:
         """A notification that somebody else signed, or that nobody signed, is a signature
@@ -74,6 +87,14 @@ class Notifying:
         assert not leaks, (
             f"{len(leaks)} of {len(lines)} texts hold a secret; the first begins {leaks[0][:40]!r}"
         )
+
+
+def _read(
+    account: Account,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> tuple[hooks.Hint, ...] | None:
+    return hooks.read_notification(account, Headers(headers), body)
 
 
 def _is_about(payment: Payment, hint: hooks.Hint) -> bool:
