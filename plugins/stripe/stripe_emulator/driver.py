@@ -16,6 +16,7 @@ from stripe_emulator.objects import Json
 from stripe_emulator.simulator import PYTHON, WEBHOOK_SECRET, Simulator, Webhook
 from tillgate import Account
 from tillgate.hooks import RefundOutcome
+from tillgate.testing.faulty_proxy import FaultyProxy
 from tillgate.testing.gateway_driver import (
     Fault,
     GatewayDriver,
@@ -28,7 +29,11 @@ from tillgate_stripe.profile import from_units
 
 KEY: Final = "sk_test_fake"
 SECRETS: Final = ("whsec_of_the_past", "whsec_of_today")
-NO_FAULTS: Final = "the simulator's answers cannot be lost or delayed"
+CALLS: Final = {
+    "pay": "POST /v1/checkout/sessions",
+    "query": "GET /v1/checkout/sessions/[^/]+",
+    "refund": "POST /v1/refunds",
+}
 OPERATIONS: Final = {
     "pay": "create_session",
     "query": "retrieve_session",
@@ -298,8 +303,8 @@ def running_simulator() -> Simulator:
 
 
 class SimulatorDriver(GatewayDriver):
-    """What getpaid's simulator can play. Its answers cannot be lost or delayed, it has no lists,
-    and all scenarios share it.
+    """What getpaid's simulator can play, behind a proxy for the faults. It has no lists, and all
+    scenarios share it.
     """
 
     plugin = "stripe"
@@ -310,14 +315,15 @@ class SimulatorDriver(GatewayDriver):
     def __enter__(self) -> Self:
         self.simulator = running_simulator()
         self.before = set(self.simulator.numbers)
+        self.proxy = FaultyProxy(self.simulator.base_url, CALLS).start()
         return self
 
     def account(self, currency: str | None = None) -> Account | None:
         methods = (self.method, self.other_method)
-        url, secrets = self.simulator.base_url, (WEBHOOK_SECRET,)
+        assert self.proxy is not None
         return account_at(
-            url,
-            webhook_secrets=secrets,
+            self.proxy.url,
+            webhook_secrets=(WEBHOOK_SECRET,),
             currencies=tuple(dict.fromkeys(("USD", currency or "USD"))),
             methods=methods,
         )
@@ -346,9 +352,6 @@ class SimulatorDriver(GatewayDriver):
             ),
         )
 
-    def is_payment_page(self, url: str) -> bool:
-        return url.startswith(self.simulator.base_url)
-
     def pay(self, reference: str) -> str:
         return self.simulator.pay(reference)
 
@@ -357,15 +360,6 @@ class SimulatorDriver(GatewayDriver):
 
     def expire(self, reference: str) -> None:
         self.simulator.expire(reference)
-
-    def lose_answer(self, operation: Operation) -> None:
-        raise NotImplementedError(NO_FAULTS)
-
-    def answer_slowly(self, operation: Operation, seconds: float) -> None:
-        raise NotImplementedError(NO_FAULTS)
-
-    def fail_refund(self) -> None:
-        raise NotImplementedError("the simulator refuses no refund on demand")
 
     def notification(
         self,
