@@ -35,8 +35,16 @@ ROOT = Path(__file__).parents[2]
 SCENARIOS = GatewayConformance.scenarios()
 
 
+NO_HTTP = "the toy sends no answers that could be spoilt"
+DECLINED = dict.fromkeys(
+    ("answer_about_another_payment", "answer_without_currency", "answer_without_amount"),
+    NO_HTTP,
+)
+
+
 class TestToy(GatewayConformance):
     driver = ToyDriver
+    declined = DECLINED
 
 
 Breaks = Callable[[pytest.MonkeyPatch], None]
@@ -394,9 +402,9 @@ PENDING = """
     from tillgate.testing.gateway_conformance import GatewayConformance
 
     class Always(Toy):
-        def refund(self, name, key, units):
+        def refund(self, name, key, units, currency):
             was = self.next_refund
-            done = super().refund(name, key, units)
+            done = super().refund(name, key, units, currency)
             return done if was == "failed" else {**done, "state": "pending"}
 
     class Driver(ToyDriver):

@@ -76,14 +76,17 @@ class FakeDriver(GatewayDriver):
 
     def __enter__(self) -> Self:
         self.stripe = FakeStripe().__enter__()
+        self.proxy = FaultyProxy(self.stripe.url, CALLS, ALTERED).start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self.stripe.__exit__(*error)
 
     def account(self, currency: str | None = None) -> Account | None:
+        assert self.proxy is not None
         return account_at(
-            self.stripe.url,
+            self.proxy.url,
             currencies=tuple(dict.fromkeys(("USD", currency or "USD"))),
             methods=(self.method, self.other_method),
         )
@@ -112,6 +115,9 @@ class FakeDriver(GatewayDriver):
 
     def pay(self, reference: str) -> str:
         return str(self.stripe.pay(reference)["success_url"])
+
+    def pay_slowly(self, reference: str) -> None:
+        self.stripe.pay_with_delay(reference)
 
     def decline(self, reference: str) -> None:
         """Let a bank debit fail: after a declined card the page would stay open for another."""
@@ -220,11 +226,13 @@ class FakeDriver(GatewayDriver):
             },
         }
         if fault not in plays:
-            self.lacks(f"play the fault {fault!r}")
+            super().fault(fault, operation, times=times)
+            return
         for _ in range(times):
             plays[fault]()
 
     def clear_faults(self) -> None:
+        super().clear_faults()
         self.stripe.clear_faults()
 
     def references(self) -> Sequence[str]:
@@ -315,7 +323,7 @@ class SimulatorDriver(GatewayDriver):
     def __enter__(self) -> Self:
         self.simulator = running_simulator()
         self.before = set(self.simulator.numbers)
-        self.proxy = FaultyProxy(self.simulator.base_url, CALLS).start()
+        self.proxy = FaultyProxy(self.simulator.base_url, CALLS, ALTERED).start()
         return self
 
     def account(self, currency: str | None = None) -> Account | None:
@@ -355,6 +363,9 @@ class SimulatorDriver(GatewayDriver):
     def pay(self, reference: str) -> str:
         return self.simulator.pay(reference)
 
+    def pay_slowly(self, reference: str) -> None:
+        self.simulator.pay_with_delay(reference)
+
     def decline(self, reference: str) -> None:
         self.simulator.decline(reference)
 
@@ -375,10 +386,13 @@ class SimulatorDriver(GatewayDriver):
         return ({**headers, "Stripe-Signature": "t=1,v1=00"} if forged else headers), sent.body
 
     def _sent(self) -> dict[str, Webhook]:
-        """Return the newest webhook about each payment."""
+        """Return the newest webhook about each payment; one about its session, if there is one."""
         about = [
             (one.event["data"]["object"].get("metadata", {}).get("reference"), one)
-            for one in self.simulator.received
+            for one in sorted(
+                self.simulator.received,
+                key=lambda one: one.event["type"].startswith("checkout.session."),
+            )
         ]
         return {reference: one for reference, one in about if reference}
 

@@ -104,9 +104,13 @@ class Payment:
             refund_id=f"{self.request.reference}-{name}",
         )
 
+    def refunds(self) -> tuple[Decimal, ...]:
+        """Return the refunds that the gateway holds."""
+        return held(self.gateway, self.request).refunds
+
     def expect_refunds(self, *amounts: Decimal) -> None:
         """Fail unless the gateway holds exactly these refunds."""
-        found = sorted(held(self.gateway, self.request).refunds)
+        found = sorted(self.refunds())
         assert found == sorted(amounts), (
             f"the gateway holds refunds of {found} instead of {sorted(amounts)}"
         )

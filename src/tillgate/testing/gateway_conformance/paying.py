@@ -82,6 +82,17 @@ class PayingAtGateway:
             "two payments have one transaction number"
         )
 
+    def test_money_on_its_way(self, gateway: GatewayDriver) -> None:
+        """While the shopper has finished and the money is on its way, a payment is processing or
+        open.
+        """
+        payment = start(gateway)
+        gateway.pay_slowly(payment.request.reference)
+        status = payment.query().status
+        assert status in (TransactionStatus.PROCESSING, TransactionStatus.PENDING), (
+            f"the money has not arrived, and the answer says {status}"
+        )
+
     def test_declined_payment(self, gateway: GatewayDriver) -> None:
         """A declined payment is failed, closed or still open, and never paid."""
         payment = start(gateway)

@@ -6,11 +6,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 from decimal import Decimal
+from typing import Final
 
 import pytest
 
 from tillgate import hooks
-from tillgate.errors import OutcomeUnknown, Refused
+from tillgate.errors import (
+    ConfigurationError,
+    GatewayError,
+    InvalidRequest,
+    NotSent,
+    OutcomeUnknown,
+    Refused,
+)
+from tillgate.money import decimals_of
 from tillgate.testing.gateway_conformance.judging import (
     Payment,
     expect_paid,
@@ -22,6 +31,9 @@ from tillgate.testing.gateway_conformance.judging import (
 from tillgate.testing.gateway_driver import GatewayDriver
 from tillgate.wire.dialects import RefundOutcome
 from tillgate.wire.messages import RefundRequest
+
+_NOTHING_DONE: Final = (Refused, NotSent, InvalidRequest, ConfigurationError)
+"""The errors that say that nothing was refunded."""
 
 
 class Refunding:
@@ -90,6 +102,54 @@ class Refunding:
             f"the refund succeeded, and the query says {found}"
         )
         payment.expect_refunds(payment.part)
+
+    def test_lost_refund_that_was_not_done(self, gateway: GatewayDriver) -> None:
+        """Of two refunds of one amount the first is done, and the second lost on its way: its
+        outcome is unknown, and a query of it does not find the first.
+        """
+        payment = paid(gateway)
+        done, lost = (payment.refund_request(payment.part, name) for name in "12")
+        refunded(payment, done)
+        gateway.fault("lost_request", "refund")
+        with pytest.raises(OutcomeUnknown):
+            hooks.refund(payment.account, lost)
+        with suppress(GatewayError):
+            found = hooks.query_refund(payment.account, lost)
+            assert found is None or found.outcome is RefundOutcome.FAILED, (
+                f"the refund never arrived, and the query says {found}"
+            )
+        payment.expect_refunds(payment.part)
+
+    def test_refund_without_a_number(self, gateway: GatewayDriver) -> None:
+        """A refund without a transaction number refunds this payment by its reference, or certainly
+        nothing.
+        """
+        payment, other = paid(gateway), paid(gateway)
+        request = payment.refund_request(payment.part).model_copy(update={"transaction_no": None})
+        try:
+            hooks.refund(payment.account, request)
+        except _NOTHING_DONE:
+            payment.expect_refunds()
+        else:
+            payment.expect_refunds(payment.part)
+        other.expect_refunds()
+
+    def test_refund_in_another_currency(self, gateway: GatewayDriver) -> None:
+        """A refund in another currency than that of the payment refunds nothing."""
+        payment = paid(gateway)
+        own = payment.request.currency
+        known = (*payment.account.taken_currencies, "EUR", "USD", "JPY", "KRW", "KWD", "BHD")
+        decimals = decimals_of(own)
+        currency = next(one for one in known if one != own and decimals_of(one) == decimals)
+        request = payment.refund_request(payment.part).model_copy(update={"currency": currency})
+        try:
+            outcome = hooks.refund(payment.account, request).outcome
+        except _NOTHING_DONE:
+            outcome = RefundOutcome.FAILED
+        payment.expect_refunds()
+        assert outcome is RefundOutcome.FAILED, (
+            f"nothing was refunded, and the answer says {outcome}"
+        )
 
     def test_same_refund_id(self, gateway: GatewayDriver) -> None:
         """A refund that is sent again under its id, after its answer was lost, refunds nothing
