@@ -515,9 +515,9 @@ class FakeStripe:
         """Close the connection of the next such request, and do nothing."""
         self._faults[operation].append(Fault("drop"))
 
-    def html_next(self, operation: str) -> None:
+    def html_next(self, operation: str, status: int = 200) -> None:
         """Do the work of the next such request, and answer with a page of a proxy."""
-        self._faults[operation].append(Fault("html"))
+        self._faults[operation].append(Fault("html", status=status))
 
     def alter_next(self, operation: str, change: Callable[[Json], None]) -> None:
         """Change the answer to the next such request."""
@@ -823,6 +823,7 @@ class FakeStripe:
             answer.body = answer.body[: len(answer.body) // 2]
         if fault and fault.kind == "html":
             answer.body = b"<html><body>Bad gateway</body></html>"
+            answer.status = fault.status
         return None if fault and fault.kind == "lose" else answer
 
     def _result(

@@ -403,6 +403,30 @@ def test_half_an_answer_is_no_answer(fake: FakeStripe, account: Account) -> None
         hooks.pay(account, request_of())
 
 
+def test_i6_key_of_another_request_denies_no_creation(account: Account) -> None:
+    """Stripe refuses a key under which something else was sent: that may have been done."""
+    request, _ = created(account)
+    other = request_of(reference=request.reference, amount="13.00")
+    with pytest.raises(OutcomeUnknown):
+        hooks.pay(account, other)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405])
+def test_i6_refusal_by_proxy_denies_nothing(
+    fake: FakeStripe,
+    account: Account,
+    status: int,
+) -> None:
+    """A refusal without Stripe's error object is not Stripe's."""
+    request, payment = paid(fake, account)
+    fake.html_next("create_session", status)
+    with pytest.raises(OutcomeUnknown):
+        hooks.pay(account, request_of())
+    fake.html_next("retrieve_session", status)
+    with pytest.raises(AnswerNotUnderstood):
+        hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+
+
 def test_unknown_key_means_wrong_credentials(
     fake: FakeStripe,
 ) -> None:

@@ -30,6 +30,7 @@ from tillgate import (
     SignatureMismatch,
     Transaction,
     TransactionStatus,
+    WrongCredentials,
 )
 from tillgate.hooks import (
     DisputeStatus,
@@ -95,15 +96,15 @@ def tillgate_pay(
     deadline_seconds: float | None,
 ) -> CreatedPayment:
     """Create a Checkout Session."""
-    call = Call(account, "pay", request.reference, moves_money=True, seconds=deadline_seconds)
+    call = Call(account, "pay", request.reference, seconds=deadline_seconds)
     params = _session_params(request)
     key = f"tillgate-pay-{request.reference}"
     with call.errors():
         try:
             session = call.client.v1.checkout.sessions.create(params, {"idempotency_key": key})
-        except stripe.InvalidRequestError as error:
+        except Refused as error:
             if "customer_email" not in params or (
-                error.param != "customer_email" and error.code != "email_invalid"
+                call.refused_parameter != "customer_email" and error.ret_code != "email_invalid"
             ):
                 raise
             del params[
@@ -184,7 +185,9 @@ def tillgate_query(
     with call.errors():
         try:
             session = _session(call, transaction_no, _WITH_FEE)
-        except stripe.PermissionError:  # the key may not read the balance, which only the fee needs
+        except OrderNotFound:
+            raise
+        except Refused:  # such as a key that may not read the balance, which only the fee needs
             session = _session(call, transaction_no)
         return _transaction(call, session)
 
@@ -225,7 +228,9 @@ def _candidates(call: Call) -> Iterator[str]:
         intents = call.client.v1.payment_intents.search(
             {"query": f"metadata['reference']:'{quoted}'", "limit": 1},
         ).data
-    except stripe.InvalidRequestError:  # merchants in India have no search
+    except WrongCredentials:
+        raise
+    except Refused:  # merchants in India have no search
         older = sessions.list({"limit": _PAGE, "created": {"lt": since}})
         yield from (
             session.id
@@ -407,7 +412,7 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded:
     intent = _intent_to_refund(account, request)
     if intent is None:
         raise Refused("not_paid", "nobody has paid, so nothing can be refunded", 400)
-    call = Call(account, "refund", request.reference, moves_money=True)
+    call = Call(account, "refund", request.reference)
     names = {"reference": request.reference, "refund_id": request.refund_id or ""}
     with call.errors():
         refund = call.client.v1.refunds.create(
@@ -425,7 +430,7 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded:
 
 def _intent_to_refund(account: Account, request: RefundRequest) -> str | None:
     """Return the payment intent of a refund. Until it is known no money moves."""
-    looking = Call(account, "refund", request.reference)
+    looking = Call(account, "refund", request.reference, moves_money=False)
     try:
         with looking.errors():
             return _intent_id(_session(looking, request.transaction_no))
@@ -508,7 +513,7 @@ def tillgate_close(
         if session.status == "open":
             try:
                 session = call.client.v1.checkout.sessions.expire(session.id)
-            except stripe.InvalidRequestError:  # the shopper was quicker
+            except Refused:  # the shopper was quicker
                 session = _session(call, session.id)
     return bool(session.status == "expired")
 
