@@ -596,6 +596,36 @@ def test_foreign_currency_dispute_risks_whole_payment(
     assert found.amount == Decimal("12.50")
 
 
+@pytest.mark.parametrize("status", [403, 500, 429, None])
+def test_unread_disputes_keep_money_and_hold(
+    fake: FakeStripe,
+    account: Account,
+    caplog: pytest.LogCaptureFixture,
+    status: int | None,
+) -> None:
+    """The charge says that it is disputed: the dispute is open, about all of it."""
+    request, payment, number = disputed(fake, account)
+    fake.set_dispute_status(number, "won")
+    if status:
+        fake.fail_next("list_disputes", status)
+    else:
+        fake.drop_next("list_disputes")
+    found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert (found.status, found.amount) == (TransactionStatus.PAID, Decimal("12.50"))
+    [dispute] = found.disputes
+    assert (dispute.amount, dispute.status) == (Decimal("12.50"), DisputeStatus.OPEN)
+    assert f"stripe: disputes of {request.reference} cannot be read" in caplog.text
+
+
+def test_unread_refunds_keep_money(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account, amount="100.00")
+    for _number in range(12):
+        fake.refund_in_dashboard(request.reference, 100)
+    fake.fail_next("list_refunds", 500)
+    found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert (found.status, found.refunds) == (TransactionStatus.PAID, None)
+
+
 def test_full_refund_answers_inquiry(fake: FakeStripe, account: Account) -> None:
     request, payment, number = disputed(fake, account)
     fake.set_dispute_status(number, "warning_needs_response")

@@ -8,6 +8,7 @@ answer to a query moves a payment.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
@@ -46,6 +47,8 @@ from tillgate_stripe.api import Call, is_test_key
 from tillgate_stripe.profile import DEFAULT_METHOD, LANGUAGES, from_units, method, to_units
 
 __all__: list[str] = []
+
+_log = logging.getLogger("tillgate")
 
 _REFUNDED: Final = "payment_intent.latest_charge.refunds"
 _EXPAND: Final = SessionRetrieveParams(expand=[_REFUNDED])
@@ -187,7 +190,8 @@ def tillgate_query(
             session = _session(call, transaction_no, _WITH_FEE)
         except OrderNotFound:
             raise
-        except Refused:  # such as a key that may not read the balance, which only the fee needs
+        except Refused as error:  # such as a key that may not read the balance
+            _log_unread(call, "fee", error)
             session = _session(call, transaction_no)
         return _transaction(call, session)
 
@@ -343,22 +347,25 @@ def _refunds(
     """
     if charge is None or not currency:
         return None if session.payment_intent else ()
-    listed = charge.refunds
-    if listed is None or listed.has_more:
-        found = list(
-            call.client.v1.refunds.list({"charge": charge.id, "limit": _PAGE}).auto_paging_iter(),
+    listed, asked = charge.refunds, call.client.v1.refunds
+    try:
+        found = (
+            list(asked.list({"charge": charge.id, "limit": _PAGE}).auto_paging_iter())
+            if listed is None or listed.has_more
+            else listed.data
         )
-    else:
-        found = listed.data
-    return tuple(
-        ReportedRefund(
-            amount=from_units(refund.amount, currency),
-            refund_no=refund.id,
-            refund_id=getattr(refund.metadata, "refund_id", None),
-            outcome=_outcome(call, refund),
+        return tuple(
+            ReportedRefund(
+                amount=from_units(refund.amount, currency),
+                refund_no=refund.id,
+                refund_id=getattr(refund.metadata, "refund_id", None),
+                outcome=_outcome(call, refund),
+            )
+            for refund in found
         )
-        for refund in found
-    )
+    except GatewayError as error:
+        _log_unread(call, "refunds", error)
+        return None
 
 
 def _disputes(
@@ -369,8 +376,21 @@ def _disputes(
 ) -> tuple[ReportedDispute, ...]:
     if charge is None or not currency or not getattr(charge, "disputed", False):
         return ()
-    found = call.client.v1.disputes.list({"charge": charge.id, "limit": _PAGE})
     page = details.page_of(_intent_id(session), sandbox=call.account.sandbox)
+    try:
+        listed = call.client.v1.disputes.list({"charge": charge.id, "limit": _PAGE})
+        found = list(listed.auto_paging_iter())
+    except GatewayError as error:
+        _log_unread(call, "disputes", error)
+        # The charge says that it is disputed: until Stripe says more, all of it is at stake.
+        whole = from_units(session.amount_total or 0, currency)
+        unread = ReportedDispute(
+            amount=whole,
+            status=DisputeStatus.OPEN,
+            dispute_no=charge.id,
+            url=page,
+        )
+        return (unread,)
     return tuple(
         ReportedDispute(
             # A bank may count in another currency; then all of the payment is at stake.
@@ -384,8 +404,13 @@ def _disputes(
             reason=details.text_of(getattr(one, "reason", None), 255),
             url=page,
         )
-        for one in found.auto_paging_iter()
+        for one in found
     )
+
+
+def _log_unread(call: Call, field: str, error: GatewayError) -> None:
+    """Log what is left out of an answer: it must not stand in the way of the money."""
+    _log.warning("stripe: %s of %s cannot be read: %s", field, call.reference, error)
 
 
 def _dispute_status(word: str, charge: stripe.Charge) -> DisputeStatus:
