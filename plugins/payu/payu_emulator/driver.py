@@ -1,0 +1,220 @@
+"""The drivers of the conformance kit: on the fake PayU, and on getpaid's simulator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, Self
+
+from payu_emulator.fake import CLIENT_SECRET, POS, SECOND_KEY, FakePayU
+from payu_emulator.wire import Fault as WireFault
+from payu_emulator.wire import Json, Wire
+from tillgate import Account
+from tillgate.hooks import RefundOutcome
+from tillgate.testing.gateway_driver import (
+    Fault,
+    GatewayDriver,
+    Held,
+    NotificationKind,
+    Operation,
+    SentNotification,
+)
+
+SECRETS: Final = ("the-second-key-of-the-past", SECOND_KEY)
+
+
+def account_at(url: str, **fields: Any) -> Account:
+    """Return an account of an emulator."""
+    return Account(
+        **{
+            "base_url": url,
+            "merchant_no": POS,
+            "token": CLIENT_SECRET,
+            "sandbox": True,
+            "dialect": "payu",
+            "webhook_secrets": SECRETS,
+            **fields,
+        },
+    )
+
+
+class WireDriver(GatewayDriver):
+    """What both emulators have: accounts, and the faults of the wire before them."""
+
+    plugin = "payu"
+    method = "checkout"
+    other_method = "card"
+    wire: Wire
+    secrets_of_account: tuple[str, ...] = SECRETS
+
+    def account(self, currency: str | None = None) -> Account | None:
+        if currency not in (None, *CURRENCIES):
+            return None
+        return account_at(
+            self.wire.url,
+            currencies=(currency or CURRENCIES[0],),
+            methods=(self.method, self.other_method),
+            webhook_secrets=self.secrets_of_account,
+        )
+
+    def lose_answer(self, operation: Operation) -> None:
+        self.wire.fault(operation, WireFault(loses_answer=True))
+
+    def answer_slowly(self, operation: Operation, seconds: float) -> None:
+        self.wire.fault(operation, WireFault(seconds=seconds))
+
+    def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
+        if fault in _STATUSES:
+            status, code = _STATUSES[fault]
+            body = json.dumps({"status": {"statusCode": code, "statusDesc": "said the fake"}})
+            made = WireFault(status=status, body=body.encode())
+        elif fault in _FAULTS:
+            made = _FAULTS[fault]
+        elif fault in _ALTERED:
+            made = WireFault(spoil=_altered(_ALTERED[fault]))
+        else:
+            self.lacks(f"play the fault {fault!r}")
+        self.wire.fault(operation, made, times)
+
+    def clear_faults(self) -> None:
+        self.wire.faults.clear()
+
+    def received(self, operation: Operation) -> int:
+        return len(self.wire.of(operation))
+
+
+CURRENCIES: Final = ("PLN", "EUR", "CZK", "USD")
+_STATUSES: Final[Mapping[str, tuple[int, str]]] = {
+    "refused": (400, "ERROR_VALUE_INVALID"),
+    "denied": (404, "DATA_NOT_FOUND"),
+    "server_error": (500, "GENERIC_ERROR"),
+    "system_error": (503, "SERVICE_NOT_AVAILABLE"),
+    "unknown_code": (400, "A_CODE_OF_TOMORROW"),
+    "rate_limited": (429, "BUSINESS_ERROR"),
+}
+_FAULTS: Final[Mapping[str, WireFault]] = {
+    "lost_request": WireFault(loses_request=True),
+    "lost_response": WireFault(loses_answer=True),
+    "broken_json": WireFault(spoil=lambda body: body[: len(body) // 2]),
+    "html_body": WireFault(spoil=lambda _: b"<html><body>Service unavailable</body></html>"),
+}
+
+
+def _altered(change: Callable[[Json], None]) -> Callable[[bytes], bytes]:
+    def spoil(body: bytes) -> bytes:
+        answer = json.loads(body)
+        for part in (*answer.get("orders", ()), answer.get("refund"), answer):
+            if isinstance(part, dict):
+                change(part)
+        return json.dumps(answer).encode()
+
+    return spoil
+
+
+def _set(**fields: object) -> Callable[[Json], None]:
+    def change(part: Json) -> None:
+        part.update({name: value for name, value in fields.items() if name in part})
+
+    return change
+
+
+_ALTERED: Final[Mapping[str, Callable[[Json], None]]] = {
+    "wrong_amount": _set(totalAmount="1", amount="1"),
+    "missing_amount": _set(totalAmount=None, amount=None),
+    "wrong_currency": _set(currencyCode="NOK"),
+    "missing_currency": _set(currencyCode=None),
+    "wrong_transaction_no": _set(orderId="ANOTHER0ORDER"),
+    "other_reference": _set(extOrderId="ANOTHER"),
+}
+
+
+class FakeDriver(WireDriver):
+    """Every capability that PayU has, on the fake."""
+
+    declined_by_shops: Mapping[str, str] = {}
+
+    def __enter__(self) -> Self:
+        self.payu = FakePayU()
+        self.wire = Wire(self.payu.handle).__enter__()
+        self.payu.page = self.wire.url
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.wire.__exit__(*error)
+
+    def held(self, reference: str) -> Held | None:
+        try:
+            order = self.payu.order_of(reference)
+        except KeyError:
+            return None
+        return Held(
+            transaction_no=order["orderId"],
+            amount=_amount(order["totalAmount"]),
+            currency=order["currencyCode"],
+            refunds=self._refunds(order, ("PENDING", "FINALIZED")),
+        )
+
+    def refunded(self, reference: str) -> Decimal:
+        return sum(self._refunds(self.payu.order_of(reference), ("FINALIZED",)), Decimal(0))
+
+    def _refunds(self, order: Json, statuses: tuple[str, ...]) -> tuple[Decimal, ...]:
+        made = self.payu.refunds[order["orderId"]]
+        return tuple(_amount(one["amount"]) for one in made if one["status"] in statuses)
+
+    def pay(self, reference: str) -> str:
+        return self.payu.pay(reference)
+
+    def decline(self, reference: str) -> None:
+        self.payu.decline(reference)
+
+    def expire(self, reference: str) -> None:
+        self.payu.expire(reference)
+
+    def advance(self, seconds: float) -> None:
+        self.payu.advance(seconds)
+
+    def fail_refund(self) -> None:
+        self.payu.refuses_refund = True
+
+    def hold_refund(self) -> None:
+        self.payu.next_refund = "PENDING"
+
+    def finish_refund(self, reference: str, outcome: RefundOutcome) -> None:
+        is_done = outcome is RefundOutcome.SUCCEEDED
+        self.payu.finish_refunds(reference, "FINALIZED" if is_done else "CANCELED")
+
+    def refund_in_portal(self, reference: str, amount: Decimal) -> None:
+        self.payu.refund_in_panel(reference, int(amount * 100))
+
+    def notification(
+        self,
+        reference: str,
+        *,
+        forged: bool = False,
+    ) -> tuple[Mapping[str, str], bytes]:
+        key = "the-key-of-somebody-else" if forged else SECOND_KEY
+        return self.payu.notification(reference, key=key)
+
+    def notify(
+        self,
+        reference: str,
+        kind: NotificationKind = "payment",
+        *,
+        status: str = "",
+    ) -> Sequence[SentNotification]:
+        if kind == "forged":
+            return super().notify(reference, kind, status=status)
+        told = "refund" if kind == "refund" else "order"
+        headers, body = self.payu.notification(reference, kind=told, status=status)
+        return [SentNotification(headers=headers, body=body)]
+
+    def use_strange_words(self) -> None:
+        self.payu.strange_word = "ON_HOLD"
+
+    def references(self) -> Sequence[str]:
+        return [order["extOrderId"] for order in self.payu.orders.values()]
+
+
+def _amount(units: str) -> Decimal:
+    return Decimal(units).scaleb(-2)
