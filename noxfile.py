@@ -291,6 +291,18 @@ def simulator(session: nox.Session) -> None:
     )
 
 
+@nox.session(python="3.12")
+def simulator_payu(session: nox.Session) -> None:
+    """Build the environment of getpaid's PayU simulator, with which the plugin for PayU is
+    tested.
+    """
+    install(
+        session,
+        "python-getpaid-payu[simulator]",
+        constraints=["plugins/payu/simulator-constraints.txt"],
+    )
+
+
 @nox.session
 def conformance_stripe(session: nox.Session) -> None:
     """Run the shops' scenarios with Stripe as the gateway and write the table; needs pretix and

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Self
 
-from payu_emulator.fake import CLIENT_SECRET, POS, SECOND_KEY, FakePayU
+import pytest
+
+from payu_emulator.fake import CLIENT_SECRET, POS, SECOND_KEY, FakePayU, signed
+from payu_emulator.simulator import PREFIX, PYTHON, Simulator
+from payu_emulator.simulator import SECOND_KEY as SIMULATORS_KEY
 from payu_emulator.wire import Fault as WireFault
 from payu_emulator.wire import Json, Wire
 from tillgate import Account
@@ -218,3 +225,88 @@ class FakeDriver(WireDriver):
 
 def _amount(units: str) -> Decimal:
     return Decimal(units).scaleb(-2)
+
+
+NO_LIST: Final = "the simulator has neither a list of refunds nor one refund"
+NO_LIMIT: Final = "the simulator refunds any amount, of unpaid orders too, and at once"
+
+
+@functools.cache
+def running_simulator() -> Simulator:
+    """Start the simulator once for all tests of this process: that takes seconds."""
+    if not PYTHON.exists():
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
+            "needs .nox/simulator_payu: nox -s simulator_payu",
+        )
+    simulator = Simulator()
+    simulator.start()
+    atexit.register(simulator.stop)
+    return simulator
+
+
+class SimulatorDriver(WireDriver):
+    """What getpaid's simulator can play. All scenarios share it; each has a wire of its own."""
+
+    declined_by_shops: Mapping[str, str] = {}
+    secrets_of_account = (SIMULATORS_KEY,)
+
+    def __enter__(self) -> Self:
+        self.simulator = running_simulator()
+        self.before = {order["id"] for order in self.simulator.storage()}
+        self.wire = Wire(self.simulator.handle, PREFIX).__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.wire.__exit__(*error)
+
+    def held(self, reference: str) -> Held | None:
+        try:
+            order = self.simulator.order_of(reference)
+        except KeyError:
+            return None
+        return Held(
+            transaction_no=order["id"],
+            amount=_amount(order["totalAmount"]),
+            currency=order["currencyCode"],
+            refunds=tuple(_amount(one["amount"]) for one in order["refunds"]),
+        )
+
+    def is_payment_page(self, url: str) -> bool:
+        return url.startswith(f"{self.wire.origin}/sim/payu/authorize/")
+
+    def pay(self, reference: str) -> str:
+        return self.simulator.act(reference, "approve")
+
+    def decline(self, reference: str) -> None:
+        self.simulator.act(reference, "reject")
+
+    def expire(self, reference: str) -> None:
+        """Cancel the order, as PayU does when its time is over: the simulator has no clock."""
+        self.simulator.act(reference, "reject")
+
+    def advance(self, seconds: float) -> None:
+        """Cancel what is open when hours pass, as PayU does."""
+        for reference in self.references() if seconds > 3600 else ():
+            if self.simulator.order_of(reference)["status"] == "PENDING":
+                self.expire(reference)
+
+    def fail_refund(self) -> None:
+        self.fault("refused", "refund")
+
+    def notification(
+        self,
+        reference: str,
+        *,
+        forged: bool = False,
+    ) -> tuple[Mapping[str, str], bytes]:
+        sent = self.simulator.notify(reference)
+        kept = ("content-type", "openpayu-signature")
+        headers = {name: text for name, text in sent.headers.items() if name.lower() in kept}
+        return (signed(sent.body, "another key", "SHA-256") if forged else headers), sent.body
+
+    def references(self) -> Sequence[str]:
+        return [
+            order["extOrderId"]
+            for order in self.simulator.storage()
+            if order["id"] not in self.before
+        ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from payu_emulator.driver import FakeDriver
+from payu_emulator.driver import NO_LIMIT, NO_LIST, FakeDriver, SimulatorDriver
 from tillgate.testing.gateway_conformance import GatewayConformance
 
 NO_LOOKUP = "PayU finds an order by its own number alone"
@@ -18,4 +18,19 @@ class TestFakePayU(GatewayConformance):
     driver = FakeDriver
     declined: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("unknown_reference", "lost_creation", "slow_creation"), NO_LOOKUP),
+    }
+
+
+class TestSimulator(GatewayConformance):
+    """The scenarios that software of other people can play."""
+
+    driver = SimulatorDriver
+    declined: ClassVar[dict[str, str]] = {
+        **TestFakePayU.declined,
+        **dict.fromkeys(("lost_refund", "same_refund_id"), NO_LIST),
+        **dict.fromkeys(
+            ("more_than_was_paid", "pending_refund_succeeds", "pending_refund_fails"),
+            NO_LIMIT,
+        ),
+        "refund_in_the_portal": "the simulator has no panel",
     }

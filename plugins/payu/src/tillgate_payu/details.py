@@ -60,14 +60,12 @@ def _paid_with(transaction: Json) -> PaidWith | None:
     card = _part(_part(transaction, "card"), "cardData")
     scheme = _word(card, "cardScheme")
     digits = _LAST_FOUR.fullmatch(_word(card, "cardNumberMasked"))
-    return (
-        method
-        and PaidWith(
-            method=code_of(method),
-            brand=_BRANDS.get(scheme, scheme.lower()),
-            last4=digits[1] if digits else "",
-        )
-        or None
+    if not method:
+        return None
+    return PaidWith(
+        method=code_of(method),
+        brand=_BRANDS.get(scheme, scheme.lower()),
+        last4=digits[1] if digits else "",
     )
 
 

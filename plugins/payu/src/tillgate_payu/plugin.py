@@ -370,7 +370,8 @@ def tillgate_read_notification(
     """Verify a notification by the account's second key, and return the order that it is about,
     with PayU's number of it. A refund's notification names both as well.
     """
-    _verify(account, headers.get("OpenPayu-Signature", ""), body)
+    names = {name.lower(): text for name, text in headers.items()}
+    _verify(account, names.get("openpayu-signature", ""), body)
     try:
         told = json.loads(body)
         about = told.get("order", told)
