@@ -65,6 +65,10 @@ class WireDriver(GatewayDriver):
             webhook_secrets=self.secrets_of_account,
         )
 
+    def account_settings(self, currency: str | None = None) -> dict[str, Any]:
+        """Return the account of a shop: the shops' scenarios sell in USD unless they say more."""
+        return super().account_settings(currency or "USD")
+
     def lose_answer(self, operation: Operation) -> None:
         self.wire.fault(operation, WireFault(loses_answer=True))
 
@@ -136,10 +140,27 @@ _ALTERED: Final[Mapping[str, Callable[[Json], None]]] = {
 }
 
 
+NO_LOOKUP: Final = (
+    "PayU finds an order by its own number alone, which a notification brings after a lost answer"
+)
+_NOT_BY_PAYU: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("unknown_outcome_of_pay", "crash_while_starting"), NO_LOOKUP),
+    **dict.fromkeys(
+        ("late_money", "late_money_for_a_released_order", "unrecognised_status"),
+        "nobody can pay a cancelled order of PayU",
+    ),
+    "currency_mismatch": "PayU's answers name no settlement currency",
+    "currency_without_decimals": "PayU takes no such currency",
+    "changed_after_paid": "PayU's API says nothing of a charge-back",
+    "refund_made_elsewhere": "PayU lists every refund",
+    "no_secret_in_logs": "PayU signs no answer",
+}
+
+
 class FakeDriver(WireDriver):
     """Every capability that PayU has, on the fake."""
 
-    declined_by_shops: Mapping[str, str] = {}
+    declined_by_shops = _NOT_BY_PAYU
 
     def __enter__(self) -> Self:
         self.payu = FakePayU()
@@ -247,12 +268,16 @@ def running_simulator() -> Simulator:
 class SimulatorDriver(WireDriver):
     """What getpaid's simulator can play. All scenarios share it; each has a wire of its own."""
 
-    declined_by_shops: Mapping[str, str] = {}
+    declined_by_shops: Mapping[str, str] = {
+        **_NOT_BY_PAYU,
+        "wrong_credentials": "the simulator gives every client an access token",
+    }
     secrets_of_account = (SIMULATORS_KEY,)
 
     def __enter__(self) -> Self:
         self.simulator = running_simulator()
         self.before = {order["id"] for order in self.simulator.storage()}
+        self.seconds, self.since = 0.0, dict[str, float]()
         self.wire = Wire(self.simulator.handle, PREFIX).__enter__()
         return self
 
@@ -285,9 +310,14 @@ class SimulatorDriver(WireDriver):
         self.simulator.act(reference, "reject")
 
     def advance(self, seconds: float) -> None:
-        """Cancel what is open when hours pass, as PayU does."""
-        for reference in self.references() if seconds > 3600 else ():
-            if self.simulator.order_of(reference)["status"] == "PENDING":
+        """Cancel the open orders whose time is over, as PayU does."""
+        for reference in self.references():
+            self.since.setdefault(reference, self.seconds)
+        self.seconds += seconds
+        for reference, since in self.since.items():
+            order = self.simulator.order_of(reference)
+            is_over = self.seconds >= since + int(order["validityTime"])
+            if is_over and order["status"] == "PENDING":
                 self.expire(reference)
 
     def fail_refund(self) -> None:

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from payu_emulator.driver import NO_LIMIT, NO_LIST, FakeDriver, SimulatorDriver
+from payu_emulator.driver import NO_LIMIT, NO_LIST, NO_LOOKUP, FakeDriver, SimulatorDriver
 from tillgate.testing.gateway_conformance import GatewayConformance
-
-NO_LOOKUP = "PayU finds an order by its own number alone"
 
 
 class TestFakePayU(GatewayConformance):
