@@ -314,6 +314,15 @@ def conformance_stripe(session: nox.Session) -> None:
 
 
 @nox.session
+def conformance_payu(session: nox.Session) -> None:
+    """Run the shops' scenarios with PayU as the gateway and write the table; needs pretix and
+    simulator_payu once.
+    """
+    session.install("--no-deps", "--upgrade", "--target", "var/payu", "./plugins/payu")
+    here(session, "python", "-m", "tools.docgen", "conformance-payu", *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation site; a link that leads nowhere is an error. `-- serve --open` shows
     it and follows changes.
