@@ -116,7 +116,8 @@ class Wire:
         if fault.loses_request:
             return None
         if fault.status:
-            return fault.status, {"Content-Type": "application/json"}, fault.body
+            content = fault.spoil(fault.body) if fault.spoil else fault.body
+            return fault.status, {"Content-Type": "application/json"}, content
         status, names, content = self._handle(method, path, headers, body)
         time.sleep(fault.seconds)
         if fault.loses_answer:
