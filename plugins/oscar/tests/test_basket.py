@@ -277,7 +277,7 @@ def test_late_mail_link_restores_basket(
     assert Order.objects.get().status == "Cancelled"
     late = Shopper(Client())  # the mail opens in another browser
     pay_page = late.get(world.way_to_pay(order.number)).content.decode()
-    assert "The shop says: the order was cancelled" in pay_page
+    assert "This order was not paid in time and was cancelled." in pay_page
     assert CHANGE_LINK in pay_page
     asked = late.get(change_url(order)).content.decode()
     assert "This order was cancelled." in asked

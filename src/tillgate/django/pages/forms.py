@@ -10,6 +10,7 @@ from typing import Any
 
 from django import forms
 from django.forms.boundfield import BoundWidget
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.accounts import find_account
@@ -55,7 +56,7 @@ class MethodForm(forms.Form):
             if one.problem or opens_in(self.app, one.code):
                 here.append(one)
             else:
-                elsewhere.append(replace(one, remark=_("opens in your browser only")))
+                elsewhere.append(replace(one, remark=gettext("opens in your browser only")))
         self.methods = (*here, *own, *elsewhere)
         self.elsewhere = ", ".join(one.label for one in elsewhere)
         field = self.fields["method"]

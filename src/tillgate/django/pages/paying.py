@@ -89,7 +89,7 @@ def pay_order(request: HttpRequest, asked: Asked) -> HttpResponse:
         raise Http404
     has_failed = bool(shown.problem)
     page = _page(asked, payments, order, shown)
-    page["page_link"] = request.build_absolute_uri(page["pay_url"])
+    page["page_link"] = request.build_absolute_uri(str(page["pay_url"]))
     status = 409 if has_failed and page["problem"] else 200
     return render(request, "tillgate/pay.html", page, status=status)
 
