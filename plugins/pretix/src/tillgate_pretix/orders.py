@@ -231,7 +231,7 @@ def _staff_url(order: Any) -> str:
     """Return the order's page in pretix's control pages."""
     names = {"organizer": order.event.organizer.slug, "event": order.event.slug}
     path = reverse("control:event.order", kwargs={**names, "code": order.code})
-    return urljoin(settings.SITE_URL, path)
+    return str(urljoin(settings.SITE_URL, path))
 
 
 def _choose_url(order: Any) -> str | None:
