@@ -30,9 +30,10 @@ from tillgate import shop
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment
 from tillgate.django.refunds import queueing
+from tillgate.hooks import Event
 from tillgate.testing.world import World, together
 from tillgate_oscar import orders
-from tillgate_oscar.mail import remind
+from tillgate_oscar.occasions import follow
 from tillgate_oscar.payments import cancel
 
 Order = get_model("order", "Order")
@@ -1023,7 +1024,9 @@ def test_i4_gateway_paid_order_invites_no_payment(
     assert "Your payment is under review." in page
     assert "Pay now" not in page
     Payment.objects.update(status="failed")
-    remind(payment.reference)
+    fields = {"order": str(payment.order)}
+    at, reference = world.time.now(), payment.reference
+    follow(Event(name="payment.failed", at=at, reference=reference, fields=fields))
     world.run_worker()
     assert mail.outbox == []
     world.sandbox.control.clear_faults()

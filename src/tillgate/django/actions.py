@@ -19,6 +19,7 @@ from tillgate.django.models import Order, OutboxEventKind, Payment, Refund, Revi
 from tillgate.django.orders.locking import locked_order, outside_transactions, shop_savepoint
 from tillgate.django.orders.status import mark_order_reopened, queue_event
 from tillgate.django.orders.timeline import record
+from tillgate.django.orders.values import order_value
 from tillgate.django.outbox.attempts import abandon, retry
 from tillgate.django.outbox.delivering import deliver
 from tillgate.django.outbox.handlers import AGAIN
@@ -34,7 +35,7 @@ from tillgate.django.refunds.settling import settle_by_staff, withdraw
 from tillgate.django.reviews.closing import ITSELF, is_over, resolve
 from tillgate.django.reviews.opening import UNAPPLIED_REASONS
 from tillgate.errors import TillgateError
-from tillgate.hooks import Hint, PaidOutcome, call_owner
+from tillgate.hooks import Hint, PaidOutcome, call_owner, implements
 from tillgate.lifecycle import (
     POLICIES,
     Answer,
@@ -134,7 +135,14 @@ def _fitting(review: Review) -> tuple[ReviewAction, ...]:
         missing |= {ReviewAction.REFUND_REPORTED}
     if review.payment and review.payment.transaction_no:
         missing |= {ReviewAction.ENTER_NUMBER}
+    if not _can_reopen(review):
+        missing |= {ReviewAction.REOPEN}
     return tuple(action for action in fitting if action not in missing)
+
+
+def _can_reopen(review: Review) -> bool:
+    """Return whether the plugin of a review's order can reopen orders."""
+    return review.order is not None and implements(review.order.plugin, "tillgate_reopen_order")
 
 
 def _unfit(review: Review) -> ReviewAction | None:
@@ -347,7 +355,11 @@ def _redeliver(review: Review, given: _Given) -> Done:
     return _resolved(review, f"the shop was told: {outbox_event.kind}", given)
 
 
-def _tell_again(review: Review, given: _Given) -> Done:
+def _reopen_and_deliver(review: Review, given: _Given) -> Done:
+    return _tell_again(review, given, reopens=True)
+
+
+def _tell_again(review: Review, given: _Given, *, reopens: bool = False) -> Done:
     """Queue the outbox event of a paid payment once more; its handler looks at the order afresh, so
     that nothing can take effect twice.
     """
@@ -369,7 +381,7 @@ def _tell_again(review: Review, given: _Given) -> Done:
                 f"some of payment {payment.reference} was refunded, or may have been: the order "
                 "is not paid by the rest",
             )
-        _reopen(order, given)
+        _reopen(order, given, by_shop=reopens)
         outbox_event = order.outbox_events.filter(
             payment=payment,
             kind=OutboxEventKind.PAYMENT_PAID,
@@ -407,13 +419,24 @@ def _tell_again(review: Review, given: _Given) -> Done:
     )
 
 
-def _reopen(order: Order, given: _Given) -> None:
+def _reopen(order: Order, given: _Given, *, by_shop: bool) -> None:
     """Let an order that the shop had closed be paid once more, if the shop takes money for it
-    again.
+    again; `by_shop` has the shop reopen it.
     """
     try:
         with shop_savepoint():
             described = call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+            if by_shop and described is not None and described.not_payable_detail:
+                why_not = described.not_payable_detail
+                if not call_owner(
+                    order.plugin,
+                    "tillgate_reopen_order",
+                    order=order_value(order),
+                ):
+                    raise ActionNotPossible(f"the shop cannot reopen the order: {why_not}")
+                described = replace(described, not_payable_detail=None)
+    except ActionNotPossible:
+        raise
     except Exception as error:
         raise ActionNotPossible(
             f"the shop cannot say whether it takes money for the order: {type(error).__name__}: "
@@ -559,6 +582,7 @@ _ACTIONS: Final[Mapping[ReviewAction, Callable[[Review, _Given], Done]]] = Mappi
     {
         ReviewAction.POLL: _query,
         ReviewAction.REDELIVER: _redeliver,
+        ReviewAction.REOPEN: _reopen_and_deliver,
         ReviewAction.REFUND: _refund,
         ReviewAction.REFUND_DONE: lambda review, given: _settle(review, given, done=True),
         ReviewAction.REFUND_NOT_DONE: lambda review, given: _settle(review, given, done=False),

@@ -101,6 +101,9 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         f"{_R.UNDERPAID}:outcome": gettext_lazy("it was paid, and the shop says: %(outcome)s"),
         _R.UNDERPAID: gettext_lazy("%(found)s was paid, and the order costs %(expected)s by now"),
         _R.OVERPAID: gettext_lazy("%(found)s was paid, and the order costs %(expected)s by now"),
+        _R.CANCELLED_HELD: gettext_lazy(
+            "the order was cancelled, and %(amount)s is still held",
+        ),
         _R.FORGED_NOTIFICATIONS: gettext_lazy(
             "%(count)s notifications were not signed with the account's token",
         ),
@@ -176,6 +179,7 @@ _SENTENCES: Final[Mapping[str, str | Promise]] = MappingProxyType(
 ACTIONS: Final[Mapping[str, str | Promise]] = MappingProxyType(
     {
         _A.POLL: gettext_lazy("Poll now"),
+        _A.REOPEN: gettext_lazy("Reopen and deliver"),
         _A.REDELIVER: gettext_lazy("Deliver again"),
         _A.REFUND: gettext_lazy("Refund…"),
         _A.REFUND_DONE: gettext_lazy("The refund was done"),
@@ -195,6 +199,10 @@ EXPLANATIONS: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _A.POLL: gettext_lazy("Asks the gateway and applies its answer. No money moves."),
         _A.REDELIVER: gettext_lazy(
             "Tells the shop once more. Press it when you have mended the cause.",
+        ),
+        _A.REOPEN: gettext_lazy(
+            "The shop takes the order back, and this payment pays it. A note names goods that are "
+            "gone by now.",
         ),
         _A.REFUND: gettext_lazy(
             "You see the amount and confirm it on the next page. Nothing is sent before.",
@@ -304,6 +312,13 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
             "The money pays for no order. If you want to deliver all the same, reopen the order "
             "in the shop, and press “Deliver again”.",
         ),
+        f"{_R.PAID_NOT_PAYABLE}:{_A.REOPEN}": gettext_lazy(
+            "The money pays for no order. If you want to deliver all the same, press “Reopen and "
+            "deliver”.",
+        ),
+        _R.CANCELLED_HELD: gettext_lazy(
+            "Refund what is the shopper's. If you keep the money, dismiss the review and say why.",
+        ),
         _R.UNDERPAID: gettext_lazy(
             "The money does not pay the order. If it is enough for you, correct the order in the "
             "shop, and press “Deliver again”.",
@@ -351,7 +366,7 @@ _ADVICE: Final[Mapping[str, str | Promise]] = MappingProxyType(
     },
 )
 """Why the first action of a reason is recommended, or the step before it. A row with an action is
-for reviews that begin with it.
+for reviews that begin with it, and that of "reopen" for reviews that have it.
 """
 
 
@@ -391,7 +406,9 @@ def recommendation_of(reason: str, actions: Sequence[ReviewAction], pressed: str
         return ""
     if pressed == actions[0] and pressed in _AFTER:
         return str(_AFTER[_A(pressed)])
-    why = str(_ADVICE.get(f"{reason}:{actions[0]}") or _ADVICE.get(reason, ""))
+    telling = [actions[0], *(one for one in actions if one is _A.REOPEN)]
+    rows = [*(f"{reason}:{action}" for action in telling), reason]
+    why = str(next((_ADVICE[row] for row in rows if row in _ADVICE), ""))
     if action := recommended(reason, actions):
         return _("Recommended: “%(action)s”. %(why)s") % {"action": ACTIONS[action], "why": why}
     return _("Recommended: %(why)s") % {"why": why} if why else ""

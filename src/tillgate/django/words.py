@@ -112,6 +112,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.PAID_NOT_PAYABLE: _("Paid, but the order takes no payment"),
     ReviewReason.UNDERPAID: _("Paid too little"),
     ReviewReason.OVERPAID: _("Paid too much"),
+    ReviewReason.CANCELLED_HELD: _("Cancelled, and its money is still here"),
     ReviewReason.DUPLICATE_TRANSACTION_NO: _("One transaction number, two payments"),
     ReviewReason.REFUND_UNKNOWN: _("Refund of unknown outcome"),
     ReviewReason.REFUND_CONTRADICTED: _("A refused refund that was made"),

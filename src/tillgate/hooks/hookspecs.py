@@ -226,6 +226,17 @@ def tillgate_order_unpaid(order: Order) -> None:
 
 
 @hookspec(firstresult=True)
+def tillgate_reopen_order(order: Order) -> bool | None:
+    """Make a cancelled order payable again, and return whether that was possible.
+
+    Called when staff press *Reopen and deliver* in a review about late money, under the order's
+    lock and inside a database transaction. `tillgate_payment_paid` follows at once. Change the
+    order's own record only: goods are taken back when the payment is applied. A plugin without this
+    hook does not offer the button.
+    """
+
+
+@hookspec(firstresult=True)
 def tillgate_refund_changed(refund: Refund) -> None:
     """Let a refund take effect in the shop: the one place for that, wherever the refund was asked
     for, the gateway's portal included.

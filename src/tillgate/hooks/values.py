@@ -59,6 +59,9 @@ class OrderDescription:
     `choose_url` is the shop's own page on which the shopper chooses another payment method, in the
     same form. The return page links to it where Tillgate's own page cannot start a payment of the
     order: for another account than `default`, or with data of the plugin's own.
+
+    `is_cancelled`: the shop has cancelled the order. The ledger check names a cancelled order whose
+    money the gateway still holds.
     """
 
     number: str
@@ -71,6 +74,7 @@ class OrderDescription:
     change_url: str | None = None
     choose_url: str | None = None
     payable_until: datetime | None = None
+    is_cancelled: bool = False
     customer: Customer | None = None
     staff_url: str | None = None
 

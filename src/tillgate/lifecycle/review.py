@@ -83,6 +83,8 @@ class ReviewReason(StrEnum):
     PAID_NOT_PAYABLE = "paid-not-payable"
     UNDERPAID = "underpaid"
     OVERPAID = "overpaid"
+    CANCELLED_HELD = "cancelled-held"
+    """The shop cancelled a paid order, and the gateway still holds its money."""
     DUPLICATE_TRANSACTION_NO = "duplicate-transaction-no"
     REFUND_UNKNOWN = "refund-unknown"
     REFUND_CONTRADICTED = "refund-contradicted"
@@ -111,6 +113,10 @@ class ReviewAction(StrEnum):
     REDELIVER = "redeliver"
     """Deliver the shop event again: the failing one, or "payment paid" after the shop reopened or
     corrected the order.
+    """
+    REOPEN = "reopen"
+    """Let the shop reopen its cancelled order, and deliver "payment paid" again; for plugins that
+    implement `tillgate_reopen_order`.
     """
     REFUND = "refund"
     """Refund the payment; resolved when all of it is refunded (an overpaid order: when some of it
@@ -282,9 +288,13 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
             recommends=False,
         ),
         _R.SECOND_PAYMENT: _held(_HELD),
-        _R.PAID_NOT_PAYABLE: _held(_HELD_UNAPPLIED, End.APPLIED),
+        _R.PAID_NOT_PAYABLE: _held(
+            (_A.REFUND, _A.WITHDRAW, _A.REOPEN, _A.REDELIVER, _A.DISMISS),
+            End.APPLIED,
+        ),
         _R.UNDERPAID: _held(_HELD_UNAPPLIED, End.APPLIED),
         _R.OVERPAID: _held(_HELD),
+        _R.CANCELLED_HELD: _held(_HELD),
         _R.DUPLICATE_TRANSACTION_NO: ReviewPolicy(
             scope=Scope.PAYMENT,
             actions=_HELD,

@@ -44,7 +44,7 @@ __all__ = [
     "take_review",
 ]
 
-MONEY_REASONS: Final = opening.HELD_REASONS
+MONEY_REASONS: Final = opening.HELD_REASONS - {ReviewReason.CANCELLED_HELD}
 """The reasons of reviews about paid money that did not pay its order, or is more or less than the
 order costs.
 """

@@ -11,13 +11,13 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from tillgate.django import words
-from tillgate.django.amounts import money_text, read_typed
+from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.masking import Mask
 from tillgate.django.models import Order, Payment, Refund
 from tillgate.django.pages import showing
 from tillgate.django.pages.clerks import ClerkLine, clerk_lines
 from tillgate.django.pages.forms import RefundForm
-from tillgate.django.pages.showing import Line, badge, refund_outcome, timeline_of
+from tillgate.django.pages.showing import Line, badge, needed_for, refund_outcome, timeline_of
 from tillgate.django.payments import notes
 from tillgate.errors import InvalidRequest
 from tillgate.shop.states import PaymentState, RefundState
@@ -30,11 +30,13 @@ __all__ = [
     "badge_of",
     "clerk_timeline",
     "just_refunded",
+    "may_act",
     "method_label",
     "money_text",
     "read_typed",
     "say_refund",
     "timeline",
+    "typed_text",
 ]
 
 method_label = words.method_name
@@ -106,6 +108,13 @@ def admin_url(request: HttpRequest, model: str, row: str) -> str:
         return reverse(f"admin:tillgate_{model}_change", args=[row])
     except NoReverseMatch:
         return ""
+
+
+def may_act(user: Any, action: str) -> bool:
+    """Return whether a user has the permissions for a review action: to resolve reviews, and for
+    actions about refunds to refund payments too.
+    """
+    return bool(user.has_perms(needed_for(action)))
 
 
 def just_refunded(payment: PaymentState, amount: Decimal | None = None) -> str:

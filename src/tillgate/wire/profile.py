@@ -25,7 +25,6 @@ __all__ = [
     "Option",
     "RefundOutcome",
     "TransactionStatus",
-    "serving_plugins",
 ]
 
 BUILT_IN: Final = "gateway"
@@ -280,12 +279,6 @@ def _bounds(given: object) -> tuple[int, int]:
         given,
         "is not the least and the most minutes, such as (30, 1440)",
     )
-
-
-def serving_plugins() -> frozenset[str]:
-    """Return the plugins that serve the accounts of an installed profile."""
-    profiles = map(GatewayProfile.named, _plugins_own())
-    return frozenset(profile.plugin for profile in profiles if profile)
 
 
 @functools.cache

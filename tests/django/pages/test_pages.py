@@ -335,7 +335,7 @@ def test_waiting_page_stops_refreshing_eventually(world: World) -> None:
     waiting = text_of(come_back(world, payment, status="success"))
     assert (
         '<noscript><meta http-equiv="refresh" '
-        f'content="3;url={path}?wait=1&status=success"></noscript>' in waiting
+        f'content="1;url={path}?wait=1&status=success"></noscript>' in waiting
     )
     tired = text_of(come_back(world, payment, wait="40"))
     assert "refresh" not in tired

@@ -31,6 +31,8 @@ _MAILS: Final[dict[str, str | Promise]] = {
     "order-paid": gettext_lazy("Confirmation mailed"),
     "order-waits": gettext_lazy("Reminder to pay mailed"),
     "paid-twice": gettext_lazy("Mailed that it was paid twice"),
+    "payment-link": gettext_lazy("Payment link mailed"),
+    "cancelled": gettext_lazy("Mailed that it was cancelled"),
     "refunded": gettext_lazy("Mail about the refund sent"),
 }
 """The lines of remote events, by their names."""

@@ -24,10 +24,12 @@ from tillgate.django.methods import label_of
 from tillgate.django.models import Order, Payment
 from tillgate.django.outbox.handlers import ended_unpaid
 from tillgate.django.pages import owner
+from tillgate.django.pages.awaited import Awaited, awaited
 from tillgate.django.pages.browsers import app_of, opens_in, terminal_of
 from tillgate.django.pages.forms import MethodForm
+from tillgate.django.pages.places import place_at_gateway
 from tillgate.django.pages.summaries import paid_with
-from tillgate.django.pages.tickets import pay_url, remember_shopper
+from tillgate.django.pages.tickets import pay_url, remember_shopper, start_url
 from tillgate.django.payments import starting
 from tillgate.django.payments.admission import NotPayable, TryLater
 from tillgate.django.payments.creating import Started, StartOutcome
@@ -71,8 +73,8 @@ def pay_order(request: HttpRequest, asked: Asked) -> HttpResponse:
             shown = _Shown(form=None, is_asked_back=True, initial={"method": chosen})
         else:
             shown = _Shown(form=MethodForm(asked.choice, user_agent=asked.user_agent))
-    if started := _started(request, asked, shown):
-        return _onward(request, started, may_change=asked.may_change)
+    if response := _pressed(request, asked, shown):
+        return response
     payments = _Payments(asked)  # a start that failed may have changed them
     paid_by = payments.paid_by
     if paid_by and not payments.is_refunded:
@@ -124,6 +126,12 @@ class _Payments:
         """Those of which the shopper has finished, and the money has not arrived."""
         return [one for one in self.all if one.is_open and one.is_processing]
 
+    @cached_property
+    def vouchers(self) -> dict[Payment, Awaited]:
+        """Those of them that are a voucher or transfer to be paid, with their texts."""
+        texts = {one: awaited(one) for one in self.on_its_way}
+        return {one: text for one, text in texts.items() if text and text.is_voucher}
+
     @property
     def came(self) -> list[Payment]:
         """Those that brought money, or may have."""
@@ -165,16 +173,21 @@ class _Payments:
 # Act ----------------------------------------------------------------------------------------------
 
 
-def _started(request: HttpRequest, asked: Asked, shown: _Shown) -> Started | None:
-    """Start the payment that the form asks for, unless its method cannot open in this browser."""
+def _pressed(request: HttpRequest, asked: Asked, shown: _Shown) -> HttpResponse | None:
+    """Start the payment that the form asks for, unless its method cannot open in this browser;
+    return where the shopper goes on, or None where the page must be shown again.
+    """
     if shown.form is None or not shown.form.is_valid():
         return None
     method = shown.form.cleaned_data["method"]
     shown.is_sent_elsewhere = not shown.form.opens_here(method)
     if shown.is_sent_elsewhere:
         return None
-    started, shown.problem = _start(request, asked, method)
-    return started
+    with place_at_gateway() as has_place:
+        if not has_place:
+            return _one_moment(request, asked, method)
+        started, shown.problem = _start(request, asked, method)
+    return _onward(request, started, may_change=asked.may_change) if started else None
 
 
 def _start(request: HttpRequest, asked: Asked, method: str) -> tuple[Started | None, str]:
@@ -226,6 +239,15 @@ def _onward(request: HttpRequest, started: Started, *, may_change: bool) -> Http
     return response
 
 
+def _one_moment(request: HttpRequest, asked: Asked, method: str) -> HttpResponse:
+    """Show a page that starts the payment by itself in a second."""
+    told, may_change = asked.told, asked.may_change
+    url = start_url(asked.plugin, asked.order_key, method, told=told, may_change=may_change)
+    response = render(request, "tillgate/moment.html", {"start_url": url})
+    response["Refresh"] = f"1; url={url}"
+    return response
+
+
 # Show ---------------------------------------------------------------------------------------------
 
 
@@ -257,7 +279,7 @@ def _page(
     takes_money = detail is None and not is_free
     if takes_money:
         _offer(asked, order, shown)
-    came = payments.came
+    came, vouchers = payments.came, payments.vouchers
     change_url = owner.web_address(order.change_url) if asked.may_change and not came else None
     names = " ".join(one.reference for one in came)
     return {
@@ -277,7 +299,8 @@ def _page(
         "open_pages": owner.needless_pages(payments.all, order, takes_money=takes_money),
         "held": _shown_held(payments.held),
         "under_review": _methods_of(payments.under_review),
-        "on_its_way": _methods_of(payments.on_its_way),
+        "on_its_way": _methods_of([one for one in payments.on_its_way if one not in vouchers]),
+        "vouchers": list(vouchers.values()),
         # In the address, since a shop may have a form of its own.
         "pay_url": pay_url(asked.plugin, asked.order_key, may_change=asked.may_change)
         + (f"?{urlencode({'held': names})}" if names else ""),

@@ -45,7 +45,8 @@ class PaymentSummary:
     """Everything that a page of staff says about one payment, in the active language. A text is
     empty, and a value None, where nothing is known.
 
-    `paid_with` names what paid, such as "Visa ending 4242", and until then the chosen method.
+    `status` says in a word how it stands. `paid_with` names what paid, such as "Visa ending 4242",
+    and until then the chosen method.
     `numbers` are all numbers by which the shop and the gateway know the payment: our reference
     first. `gateway` is the gateway's name, and `gateway_url` its own page about the payment.
     `order_url` is the shop's page about the order for its staff. `page_state` says whether the
@@ -57,6 +58,7 @@ class PaymentSummary:
 
     payment_id: str
     reference: str
+    status: str
     order: hooks.Order
     order_number: str
     order_url: str
@@ -94,6 +96,7 @@ def summary_of(
     return PaymentSummary(
         payment_id=str(payment.pk),
         reference=payment.reference,
+        status=str(words.PAYMENT_STATUSES[payment.status].label),
         order=order,
         order_number=described.number if described else order.key,
         order_url=(described and owner.web_address(described.staff_url)) or "",

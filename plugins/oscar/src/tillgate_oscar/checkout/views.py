@@ -606,6 +606,7 @@ class OrderPageMixin:
                 "tillgate_pay_url": None if is_free else shop.pay_path(PLUGIN, number),
                 "tillgate_kept_until": orders.kept_until(ours),
                 "tillgate_unpaid_detail": orders.unpaid_detail(ours),
+                "tillgate_awaited": ours.awaited if ours else None,
                 "tillgate_change_url": orders.change_url(self.object) if may_be_cancelled else None,
             }
         return part

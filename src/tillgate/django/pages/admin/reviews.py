@@ -25,7 +25,7 @@ from tillgate.django.models import Refund, Review, TimelineEntry
 from tillgate.django.pages.admin.base import ReadOnlyAdmin, ValueFilter, need
 from tillgate.django.pages.admin.health_page import health_url
 from tillgate.django.pages.clerks import clerk_lines
-from tillgate.django.pages.showing import MAY_REFUND, MAY_RESOLVE, row_id, staff_of, timeline_of
+from tillgate.django.pages.showing import MAY_RESOLVE, needed_for, row_id, staff_of, timeline_of
 from tillgate.django.pages.summaries import PaymentSummary, summary_of
 from tillgate.django.review_text import (
     ACTIONS,
@@ -37,19 +37,6 @@ from tillgate.django.review_text import (
 from tillgate.django.reviews.taking import take
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import RefundStatus, ReviewAction, ReviewReason
-
-_ABOUT_REFUNDS = (
-    ReviewAction.REFUND,
-    ReviewAction.REFUND_DONE,
-    ReviewAction.REFUND_NOT_DONE,
-    ReviewAction.REFUND_REPORTED,
-    ReviewAction.WITHDRAW,
-    ReviewAction.RECORD_EXTERNAL_REFUND,
-)
-"""The actions that need the permission to refund as well: they move money, or change how much can
-be refunded.
-"""
-
 
 _TRIED = "tried"
 """The parameter that names the action that was just taken in vain."""
@@ -225,7 +212,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         if request.method != "POST":
             return self.ask_to_press_again(request, self.page_url(review))
         action = request.POST.get("action", "")
-        need(request, MAY_RESOLVE, *([MAY_REFUND] if action in _ABOUT_REFUNDS else []))
+        need(request, *needed_for(action))
         mask, back = _mask([review]), self.page_url(review)
         given: dict[str, Any] = {name: request.POST.get(name, "") for name in ("note", "amount")}
         if given["amount"] and review.payment:
@@ -269,10 +256,6 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         return [self._card(request, row, mask, refunds[row.payment_id]) for row in rows]
 
     def _card(self, request: HttpRequest, row: Review, mask: Mask, refunds: list[Refund]) -> _Card:
-        may_resolve, may_refund = (
-            request.user.has_perm(MAY_RESOLVE),
-            request.user.has_perm(MAY_REFUND),
-        )
         sees_payment, sees_order = (
             request.user.has_perm("tillgate.view_payment"),
             request.user.has_perm("tillgate.view_order"),
@@ -287,9 +270,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         if row.payment and sees_payment:
             known = summary_of(row.payment, asks_shop=False, refunded=refunded)
         dispute = _dispute_url(row, known)
-        shown = [
-            one for one in fitting if may_resolve and (may_refund or one not in _ABOUT_REFUNDS)
-        ]
+        shown = [one for one in fitting if request.user.has_perms(needed_for(one))]
         if not sees_payment and ReviewAction.REFUND in shown:
             shown.remove(ReviewAction.REFUND)  # its page belongs to the payment
         evidence = mask.evidence(row.evidence)
