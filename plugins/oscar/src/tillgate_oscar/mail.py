@@ -110,13 +110,6 @@ def reminder_delay(ours: shop.OrderState) -> timedelta:
     return (ours.kept_until - shop.now()) / 3 if ours.kept_until else timedelta()
 
 
-def _reminder_delay(ours: shop.OrderState) -> timedelta:
-    minutes = get_settings().remind_after_minutes
-    if minutes is not None:
-        return timedelta(minutes=minutes)
-    return (ours.kept_until - shop.now()) / 3 if ours.kept_until else timedelta()
-
-
 def tell_of_second_payment(review: Review) -> None:
     """Queue one mail for each payment of an order that is paid already, by another payment or by
     hand.
