@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 from oscar.core.loading import get_model
 
 from tillgate import Goods, InvalidRequest, shop
-from tillgate.hooks import Customer, OrderDescription, Payment
+from tillgate.hooks import Customer, OrderDescription, Payment, PaymentStatus
 from tillgate.shop import money
 from tillgate_oscar.conf import PLUGIN, get_settings
 
@@ -213,7 +213,7 @@ def may_be_ordered_again(order: Any, ours: shop.OrderState | None) -> bool:
 
 def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
     """Return the amount, the method and the end of each payment page that may still take money for
-    an order.
+    an order, or that the gateway has closed before its time.
     """
     return [
         {
@@ -221,9 +221,15 @@ def open_pages(ours: shop.OrderState | None) -> list[dict[str, Any]]:
             "amount": shop.money_text(payment.amount, payment.currency),
             "method": shop.method_label(payment.method),
             "closes_at": payment.page_closes_at,
+            "is_closed": payment.page_closed_at is not None,
         }
-        for payment in (ours.open_payments if ours else ())
-        if payment.payment_url and payment.page_closes_at > timezone.now()
+        for payment in (ours.payments if ours else ())
+        if payment.page_closes_at > timezone.now()
+        and (
+            payment.status != PaymentStatus.PAID
+            if payment.page_closed_at
+            else payment.is_open and payment.payment_url
+        )
     ]
 
 
