@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 from datetime import timedelta
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -66,6 +68,32 @@ def describe(order_key: str) -> OrderDescription | None:
         if detail is None or may_be_ordered_again(order, state_of(order))
         else None,
     )
+
+
+def search(text: str, limit: int) -> list[str]:
+    """Return the numbers of orders of a number, an e-mail address, or the beginnings of names."""
+    orders = get_model("order", "Order")._default_manager
+    wanted = Q(number=text)
+    if "@" in text:
+        wanted |= Q(guest_email__iexact=text) | Q(user__email__iexact=text)
+    else:
+        wanted |= _named(text.split())
+    numbers = orders.filter(wanted).order_by("-pk").values_list("number", flat=True)
+    return list(numbers[:limit])
+
+
+def _named(words: list[str]) -> Q:
+    """Return the condition that each word begins a name of the shopper."""
+    every = Q()
+    for word in words:
+        of_shopper = ("billing_address", "shipping_address", "user")
+        begins = [
+            Q(**{f"{row}__{name}__istartswith": word})
+            for row in of_shopper
+            for name in ("first_name", "last_name")
+        ]
+        every &= reduce(or_, begins)
+    return every
 
 
 def _customer(order: Any) -> Customer:
