@@ -19,6 +19,7 @@ from pluggy import HookimplMarker, HookspecMarker
 
 from tillgate.account import Account
 from tillgate.hooks.values import (
+    Customer,
     Event,
     ExampleMail,
     Finding,
@@ -198,6 +199,27 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
     order's lock and inside a database transaction, so Tillgate sees that an order was edited or
     closed in between. The pages on which a shopper can pay call it as well, outside of both. After
     an error it is called again, and no money is lost.
+    """
+
+
+@hookspec(firstresult=True)
+def tillgate_find_orders(text: str, limit: int) -> Sequence[str] | None:
+    """Return the keys of orders that staff search for: by number, or by the shopper's name or
+    e-mail address.
+
+    Called by the search of Django's admin with 3 to 100 characters that a person typed, without a
+    `#` before them. Return at most `limit` keys, the newest first; none for another order's number.
+    Tillgate stores neither the text nor the answer. After an error the search goes on without it.
+    """
+
+
+@hookspec(firstresult=True)
+def tillgate_customers(order_keys: Sequence[str]) -> Mapping[str, Customer] | None:
+    """Return the shoppers of orders by their keys, for lists and downloads of staff; leave out an
+    order without one.
+
+    Called with at most 1,000 keys at once, so read them in one statement. Tillgate does not store
+    the answer. After an error the list has no names.
     """
 
 

@@ -71,12 +71,9 @@ from tillgate.shop.settings import (
 )
 from tillgate.shop.shipping import ShippingDoubt, ShippingDoubtKind, against_shipping
 from tillgate.shop.staff import (
-    ClerkLine,
     RefundForm,
-    add_note,
     admin_url,
     badge_of,
-    clerk_timeline,
     just_refunded,
     may_act,
     method_label,
@@ -100,7 +97,14 @@ from tillgate.shop.states import (
     order_states,
     redelivered_payment,
 )
-from tillgate.shop.summaries import DisputeSummary, PaymentSummary, payment_summary
+from tillgate.shop.summaries import (
+    ClerkLine,
+    DisputeSummary,
+    PaymentSummary,
+    add_note,
+    clerk_timeline,
+    payment_summary,
+)
 from tillgate.shop.web import (
     MethodForm,
     absolute_url,
