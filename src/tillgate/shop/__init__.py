@@ -7,6 +7,7 @@ from tillgate.shop import _apps as _apps
 from tillgate.shop.accounts import check_account, find_account
 from tillgate.shop.checks import CheckSet, Found, report_errors_as_warnings
 from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
+from tillgate.shop.finding import LONGEST_SEARCH, find_orders
 from tillgate.shop.orders import (
     close_order,
     keep_money,
@@ -68,7 +69,12 @@ from tillgate.shop.settings import (
     read_settings,
     setting_names,
 )
-from tillgate.shop.shipping import ShippingDoubt, ShippingDoubtKind, against_shipping
+from tillgate.shop.shipping import (
+    ShippingDoubt,
+    ShippingDoubtKind,
+    against_shipping,
+    orders_in_doubt,
+)
 from tillgate.shop.staff import (
     ClerkLine,
     RefundForm,
@@ -114,6 +120,7 @@ from tillgate.shop.web import (
 from tillgate.shop.worker import run_worker
 
 __all__ = [
+    "LONGEST_SEARCH",
     "MONEY_REASONS",
     "ActionResult",
     "CheckSet",
@@ -158,6 +165,7 @@ __all__ = [
     "erase_order",
     "export_order",
     "find_account",
+    "find_orders",
     "find_payment",
     "find_refund",
     "has_payments",
@@ -180,6 +188,7 @@ __all__ = [
     "order_data",
     "order_state",
     "order_states",
+    "orders_in_doubt",
     "outside_transactions",
     "paid_order_keys",
     "pay_path",
