@@ -5,7 +5,7 @@ accepts it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -121,9 +121,11 @@ def tell_of_second_payment(review: Review) -> None:
         shop.enqueue_remote(PLUGIN, payment.order.key, PAID_TWICE_MAIL, payment_id=payment.id)
 
 
-def send_link(number: str) -> None:
-    """Queue the mail with the payment link of an unpaid order, under its lock."""
-    shop.enqueue_remote(PLUGIN, number, LINK_MAIL)
+def send_link(ours: shop.OrderState) -> None:
+    """Queue the mail with the payment link of an unpaid order, under its lock. Any payment knows
+    the shopper's language.
+    """
+    shop.enqueue_remote(PLUGIN, ours.key, LINK_MAIL, payment_id=newest_payment(ours))
 
 
 def tell_of_cancellation(number: str, payment_id: str) -> None:
@@ -159,33 +161,61 @@ def deliver(outbox_event: RemoteEvent) -> str | None:
         )
         return f"not mailed: {name}: the order has no mail address"
     with override(orders.language_of(outbox_event.payment)):
-        if name == PAID_MAIL:
-            if _state_if_due(outbox_event, lambda ours: not _is_undone(order, ours)) is None:
-                return f"not mailed: {name}: the order is not paid any more"
-            dispatcher = _dispatcher(order)
-            name_method(dispatcher.dispatcher, order)
-            dispatcher.send_order_placed_email_for_user(order, _context(order))
-        elif name == REMINDER_MAIL:
-            ours = _state_if_due(outbox_event, lambda ours: _may_be_reminded(order, ours))
-            if ours is None:
-                return f"not mailed: {name}: the order does not wait for a payment any more"
-            pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
-            _send(order, "TILLGATE_ORDER_WAITS", **_waiting(ours, pay_url))
-        elif name == LINK_MAIL:
-            ours = orders.state_of(order)
-            until = orders.link_until(ours)
-            if ours is None or until is None or not orders.needs_payment(order, ours):
-                return f"not mailed: {name}: the order does not wait for a payment any more"
-            pay_url = orders.link_url(order, until)
-            _send(order, "TILLGATE_ORDER_WAITS", **_waiting(ours, pay_url))
-        elif name == CANCELLED_MAIL:
-            _send(order, "TILLGATE_CANCELLED")
-        elif outbox_event.payment is not None:
-            code = "TILLGATE_REFUNDED" if outbox_event.refund else "TILLGATE_PAID_TWICE"
-            moved = outbox_event.refund or outbox_event.payment
-            amount = shop.money_text(moved.amount, outbox_event.payment.currency)
-            _send(order, code, amount=amount, method=shop.method_label(outbox_event.payment.method))
+        why_not = _MAILS[name](outbox_event, order) if name in _MAILS else None
+    return f"not mailed: {name}: {why_not}" if why_not else None
+
+
+def _confirm_paid(outbox_event: RemoteEvent, order: Any) -> str | None:
+    if _state_if_due(outbox_event, lambda ours: not _is_undone(order, ours)) is None:
+        return "the order is not paid any more"
+    dispatcher = _dispatcher(order)
+    name_method(dispatcher.dispatcher, order)
+    dispatcher.send_order_placed_email_for_user(order, _context(order))
     return None
+
+
+def _remind(outbox_event: RemoteEvent, order: Any) -> str | None:
+    ours = _state_if_due(outbox_event, lambda ours: _may_be_reminded(order, ours))
+    if ours is None:
+        return _WAITS_NO_MORE
+    pay_url = orders.at_home(order, shop.pay_url(PLUGIN, order.number))
+    _send(order, "TILLGATE_ORDER_WAITS", **_waiting(ours, pay_url))
+    return None
+
+
+def _send_link(outbox_event: RemoteEvent, order: Any) -> str | None:
+    ours = orders.state_of(order)
+    until = orders.link_until(ours)
+    if ours is None or until is None or not orders.needs_payment(order, ours):
+        return _WAITS_NO_MORE
+    _send(order, "TILLGATE_ORDER_WAITS", **_waiting(ours, orders.link_url(order, until)))
+    return None
+
+
+def _say_cancelled(outbox_event: RemoteEvent, order: Any) -> None:
+    _send(order, "TILLGATE_CANCELLED")
+
+
+def _say_money(outbox_event: RemoteEvent, order: Any) -> None:
+    """Mail about a refund, or a payment that came twice."""
+    moved = outbox_event.refund or outbox_event.payment
+    assert outbox_event.payment is not None
+    assert moved is not None
+    code = "TILLGATE_REFUNDED" if outbox_event.refund else "TILLGATE_PAID_TWICE"
+    amount = shop.money_text(moved.amount, outbox_event.payment.currency)
+    _send(order, code, amount=amount, method=shop.method_label(outbox_event.payment.method))
+
+
+_WAITS_NO_MORE: Final = "the order does not wait for a payment any more"
+_MAILS: Final[Mapping[str, Callable[[RemoteEvent, Any], str | None]]] = {
+    PAID_MAIL: _confirm_paid,
+    REMINDER_MAIL: _remind,
+    LINK_MAIL: _send_link,
+    CANCELLED_MAIL: _say_cancelled,
+    PAID_TWICE_MAIL: _say_money,
+    REFUND_MAIL: _say_money,
+}
+"""Each mail sends itself, or says why not."""
 
 
 def _waiting(ours: shop.OrderState, pay_url: str) -> dict[str, Any]:

@@ -297,4 +297,4 @@ def _read_quantity(request: HttpRequest, line: Any, left: int) -> int:
 def _carried(request: HttpRequest) -> list[tuple[str, str]]:
     """Return the fields of the form that its confirmation sends again."""
     names = ("quantity_", "restock_", "shipping", "amount", "reason", "tell")
-    return [(name, value) for name, value in request.POST.items() if name.startswith(names)]
+    return [(name, str(value)) for name, value in request.POST.items() if name.startswith(names)]
