@@ -198,12 +198,10 @@ def _say_cancelled(outbox_event: RemoteEvent, order: Any) -> None:
 
 def _say_money(outbox_event: RemoteEvent, order: Any) -> None:
     """Mail about a refund, or a payment that came twice."""
-    moved = outbox_event.refund or outbox_event.payment
-    assert outbox_event.payment is not None
-    assert moved is not None
-    code = "TILLGATE_REFUNDED" if outbox_event.refund else "TILLGATE_PAID_TWICE"
-    amount = shop.money_text(moved.amount, outbox_event.payment.currency)
-    _send(order, code, amount=amount, method=shop.method_label(outbox_event.payment.method))
+    if (payment := outbox_event.payment) is not None:
+        code = "TILLGATE_REFUNDED" if outbox_event.refund else "TILLGATE_PAID_TWICE"
+        amount = shop.money_text((outbox_event.refund or payment).amount, payment.currency)
+        _send(order, code, amount=amount, method=shop.method_label(payment.method))
 
 
 _WAITS_NO_MORE: Final = "the order does not wait for a payment any more"

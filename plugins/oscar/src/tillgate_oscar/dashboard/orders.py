@@ -177,7 +177,7 @@ class OrderDetailMixin:
             "tillgate_refunded": refunded_of(self.object, ours),
             "tillgate_doubts": doubts_of([self.object], [ours]).get(ours.key, []),
             "tillgate_refund_type": refund_event_type(),
-            **(marks(ours.paid_by) if ours.paid_by else {}),
+            **marks(ours.paid_by),
         }
 
     def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:

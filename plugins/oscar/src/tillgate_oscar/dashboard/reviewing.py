@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext
 
@@ -94,12 +96,21 @@ def resolve(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
     if action in _REFUNDING and not given.get("meant"):
         messages.error(request, gettext("Nothing was done: tick that you mean the refund."))
         return response
+    # with ATOMIC_REQUESTS after the request's transaction: an action may ask the gateway
+    transaction.on_commit(
+        partial(_resolve_now, request, order, review, action),
+        using=shop.database(),
+    )
+    return response
+
+
+def _resolve_now(request: HttpRequest, order: Any, review: OpenReview, action: str) -> None:
     try:
         done = _take(request, order, review, action)
     except TillgateError as error:
         said = getattr(error, "for_staff", str(error)).rstrip(".")
         messages.error(request, gettext("Nothing was done: %(detail)s.") % {"detail": said})
-        return response
+        return
     said = (
         gettext("Resolved: %(message)s.")
         if done.resolved
@@ -107,7 +118,6 @@ def resolve(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
     )
     level = messages.SUCCESS if done.resolved else messages.WARNING
     messages.add_message(request, level, said % {"message": done.message.rstrip(".")})
-    return response
 
 
 def _take(
