@@ -7,7 +7,7 @@ from tillgate.shop import _apps as _apps
 from tillgate.shop.accounts import check_account, find_account
 from tillgate.shop.checks import CheckSet, Found, report_errors_as_warnings
 from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
-from tillgate.shop.finding import LONGEST_SEARCH, find_orders
+from tillgate.shop.finding import find_orders
 from tillgate.shop.orders import (
     close_order,
     keep_money,
@@ -89,7 +89,6 @@ from tillgate.shop.staff import (
     read_typed,
     say_refund,
     timeline,
-    typed_text,
 )
 from tillgate.shop.states import (
     OrderState,
@@ -120,7 +119,6 @@ from tillgate.shop.web import (
 from tillgate.shop.worker import run_worker
 
 __all__ = [
-    "LONGEST_SEARCH",
     "MONEY_REASONS",
     "ActionResult",
     "CheckSet",
@@ -219,7 +217,6 @@ __all__ = [
     "take_review",
     "terminal_of",
     "timeline",
-    "typed_text",
     "wait_for_creation",
     "was_withdrawn",
     "webhook_url",

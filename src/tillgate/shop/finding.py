@@ -14,9 +14,9 @@ from tillgate.errors import TillgateError
 from tillgate.money import read_localized
 from tillgate.wire.texts import storable
 
-__all__ = ["LONGEST_SEARCH", "find_orders"]
+__all__ = ["find_orders"]
 
-LONGEST_SEARCH: Final = 255
+_LONGEST: Final = 255
 """The longest text that any number of an order or a payment has: a longer one finds nothing."""
 _MOST: Final = 200
 _LAST_DIGITS: Final = 4
@@ -35,7 +35,7 @@ def find_orders(plugin: str, text: str, *, currency: str = "", language: str = "
     stores none.
     """
     term = text.strip().removeprefix("#").strip()
-    if not term or len(term) > LONGEST_SEARCH or storable(term) != term:
+    if not term or len(term) > _LONGEST or storable(term) != term:
         return []
     ways = [  # each by itself: a database reads the whole table for one condition of them all
         Q(reference=term.upper()),

@@ -24,6 +24,8 @@ _NAMES: Final = (
     "shipping_address__first_name",
     "shipping_address__last_name",
 )
+_LONGEST: Final = 255
+"""The longest text of any column that is searched."""
 _MOST_WORDS: Final = 5
 
 
@@ -37,7 +39,7 @@ def narrowed(request: HttpRequest, orders: Any) -> Any:
     if text := text_of(request):
         orders = (
             orders.filter(_meant(request, text)).distinct()
-            if len(text) <= shop.LONGEST_SEARCH
+            if len(text) <= _LONGEST
             else orders.none()
         )
     if request.GET.get(IN_DOUBT):

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext
 
-from tillgate import TillgateError, shop
+from tillgate import Money, TillgateError, shop
 from tillgate.shop import OpenReview, ReviewAction
 from tillgate_oscar.conf import PLUGIN
 from tillgate_oscar.dashboard.refunding import KEY
@@ -67,11 +67,15 @@ def _card(request: HttpRequest, review: OpenReview, ours: shop.OrderState) -> Ca
             (one, review.label(one), review.explanation(one), one is review.recommended)
             for one in may
         ],
-        refundable=shop.typed_text(payment.refundable_amount, payment.currency)
-        if payment and ReviewAction.REFUND in may
-        else "",
+        refundable=_typed(payment) if payment and ReviewAction.REFUND in may else "",
         key=secrets.token_urlsafe(12),
     )
+
+
+def _typed(payment: shop.PaymentState) -> str:
+    """Return the money that is left as staff would type it."""
+    left = Money(payment.refundable_amount, payment.currency)
+    return str(shop.RefundForm(left, initial={"amount": left.amount})["amount"].value())
 
 
 def resolve(view: Any, request: HttpRequest, order: Any) -> HttpResponse:
