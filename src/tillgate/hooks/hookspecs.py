@@ -201,6 +201,17 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
 
 
 @hookspec(firstresult=True)
+def tillgate_find_orders(text: str, limit: int) -> Sequence[str] | None:
+    """Return the keys of orders that staff search for: by number, or by the shopper's name or
+    e-mail address.
+
+    Called by the search of Django's admin with 3 to 100 characters that a person typed, without a
+    `#` before them. Return at most `limit` keys, the newest first; none for another order's number.
+    Tillgate stores neither the text nor the answer. After an error the search goes on without it.
+    """
+
+
+@hookspec(firstresult=True)
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
     """Mark the order paid in the shop's database, and return whether the payment could be applied.
 

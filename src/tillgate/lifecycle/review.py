@@ -275,6 +275,7 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
             _A.DISMISS,
             ends=(End.ANSWER, End.FULL_REFUND),
             blocks_refunds=True,
+            recommends=False,
         ),
         _R.WRONG_CREDENTIALS: _account(),
         _R.SIGNATURE_MISMATCH: _account(),

@@ -76,12 +76,9 @@ from tillgate.shop.shipping import (
     orders_in_doubt,
 )
 from tillgate.shop.staff import (
-    ClerkLine,
     RefundForm,
-    add_note,
     admin_url,
     badge_of,
-    clerk_timeline,
     just_refunded,
     may_act,
     method_label,
@@ -102,7 +99,14 @@ from tillgate.shop.states import (
     order_states,
     redelivered_payment,
 )
-from tillgate.shop.summaries import DisputeSummary, PaymentSummary, payment_summary
+from tillgate.shop.summaries import (
+    ClerkLine,
+    DisputeSummary,
+    PaymentSummary,
+    add_note,
+    clerk_timeline,
+    payment_summary,
+)
 from tillgate.shop.web import (
     MethodForm,
     absolute_url,

@@ -31,6 +31,7 @@ from tillgate import (
     shop,
 )
 from tillgate.django import actions
+from tillgate.django.accounting.audit import audit
 from tillgate.django.models import Notification, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operating.findings import examine
 from tillgate.django.operating.health import health
@@ -591,6 +592,24 @@ def test_refund_failing_afterwards_opens_one_review(world: World, toy: Toy) -> N
         notified(world, payment.reference, number=number)
     assert world.reviews() == ["refund-returned"]
     assert Refund.objects.get().status == "succeeded"
+
+
+def test_returned_refund_is_told_everywhere(world: World, toy: Toy) -> None:
+    """The shopper, the clerk and the ledger check read it."""
+    payment = paid_at_toy(world, toy)
+    notified(world, payment.reference)
+    queueing.refund(payment.pk, str(payment.amount))
+    for one in toy.payments[payment.reference].refunds.values():
+        one["state"] = "failed"
+    notified(world, payment.reference, number=1)
+    page = world.client.get(f"/payments/return/{payment.return_key}/?wait=1").content.decode()
+    assert "Your refund came back to the shop" in page
+    assert "is on its way back" not in page
+    now = timezone.now()
+    differences = audit(now - timedelta(days=1), now + timedelta(seconds=1))
+    assert "refund-returned" in {one.kind for one in differences}
+    lines = shop.clerk_timeline(payment.order.plugin, payment.order.key)
+    assert lines[-1].text == "Needs review: A refund came back"
 
 
 def test_money_under_way_keeps_order_waiting(

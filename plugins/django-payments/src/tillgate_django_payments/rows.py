@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from django.db import router, transaction
+from django.db.models import Q
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
@@ -89,6 +90,19 @@ def describe(order_key: str) -> OrderDescription | None:
             ),
             staff_url=_staff_url(row),
         )
+
+
+def search(text: str, limit: int) -> list[str]:
+    """Return the keys of payments of an e-mail address, or the beginnings of names."""
+    wanted = Q(billing_email__iexact=text)
+    if "@" not in text:
+        wanted = Q()
+        for word in text.split():
+            wanted &= Q(billing_first_name__istartswith=word) | Q(
+                billing_last_name__istartswith=word,
+            )
+    keys = _rows().filter(wanted).order_by("-pk").values_list("pk", flat=True)
+    return [str(key) for key in keys[:limit]]
 
 
 def _staff_url(row: Any) -> str | None:

@@ -22,6 +22,7 @@ from urllib.parse import urljoin
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
@@ -218,6 +219,23 @@ def describe(order_key: str) -> OrderDescription | None:
             payable_until=_payable_until(order),
             choose_url=_choose_url(order),
         )
+
+
+def search(text: str, limit: int) -> list[str]:
+    """Return the keys of the bills of orders of a code, with or without its event, of an e-mail
+    address, or of a name.
+    """
+    code, _dash, event = text.partition("-")
+    wanted = Q(code__iexact=code, event__slug__iexact=event) if event else Q(code__iexact=code)
+    wanted |= (
+        Q(email__iexact=text)
+        if "@" in text
+        else Q(invoice_address__name_cached__icontains=text)
+        | Q(customer__name_cached__icontains=text)
+    )
+    with scopes_disabled():
+        orders = list(Order.objects.filter(wanted).order_by("-pk")[:limit])
+    return [bill.key for order in orders for bill in bills_of(order)][:limit]
 
 
 def _customer(order: Any) -> Customer:

@@ -8,25 +8,17 @@ from typing import Any, Final
 from django.conf import settings as project
 from django.db.models import Q
 from django.http import HttpRequest
-from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from tillgate import TillgateError, shop
 from tillgate_oscar.conf import PLUGIN, get_settings
+from tillgate_oscar.orders import search
 
 SEARCH: Final = "find"
 IN_DOUBT: Final = "in_doubt"
-_NAMES: Final = (
-    "user__first_name",
-    "user__last_name",
-    "billing_address__first_name",
-    "billing_address__last_name",
-    "shipping_address__first_name",
-    "shipping_address__last_name",
-)
 _LONGEST: Final = 255
 """The longest text of any column that is searched."""
-_MOST_WORDS: Final = 5
+_MOST: Final = 200
 
 
 def text_of(request: HttpRequest) -> str:
@@ -55,27 +47,12 @@ def _meant(request: HttpRequest, text: str) -> Q:
     """Return the condition that an order is meant by a text: its number, the shopper, the total, or
     its payments for staff who may see payments.
     """
-    number = text.removeprefix("#").strip()
-    meant = Q(number=number)
+    meant = Q(number__in=search(text.removeprefix("#").strip(), _MOST))
     if request.user.has_perm("tillgate.view_payment"):
-        currency, language = _currency(), get_language() or "en"
-        found = shop.find_orders(PLUGIN, text, currency=currency, language=language)
-        meant |= Q(number__in=found)
-    if "@" in text:
-        return meant | Q(guest_email__iexact=text) | Q(user__email__iexact=text)
+        meant |= Q(number__in=shop.find_orders(PLUGIN, text))
     with contextlib.suppress(TillgateError):  # it is no amount
-        meant |= Q(total_incl_tax=shop.read_typed(text, _currency()))
-    named = Q()
-    for word in text.split()[:_MOST_WORDS]:
-        of_word = Q()
-        for name in _NAMES:
-            of_word |= Q(**{f"{name}__istartswith": word})
-        named &= of_word
-    return meant | named
-
-
-def _currency() -> str:
-    return str(project.OSCAR_DEFAULT_CURRENCY)
+        meant |= Q(total_incl_tax=shop.read_typed(text, project.OSCAR_DEFAULT_CURRENCY))
+    return meant
 
 
 def filters_of(request: HttpRequest) -> list[str]:

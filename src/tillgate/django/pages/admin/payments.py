@@ -6,8 +6,6 @@ import secrets
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.views.main import ChangeList
-from django.db import connections
 from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern
@@ -21,11 +19,12 @@ from tillgate import money
 from tillgate.django import actions, dates, words
 from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.masking import Mask
-from tillgate.django.models import NOTHING, Order, Payment, PaymentNumber, Refund, Review
-from tillgate.django.pages.admin.base import ValueFilter, need, staff_detail
+from tillgate.django.models import NOTHING, Payment, Refund, Review
+from tillgate.django.pages.admin.base import NewestFilter, ValueFilter, need, staff_detail
 from tillgate.django.pages.admin.figures_pages import FiguresAdmin
 from tillgate.django.pages.clerks import clerk_lines
 from tillgate.django.pages.forms import RefundForm
+from tillgate.django.pages.searching import Found
 from tillgate.django.pages.showing import (
     MAY_REFUND,
     MAY_RESOLVE,
@@ -46,8 +45,6 @@ from tillgate.errors import TillgateError
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewAction, ReviewReason
 from tillgate.money import Money
 
-_MOST_ORDERS_OF_A_KEY = 100
-
 
 class _StatusFilter(ValueFilter):
     title = _("status")
@@ -57,22 +54,17 @@ class _StatusFilter(ValueFilter):
         return [(status, word.label) for status, word in words.PAYMENT_STATUSES.items()]
 
 
-class _MethodFilter(ValueFilter):
+class _MethodFilter(NewestFilter):
     title = _("payment method")
     parameter_name = "method"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        used = Payment.objects.order_by("method").values_list("method", flat=True).distinct()
-        return [(code, words.method_name(code)) for code in used]
+    def label(self, value: str) -> str:
+        return words.method_name(value)
 
 
-class _PaymentList(ChangeList):
-    def __init__(self, request: HttpRequest, *arguments: Any, **options: Any) -> None:
-        super().__init__(request, *arguments, **options)
-        if not connections[self.queryset.db].features.has_zoneinfo_database:
-            self.date_hierarchy = (
-                None  # MariaDB without its time zone tables cannot split times into days
-            )
+class _AccountFilter(NewestFilter):
+    title = _("account")
+    parameter_name = "account"
 
 
 @admin.register(Payment)
@@ -91,14 +83,10 @@ class PaymentAdmin(FiguresAdmin):
     list_filter = (
         _StatusFilter,
         _MethodFilter,
-        ("account", admin.AllValuesFieldListFilter),
+        _AccountFilter,
         "created_at",
     )
-    search_fields = ("reference", "transaction_no", "order__key")
-    search_help_text = _(
-        "The beginning of a reference, a whole transaction number, or the shop's key of an order",
-    )
-    date_hierarchy = "created_at"
+    search_fields = ("reference",)
     ordering = ("-id",)
     sortable_by = ("shown_amount", "shown_created")
     page_template = "tillgate/admin/payment.html"
@@ -120,10 +108,6 @@ class PaymentAdmin(FiguresAdmin):
             .prefetch_related(went_back)
         )
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
-        """Return the list class that fits the database."""
-        return _PaymentList
-
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Refuse to filter by hidden columns: a user could guess their letters one by one."""
         is_hidden = lookup.split("__", maxsplit=1)[0] in (
@@ -133,30 +117,9 @@ class PaymentAdmin(FiguresAdmin):
         )
         return not is_hidden and super().lookup_allowed(lookup, value, request)
 
-    def get_search_results(
-        self,
-        request: HttpRequest,
-        queryset: QuerySet[Payment],
-        search_term: str,
-    ) -> tuple[QuerySet[Payment], bool]:
-        """Search indexed columns only, so that a large table answers quickly."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        orders = list(
-            Order.objects.filter(key=term).values_list("pk", flat=True)[:_MOST_ORDERS_OF_A_KEY],
-        )
-        numbered = list(
-            PaymentNumber.objects.filter(number=term).values_list("payment_id", flat=True)[
-                :_MOST_ORDERS_OF_A_KEY
-            ],
-        )
-        return queryset.filter(
-            Q(reference__startswith=term.upper())
-            | Q(transaction_no=term)
-            | Q(order_id__in=orders)
-            | Q(pk__in=numbered),
-        ), False
+    def condition_of(self, found: Found) -> Q:
+        """Return the condition for the payments of a search."""
+        return found.of_payments
 
     @admin.display(description=_("reference"), ordering="reference")
     def shown_reference(self, payment: Any) -> SafeString | str:
