@@ -216,6 +216,19 @@ def test_second_press_cancels_nothing_more(bought: Bought, ann: Client) -> None:
     assert bought.refunded_amount() == Decimal("32.00")
 
 
+def test_open_payment_of_cancelled_order_is_watched(world: World, ann: Client) -> None:
+    """Money that comes on its page later is a second payment, for staff to refund."""
+    number = world.order("12.50")
+    first, second = world.start(number, "alipay"), world.start(number, "paypal")
+    world.shopper_pays(first)
+    world.notification(first)
+    cancels(ann, Order.objects.get())
+    assert (Order.objects.get().status, reasons()) == ("Cancelled", [])
+    world.shopper_pays(second)
+    world.notification(second)
+    assert reasons() == ["second-payment"]
+
+
 def test_unpaid_order_is_cancelled_as_before(world: World, ann: Client) -> None:
     order = Order.objects.get(number=world.order("12.50"))
     said = messages_of(ann.get(f"{url_of(order)}?tillgate=cancel", follow=True))

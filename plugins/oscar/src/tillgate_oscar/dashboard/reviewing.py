@@ -64,7 +64,13 @@ def _card(request: HttpRequest, review: OpenReview, ours: shop.OrderState) -> Ca
         review=review,
         admin_url=shop.admin_url(request, "review", review.id),
         actions=[
-            (one, review.label(one), review.explanation(one), one is review.recommended)
+            (
+                one,
+                review.label(one),
+                # it speaks of a page of the admin; here the amount and a tick stand beside it
+                "" if one is ReviewAction.REFUND else review.explanation(one),
+                one is review.recommended,
+            )
             for one in may
         ],
         refundable=_typed(payment) if payment and ReviewAction.REFUND in may else "",
