@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from tillgate.django import words
-from tillgate.django.amounts import money_text, read_typed, typed_text
+from tillgate.django.amounts import money_text, read_typed
 from tillgate.django.masking import Mask
 from tillgate.django.models import Order, Refund
 from tillgate.django.pages import showing
@@ -30,7 +30,6 @@ __all__ = [
     "read_typed",
     "say_refund",
     "timeline",
-    "typed_text",
 ]
 
 method_label = words.method_name

@@ -37,6 +37,7 @@ from tillgate.django.outbox.remote import deliver_remote
 from tillgate.django.payments import notifications, reconciling, starting
 from tillgate.django.payments.restores import note_restored
 from tillgate.django.refunds import queueing, sending
+from tillgate.django.refunds.cancelled import review_cancelled
 from tillgate.django.refunds.sending import poll_refund
 from tillgate.django.reviews.opening import UNAPPLIED_REASONS, open_review
 from tillgate.django.worker.run import run_lane
@@ -245,6 +246,11 @@ class _Acts:
             payment = self.start()
             ShopOrder.objects.filter(pk=payment.order.key).update(**change)
             held.append(self.hear(payment, {}))
+        cancelled = self.paid()
+        ShopOrder.objects.filter(pk=cancelled.order.key).update(status="cancelled")
+        with locked_order(cancelled.order_id) as order:
+            review_cancelled(order, "shop")
+        held.append(cancelled)
         with mock.patch.object(
             self.gateway,
             "creates",
