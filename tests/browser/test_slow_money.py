@@ -13,7 +13,7 @@ from tillgate.django.models import Payment
 from tillgate.gateways import NextStep
 
 VOUCHER = "https://pay.example/voucher/7"
-WIDTHS = {
+WIDTHS: dict[str, dict[str, Any]] = {
     "phone": {
         "viewport": {"width": 390, "height": 844},
         "is_mobile": True,
