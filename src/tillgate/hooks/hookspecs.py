@@ -238,8 +238,9 @@ def tillgate_order_unpaid(order: Order) -> None:
 
     Called `ORDER_UNPAID_AFTER_MINUTES` after the last payment failed or expired, after the order
     was opened without a payment, or after money that never paid the order was refunded entirely. It
-    comes earlier only where `ORDER_PAYABLE_FOR_MINUTES` after the first payment are over. Money may
-    still come later: it opens a review if the order was released. An order that is described as
+    comes earlier only where `ORDER_PAYABLE_FOR_MINUTES` after the first payment are over, without
+    the time in which money was under way. Money may still come later: it opens a review if the
+    order was released. An order that is described as
     payable with an amount of zero has nothing to pay, and is not released.
 
     It is called for a closed order too, and again after late money was refunded: change an open

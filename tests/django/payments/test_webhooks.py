@@ -721,7 +721,7 @@ def test_shopper_is_warned_before_paying_again(
     payment = world.start(world.order())
     toy.payments[payment.reference].state = "under way"
     page = world.come_back(payment)
-    assert (b"on its way" in page.content, b"poll.js" in page.content) == (True, False)
+    assert (b"on its way" in page.content, b"stands=under-way" in page.content) == (True, True)
     status = world.client.get(reverse("tillgate:status", args=[payment.return_key])).json()
     assert status == {"status": "pending", "settled": True}
     again = world.choose(payment.order.key)
