@@ -127,6 +127,9 @@ class FakeDriver(GatewayDriver):
     def expire(self, reference: str) -> None:
         self.stripe.expire(reference)
 
+    def reverse(self, reference: str) -> None:
+        self.stripe.dispute(reference)
+
     def lose_answer(self, operation: Operation) -> None:
         self.stripe.lose_next(OPERATIONS[operation])
 

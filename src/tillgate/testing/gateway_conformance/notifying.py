@@ -5,11 +5,10 @@ token.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from io import StringIO
-from typing import Final
 
 import pytest
 
@@ -22,6 +21,7 @@ from tillgate.errors import (
     TillgateError,
 )
 from tillgate.testing.gateway_conformance.judging import (
+    WRONG_SECRET,
     Headers,
     Payment,
     any_account,
@@ -29,14 +29,13 @@ from tillgate.testing.gateway_conformance.judging import (
     paid,
     request_for,
     start,
+    stranger_of,
 )
 from tillgate.testing.gateway_conformance.spoiling import PROVE_NOTHING
 from tillgate.testing.gateway_driver import GatewayDriver
 from tillgate.testing.leaks import everything_logged, holds_secret
 from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import Transaction
-
-_WRONG_TOKEN: Final = "wrong_3m8q6v1x9z4c"  # noqa: S105  # nobody's
 
 
 class Notifying:
@@ -129,7 +128,7 @@ class Notifying:
         with everything_logged() as lines, redirect_stdout(written), redirect_stderr(written):
             lines += [repr(any_account(gateway)), *_much_happens(gateway)]
         lines += written.getvalue().splitlines()
-        secrets = gateway.secrets() | {_WRONG_TOKEN}
+        secrets = gateway.secrets() | {WRONG_SECRET}
         leaks = [line for line in lines if holds_secret(line, secrets)]
         for secret in secrets:
             leaks = [line.replace(secret, "***") for line in leaks]
@@ -156,13 +155,25 @@ def _is_about(payment: Payment, hint: hooks.Hint) -> bool:
     )
 
 
+def _headers_of(error: BaseException | None) -> Iterator[str]:
+    """Yield the headers of requests that an error, or a cause of it, holds: error reports read
+    them.
+    """
+    while error is not None:
+        for held_by_it in vars(error).values():
+            headers = getattr(held_by_it, "headers", None)
+            if isinstance(headers, Mapping):
+                yield repr(dict(headers))
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
 def _much_happens(gateway: GatewayDriver) -> list[str]:
     """Do everything once that sends the token or fails, and return every answer, page and error as
     text.
     """
     payment, nobody = paid(gateway), gateway.unreachable()
     account, request = payment.account, payment.refund_request(payment.part)
-    stranger = account.model_copy(update={"token": _WRONG_TOKEN})
+    stranger = stranger_of(account)
     texts = [
         repr(payment.created),
         payment.created.payment_url,
@@ -176,6 +187,7 @@ def _much_happens(gateway: GatewayDriver) -> list[str]:
             answer = call()
         except TillgateError as error:
             texts.extend((repr(error), str(error), *traceback.format_exception(error)))
+            texts.extend(_headers_of(error))
         else:
             step = getattr(answer, "next_step", None)
             pages = (getattr(answer, "dashboard_url", ""), getattr(step, "url", ""))
