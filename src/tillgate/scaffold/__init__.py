@@ -25,7 +25,7 @@ _LONGEST: Final = 40
 """Names become names of files, classes and columns; the name of every known framework is
 shorter.
 """
-_OURS: Final = ("django-payments", "oscar", "pretix", "saleor", "stripe")
+_OURS: Final = ("django-payments", "oscar", "payu", "pretix", "saleor", "stripe")
 """The plugins that Tillgate publishes: another package of one of these names would hide it."""
 _SHOP: Final = Path(__file__).parent / "template"
 _GATEWAY: Final = Path(__file__).parent / "gateway_template"
