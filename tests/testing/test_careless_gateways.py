@@ -380,7 +380,9 @@ def _module(name: str, source: str) -> Any:
 def play(scenario: str, driver: type[GatewayDriver], plugin: Any) -> None:
     """Run a scenario on a plugin."""
     with driver() as gateway, pytest.MonkeyPatch.context() as patch:
-        token = str(gateway.account().token.get_secret_value()).encode()
+        account = gateway.account()
+        assert account is not None
+        token = account.token.get_secret_value().encode()
         derived, secrets = hashlib.sha256(token).hexdigest(), gateway.secrets
         patch.setattr(gateway, "secrets", lambda: secrets() | {derived})
         manager = build_plugin_manager(entry_points=False)

@@ -285,6 +285,7 @@ _NOT_BY_SIMULATOR: Final[Mapping[str, str]] = {
             "concurrent_refunds",
             "refund_handler_raises",
             "repeated_refund",
+            "refused_refund",
             "queued_refund",
             "unknown_refund_that_was_not_done",
         ),
