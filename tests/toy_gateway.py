@@ -33,7 +33,14 @@ from tillgate import (
     WrongCredentials,
 )
 from tillgate.gateways import GatewayProfile
-from tillgate.hooks import Hint, RefundOutcome, ReportedDispute, ReportedRefund, hookimpl
+from tillgate.hooks import (
+    DisputeStatus,
+    Hint,
+    RefundOutcome,
+    ReportedDispute,
+    ReportedRefund,
+    hookimpl,
+)
 from tillgate.money import decimals_of
 from tillgate.testing.gateway_conformance.spoiling import PROVE_NOTHING
 from tillgate.testing.gateway_driver import (
@@ -453,6 +460,13 @@ class ToyDriver(GatewayDriver):
     ) -> Sequence[SentNotification]:
         # they differ in nothing: all name the payment
         return super().notify(reference, "forged" if kind == "forged" else "payment")
+
+    def reverse(self, reference: str) -> None:
+        payment = self.toy.payments[reference]
+        amount = Decimal(payment.units).scaleb(-decimals_of(payment.currency))
+        payment.disputes = (
+            ReportedDispute(amount=amount, status=DisputeStatus.OPEN, dispute_no="d-1"),
+        )
 
     def pay_late(self, reference: str) -> None:
         self.is_late = True

@@ -684,7 +684,7 @@ def test_repeated_portal_refund_closes_review(
         one["state"] = "failed"
     notified(world, payment.reference, number=1)
     assert world.reviews() == ["refund-returned"]
-    toy.refund(payment.reference, "portal", 1250)
+    toy.refund(payment.reference, "portal", 1250, "USD")
     notified(world, payment.reference, number=2)
     assert world.reviews() == []
     assert world.shop.refunded(payment.order.key) == Decimal("12.50")
