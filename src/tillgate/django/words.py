@@ -103,6 +103,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.UNRECOGNISED_STATUS: _("Unknown status"),
     ReviewReason.CHANGED_AFTER_PAID: _("Changed after it was paid"),
     ReviewReason.DISPUTED: _("Disputed by the shopper's bank"),
+    ReviewReason.MANUAL_REVIEW: _("Under review at the gateway"),
     ReviewReason.WRONG_CREDENTIALS: _("The gateway refuses the account"),
     ReviewReason.PAYMENT_UNKNOWN: _("The gateway does not know its own payment"),
     ReviewReason.SIGNATURE_MISMATCH: _("Wrong signature"),
