@@ -73,6 +73,7 @@ SHOWN_IN_PARTS = {
     "docs/tutorial/your-own-shop.md",
     "plugins/django-payments/README.md",
     "plugins/oscar/README.md",
+    "plugins/payu/README.md",
     "plugins/stripe/README.md",
 }
 """Pages of fragments, which only have to compile."""

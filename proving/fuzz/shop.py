@@ -59,6 +59,7 @@ COUNTERS: Final = {
         "repeated_notifications",
         "last_notification",
         "last_polled_at",
+        "last_returned_at",
         "next_poll_at",
     },
     "tillgate_refund": {"notifications", "due_at"},

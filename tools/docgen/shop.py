@@ -24,6 +24,7 @@ GROUPS: Final = (
     "refunds",
     "reviews",
     "shipping",
+    "summaries",
     "remote",
     "staff",
     "personal",

@@ -28,7 +28,9 @@ from tillgate.hooks.manager import is_registered as is_registered
 from tillgate.hooks.manager import register_shop as register_shop
 from tillgate.hooks.manager import remedy_without as remedy_without
 from tillgate.hooks.values import (
+    Customer,
     Event,
+    ExampleMail,
     Finding,
     Hint,
     Order,
@@ -54,8 +56,10 @@ from tillgate.wire.methods import Method, read_methods
 from tillgate.wire.texts import described
 
 __all__ = [
+    "Customer",
     "DisputeStatus",
     "Event",
+    "ExampleMail",
     "Finding",
     "Hint",
     "Order",

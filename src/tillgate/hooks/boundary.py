@@ -75,6 +75,10 @@ _TIME: Final[_Rule] = (
     "an aware datetime",
     lambda value: isinstance(value, datetime) and value.tzinfo is not None,
 )
+_TIME_OR_NONE: Final[_Rule] = (
+    "an aware datetime or None",
+    lambda value: value is None or _TIME[1](value),
+)
 _LAST_FOUR: Final[_Rule] = (
     "the last four digits or empty",
     lambda value: value == "" or (isinstance(value, str) and len(value) == 4 and value.isdecimal()),
@@ -128,7 +132,7 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
         "text": _text(500, may_be_empty=True),
         "for_shopper": ("True or False", lambda value: isinstance(value, bool)),
     },
-    NextStep: {"until": _TIME},
+    NextStep: {"until": _TIME_OR_NONE},
     ReportedRefund: {
         "amount": _EXACT_AMOUNT,
         "refund_no": _text(LONGEST_NUMBER, may_be_none=True),
@@ -139,7 +143,7 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
         "amount": _EXACT_AMOUNT,
         "status": ("a DisputeStatus", lambda value: isinstance(value, DisputeStatus)),
         "dispute_no": _text(LONGEST_NUMBER),
-        "respond_by": ("an aware datetime or None", lambda value: value is None or _TIME[1](value)),
+        "respond_by": _TIME_OR_NONE,
         "reason": _text(255, may_be_empty=True),
     },
     Refunded: {
@@ -154,7 +158,7 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
 
 _PAGES: Final[Mapping[type, tuple[str, bool]]] = {
     CreatedPayment: ("payment_url", True),
-    NextStep: ("url", True),
+    NextStep: ("url", False),
     Transaction: ("dashboard_url", False),
     ReportedRefund: ("dashboard_url", False),
     Refunded: ("dashboard_url", False),

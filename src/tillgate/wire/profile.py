@@ -129,6 +129,8 @@ class GatewayProfile:
     """
 
     name: str
+    label: str = ""
+    """The gateway's name as people write it, such as "MyPay"; empty: `name` with a capital."""
     plugin: str = ""
     """The plugin that serves the accounts, by its entry-point name; empty: that of the profile."""
     base_url: str = ""
@@ -162,7 +164,7 @@ class GatewayProfile:
 
     def __post_init__(self) -> None:
         # A wrong value must fail here: later it would do harm without an error.
-        for name in ("name", "plugin", "base_url", "sandbox_url", "acknowledgement"):
+        for name in ("name", "label", "plugin", "base_url", "sandbox_url", "acknowledgement"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigurationError(name, getattr(self, name), "is not text")
         if not self.name:
@@ -200,6 +202,11 @@ class GatewayProfile:
     def names() -> list[str]:
         """Return the names of the presets, and of the installed plugins' profiles."""
         return [*PRESETS, *sorted(_plugins_own())]
+
+    @property
+    def shown_name(self) -> str:
+        """The gateway's name for people."""
+        return self.label or self.name[:1].upper() + self.name[1:]
 
     @property
     def is_of_plugin(self) -> bool:
