@@ -106,6 +106,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.UNRECOGNISED_STATUS: _("Unknown status"),
     ReviewReason.CHANGED_AFTER_PAID: _("Charge-back or refund at the gateway"),
     ReviewReason.DISPUTED: _("Disputed by the shopper's bank"),
+    ReviewReason.MANUAL_REVIEW: _("Under review at the gateway"),
     ReviewReason.WRONG_CREDENTIALS: _("The gateway refuses the account"),
     ReviewReason.PAYMENT_UNKNOWN: _("The gateway does not know its own payment"),
     ReviewReason.SIGNATURE_MISMATCH: _("Wrong signature"),

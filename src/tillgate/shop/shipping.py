@@ -29,6 +29,8 @@ class ShippingDoubtKind(StrEnum):
     REFUND_UNDER_WAY = "refund-under-way"
     """A refund of all its money is under way, or its outcome is unknown."""
     DISPUTED = "disputed"
+    MANUAL_REVIEW = "manual-review"
+    """The gateway waits for somebody to review the payment by hand."""
     CHANGED_AFTER_PAID = "changed-after-paid"
     UNDERPAID = "underpaid"
     DUPLICATE_NUMBER = "duplicate-number"
@@ -40,6 +42,7 @@ _K = ShippingDoubtKind
 _OF_REVIEW: Final[Mapping[ReviewReason, ShippingDoubtKind]] = MappingProxyType(
     {
         ReviewReason.DISPUTED: _K.DISPUTED,
+        ReviewReason.MANUAL_REVIEW: _K.MANUAL_REVIEW,
         ReviewReason.CHANGED_AFTER_PAID: _K.CHANGED_AFTER_PAID,
         ReviewReason.UNDERPAID: _K.UNDERPAID,
         ReviewReason.DUPLICATE_TRANSACTION_NO: _K.DUPLICATE_NUMBER,

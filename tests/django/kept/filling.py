@@ -79,15 +79,19 @@ def serialized(number: str) -> str:
     state = loader.project_state(
         [("tillgate", loader.get_migration_by_prefix("tillgate", number).name)],
     )
+    kept = []
     for row in written:
         label, _, name = row["model"].partition(".")
-        if label == "tillgate":  # the upgrade adds the columns of later migrations
+        if label == "tillgate":  # the upgrade adds the tables and columns of later migrations
+            if (label, name) not in state.models:
+                continue
             row["fields"] = {
                 field: row["fields"][field]
                 for field in state.models[label, name].fields
                 if field in row["fields"]
             }
-    return json.dumps(written, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        kept.append(row)
+    return json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def fill() -> None:
@@ -181,6 +185,7 @@ class _Acts:
         for reason in (
             ReviewReason.CHANGED_AFTER_PAID,
             ReviewReason.DISPUTED,
+            ReviewReason.MANUAL_REVIEW,
             ReviewReason.PAYMENT_UNKNOWN,
         ):
             payment = self.paid()

@@ -43,6 +43,7 @@ from tillgate.django.refunds import limits, queueing
 from tillgate.django.refunds.external import record_external_refund
 from tillgate.django.reviews import closing
 from tillgate.lifecycle import ReviewAction
+from tillgate.shop import against_shipping
 from tillgate.testing.world import World, together
 
 
@@ -558,6 +559,23 @@ def test_dispute_opens_review_until_it_ends(
     notified(world, payment.reference, about="its end")
     assert world.reviews() == []
     assert queueing.refund(payment.pk, "2.50").status == "succeeded"
+
+
+def test_review_at_gateway_holds_until_approved(world: World, toy: Toy) -> None:
+    """The order is paid at once; its review ends with that at the gateway, and blocks no refund."""
+    payment = paid_at_toy(world, toy)
+    toy.payments[payment.reference].manual_review = "rule"
+    notified(world, payment.reference)
+    assert world.shop.is_paid(payment.order.key)
+    review = Review.objects.get(reason="manual-review")
+    assert "review the payment by hand (rule)" in review.message
+    assert against_shipping(world.shop.plugin, [payment.order.key])
+    assert queueing.refund(payment.pk, "2.50").status == "succeeded"
+    assert Payment.objects.get(pk=payment.pk).next_poll_at is not None
+    toy.payments[payment.reference].manual_review = None
+    notified(world, payment.reference, about="its approval")
+    assert world.reviews() == []
+    assert against_shipping(world.shop.plugin, [payment.order.key]) == {}
 
 
 def test_lost_dispute_waits_for_staff_record(
