@@ -34,6 +34,7 @@ from tillgate import (
 from tillgate.hooks import Hint, RefundOutcome
 from tillgate.money import decimals_of
 from tillgate.testing.leaks import everything_logged, holds_secret
+from tillgate.wire.personal import kept_fields
 from tillgate_payu import api
 from tillgate_payu.profile import PAYU
 
@@ -675,6 +676,29 @@ def test_no_token_reaches_any_text(fake: FakePayU, wire: Wire, account: Account)
     assert len(fake.tokens) > 1
     leaks = [text for text in (*texts, *lines) if holds_secret(text, secrets)]
     assert leaks == []
+
+
+def test_stored_evidence_is_of_the_order_alone(fake: FakePayU, account: Account) -> None:
+    """Of notifications and answers no address, name or key is stored."""
+    request, payment = paid(
+        fake,
+        account,
+        email="ann@shop.example",
+        shopper_ip="203.0.113.7",
+        webhook_url=f"{WEBHOOK}?key=of-the-shop",
+    )
+    hooks.refund(account, refund_of(request, payment))
+    answer = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    told = [fake.notification(request.reference, kind=kind)[1] for kind in ("order", "refund")]
+    found = [payment.raw, answer.raw, *map(json.loads, told)]
+    stored = [kept_fields(one, PAYU.kept_fields) for one in found]
+    assert [one.get("orderId") or one["order"]["orderId"] for one in stored] == [
+        payment.transaction_no,
+    ] * 4
+    assert stored[3]["refund"]["status"] == "FINALIZED"
+    texts = json.dumps(stored)
+    secret = ("ann@shop", "203.0.113", "of-the-shop", *fake.tokens, CLIENT_SECRET, *SECRETS)
+    assert [one for one in secret if one in texts] == []
 
 
 # The examination ----------------------------------------------------------------------------------
