@@ -15,7 +15,7 @@ class TestFakePayU(GatewayConformance):
 
     driver = FakeDriver
     declined: ClassVar[dict[str, str]] = {
-        **dict.fromkeys(("unknown_reference", "lost_creation", "slow_creation"), NO_LOOKUP),
+        **dict.fromkeys(("unknown_reference", "lookup_by_reference"), NO_LOOKUP),
     }
 
 
@@ -27,8 +27,14 @@ class TestSimulator(GatewayConformance):
         **TestFakePayU.declined,
         **dict.fromkeys(("lost_refund", "same_refund_id"), NO_LIST),
         **dict.fromkeys(
-            ("more_than_was_paid", "pending_refund_succeeds", "pending_refund_fails"),
+            (
+                "more_than_was_paid",
+                "refund_in_another_currency",
+                "pending_refund_succeeds",
+                "pending_refund_fails",
+            ),
             NO_LIMIT,
         ),
+        "money_on_its_way": "the simulator's shoppers pay at once or not at all",
         "refund_in_the_portal": "the simulator has no panel",
     }

@@ -384,7 +384,6 @@ def test_strange_refund_is_not_listed(
 
 
 def test_refund_is_pending_first(fake: FakePayU, account: Account) -> None:
-    fake.refund_status = "PENDING"
     request, payment = paid(fake, account)
     asked = refund_of(request, payment)
     done = hooks.refund(account, asked)
