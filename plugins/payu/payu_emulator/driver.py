@@ -145,12 +145,16 @@ _NOT_BY_PAYU: Final[Mapping[str, str]] = {
 
 
 class FakeDriver(WireDriver):
-    """Every capability that PayU has, on the fake."""
+    """Every capability that PayU has, on the fake. Refunds are made at once, as the shops'
+    scenarios expect.
+    """
 
     declined_by_shops = _NOT_BY_PAYU
+    refund_status = "FINALIZED"
 
     def __enter__(self) -> Self:
         self.payu = FakePayU()
+        self.payu.refund_status = self.refund_status
         self.start(Wire(self.payu.handle))
         self.payu.page = self.wire.url
         return self
@@ -230,6 +234,12 @@ class FakeDriver(WireDriver):
 
 def _amount(units: str) -> Decimal:
     return Decimal(units).scaleb(-2)
+
+
+class PendingFakeDriver(FakeDriver):
+    """The fake whose refunds are pending first and made after the answer, as PayU's are."""
+
+    refund_status = "PENDING"
 
 
 NO_LIST: Final = "the simulator has neither a list of refunds nor one refund"

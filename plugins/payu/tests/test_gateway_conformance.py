@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from payu_emulator.driver import NO_LIMIT, NO_LIST, NO_LOOKUP, FakeDriver, SimulatorDriver
+from payu_emulator.driver import NO_LIMIT, NO_LIST, NO_LOOKUP, PendingFakeDriver, SimulatorDriver
 from tillgate.testing.gateway_conformance import GatewayConformance
 
 
-class TestFakePayU(GatewayConformance):
+class TestFake(GatewayConformance):
     """Every scenario that PayU can play."""
 
-    driver = FakeDriver
+    driver = PendingFakeDriver
     declined: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("unknown_reference", "lookup_by_reference"), NO_LOOKUP),
     }
@@ -24,7 +24,7 @@ class TestSimulator(GatewayConformance):
 
     driver = SimulatorDriver
     declined: ClassVar[dict[str, str]] = {
-        **TestFakePayU.declined,
+        **TestFake.declined,
         **dict.fromkeys(("lost_refund", "same_refund_id"), NO_LIST),
         **dict.fromkeys(
             (
