@@ -478,6 +478,21 @@ def test_paid_order_is_never_cancelled(fake: FakePayU, wire: Wire, account: Acco
     assert wire.of("close") == []
 
 
+def test_shopper_may_be_quicker(fake: FakePayU, wire: Wire, account: Account) -> None:
+    """Money that comes between the query and the cancelling stays: the order is not closed."""
+    request, payment = created(account)
+
+    def pay_meanwhile(body: bytes) -> bytes:
+        fake.pay(request.reference)
+        return body
+
+    wire.fault("query", Fault(spoil=pay_meanwhile))
+    number = payment.transaction_no
+    assert hooks.close(account, request.reference, transaction_no=number) is False
+    assert len(wire.of("close")) == 1
+    assert fake.order_of(request.reference)["status"] == "COMPLETED"
+
+
 def test_another_payments_order_is_not_cancelled(wire: Wire, account: Account) -> None:
     _, payment = created(account)
     with pytest.raises(AnswerNotUnderstood, match="another order"):

@@ -12,6 +12,7 @@ import hmac
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from ipaddress import ip_address
 from typing import Any, Final, TypeGuard
@@ -65,6 +66,7 @@ _REFUNDS: Final = {
     "FINALIZED": RefundOutcome.SUCCEEDED,
     "CANCELED": RefundOutcome.FAILED,
 }
+_EVIDENCE: Final = ("orderId", "extOrderId", "status", "totalAmount", "currencyCode")
 _HASHES: Final = {
     "MD5": "md5",
     "SHA-256": "sha256",
@@ -185,9 +187,6 @@ def tillgate_query(
     )
 
 
-_EVIDENCE: Final = ("orderId", "extOrderId", "status", "totalAmount", "currencyCode")
-
-
 def _is_number(number: object) -> TypeGuard[str]:
     return isinstance(number, str) and _NUMBER.fullmatch(number) is not None
 
@@ -247,9 +246,7 @@ def _reported(call: Call, refund: Json, currency: str) -> ReportedRefund:
     amount, outcome = _amount(refund.get("amount")), _REFUNDS.get(str(refund.get("status")))
     is_in_currency = refund.get("currencyCode", currency) == currency
     if not _is_number(number) or amount is None or outcome is None or not is_in_currency:
-        shown = {
-            name: refund.get(name) for name in ("refundId", "amount", "currencyCode", "status")
-        }
+        shown = [refund.get(name) for name in ("refundId", "amount", "currencyCode", "status")]
         raise call.unknown(f"PayU describes a refund in {currency} by {shown}")
     return ReportedRefund(amount=amount, refund_no=number, refund_id=named, outcome=outcome)
 
@@ -326,8 +323,9 @@ def tillgate_close(
     if order.get("status") in ("NEW", "PENDING") and not details.awaits_transfer(
         _transactions(call, transaction_no),
     ):
-        ask(call, "DELETE", f"{ORDERS}/{transaction_no}")
-        _, order = _retrieve(call, transaction_no)  # the shopper may have been quicker
+        with suppress(Refused):  # the shopper was quicker
+            ask(call, "DELETE", f"{ORDERS}/{transaction_no}")
+        _, order = _retrieve(call, transaction_no)
     return order.get("status") == "CANCELED"
 
 
