@@ -1,6 +1,6 @@
-"""What people read about a payment, from an order and its transactions.
+"""The details of a payment for people, from an order and its transactions.
 
-It moves no payment: what PayU's answer lacks, or has in another shape, is left out.
+They move no payment: values that PayU omits, or writes in an unknown form, stay empty.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def of_order(answer: Json, transactions: Sequence[Json], status: TransactionStat
     bad = [one for one in transactions if one not in good]
     is_paid = status is TransactionStatus.PAID
     return Details(
-        # of several that could have paid PayU does not say which did
+        # of several attempts PayU does not mark the one that paid
         paid_with=_paid_with(good[0]) if is_paid and len(good) == 1 else None,
         decline_reason=_decline_reason(bad[-1]) if bad and not is_paid else None,
         numbers=_numbers(answer),
@@ -43,7 +43,7 @@ def of_order(answer: Json, transactions: Sequence[Json], status: TransactionStat
 
 
 def awaits_transfer(transactions: Sequence[Json]) -> bool:
-    """Return whether the shopper has chosen a transfer, whose money comes in days."""
+    """Return whether the shopper has chosen a bank transfer, which takes days."""
     return any(_part(one, "wireTransfer") for one in transactions)
 
 

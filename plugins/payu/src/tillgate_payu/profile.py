@@ -1,4 +1,4 @@
-"""What PayU takes, as data: currencies, payment methods and the settings of an account."""
+"""PayU as data: its currencies, payment methods and the settings of an account."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tillgate import Method
 from tillgate.gateways import GatewayProfile, Option
 
 DEFAULT_METHOD: Final = "checkout"
-"""The payment method of an account that lists none: PayU's page offers all that the point of sale
-has.
+"""The payment method of an account without a list: PayU's page offers those of the point of
+sale.
 """
 CARD: Final = ("card", "c")
 """Tillgate's code of a method and PayU's value; of all other methods both are PayU's."""
@@ -37,7 +37,7 @@ PAYU: Final = GatewayProfile(
         Method(code="ap", label="Google Pay"),
         Method(code="jp", label="Apple Pay"),
     ),
-    # nothing of what PayU tells of the shopper, such as `buyer` and `customerIp`
+    # without the shopper's data, such as `buyer` and `customerIp`
     kept_fields=frozenset(
         {
             *("order", "orderId", "extOrderId", "merchantPosId", "orderCreateDate", "status"),
@@ -45,4 +45,4 @@ PAYU: Final = GatewayProfile(
         },
     ),
 )
-"""PayU's part in what Tillgate knows of a gateway."""
+"""The profile of PayU GPO Europe."""
