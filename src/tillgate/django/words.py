@@ -10,10 +10,12 @@ from typing import Final
 
 from django.utils.functional import Promise
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.methods import label_of
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
+from tillgate.wire.details import PaidWith
 from tillgate.wire.profile import DisputeStatus
 
 _ICONS: Final = {
@@ -177,6 +179,16 @@ def method_name(stored: str) -> str:
 def brand_name(code: str) -> str:
     """Return the name of a card's brand; an unknown one by its code with a capital."""
     return _BRANDS.get(code.lower()) or code[:1].upper() + code[1:]
+
+
+def paid_with(method: str, used: PaidWith | None) -> str:
+    """Return what paid, such as "Visa ending 4242", or the name of the chosen method."""
+    if used is None:
+        return method_name(method)
+    name = brand_name(used.brand) if used.brand else method_name(used.method)
+    if not used.last4:
+        return name
+    return gettext("%(brand)s ending %(last4)s") % {"brand": name, "last4": used.last4}
 
 
 def dispute(status: str) -> str:

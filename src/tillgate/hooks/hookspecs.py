@@ -19,6 +19,7 @@ from pluggy import HookimplMarker, HookspecMarker
 
 from tillgate.account import Account
 from tillgate.hooks.values import (
+    Customer,
     Event,
     Finding,
     Hint,
@@ -208,6 +209,16 @@ def tillgate_find_orders(text: str, limit: int) -> Sequence[str] | None:
     Called by the search of Django's admin with 3 to 100 characters that a person typed, without a
     `#` before them. Return at most `limit` keys, the newest first; none for another order's number.
     Tillgate stores neither the text nor the answer. After an error the search goes on without it.
+    """
+
+
+@hookspec(firstresult=True)
+def tillgate_customers(order_keys: Sequence[str]) -> Mapping[str, Customer] | None:
+    """Return the shoppers of orders by their keys, for lists and downloads of staff; leave out an
+    order without one.
+
+    Called with at most 1,000 keys at once, so read them in one statement. Tillgate does not store
+    the answer. After an error the list has no names.
     """
 
 

@@ -9,6 +9,7 @@ happen or neither.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -84,12 +85,19 @@ def describe(order_key: str) -> OrderDescription | None:
             description=row.description or None,
             not_payable_detail=_why_not(row),
             email=row.billing_email or None,
-            customer=Customer(
-                name=f"{row.billing_first_name} {row.billing_last_name}".strip(),
-                email=row.billing_email,
-            ),
+            customer=_customer(row),
             staff_url=_staff_url(row),
         )
+
+
+def customers(order_keys: Sequence[str]) -> dict[str, Customer]:
+    """Return the shoppers of several rows."""
+    return {str(row.pk): _customer(row) for row in _rows().filter(pk__in=list(order_keys))}
+
+
+def _customer(row: Any) -> Customer:
+    name = f"{row.billing_first_name} {row.billing_last_name}".strip()
+    return Customer(name=name, email=row.billing_email)
 
 
 def search(text: str, limit: int) -> list[str]:

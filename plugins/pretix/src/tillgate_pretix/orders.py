@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -27,7 +27,7 @@ from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import InvoiceAddress, Order, OrderFee, OrderPayment, OrderRefund, Quota
+from pretix.base.models import Order, OrderFee, OrderPayment, OrderRefund, Quota
 from pretix.base.services.orders import mark_order_expired
 from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
@@ -238,9 +238,19 @@ def search(text: str, limit: int) -> list[str]:
     return [bill.key for order in orders for bill in bills_of(order)][:limit]
 
 
+def customers(order_keys: Sequence[str]) -> dict[str, Customer]:
+    """Return the shoppers of several bills."""
+    numbers = {key: key.partition("/")[0] for key in order_keys}
+    chosen = [number for number in numbers.values() if number.isdecimal()]
+    with scopes_disabled():
+        rows = Order.objects.filter(pk__in=chosen).select_related("invoice_address", "customer")
+        found = {str(order.pk): _customer(order) for order in rows}
+    return {key: found[number] for key, number in numbers.items() if number in found}
+
+
 def _customer(order: Any) -> Customer:
     """Return the shopper by the invoice address, else by the name of the customer's account."""
-    address = InvoiceAddress.objects.filter(order=order).first()
+    address = getattr(order, "invoice_address", None)
     name = (address.name if address else "") or (order.customer.name if order.customer else "")
     return Customer(name=name or "", email=order.email or "")
 

@@ -121,13 +121,7 @@ def summary_of(
 
 def paid_with(payment: Payment) -> str:
     """Return what paid a payment, such as "Visa ending 4242", or the chosen method."""
-    used = payment.known.paid_with
-    if used is None:
-        return words.method_name(payment.method)
-    name = words.brand_name(used.brand) if used.brand else words.method_name(used.method)
-    if not used.last4:
-        return name
-    return _("%(brand)s ending %(last4)s") % {"brand": name, "last4": used.last4}
+    return words.paid_with(payment.method, payment.known.paid_with)
 
 
 def page_state(payment: Payment) -> str:

@@ -127,7 +127,7 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]
         found = search(search_term)
         if found.hint:
             messages.info(request, found.hint)
-        wanted = queryset.model.objects.filter(self.condition_of(found))
+        wanted = queryset.model._default_manager.filter(self.condition_of(found))
         return queryset.filter(pk__in=wanted.values("pk")), False
 
     def condition_of(self, found: Found) -> Q:

@@ -20,6 +20,7 @@ from tillgate.django import actions, dates, words
 from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.masking import Mask
 from tillgate.django.models import NOTHING, Payment, Refund, Review
+from tillgate.django.orders.customers import customers_of
 from tillgate.django.pages.admin.base import NewestFilter, ValueFilter, need, staff_detail
 from tillgate.django.pages.admin.figures_pages import FiguresAdmin
 from tillgate.django.pages.clerks import clerk_lines
@@ -36,7 +37,7 @@ from tillgate.django.pages.showing import (
     staff_of,
     timeline_of,
 )
-from tillgate.django.pages.summaries import summary_of
+from tillgate.django.pages.summaries import paid_with, summary_of
 from tillgate.django.payments.notes import add_note
 from tillgate.django.refunds import queueing
 from tillgate.django.refunds.external import record_external_refund
@@ -73,11 +74,12 @@ class PaymentAdmin(FiguresAdmin):
 
     list_display = (
         "shown_reference",
-        "shown_status",
-        "shown_amount",
-        "shown_method",
-        "shown_order",
         "shown_created",
+        "shown_customer",
+        "shown_amount",
+        "shown_paid_with",
+        "shown_status",
+        "shown_order",
         "shown_account",
     )
     list_filter = (
@@ -107,6 +109,22 @@ class PaymentAdmin(FiguresAdmin):
             .annotate(waits_for_staff=Exists(waiting))
             .prefetch_related(went_back)
         )
+
+    def changelist_view(
+        self,
+        request: HttpRequest,
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show the payments with their shoppers, whom each shop is asked for at once."""
+        response = super().changelist_view(request, extra_context)
+        found = (getattr(response, "context_data", None) or {}).get("cl")
+        if found is not None:
+            rows = list(found.result_list)
+            found.result_list = rows
+            customers = customers_of((one.order.plugin, one.order.key) for one in rows)
+            for one in rows:
+                vars(one)["customer"] = customers.get((one.order.plugin, one.order.key))
+        return response
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Refuse to filter by hidden columns: a user could guess their letters one by one."""
@@ -150,10 +168,16 @@ class PaymentAdmin(FiguresAdmin):
         """Return the amount."""
         return money_text(payment.amount, payment.currency)
 
-    @admin.display(description=_("payment method"))
-    def shown_method(self, payment: Payment) -> str:
-        """Return the payment method's name."""
-        return words.method_name(payment.method)
+    @admin.display(description=_("paid with"))
+    def shown_paid_with(self, payment: Payment) -> str:
+        """Return what paid, or the chosen method."""
+        return paid_with(payment)
+
+    @admin.display(description=_("customer"))
+    def shown_customer(self, payment: Payment) -> str:
+        """Return the shopper's name, or the e-mail address, where the shop knows it."""
+        known = vars(payment).get("customer")
+        return (known.name or known.email) if known else ""
 
     @admin.display(description=_("order"))
     def shown_order(self, payment: Payment) -> SafeString:
