@@ -247,6 +247,7 @@ def test_order_is_found_and_its_link_made(
     page.locator('a[href="#payment"]').click()
     page.get_by_role("button", name="Make a link").click()
     expect(page.locator("#tillgate_link_form code")).to_contain_text("/payments/pay/")
+    expect(page.locator("#payment")).to_have_css("opacity", "1")  # the tab fades in
     look(page, f"oscar-dashboard-link-{width}")
 
 
