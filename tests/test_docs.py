@@ -44,6 +44,7 @@ from tillgate.cli import EXIT_CODES, main
 from tillgate.hooks import values
 from tillgate.sandbox import Options, Sandbox
 from tillgate.sandbox.server import greeting as sandbox_greeting
+from tillgate.scaffold import write_plugin
 from tillgate.wire import signing
 
 ROOT = Path(__file__).parents[1]
@@ -818,6 +819,15 @@ TO_PASTE = {"docs/reference/gateway.md"}
 TO_RUN = [page for page in WITH_PYTHON if name_of(page) not in SHOWN_IN_PARTS | TO_PASTE]
 
 
+@pytest.fixture
+def scaffold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that the page about gateway plugins begins with."""
+    folder = write_plugin("mygateway", tmp_path, is_gateway=True).folder
+    for path in (folder, folder / "src"):
+        monkeypatch.syspath_prepend(path)
+
+
+@pytest.mark.usefixtures("scaffold")
 @pytest.mark.parametrize("page", TO_RUN, ids=name_of)
 def test_python_blocks_run_in_order(page: Path, sandbox: Sandbox) -> None:
     names: dict[str, object] = {"__name__": "example"}

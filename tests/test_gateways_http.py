@@ -21,6 +21,7 @@ from tillgate import (
     Refused,
     WrongCredentials,
 )
+from tillgate.gateways import amount_of
 from tillgate.gateways.http import Call
 
 TOKEN = "the-token-of-a-plugin"
@@ -168,3 +169,27 @@ def test_i11_no_error_shows_a_secret(gateway: Any) -> None:
     assert TOKEN not in shown
     assert "derived-one" not in shown
     assert "unknown key *** and ***" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("operation", "error"),
+    [("pay", OutcomeUnknown), ("refund", OutcomeUnknown), ("query", AnswerNotUnderstood)],
+)
+def test_answer_that_cannot_be_read_proves_nothing(
+    gateway: Any,
+    operation: str,
+    error: type[Exception],
+) -> None:
+    """A missing or strange field is named, and a secret in it is hidden."""
+    _, account = gateway
+    secret = "-".join(("derived", "one"))
+    call = Call(account, operation, "A-1", secrets=[secret])
+    for read in (lambda: {}["amount"], lambda: int(secret), lambda: amount_of(1, "xx")):
+        with pytest.raises(error) as caught, call.reading():
+            read()
+        assert "not as documented" in str(caught.value)
+        assert secret not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(error, match="KeyError: 'amount'"), call.reading():
+        _ = {}["amount"]
+    with pytest.raises(OrderNotFound), call.reading():
+        raise OrderNotFound("x", "no such payment", 404)

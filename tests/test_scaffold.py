@@ -484,3 +484,12 @@ def test_gateway_plugin_has_no_placeholder(gateway_plugin: Path) -> None:
         "tillgate.profiles": {"pay-now": "tillgate_pay_now.plugin:PROFILE"},
     }
     assert (gateway_plugin / "src/tillgate_pay_now/plugin.py").stat().st_size
+
+
+def test_gateway_how_to_shows_written_files() -> None:
+    """Its driver and its plugin are those of the scaffold."""
+    assert new_plugin("mygateway", "--gateway").exit_code == 0
+    page = (ROOT / "docs/how-to/write-a-gateway-plugin.md").read_text("utf-8")
+    shown = dict(re.findall(r"^```python\n# (\S+\.py)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    for file in ("src/tillgate_mygateway/plugin.py", "tests/driver.py"):
+        assert shown[file] == Path("tillgate-mygateway", file).read_text("utf-8"), file

@@ -163,7 +163,7 @@ class Call:
             )
         else:
             return
-        raise fault
+        raise fault from None  # the first error may hold a secret
 
     def hide(self, text: str) -> str:
         """Return a text with `***` in place of every secret."""
