@@ -94,7 +94,8 @@ class PretixDriver(ShopDriver):
         dialect = GatewayProfile.named(given["dialect"] or "reference")
         # pretix asks for no address of such a gateway; the tests' is an emulator
         if dialect and dialect.is_of_plugin:
-            object.__setattr__(dialect, "base_url", base_url)
+            for name in ("base_url", "sandbox_url"):
+                object.__setattr__(dialect, name, base_url)
         # pretix keeps settings in clear: a log of SQL shows what the owner saves. What is tried is
         # what happens with it afterwards.
         was_logged, connection.force_debug_cursor = connection.force_debug_cursor, False
