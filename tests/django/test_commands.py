@@ -430,10 +430,13 @@ def test_all_kinds_of_difference_are_explained() -> None:
         "refund-unknown",
         "refund-contradicted",
         "refund-late",
+        "refund-returned",
+        "cancelled-held",
         "duplicate-transaction-no",
     }
-    # unknown-there, or not asked
+    # unknown-there, not asked, or no difference
     otherwise = {
+        "manual-review",
         "wrong-credentials",
         "signature-mismatch",
         "account-gone",

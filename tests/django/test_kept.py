@@ -39,6 +39,12 @@ DECISIONS = [
     if action is not ReviewAction.REOPEN  # the shop of the kept database reopens no orders
 ]
 HELD = reasons(holds_money=True) | {ReviewReason.DUPLICATE_TRANSACTION_NO}
+_ASKED_AGAIN = (
+    ReviewAction.FORCE_EXPIRE,
+    ReviewAction.ACCEPT_AS_PAID,
+    ReviewAction.REFUND_REPORTED,
+)
+"""The actions before which the gateway is asked once more."""
 MODELS = (Order, Payment, Refund, Review, OutboxEvent, TimelineEntry)
 
 
@@ -96,7 +102,7 @@ def reviews_with(reason: ReviewReason, action: ReviewAction) -> list[Review]:
 def prepare(review: Review, action: ReviewAction, gateway: Answering) -> dict[str, Any]:
     """Let gateway and shop be as staff find them, and return what staff give with the decision."""
     reason = ReviewReason(review.reason)
-    if action in (ReviewAction.FORCE_EXPIRE, ReviewAction.ACCEPT_AS_PAID):
+    if action in _ASKED_AGAIN:
         assert review.payment
         gateway.says[review.payment.reference] = ANSWERS[reason]
     if action is ReviewAction.REDELIVER and review.order and review.outbox_event is None:
@@ -104,7 +110,15 @@ def prepare(review: Review, action: ReviewAction, gateway: Answering) -> dict[st
     if action in (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND):
         assert review.payment
         return {"amount": refundable(review.payment)}
-    return {"note": "as the back office shows", "expected_version": review.version}
+    note = "T-FOUND" if action is ReviewAction.ENTER_NUMBER else "as the back office shows"
+    if reason is ReviewReason.PAYMENT_UNANSWERED and not transaction_no_of(review):
+        assert review.payment
+        gateway.says[review.payment.reference] = {"transaction_no": "T-FOUND"}
+    return {"note": note, "expected_version": review.version}
+
+
+def transaction_no_of(review: Review) -> str | None:
+    return review.payment.transaction_no if review.payment else None
 
 
 def outcome(review: Review, action: ReviewAction) -> tuple[str | None, ...]:
@@ -147,8 +161,10 @@ def expected(
             )
         case ReviewAction.FORCE_EXPIRE:
             return ("dismissed", "expired", refund, event)
-        case ReviewAction.ACCEPT_AS_PAID:
+        case ReviewAction.ACCEPT_AS_PAID | ReviewAction.ENTER_NUMBER:
             return ("resolved", "paid", refund, event)
+        case ReviewAction.REFUND_REPORTED:
+            return ("resolved", "paid", "succeeded", event)
         case ReviewAction.REFUND | ReviewAction.RECORD_EXTERNAL_REFUND | ReviewAction.REFUND_DONE:
             return ("resolved", payment, "succeeded", event)
         case ReviewAction.REFUND_NOT_DONE:

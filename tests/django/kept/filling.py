@@ -200,8 +200,11 @@ class _Acts:
         }
         self.moment.advance(seconds=5)
         reconciling.reconcile(payment, "worker")
-        payment = self.start(account="unanswered")
-        self.gateway.says[payment.reference] = ANSWERS[ReviewReason.PAYMENT_UNANSWERED]
+        unknown = OutcomeUnknown("pay", "R", "the connection broke")
+        with mock.patch.object(self.gateway, "creates", side_effect=unknown):
+            numberless = self.start(account="unanswered")
+        for payment in (self.start(account="unanswered"), numberless):
+            self.gateway.says[payment.reference] = ANSWERS[ReviewReason.PAYMENT_UNANSWERED]
         self.moment.advance(hours=9)
         run_lane("unanswered")
         payment = self.hear(self.start(), _FAILED)

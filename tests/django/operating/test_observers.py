@@ -28,7 +28,7 @@ from tillgate.django.models import Payment, Refund
 from tillgate.django.operating import observers
 from tillgate.django.operating.observers import LOG_NAME, TELEMETRY_NAME
 from tillgate.django.operating.telemetry import TelemetryObserver
-from tillgate.django.orders.timeline import ERASED, record
+from tillgate.django.orders.timeline import ERASED, NOTED, record
 from tillgate.django.refunds import queueing
 from tillgate.django.words import EVENTS
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
@@ -423,5 +423,5 @@ def test_every_event_has_words_and_documentation() -> None:
     recorded = {
         name for source in sources for name in re.findall(r'record\(\s*"([a-z.-]+)"', source)
     }
-    assert set(EVENTS) == recorded | set(STATUS_OF_EVENT) | {ERASED}
+    assert set(EVENTS) == recorded | set(STATUS_OF_EVENT) | {ERASED, NOTED}
     assert set(rows(section(read("docs/how-to/observe.md"), "The events"))) == set(EVENTS)

@@ -456,7 +456,7 @@ def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) 
     ):
         assert words in page
     question = text_of(admin_client.get(f"/admin/tillgate/payment/{payment.pk}/refund/"))
-    assert "20,00 USD zurückgeben" in question
+    assert "20,00 USD erstatten" in question
     assert '<input type="hidden" name="amount" value="20.00">' in question
     assert "Hier ist nichts" in text_of(admin_client.get("/admin/tillgate/review/"))
 

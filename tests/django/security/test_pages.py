@@ -561,6 +561,7 @@ ACTIONS: dict[str, tuple[str, str, set[str]]] = {
     "look at an order": ("get", "order/{order}/change/", LOOK),
     "look at a review": ("get", "review/{review}/change/", LOOK),
     "ask the gateway": ("post", "payment/{payment}/query/", LOOK_AT_PAYMENTS),
+    "note something of a payment": ("post", "payment/{payment}/note/", RESOLVE),
     "be asked about a refund": ("get", "payment/{payment}/refund/", REFUND),
     "refund": ("post", "payment/{payment}/refund/", REFUND),
     "enter a refund of a payment": ("post", "payment/{payment}/record-external-refund/", DO_BOTH),
