@@ -239,7 +239,11 @@ def test_order_is_found_and_its_link_made(
     """By the amount, among others; the link can be copied."""
     number = world.order("12.50")
     world.order("5.00")
-    page = dashboard("/dashboard/orders/", viewport={"width": width, "height": 900})
+    page = dashboard(
+        "/dashboard/orders/",
+        viewport={"width": width, "height": 900},
+        reduced_motion="reduce",  # Oscar's tabs fade in
+    )
     look(page, f"oscar-dashboard-find-{width}")
     page.get_by_label("Find an order").fill("12.50")
     page.keyboard.press("Enter")
@@ -247,7 +251,7 @@ def test_order_is_found_and_its_link_made(
     page.locator('a[href="#payment"]').click()
     page.get_by_role("button", name="Make a link").click()
     expect(page.locator("#tillgate_link_form code")).to_contain_text("/payments/pay/")
-    expect(page.locator("#payment")).to_have_css("opacity", "1")  # the tab fades in
+    expect(page.locator("#payment")).to_have_css("opacity", "1")
     look(page, f"oscar-dashboard-link-{width}")
 
 
