@@ -24,6 +24,8 @@ GROUPS: Final = (
     "refunds",
     "reviews",
     "shipping",
+    "summaries",
+    "finding",
     "remote",
     "staff",
     "personal",

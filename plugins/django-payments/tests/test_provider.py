@@ -25,6 +25,7 @@ from tillgate.django.models import Payment as Attempt
 from tillgate.django.payments import notifications
 from tillgate.django.refunds import queueing
 from tillgate.errors import ConfigurationError
+from tillgate.hooks import Customer
 from tillgate.testing.world import World
 from tillgate_django_payments import PROVIDER, method_variants, rows
 from tillgate_django_payments.provider import TillgateProvider
@@ -552,3 +553,26 @@ def test_shopper_cannot_change_amount_or_method(world: World) -> None:
     for forged in (ticket[:-2], TimestampSigner(key="guessed").sign(payload), str(dear.pk)):
         assert world.client.get(f"/tillgate/start/{forged}/").status_code == 404
     assert not Attempt.objects.exists()
+
+
+def test_staff_read_customer_of_row(world: World) -> None:
+    row = bill(billing_email="ada@shopper.example", billing_first_name="Ada")
+    described = rows.describe(str(row.pk))
+    assert described is not None
+    assert described.customer == Customer(name="Ada", email="ada@shopper.example")
+
+
+def test_staff_search_rows_by_shopper(world: World) -> None:
+    row = bill(
+        billing_email="ada@shopper.example",
+        billing_first_name="Ada",
+        billing_last_name="Moss",
+    )
+    bill(billing_email="eve@shopper.example", billing_first_name="Eve")
+    for text, found in (
+        ("ADA@shopper.example", [str(row.pk)]),
+        ("moss ada", [str(row.pk)]),
+        ("Ada Stone", []),
+        ("' OR 1=1 --", []),
+    ):
+        assert rows.search(text, 10) == found, text

@@ -20,6 +20,7 @@ from tests.goods import make_voucher
 from tests.shopper import Shopper
 from tests.test_payments import counters
 from tillgate.django.models import Payment
+from tillgate.hooks import Customer
 from tillgate.testing.world import World
 from tillgate_oscar import orders
 
@@ -49,6 +50,32 @@ def order(world: World, shopper: Shopper, product: Make) -> Any:
     shopper.get(shopper.places()["Location"])
     assert Payment.objects.get().is_open
     return Order.objects.get()
+
+
+def test_staff_read_customer_and_open_order(order: Any) -> None:
+    described = orders.describe(order.number)
+    assert described is not None
+    assert described.customer == Customer(name="Ada Moss", email=order.guest_email)
+    assert described.staff_url == f"/dashboard/orders/{order.number}/"
+
+
+def test_staff_search_orders_by_shopper(order: Any) -> None:
+    order.billing_address = order.shipping_address = None
+    order.save()
+    get_user_model()._default_manager.create_user("eve", first_name="Eve", password="x")
+    for text, found in (
+        (order.number, [order.number]),
+        (order.guest_email.upper(), [order.number]),
+        ("mo%", []),
+        ("' OR 1=1 --", []),
+        ("Eve", []),
+    ):
+        assert orders.search(text, 10) == found, text
+
+
+def test_staff_search_orders_by_name(order: Any) -> None:
+    for text, found in (("ada", 1), ("Moss Ada", 1), ("Ada Stone", 0), ("oss", 0)):
+        assert len(orders.search(text, 10)) == found, text
 
 
 def test_stranger_with_return_address_cannot_change_order(
@@ -269,7 +296,7 @@ def test_late_mail_link_restores_basket(
     assert Order.objects.get().status == "Cancelled"
     late = Shopper(Client())  # the mail opens in another browser
     pay_page = late.get(world.way_to_pay(order.number)).content.decode()
-    assert "The shop says: the order was cancelled" in pay_page
+    assert "This order was not paid in time and was cancelled." in pay_page
     assert CHANGE_LINK in pay_page
     asked = late.get(change_url(order)).content.decode()
     assert "This order was cancelled." in asked

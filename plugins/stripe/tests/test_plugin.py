@@ -166,6 +166,36 @@ def test_page_offers_only_chosen_method(fake: FakeStripe) -> None:
     assert sent(fake)["allowed_payment_method_types"] in (["ideal"], {"0": "ideal"})
 
 
+def test_wechat_is_for_the_web(fake: FakeStripe) -> None:
+    """Stripe refuses the method without it; others get no options."""
+    created(account_at(fake.url, methods=["wechat_pay"]), method="wechat_pay")
+    assert sent(fake)["payment_method_options"] == {"wechat_pay": {"client": "web"}}
+    created(account_at(fake.url))
+    assert "payment_method_options" not in sent(fake)
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        ("checkout", "statement_descriptor_suffix"),
+        ("card", "statement_descriptor_suffix"),
+        ("alipay", "statement_descriptor"),
+    ],
+)
+def test_statement_names_the_shop(fake: FakeStripe, method: str, name: str) -> None:
+    """Of a card only the part after the account's prefix."""
+    methods = ["checkout", "card", "alipay"]
+    account = account_at(
+        fake.url,
+        methods=methods,
+        options={"statement_descriptor": "TEA AND CO"},
+    )
+    created(account, method=method)
+    given = sent(fake)["payment_intent_data"]
+    assert {one for one in given if "statement" in one} == {name}
+    assert given[name] == "TEA AND CO"
+
+
 def test_method_keeps_to_its_currency(fake: FakeStripe) -> None:
     """A method of one currency is offered for no other."""
     [ideal] = hooks.payment_methods(account_at(fake.url, methods=["ideal"]))
@@ -403,6 +433,30 @@ def test_half_an_answer_is_no_answer(fake: FakeStripe, account: Account) -> None
         hooks.pay(account, request_of())
 
 
+def test_i6_key_of_another_request_denies_no_creation(account: Account) -> None:
+    """Stripe refuses a key under which something else was sent: that may have been done."""
+    request, _ = created(account)
+    other = request_of(reference=request.reference, amount="13.00")
+    with pytest.raises(OutcomeUnknown):
+        hooks.pay(account, other)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405])
+def test_i6_refusal_by_proxy_denies_nothing(
+    fake: FakeStripe,
+    account: Account,
+    status: int,
+) -> None:
+    """A refusal without Stripe's error object is not Stripe's."""
+    request, payment = paid(fake, account)
+    fake.html_next("create_session", status)
+    with pytest.raises(OutcomeUnknown):
+        hooks.pay(account, request_of())
+    fake.html_next("retrieve_session", status)
+    with pytest.raises(AnswerNotUnderstood):
+        hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+
+
 def test_unknown_key_means_wrong_credentials(
     fake: FakeStripe,
 ) -> None:
@@ -572,6 +626,36 @@ def test_foreign_currency_dispute_risks_whole_payment(
     assert found.amount == Decimal("12.50")
 
 
+@pytest.mark.parametrize("status", [403, 500, 429, None])
+def test_unread_disputes_keep_money_and_hold(
+    fake: FakeStripe,
+    account: Account,
+    caplog: pytest.LogCaptureFixture,
+    status: int | None,
+) -> None:
+    """The charge says that it is disputed: the dispute is open, about all of it."""
+    request, payment, number = disputed(fake, account)
+    fake.set_dispute_status(number, "won")
+    if status:
+        fake.fail_next("list_disputes", status)
+    else:
+        fake.drop_next("list_disputes")
+    found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert (found.status, found.amount) == (TransactionStatus.PAID, Decimal("12.50"))
+    [dispute] = found.disputes
+    assert (dispute.amount, dispute.status) == (Decimal("12.50"), DisputeStatus.OPEN)
+    assert f"stripe: disputes of {request.reference} cannot be read" in caplog.text
+
+
+def test_unread_refunds_keep_money(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account, amount="100.00")
+    for _number in range(12):
+        fake.refund_in_dashboard(request.reference, 100)
+    fake.fail_next("list_refunds", 500)
+    found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert (found.status, found.refunds) == (TransactionStatus.PAID, None)
+
+
 def test_full_refund_answers_inquiry(fake: FakeStripe, account: Account) -> None:
     request, payment, number = disputed(fake, account)
     fake.set_dispute_status(number, "warning_needs_response")
@@ -587,6 +671,33 @@ def test_full_refund_answers_inquiry(fake: FakeStripe, account: Account) -> None
         transaction_no=payment.transaction_no,
     ).disputes
     assert (open_one.status, answered.status) == (DisputeStatus.OPEN, DisputeStatus.WON)
+
+
+# Reviews by Radar --------------------------------------------------------------------------------
+
+
+def test_review_by_radar_holds_until_approved(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account)
+
+    def reason() -> str | None:
+        number = payment.transaction_no
+        return hooks.query(account, request.reference, transaction_no=number).manual_review
+
+    assert reason() is None
+    fake.open_review(request.reference)
+    assert reason() == "rule"
+    fake.fail_next("retrieve_review", 403)
+    assert reason() == "unread"
+    fake.approve(request.reference)
+    assert reason() is None
+
+
+@pytest.mark.parametrize("kind", ["review.opened", "review.closed"])
+def test_event_of_review_names_payment(fake: FakeStripe, account: Account, kind: str) -> None:
+    request, _ = paid(fake, account)
+    number = fake.open_review(request.reference)["payment_intent"]
+    event = fake.event(kind, request.reference)
+    assert read(account, *fake.signed(event, SECRETS[0])) == (Hint(transaction_no=number),)
 
 
 # Notifications ------------------------------------------------------------------------------------

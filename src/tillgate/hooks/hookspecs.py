@@ -19,7 +19,9 @@ from pluggy import HookimplMarker, HookspecMarker
 
 from tillgate.account import Account
 from tillgate.hooks.values import (
+    Customer,
     Event,
+    ExampleMail,
     Finding,
     Hint,
     Order,
@@ -201,6 +203,27 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
 
 
 @hookspec(firstresult=True)
+def tillgate_find_orders(text: str, limit: int) -> Sequence[str] | None:
+    """Return the keys of orders that staff search for: by number, or by the shopper's name or
+    e-mail address.
+
+    Called by the search of Django's admin with 3 to 100 characters that a person typed, without a
+    `#` before them. Return at most `limit` keys, the newest first; none for another order's number.
+    Tillgate stores neither the text nor the answer. After an error the search goes on without it.
+    """
+
+
+@hookspec(firstresult=True)
+def tillgate_customers(order_keys: Sequence[str]) -> Mapping[str, Customer] | None:
+    """Return the shoppers of orders by their keys, for lists and downloads of staff; leave out an
+    order without one.
+
+    Called with at most 1,000 keys at once, so read them in one statement. Tillgate does not store
+    the answer. After an error the list has no names.
+    """
+
+
+@hookspec(firstresult=True)
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
     """Mark the order paid in the shop's database, and return whether the payment could be applied.
 
@@ -222,6 +245,17 @@ def tillgate_order_unpaid(order: Order) -> None:
 
     It is called for a closed order too, and again after late money was refunded: change an open
     order only, and do not raise.
+    """
+
+
+@hookspec(firstresult=True)
+def tillgate_reopen_order(order: Order) -> bool | None:
+    """Make a cancelled order payable again, and return whether that was possible.
+
+    Called when staff press *Reopen and deliver* in a review about late money, under the order's
+    lock and inside a database transaction. `tillgate_payment_paid` follows at once. Change the
+    order's own record only: goods are taken back when the payment is applied. A plugin without this
+    hook does not offer the button.
     """
 
 
@@ -277,6 +311,16 @@ def tillgate_deliver(outbox_event: RemoteEvent) -> str | None:
     is called again later with the same `event_id`, so the receiver can recognise a repetition.
     Return None, or a text for the timeline if nothing was sent, such as "not mailed: the order has
     no address".
+    """
+
+
+@hookspec
+def tillgate_example_mails() -> Sequence[ExampleMail] | None:
+    """Return every mail that the plugin sends to shoppers, about an invented order, in the active
+    language.
+
+    Called by `manage.py tillgate mails`, on all plugins, so that an owner sees the mails before
+    shoppers do. Read no order, store nothing and send nothing.
     """
 
 

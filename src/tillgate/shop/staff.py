@@ -16,7 +16,7 @@ from tillgate.django.masking import Mask
 from tillgate.django.models import Order, Refund
 from tillgate.django.pages import showing
 from tillgate.django.pages.forms import RefundForm
-from tillgate.django.pages.showing import Line, badge, refund_outcome, timeline_of
+from tillgate.django.pages.showing import Line, badge, needed_for, refund_outcome, timeline_of
 from tillgate.shop.states import PaymentState, RefundState
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "admin_url",
     "badge_of",
     "just_refunded",
+    "may_act",
     "method_label",
     "money_text",
     "read_typed",
@@ -74,6 +75,13 @@ def admin_url(request: HttpRequest, model: str, row: str) -> str:
         return reverse(f"admin:tillgate_{model}_change", args=[row])
     except NoReverseMatch:
         return ""
+
+
+def may_act(user: Any, action: str) -> bool:
+    """Return whether a user has the permissions for a review action: to resolve reviews, and for
+    actions about refunds to refund payments too.
+    """
+    return bool(user.has_perms(needed_for(action)))
 
 
 def just_refunded(payment: PaymentState, amount: Decimal | None = None) -> str:

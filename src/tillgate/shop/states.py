@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from django.db import transaction
 from django.db.models import (
@@ -42,6 +42,7 @@ from tillgate.django.orders.values import order_value, payment_value, refund_val
 from tillgate.django.outbox.handlers import AGAIN
 from tillgate.django.pages.awaited import Awaited, awaited
 from tillgate.django.pages.outcomes import unpaid_detail
+from tillgate.django.pages.summaries import paid_with
 from tillgate.django.refunds.limits import refundable
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, OrderStatus, PaymentStatus, RefundStatus
 
@@ -51,6 +52,7 @@ __all__ = [
     "PaymentState",
     "RefundState",
     "find_payment",
+    "find_payments",
     "find_refund",
     "last_change_at",
     "locked_order",
@@ -58,6 +60,9 @@ __all__ = [
     "order_states",
     "redelivered_payment",
 ]
+
+_MOST_FOUND: Final = 50
+"""A gateway may repeat a number, but not often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +96,12 @@ class PaymentState(hooks.Payment):
     though a check failed, so the shopper should not pay again. `awaits_delivery`: it is paid, and
     the shop has not applied or refused it yet. `is_processing`: it is open, the shopper has
     finished, and the money is on its way. `payment_url` is the gateway's payment page, or empty; it
-    takes money until `page_closes_at`. `sandbox`: no real money. `unpaid_detail` tells the shopper
+    takes money until `page_closes_at`, unless the gateway has closed it, at `page_closed_at`.
+    `sandbox`: no real money. `unpaid_detail` tells the shopper
     why the payment ended unpaid, such as "Your payment was declined."; it is empty for any other
-    payment. `awaited` is the text about an open one, such as "Pay the voucher by December 3".
-    `disputes` are its charge-backs by the gateway's newest answer.
+    payment. `paid_with` tells what paid, such as "Visa ending 4242", or else the chosen method.
+    `awaited` is the text about an open one, such as "Pay the voucher by December 3". `disputes` are
+    its charge-backs by the gateway's newest answer.
     """
 
     account: str
@@ -103,6 +110,7 @@ class PaymentState(hooks.Payment):
     created_at: datetime
     status_since: datetime
     page_closes_at: datetime
+    page_closed_at: datetime | None
     payment_url: str
     held_amount: Decimal
     refunded_amount: Decimal
@@ -112,6 +120,7 @@ class PaymentState(hooks.Payment):
     awaits_delivery: bool
     is_processing: bool
     unpaid_detail: str = ""
+    paid_with: str = ""
     awaited: Awaited | None = None
     disputes: tuple[hooks.ReportedDispute, ...] = ()
     refunds: tuple[RefundState, ...] = ()
@@ -256,6 +265,16 @@ def find_payment(
     else:
         chosen = chosen.filter(reference=reference)
     return next(iter(_payment_states(chosen)), None)
+
+
+def find_payments(plugin: str, number: str) -> list[PaymentState]:
+    """Return the payments of the plugin's orders that have a number: our reference, or any number
+    by which the gateway knows them. Mostly one or none.
+    """
+    further = Payment.objects.filter(numbers__number=number).values_list("pk", flat=True)
+    is_it = Q(reference=number) | Q(transaction_no=number) | Q(pk__in=list(further[:_MOST_FOUND]))
+    chosen = Payment.objects.filter(is_it, order__plugin=plugin)
+    return list(_payment_states(chosen))
 
 
 def find_refund(plugin: str, refund_id: str) -> RefundState | None:
@@ -410,7 +429,9 @@ def _payment_states(
             awaits_delivery=vars(payment)["awaits_delivery"],
             is_processing=payment.is_open and payment.is_processing,
             page_closes_at=payment.page_closes_at,
+            page_closed_at=payment.page_closed_at,
             unpaid_detail=unpaid_detail(payment),
+            paid_with=paid_with(payment),
             awaited=awaited(payment),
             disputes=payment.known.disputes,
             refunds=tuple(map(refund_state, refunds)),

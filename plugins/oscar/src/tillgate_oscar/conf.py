@@ -66,10 +66,16 @@ class Settings(BaseModel):
     """The type of Oscar's payment event for money that has arrived."""
     refund_event: _Name = "Refund"
     """The type of Oscar's payment event for money refunded; the dashboard offers it."""
-    remind_after_minutes: Annotated[int, Field(ge=0, le=60 * 24 * 30)] = 30
-    """How long the mail about an unpaid order waits after its payment failed or expired."""
+    remind_after_minutes: Annotated[int, Field(ge=0, le=60 * 24 * 30)] | None = None
+    """How long the mail about an unpaid order waits after its payment failed or expired. If not
+    set: a third of the time that is left to pay.
+    """
     mails: Mapping[_Kind, _Bool] = {}
     """The kinds of mail that the shop wants or does not want, where it is not as in `MAILS`."""
+    pay_link_days: Annotated[int, Field(ge=1, le=90)] = 7
+    """How long a payment link of an unpaid order is valid that staff make in the dashboard, unless
+    they choose otherwise. Its goods are kept no longer for it.
+    """
     other_methods: Mapping[_Code, Any] = {}
     """The shop's own ways to pay by code, with their names: they stand in one list with Tillgate's
     payment methods.

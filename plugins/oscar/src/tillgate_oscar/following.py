@@ -12,6 +12,7 @@ from tillgate_oscar import mail
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import is_marked_paid, paid_by, status_once_paid, statuses_of_unpaid
 from tillgate_oscar.payments import locked, take_again
+from tillgate_oscar.refunds import why_not_shipped
 
 
 def follow(number: str, old_status: str, new_status: str) -> None:
@@ -50,6 +51,12 @@ def _go_on(ours: shop.OrderState) -> None:
     # This runs after the commit, so the order may have changed once more.
     if order is None or order.status in (settings.pending_status, settings.cancelled_status):
         return
+    asked = shop.open_reviews(
+        PLUGIN,
+        order_keys=[ours.key],
+        reasons=[shop.ReviewReason.CANCELLED_HELD],
+    )
+    shop.close_reviews([one.id for one in asked], f"the order is “{order.status}” again")
     take_again(order)
     mail.confirm(ours.key, mail.newest_payment(ours))
 
@@ -88,9 +95,25 @@ def follow_written(number: str, old_status: str, new_status: str) -> None:
         if (payment or is_marked_paid(order)) and new_status in statuses_of_unpaid(order):
             _tell_of_a_paid_order(order, old_status, payment)
             return
+        warn_of_doubt(order, new_status)
         # the hook that Oscar and its forks use
         order._create_order_status_change(old_status, new_status)
         follow(number, old_status, new_status)
+
+
+def warn_of_doubt(order: Any, new_status: str) -> None:
+    """Write a note where an order moves on though its money is in doubt: the handler refuses that,
+    and other code can go past it.
+    """
+    settings = get_settings()
+    closing = (
+        settings.cancelled_status,
+        settings.refunded_status,
+        settings.partly_refunded_status,
+    )
+    if new_status not in closing and (why := why_not_shipped(order)):
+        said = gettext("This order was changed to “%(status)s”. But: %(why)s.")
+        _note(order, said % {"status": new_status, "why": why})
 
 
 def _tell_of_a_paid_order(order: Any, old_status: str, payment: shop.PaymentState | None) -> None:
@@ -101,11 +124,7 @@ def _tell_of_a_paid_order(order: Any, old_status: str, payment: shop.PaymentStat
     )
     _note(order, said % {"old": old_status, "new": order.status})
     if payment is not None and order.status == get_settings().cancelled_status:
-        message = (
-            f"Payment {payment.reference}: it has paid order {order.number}, which was made "
-            f"{order.status} past the dashboard."
-        )
-        shop.open_review(payment.id, message, actor=f"status:{order.status}")
+        shop.close_order(PLUGIN, order.number, actor=f"status:{order.status}")
 
 
 def _note(order: Any, said: str) -> None:

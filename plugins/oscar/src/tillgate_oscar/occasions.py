@@ -5,13 +5,12 @@ was refunded or paid went another way. Each is an event that Tillgate emits afte
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Final
 
 from tillgate import shop
 from tillgate.hooks import DisputeStatus, Event
 from tillgate_oscar import mail, orders
-from tillgate_oscar.conf import PLUGIN, get_settings
+from tillgate_oscar.conf import PLUGIN
 
 
 def follow(event: Event) -> None:
@@ -44,7 +43,8 @@ def _ask_to_pay(payment: shop.PaymentState, event: Event) -> None:
     """Queue one reminder for the order of a failed or expired payment, so that a shopper who left
     finds the way back.
 
-    It waits for `remind_after_minutes`, and is dropped if the order is paid or cancelled by then.
+    It waits for `remind_after_minutes`, or for a third of the time that is left to pay, and is
+    dropped if the order is paid or cancelled by then.
     Of a payment that was on its way the shopper hears at once: the time to pay again has begun.
     While another payment is open the shopper may be using it, and a reminder could make them pay
     twice. If that one fails too, its reminder follows then.
@@ -60,7 +60,7 @@ def _ask_to_pay(payment: shop.PaymentState, event: Event) -> None:
         if was_under_way:
             mail.queue(mail.FAILED_MAIL, ours.key, payment_id=payment.id)
         elif not mail.is_queued(mail.REMINDER_MAIL, ours.key):
-            delay = timedelta(minutes=get_settings().remind_after_minutes)
+            delay = mail.reminder_delay(ours)
             mail.queue(mail.REMINDER_MAIL, ours.key, payment_id=payment.id, delay=delay)
 
 

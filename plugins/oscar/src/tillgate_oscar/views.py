@@ -20,6 +20,7 @@ from tillgate_oscar import orders
 from tillgate_oscar.basket import cancel_into_basket, order_again
 from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.payments import cancel
+from tillgate_oscar.stock import RELEASED
 
 _SECONDS_BETWEEN_LOOKS: Final = 2
 _MOST_LOOKS: Final = 15
@@ -84,7 +85,11 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "waits": waits and not is_free,
         "is_free": is_free,
         "open_pages": [] if has_paid else orders.needless_pages(found, ours),
-        "kept_until": ours.kept_until if ours else None,
+        "kept_until": orders.kept_until(ours),
+        "lines": found.lines.all() if is_shopper else [],
+        "is_over": shop.ended_unpaid(PLUGIN, found.number),
+        "is_uncharged": orders.is_uncharged(ours),
+        "is_released": ours is not None and RELEASED in ours.data,
         "tillgate_refunded": orders.refunded_text(ours),
         "unpaid_detail": orders.unpaid_detail(ours),
         "awaited": ours.awaited if ours else None,

@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
+from urllib.parse import urljoin
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
+from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django_scopes import scope, scopes_disabled
@@ -30,8 +33,8 @@ from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
 from tillgate import Goods, PaymentMethod, shop
-from tillgate.hooks import Order as Bill
 from tillgate.hooks import (
+    Customer,
     OrderDescription,
     PaidOutcome,
     Payment,
@@ -39,6 +42,7 @@ from tillgate.hooks import (
     RefundStatus,
     Review,
 )
+from tillgate.hooks import Order as Bill
 from tillgate.shop import (
     MONEY_REASONS,
     OpenReview,
@@ -210,9 +214,52 @@ def describe(order_key: str) -> OrderDescription | None:
             not_payable_detail=detail
             or (None if order_key == bill_of(order) else _("the order is paid")),
             email=order.email or None,
+            customer=_customer(order),
+            staff_url=_staff_url(order),
             payable_until=_payable_until(order),
             choose_url=_choose_url(order),
         )
+
+
+def search(text: str, limit: int) -> list[str]:
+    """Return the keys of the bills of orders of a code, with or without its event, of an e-mail
+    address, or of a name.
+    """
+    code, _dash, event = text.partition("-")
+    wanted = Q(code__iexact=code, event__slug__iexact=event) if event else Q(code__iexact=code)
+    wanted |= (
+        Q(email__iexact=text)
+        if "@" in text
+        else Q(invoice_address__name_cached__icontains=text)
+        | Q(customer__name_cached__icontains=text)
+    )
+    with scopes_disabled():
+        orders = list(Order.objects.filter(wanted).order_by("-pk")[:limit])
+    return [bill.key for order in orders for bill in bills_of(order)][:limit]
+
+
+def customers(order_keys: Sequence[str]) -> dict[str, Customer]:
+    """Return the shoppers of several bills."""
+    numbers = {key: key.partition("/")[0] for key in order_keys}
+    chosen = [number for number in numbers.values() if number.isdecimal()]
+    with scopes_disabled():
+        rows = Order.objects.filter(pk__in=chosen).select_related("invoice_address", "customer")
+        found = {str(order.pk): _customer(order) for order in rows}
+    return {key: found[number] for key, number in numbers.items() if number in found}
+
+
+def _customer(order: Any) -> Customer:
+    """Return the shopper by the invoice address, else by the name of the customer's account."""
+    address = getattr(order, "invoice_address", None)
+    name = (address.name if address else "") or (order.customer.name if order.customer else "")
+    return Customer(name=name or "", email=order.email or "")
+
+
+def _staff_url(order: Any) -> str:
+    """Return the order's page in pretix's control pages."""
+    names = {"organizer": order.event.organizer.slug, "event": order.event.slug}
+    path = reverse("control:event.order", kwargs={**names, "code": order.code})
+    return str(urljoin(settings.SITE_URL, path))
 
 
 def _choose_url(order: Any) -> str | None:

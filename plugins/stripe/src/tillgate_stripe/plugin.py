@@ -8,6 +8,7 @@ answer to a query moves a payment.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
@@ -30,6 +31,7 @@ from tillgate import (
     SignatureMismatch,
     Transaction,
     TransactionStatus,
+    WrongCredentials,
 )
 from tillgate.hooks import (
     DisputeStatus,
@@ -42,9 +44,18 @@ from tillgate.hooks import (
 )
 from tillgate_stripe import details, examination
 from tillgate_stripe.api import Call, is_test_key
-from tillgate_stripe.profile import DEFAULT_METHOD, LANGUAGES, from_units, method, to_units
+from tillgate_stripe.profile import (
+    DEFAULT_METHOD,
+    LANGUAGES,
+    METHOD_OPTIONS,
+    from_units,
+    method,
+    to_units,
+)
 
 __all__: list[str] = []
+
+_log = logging.getLogger("tillgate")
 
 _REFUNDED: Final = "payment_intent.latest_charge.refunds"
 _EXPAND: Final = SessionRetrieveParams(expand=[_REFUNDED])
@@ -95,15 +106,15 @@ def tillgate_pay(
     deadline_seconds: float | None,
 ) -> CreatedPayment:
     """Create a Checkout Session."""
-    call = Call(account, "pay", request.reference, moves_money=True, seconds=deadline_seconds)
-    params = _session_params(request)
+    call = Call(account, "pay", request.reference, seconds=deadline_seconds)
+    params = _session_params(account, request)
     key = f"tillgate-pay-{request.reference}"
     with call.errors():
         try:
             session = call.client.v1.checkout.sessions.create(params, {"idempotency_key": key})
-        except stripe.InvalidRequestError as error:
+        except Refused as error:
             if "customer_email" not in params or (
-                error.param != "customer_email" and error.code != "email_invalid"
+                call.refused_parameter != "customer_email" and error.ret_code != "email_invalid"
             ):
                 raise
             del params[
@@ -128,7 +139,7 @@ def tillgate_pay(
     )
 
 
-def _session_params(request: PaymentRequest) -> SessionCreateParams:
+def _session_params(account: Account, request: PaymentRequest) -> SessionCreateParams:
     names = {"reference": request.reference}
     goods = ", ".join(f"{line.quantity} x {line.goods_name}" for line in request.goods_info)
     product: Any = {"name": (request.description or request.reference)[:_LONGEST_NAME]}
@@ -158,6 +169,12 @@ def _session_params(request: PaymentRequest) -> SessionCreateParams:
     )
     if request.method != DEFAULT_METHOD:
         params["allowed_payment_method_types"] = [cast("Any", request.method)]
+    if options := METHOD_OPTIONS.get(request.method):
+        params["payment_method_options"] = cast("Any", {request.method: options})
+    if descriptor := account.options.get("statement_descriptor"):
+        is_by_card = request.method in ("card", DEFAULT_METHOD)
+        name = "statement_descriptor_suffix" if is_by_card else "statement_descriptor"
+        cast("Any", params["payment_intent_data"])[name] = descriptor
     if request.email:
         params["customer_email"] = request.email
     return params
@@ -184,7 +201,10 @@ def tillgate_query(
     with call.errors():
         try:
             session = _session(call, transaction_no, _WITH_FEE)
-        except stripe.PermissionError:  # the key may not read the balance, which only the fee needs
+        except OrderNotFound:
+            raise
+        except Refused as error:  # such as a key that may not read the balance
+            _log_unread(call, "fee", error)
             session = _session(call, transaction_no)
         return _transaction(call, session)
 
@@ -225,7 +245,9 @@ def _candidates(call: Call) -> Iterator[str]:
         intents = call.client.v1.payment_intents.search(
             {"query": f"metadata['reference']:'{quoted}'", "limit": 1},
         ).data
-    except stripe.InvalidRequestError:  # merchants in India have no search
+    except WrongCredentials:
+        raise
+    except Refused:  # merchants in India have no search
         older = sessions.list({"limit": _PAGE, "created": {"lt": since}})
         yield from (
             session.id
@@ -272,6 +294,7 @@ def _transaction(call: Call, session: stripe.checkout.Session) -> Transaction:
         raw=_evidence(session, intent, charge),
         refunds=_refunds(call, session, charge, currency),
         disputes=_disputes(call, session, charge, currency),
+        manual_review=_manual_review(call, charge) if status is TransactionStatus.PAID else None,
         **details.of_payment(session.to_dict(), status, sandbox=call.account.sandbox),
     )
 
@@ -338,22 +361,25 @@ def _refunds(
     """
     if charge is None or not currency:
         return None if session.payment_intent else ()
-    listed = charge.refunds
-    if listed is None or listed.has_more:
-        found = list(
-            call.client.v1.refunds.list({"charge": charge.id, "limit": _PAGE}).auto_paging_iter(),
+    listed, asked = charge.refunds, call.client.v1.refunds
+    try:
+        found = (
+            list(asked.list({"charge": charge.id, "limit": _PAGE}).auto_paging_iter())
+            if listed is None or listed.has_more
+            else listed.data
         )
-    else:
-        found = listed.data
-    return tuple(
-        ReportedRefund(
-            amount=from_units(refund.amount, currency),
-            refund_no=refund.id,
-            refund_id=getattr(refund.metadata, "refund_id", None),
-            outcome=_outcome(call, refund),
+        return tuple(
+            ReportedRefund(
+                amount=from_units(refund.amount, currency),
+                refund_no=refund.id,
+                refund_id=getattr(refund.metadata, "refund_id", None),
+                outcome=_outcome(call, refund),
+            )
+            for refund in found
         )
-        for refund in found
-    )
+    except GatewayError as error:
+        _log_unread(call, "refunds", error)
+        return None
 
 
 def _disputes(
@@ -364,8 +390,21 @@ def _disputes(
 ) -> tuple[ReportedDispute, ...]:
     if charge is None or not currency or not getattr(charge, "disputed", False):
         return ()
-    found = call.client.v1.disputes.list({"charge": charge.id, "limit": _PAGE})
     page = details.page_of(_intent_id(session), sandbox=call.account.sandbox)
+    try:
+        listed = call.client.v1.disputes.list({"charge": charge.id, "limit": _PAGE})
+        found = list(listed.auto_paging_iter())
+    except GatewayError as error:
+        _log_unread(call, "disputes", error)
+        # The charge says that it is disputed: until Stripe says more, all of it is at stake.
+        whole = from_units(session.amount_total or 0, currency)
+        unread = ReportedDispute(
+            amount=whole,
+            status=DisputeStatus.OPEN,
+            dispute_no=charge.id,
+            url=page,
+        )
+        return (unread,)
     return tuple(
         ReportedDispute(
             # A bank may count in another currency; then all of the payment is at stake.
@@ -379,8 +418,27 @@ def _disputes(
             reason=details.text_of(getattr(one, "reason", None), 255),
             url=page,
         )
-        for one in found.auto_paging_iter()
+        for one in found
     )
+
+
+def _manual_review(call: Call, charge: stripe.Charge | None) -> str | None:
+    """Return Stripe's word for why Radar holds a charge for a review by hand, while that is open. A
+    review that cannot be read may be open.
+    """
+    if charge is None or not isinstance(charge.review, str):
+        return None
+    try:
+        review = call.client.v1.reviews.retrieve(charge.review)
+    except GatewayError as error:
+        _log_unread(call, "manual_review", error)
+        return "unread"
+    return details.text_of(review.reason, 64) or "open" if review.open else None
+
+
+def _log_unread(call: Call, field: str, error: GatewayError) -> None:
+    """Log what is left out of an answer: it must not stand in the way of the money."""
+    _log.warning("stripe: %s of %s cannot be read: %s", field, call.reference, error)
 
 
 def _dispute_status(word: str, charge: stripe.Charge) -> DisputeStatus:
@@ -407,7 +465,7 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded:
     intent = _intent_to_refund(account, request)
     if intent is None:
         raise Refused("not_paid", "nobody has paid, so nothing can be refunded", 400)
-    call = Call(account, "refund", request.reference, moves_money=True)
+    call = Call(account, "refund", request.reference)
     names = {"reference": request.reference, "refund_id": request.refund_id or ""}
     with call.errors():
         refund = call.client.v1.refunds.create(
@@ -425,7 +483,7 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded:
 
 def _intent_to_refund(account: Account, request: RefundRequest) -> str | None:
     """Return the payment intent of a refund. Until it is known no money moves."""
-    looking = Call(account, "refund", request.reference)
+    looking = Call(account, "refund", request.reference, moves_money=False)
     try:
         with looking.errors():
             return _intent_id(_session(looking, request.transaction_no))
@@ -508,7 +566,7 @@ def tillgate_close(
         if session.status == "open":
             try:
                 session = call.client.v1.checkout.sessions.expire(session.id)
-            except stripe.InvalidRequestError:  # the shopper was quicker
+            except Refused:  # the shopper was quicker
                 session = _session(call, session.id)
     return bool(session.status == "expired")
 
@@ -529,8 +587,8 @@ def tillgate_read_notification(
 ) -> Sequence[Hint]:
     """Verify an event by the account's secrets, and return the payment that it is about.
 
-    It asks Stripe nothing. A refund of the dashboard and a dispute name no reference: their hint is
-    the payment intent, and the worker queries by that.
+    It asks Stripe nothing. A refund of the dashboard, a dispute and a review name no reference:
+    their hint is the payment intent, and the worker queries by that.
     """
     _verify(account, headers.get("Stripe-Signature", ""), body)
     try:
@@ -544,7 +602,7 @@ def tillgate_read_notification(
         if kind == "checkout.session":
             hint = Hint(reference=about.get("client_reference_id"), transaction_no=about.get("id"))
             return [hint] if hint.reference else []
-        if kind in ("payment_intent", "charge", "refund", "dispute"):
+        if kind in ("payment_intent", "charge", "refund", "dispute", "review"):
             intent = about["id"] if kind == "payment_intent" else about.get("payment_intent")
             reference = (about.get("metadata") or {}).get("reference")
             if reference:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_not_required
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -26,15 +27,16 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from tillgate import hooks
 from tillgate.django.accounts import dialect_of
-from tillgate.django.methods import label_of
 from tillgate.django.models import Payment
 from tillgate.django.orders.locking import without_atomic_requests
 from tillgate.django.outbox import delivering
 from tillgate.django.pages import owner
 from tillgate.django.pages.assets import ASSETS
+from tillgate.django.pages.browsers import app_of, opens_in, user_agent_of
 from tillgate.django.pages.gateways import received
 from tillgate.django.pages.outcomes import PAID, Outcome, of_order, outcome_of
 from tillgate.django.pages.paying import Asked, pay_order
+from tillgate.django.pages.summaries import paid_with
 from tillgate.django.pages.tickets import is_shopper, pay_url, read_start_ticket, read_ticket
 from tillgate.django.payments import notifications
 from tillgate.django.payments.handing_out import may_go_on
@@ -99,8 +101,9 @@ class _Stand:
     """How a payment and its order stand when a shopper comes back.
 
     `word` is the return's own status; `waits` counts the requests of the waiting page. `home` is
-    the shop's page, and `is_the_shops` says that it comes instead of ours. `may_pay`: the order
-    takes money. `choose_url` leads to another payment method.
+    the shop's page, and `is_the_shops` says that it comes instead of ours. `opens_here`: the
+    payment page opens in this browser. `may_pay`: the order takes money. `choose_url` leads to
+    another payment method.
     """
 
     path: str
@@ -111,6 +114,7 @@ class _Stand:
     waits: int
     home: str | None
     is_the_shops: bool = False
+    opens_here: bool = True
     may_pay: bool = False
     may_change: bool = False
     choose_url: str = ""
@@ -169,6 +173,7 @@ def _stand(request: HttpRequest, payment: Payment, word: str) -> _Stand:
         waits=waits,
         home=home,
         is_the_shops=outcome is PAID,
+        opens_here=opens_in(app_of(user_agent_of(request)), payment.method),
     )
     if home and outcome is PAID:
         return stand
@@ -231,12 +236,13 @@ def _may_choose_here(payment: Payment) -> bool:
 
 def _page(stand: _Stand) -> dict[str, Any]:
     payment, order, outcome = stand.payment, stand.order, stand.outcome
-    refunded, goes_on = payment.refunded_amount, stand.may_pay and not stand.is_repriced
+    refunded = payment.refunded_amount
+    goes_on = stand.may_pay and stand.opens_here and not stand.is_repriced
     return {
         "outcome": outcome,
         "payment": payment,
         "order": order,
-        "method": label_of(payment.method),
+        "method": paid_with(payment),
         # all of it is an outcome
         "refunded_amount": refunded if refunded < payment.amount else None,
         "is_polling": stand.is_polling,
@@ -258,7 +264,8 @@ def _open_pages(stand: _Stand) -> list[dict[str, Any]]:
     outcome, payment = stand.outcome, stand.payment
     if stand.order is None or (outcome.offers != "buttons" and not outcome.is_needless):
         return []
-    siblings = payment.order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).order_by("-id")
+    may_be_open = Q(status__in=OPEN_PAYMENT_STATUSES) | Q(page_closed_at__isnull=False)
+    siblings = payment.order.payments.filter(may_be_open).order_by("-id")
     return owner.needless_pages(siblings, stand.order, takes_money=stand.may_pay)
 
 
@@ -353,6 +360,7 @@ def pay(request: HttpRequest, ticket: str) -> HttpResponse:
                 choice=request.POST if request.method == "POST" else None,
                 told=request.GET.get("held", ""),
                 may_change=may_change,
+                user_agent=user_agent_of(request),
             )
             return _postable(pay_order(request, asked))
     raise Http404
@@ -370,9 +378,16 @@ def start(request: HttpRequest, ticket: str) -> HttpResponse:
     chosen = read_start_ticket(ticket)
     if chosen is None:
         raise Http404
-    plugin, order_key, method = chosen
-    choice = {"method": method} if request.method == "GET" else None
-    return _postable(pay_order(request, Asked(plugin=plugin, order_key=order_key, choice=choice)))
+    plugin, order_key, method, told, may_change = chosen
+    asked = Asked(
+        plugin=plugin,
+        order_key=order_key,
+        choice={"method": method} if request.method == "GET" else None,
+        told=told,
+        may_change=may_change,
+        user_agent=user_agent_of(request),
+    )
+    return _postable(pay_order(request, asked))
 
 
 def _postable(response: HttpResponse) -> HttpResponse:

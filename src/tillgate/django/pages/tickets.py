@@ -7,18 +7,20 @@ that was restored may give the key to another shopper's order, and never with th
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.core import signing
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils import timezone
 
 from tillgate.django.models import Order, Payment
 from tillgate.django.orders.registering import registered
 
 _SALT: Final = "tillgate.pay"
 _PAY_ONLY_SALT: Final = "tillgate.pay-only"
+_LINK_SALT: Final = "tillgate.pay-link"
 VALID_FOR: Final = timedelta(days=7)
 _COOKIE: Final = "tillgate_shopper"
 _START_SALT: Final = "tillgate.start"
@@ -35,9 +37,17 @@ def pay_url(plugin: str, order_key: str, *, may_change: bool = True) -> str:
     return reverse("tillgate:pay", args=[new_ticket(plugin, order_key, may_change=may_change)])
 
 
-def new_ticket(plugin: str, order_key: str, *, may_change: bool = True) -> str:
-    """Return the ticket in that path."""
+def new_ticket(
+    plugin: str,
+    order_key: str,
+    *,
+    may_change: bool = True,
+    until: datetime | None = None,
+) -> str:
+    """Return the ticket in that path; `until` is its own end, in place of a week."""
     held = [plugin, order_key, _moment(registered(plugin, order_key))]
+    if until is not None:
+        return signing.dumps([*held, int(until.timestamp())], salt=_LINK_SALT)
     return signing.dumps(held, salt=_SALT if may_change else _PAY_ONLY_SALT)
 
 
@@ -51,6 +61,17 @@ def read_ticket(ticket: str, *, may_change: bool = True) -> tuple[str, str] | No
             salt=_SALT if may_change else _PAY_ONLY_SALT,
             max_age=VALID_FOR,
         )
+    except (signing.BadSignature, ValueError, TypeError):
+        return _read_link(ticket) if may_change else None
+    return (str(plugin), str(order_key)) if _names(plugin, order_key, moment) else None
+
+
+def _read_link(ticket: str) -> tuple[str, str] | None:
+    """Return the same of a ticket with an end of its own."""
+    try:
+        plugin, order_key, moment, until = signing.loads(ticket, salt=_LINK_SALT)
+        if until <= timezone.now().timestamp():
+            return None
     except (signing.BadSignature, ValueError, TypeError):
         return None
     return (str(plugin), str(order_key)) if _names(plugin, order_key, moment) else None
@@ -78,30 +99,37 @@ def is_shopper(request: HttpRequest, payment: Payment) -> bool:
     )
 
 
-def start_url(plugin: str, order_key: str, method: str) -> str:
+def start_url(
+    plugin: str,
+    order_key: str,
+    method: str,
+    *,
+    told: str = "",
+    may_change: bool = True,
+) -> str:
     """Return the path that starts a payment with the method that a shopper just chose; it is valid
     for that method, and for an hour.
 
     It serves shops that handle the choice inside a transaction: the request after the redirect
-    calls the gateway.
+    calls the gateway. `told` and `may_change` are those of the pay page where the shopper chose.
     """
-    held = [plugin, order_key, _moment(registered(plugin, order_key)), method]
+    held = [plugin, order_key, _moment(registered(plugin, order_key)), method, told, may_change]
     return reverse("tillgate:start", args=[signing.dumps(held, salt=_START_SALT)])
 
 
-def read_start_ticket(ticket: str) -> tuple[str, str, str] | None:
-    """Return the plugin, the order's key and the payment method of such a ticket, or None as in
-    `read_ticket`.
-    """
+def read_start_ticket(ticket: str) -> tuple[str, str, str, str, bool] | None:
+    """Return what `start_url` was given, or None as in `read_ticket`."""
     try:
-        plugin, order_key, moment, method = signing.loads(
+        plugin, order_key, moment, method, told, may_change = signing.loads(
             ticket,
             salt=_START_SALT,
             max_age=_START_VALID_FOR,
         )
     except (signing.BadSignature, ValueError, TypeError):
         return None
-    return (str(plugin), str(order_key), str(method)) if _names(plugin, order_key, moment) else None
+    if not _names(plugin, order_key, moment):
+        return None
+    return str(plugin), str(order_key), str(method), str(told), may_change is True
 
 
 def _moment(order: Order) -> str:

@@ -6,8 +6,6 @@ import secrets
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.views.main import ChangeList
-from django.db import connections
 from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern
@@ -21,10 +19,13 @@ from tillgate import money
 from tillgate.django import actions, dates, words
 from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.masking import Mask
-from tillgate.django.models import NOTHING, Order, Payment, PaymentNumber, Refund, Review
-from tillgate.django.pages.admin.base import ValueFilter, need, staff_detail
+from tillgate.django.models import NOTHING, Payment, Refund, Review
+from tillgate.django.orders.customers import customers_of
+from tillgate.django.pages.admin.base import NewestFilter, ValueFilter, need, staff_detail
 from tillgate.django.pages.admin.figures_pages import FiguresAdmin
+from tillgate.django.pages.clerks import clerk_lines
 from tillgate.django.pages.forms import RefundForm
+from tillgate.django.pages.searching import Found
 from tillgate.django.pages.showing import (
     MAY_REFUND,
     MAY_RESOLVE,
@@ -36,14 +37,14 @@ from tillgate.django.pages.showing import (
     staff_of,
     timeline_of,
 )
+from tillgate.django.pages.summaries import paid_with, summary_of
+from tillgate.django.payments.notes import add_note
 from tillgate.django.refunds import queueing
 from tillgate.django.refunds.external import record_external_refund
 from tillgate.django.refunds.limits import refundable
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewAction, ReviewReason
 from tillgate.money import Money
-
-_MOST_ORDERS_OF_A_KEY = 100
 
 
 class _StatusFilter(ValueFilter):
@@ -54,22 +55,17 @@ class _StatusFilter(ValueFilter):
         return [(status, word.label) for status, word in words.PAYMENT_STATUSES.items()]
 
 
-class _MethodFilter(ValueFilter):
+class _MethodFilter(NewestFilter):
     title = _("payment method")
     parameter_name = "method"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        used = Payment.objects.order_by("method").values_list("method", flat=True).distinct()
-        return [(code, words.method_name(code)) for code in used]
+    def label(self, value: str) -> str:
+        return words.method_name(value)
 
 
-class _PaymentList(ChangeList):
-    def __init__(self, request: HttpRequest, *arguments: Any, **options: Any) -> None:
-        super().__init__(request, *arguments, **options)
-        if not connections[self.queryset.db].features.has_zoneinfo_database:
-            self.date_hierarchy = (
-                None  # MariaDB without its time zone tables cannot split times into days
-            )
+class _AccountFilter(NewestFilter):
+    title = _("account")
+    parameter_name = "account"
 
 
 @admin.register(Payment)
@@ -78,24 +74,21 @@ class PaymentAdmin(FiguresAdmin):
 
     list_display = (
         "shown_reference",
-        "shown_status",
-        "shown_amount",
-        "shown_method",
-        "shown_order",
         "shown_created",
+        "shown_customer",
+        "shown_amount",
+        "shown_paid_with",
+        "shown_status",
+        "shown_order",
         "shown_account",
     )
     list_filter = (
         _StatusFilter,
         _MethodFilter,
-        ("account", admin.AllValuesFieldListFilter),
+        _AccountFilter,
         "created_at",
     )
-    search_fields = ("reference", "transaction_no", "order__key")
-    search_help_text = _(
-        "The beginning of a reference, a whole transaction number, or the shop's key of an order",
-    )
-    date_hierarchy = "created_at"
+    search_fields = ("reference",)
     ordering = ("-id",)
     sortable_by = ("shown_amount", "shown_created")
     page_template = "tillgate/admin/payment.html"
@@ -117,9 +110,21 @@ class PaymentAdmin(FiguresAdmin):
             .prefetch_related(went_back)
         )
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
-        """Return the list class that fits the database."""
-        return _PaymentList
+    def changelist_view(
+        self,
+        request: HttpRequest,
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show the payments with their shoppers, whom each shop is asked for at once."""
+        response = super().changelist_view(request, extra_context)
+        found = (getattr(response, "context_data", None) or {}).get("cl")
+        if found is not None:
+            rows = list(found.result_list)
+            found.result_list = rows
+            customers = customers_of((one.order.plugin, one.order.key) for one in rows)
+            for one in rows:
+                vars(one)["customer"] = customers.get((one.order.plugin, one.order.key))
+        return response
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Refuse to filter by hidden columns: a user could guess their letters one by one."""
@@ -130,30 +135,9 @@ class PaymentAdmin(FiguresAdmin):
         )
         return not is_hidden and super().lookup_allowed(lookup, value, request)
 
-    def get_search_results(
-        self,
-        request: HttpRequest,
-        queryset: QuerySet[Payment],
-        search_term: str,
-    ) -> tuple[QuerySet[Payment], bool]:
-        """Search indexed columns only, so that a large table answers quickly."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        orders = list(
-            Order.objects.filter(key=term).values_list("pk", flat=True)[:_MOST_ORDERS_OF_A_KEY],
-        )
-        numbered = list(
-            PaymentNumber.objects.filter(number=term).values_list("payment_id", flat=True)[
-                :_MOST_ORDERS_OF_A_KEY
-            ],
-        )
-        return queryset.filter(
-            Q(reference__startswith=term.upper())
-            | Q(transaction_no=term)
-            | Q(order_id__in=orders)
-            | Q(pk__in=numbered),
-        ), False
+    def condition_of(self, found: Found) -> Q:
+        """Return the condition for the payments of a search."""
+        return found.of_payments
 
     @admin.display(description=_("reference"), ordering="reference")
     def shown_reference(self, payment: Any) -> SafeString | str:
@@ -184,10 +168,16 @@ class PaymentAdmin(FiguresAdmin):
         """Return the amount."""
         return money_text(payment.amount, payment.currency)
 
-    @admin.display(description=_("payment method"))
-    def shown_method(self, payment: Payment) -> str:
-        """Return the payment method's name."""
-        return words.method_name(payment.method)
+    @admin.display(description=_("paid with"))
+    def shown_paid_with(self, payment: Payment) -> str:
+        """Return what paid, or the chosen method."""
+        return paid_with(payment)
+
+    @admin.display(description=_("customer"))
+    def shown_customer(self, payment: Payment) -> str:
+        """Return the shopper's name, or the e-mail address, where the shop knows it."""
+        known = vars(payment).get("customer")
+        return (known.name or known.email) if known else ""
 
     @admin.display(description=_("order"))
     def shown_order(self, payment: Payment) -> SafeString:
@@ -209,11 +199,12 @@ class PaymentAdmin(FiguresAdmin):
         )
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the three actions."""
+        """Add the actions."""
         actions = {
             "refund": self.refund_view,
             "record-external-refund": self.enter_view,
             "query": self.query_view,
+            "note": self.note_view,
         }
         return [
             *(self.action_url(suffix, view) for suffix, view in actions.items()),
@@ -232,6 +223,9 @@ class PaymentAdmin(FiguresAdmin):
         )
         return {
             "payment": row,
+            "summary": summary_of(row),
+            "lines": clerk_lines(row.order, row),
+            "note_url": self.action_address("note", row),
             "order_url": self.page_url(row.order),
             "status": words.PAYMENT_STATUSES[row.status],
             "method": words.method_name(row.method),
@@ -397,6 +391,19 @@ class PaymentAdmin(FiguresAdmin):
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))
         said = gettext("Recorded: an external refund of %(amount)s.")
         messages.success(request, said % {"amount": money_text(entered.amount, payment.currency)})
+        return HttpResponseRedirect(self.page_url(payment))
+
+    def note_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Add a note for colleagues."""
+        payment = self.find(request, object_id)
+        need(request, MAY_RESOLVE)
+        if request.method != "POST":
+            return self.ask_to_press_again(request, self.page_url(payment))
+        try:
+            add_note(payment, request.POST.get("note", ""), staff=staff_of(request))
+        except TillgateError as error:
+            return self.refuse(request, error, self.page_url(payment), Mask([payment]))
+        messages.success(request, gettext("The note was added."))
         return HttpResponseRedirect(self.page_url(payment))
 
     def query_view(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tillgate", "0007_fewer_indexes"),
+        ("tillgate", "0008_review_taken_by"),
     ]
 
     operations = [
