@@ -85,7 +85,8 @@ def test_voucher_reads_well_on_order_page_and_mail(
     world.money.release(payment.reference)
     world.time.advance(hours=3)
     world.run_worker()
-    for name, sent in zip(("begun", "failed"), mail.outbox, strict=True):
+    outbox: list[Any] = mail.outbox
+    for name, sent in zip(("begun", "failed"), outbox, strict=True):
         page.set_content(str(sent.alternatives[0][0]))
         look(page, f"mail-{name}-{language}-{width}")
     context.close()
