@@ -96,6 +96,7 @@ class Paid:
     state: str = "open"
     refunds: dict[str, dict[str, Any]] = field(default_factory=dict)
     disputes: tuple[ReportedDispute, ...] = ()
+    manual_review: str | None = None
 
 
 class Toy:
@@ -270,6 +271,7 @@ class ToyPlugin:
             settle_currency=found.currency,
             raw={},
             disputes=found.disputes,
+            manual_review=found.manual_review,
             refunds=tuple(
                 ReportedRefund(
                     amount=self.from_units(one["units"], found.currency),

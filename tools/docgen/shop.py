@@ -25,6 +25,7 @@ GROUPS: Final = (
     "reviews",
     "shipping",
     "summaries",
+    "finding",
     "remote",
     "staff",
     "personal",
