@@ -182,14 +182,15 @@ def test_answer_that_cannot_be_read_proves_nothing(
 ) -> None:
     """A missing or strange field is named, and a secret in it is hidden."""
     _, account = gateway
+    answer: dict[str, str] = {}
     secret = "-".join(("derived", "one"))
     call = Call(account, operation, "A-1", secrets=[secret])
-    for read in (lambda: {}["amount"], lambda: int(secret), lambda: amount_of(1, "xx")):
+    for read in (lambda: answer["amount"], lambda: int(secret), lambda: amount_of(1, "xx")):
         with pytest.raises(error) as caught, call.reading():
             read()
         assert "not as documented" in str(caught.value)
         assert secret not in "".join(traceback.format_exception(caught.value))
     with pytest.raises(error, match="KeyError: 'amount'"), call.reading():
-        _ = {}["amount"]
+        _ = answer["amount"]
     with pytest.raises(OrderNotFound), call.reading():
         raise OrderNotFound("x", "no such payment", 404)

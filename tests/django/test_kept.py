@@ -111,14 +111,10 @@ def prepare(review: Review, action: ReviewAction, gateway: Answering) -> dict[st
         assert review.payment
         return {"amount": refundable(review.payment)}
     note = "T-FOUND" if action is ReviewAction.ENTER_NUMBER else "as the back office shows"
-    if reason is ReviewReason.PAYMENT_UNANSWERED and not transaction_no_of(review):
-        assert review.payment
+    asks = action in (ReviewAction.POLL, ReviewAction.ENTER_NUMBER)
+    if asks and review.payment and not review.payment.transaction_no:
         gateway.says[review.payment.reference] = {"transaction_no": "T-FOUND"}
     return {"note": note, "expected_version": review.version}
-
-
-def transaction_no_of(review: Review) -> str | None:
-    return review.payment.transaction_no if review.payment else None
 
 
 def outcome(review: Review, action: ReviewAction) -> tuple[str | None, ...]:

@@ -16,6 +16,7 @@ class TestFake(GatewayConformance):
     driver = PendingFakeDriver
     declined: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("unknown_reference", "lookup_by_reference"), NO_LOOKUP),
+        "money_taken_back": "PayU's interface tells of no charge-back",
     }
 
 

@@ -565,6 +565,7 @@ ACTIONS: dict[str, tuple[str, str, set[str]]] = {
     "be asked about a refund": ("get", "payment/{payment}/refund/", REFUND),
     "refund": ("post", "payment/{payment}/refund/", REFUND),
     "enter a refund of a payment": ("post", "payment/{payment}/record-external-refund/", DO_BOTH),
+    "take a review": ("post", "review/{review}/take/", RESOLVE),
     "dismiss": ("post", "review/{review}/action/?dismiss", RESOLVE),
     "query for a review": ("post", "review/{review}/action/?poll", RESOLVE),
     "refund for a review": ("post", "review/{review}/action/?refund", DO_BOTH),
